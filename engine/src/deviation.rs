@@ -1,8 +1,8 @@
-//! Rules broken on purpose: docs/offloader-rules.md, "Negative controls".
+//! Rules that are broken on purpose: docs/offloader-rules.md, "Negative controls".
 //!
-//! A test suite that stays green when a rule is broken does not test the rule. Each deviation
-//! switches one rule off; nothing but tests asks for one. Only the feature `deviations`, which the
-//! engine's own tests turn on, compiles the branches.
+//! If a rule is broken and all tests still pass, the tests do not check that rule. Each deviation
+//! switches off one rule; only tests ask for one. The code for it is only compiled with the feature
+//! `deviations`, which the engine's own tests turn on.
 
 /// One broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub enum Deviation {
     StealAlways,
     /// The de-duplication map is emptied whenever the context is entered.
     ResetMapEveryStep,
-    /// Tensors of earlier nodes are dropped at the unpack, not after the node.
+    /// Tensors of earlier nodes are dropped at the unpack instead of after the node.
     FreePreviousEarly,
-    /// The de-duplication key is the address alone.
+    /// The de-duplication key is only the address.
     KeyWithoutDtype,
-    /// A checkpoint saves its inputs only.
+    /// A checkpoint saves only its inputs.
     SkipDummy,
     /// Segments are as large as the request, not 2 or 20 MiB.
     ExactFitSegments,
@@ -24,7 +24,7 @@ pub enum Deviation {
 }
 
 impl Deviation {
-    /// Whether this rule is the broken one.
+    /// Whether this rule is the one that is broken.
     pub(crate) fn is(self, broken: Option<Deviation>) -> bool {
         cfg!(feature = "deviations") && broken == Some(self)
     }

@@ -1,4 +1,4 @@
-//! Patches: the table of what can be changed about a run. One entry says everything about one.
+//! Patches: the table of what can be changed about a run. One entry holds everything about a patch.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::offload::{Change, Changes};
 
-/// A patch: what it changes, and where it is from.
+/// A patch: what it changes, and where it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Patch {
     /// The public id: it is in links, in the database and in result files.
@@ -17,7 +17,7 @@ pub struct Patch {
     pub about: &'static str,
     /// The project that it changes.
     pub project: &'static str,
-    /// The pull request or commit; none for what has no public source.
+    /// The pull request or commit; none if there is no public source.
     pub source: Option<Source>,
     /// What it does to a run.
     pub effect: Effect,
@@ -39,30 +39,30 @@ pub struct Source {
 pub enum Effect {
     /// It changes the offloader.
     Offloader(Change),
-    /// It changes what ms-swift's offloader takes for the same tensor.
+    /// It changes which tensors ms-swift's offloader treats as the same tensor.
     HostKey,
-    /// It changes the program: the system asks for it when it builds its workload.
+    /// It changes the program. The system asks for it when it builds its workload.
     Program,
-    /// It changes nothing that the engine runs. That is read from its source, not computed.
+    /// It changes nothing that the engine runs. This was read from its source, not computed.
     Nothing {
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// Its source was never published. What is tested is the assumption that activations stay on
-    /// the device.
+    /// Its source was never published. The engine tests the assumption that activations stay on the
+    /// device.
     StaysOnDevice {
         /// The assumption, as a sentence.
         hypothesis: &'static str,
     },
 }
 
-/// The root-cause chain: patches that each fix something, in the order in which upstream merged
-/// them, which is the order of [`Patch::ALL`].
+/// The root-cause chain: patches that each fix something, in the order in which the projects merged
+/// them. This is also the order of [`Patch::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Chain {
     /// The chain adds this patch where it applies.
     Link,
-    /// It does not.
+    /// The chain does not add it.
     Aside,
 }
 
@@ -85,7 +85,7 @@ impl Patch {
         Patch::LIVE_STREAM,
     ];
 
-    /// P1 to P5 of the published table: together they were published as the solution.
+    /// P1 to P5 of the published table, which were published together as the solution.
     pub const PUBLISHED_FIVE: [&'static Patch; 5] = [
         Patch::MATMUL_4BIT_NO_GRAD,
         Patch::BF16_CROSS_ENTROPY,
@@ -158,7 +158,7 @@ impl Patch {
         )
     };
 
-    /// P5, whose source is not available.
+    /// P5; its source is not available.
     pub const TORCH_MEMORY_FIX: &'static Patch = &Patch {
         id: "p5-torch-memory-fix",
         number: Some("P5"),
@@ -227,7 +227,7 @@ impl Patch {
         )
     };
 
-    /// axolotl 93a94e0d7; TRL #7195 has it too.
+    /// axolotl 93a94e0d7; also part of TRL #7195.
     pub const LIVE_STREAM: &'static Patch = &Patch {
         project: "axolotl",
         ..Patch::of_trl(
@@ -241,7 +241,8 @@ impl Patch {
         )
     };
 
-    /// TRL #7195: the copies of #5694 on the stream that computes, before the other one waits.
+    /// TRL #7195: makes the copies of #5694 on the stream that computes, before the other stream
+    /// waits.
     pub const CLONE_BEFORE_WAIT: &'static Patch = &Patch::of_trl(
         "clone-before-wait",
         "Makes P4's copy on the compute stream, before the side stream waits for it.",
@@ -266,7 +267,7 @@ impl Patch {
         chain: Chain::Link,
     };
 
-    /// Transformer Engine #2772, which mends issue #1935.
+    /// Transformer Engine #2772, which fixes issue #1935.
     pub const CLEAR_CTX_TENSORS: &'static Patch = &Patch {
         id: "clear-ctx-tensors",
         number: None,
@@ -312,25 +313,25 @@ impl Patch {
         }
     }
 
-    /// The patch with this id; `p1` … `p5` are accepted for the first five.
+    /// The patch with this id. The first five are also found as `p1` … `p5`.
     pub fn from_id(id: &str) -> Option<&'static Patch> {
         let numbered = |patch: &Patch| patch.number.is_some_and(|n| n.to_ascii_lowercase() == id);
         let mut all = Patch::ALL.into_iter();
         all.find(|patch| patch.id == id || numbered(patch))
     }
 
-    /// What it is called in a table: its number, else its id.
+    /// Its name in a table: its number, or its id if it has none.
     pub fn label(&self) -> &'static str {
         self.number.unwrap_or(self.id)
     }
 
-    /// Its place in [`Patch::ALL`]; behind all of them for a patch that is not in it.
+    /// Its place in [`Patch::ALL`]; a patch that is not in it comes after all of them.
     pub fn position(&self) -> usize {
         let found = Patch::ALL.iter().position(|&other| other == self);
         found.unwrap_or(Patch::ALL.len())
     }
 
-    /// The change to the offloader, for patches that are one.
+    /// The change to the offloader, if the patch is one.
     pub fn change(&self) -> Option<Change> {
         match self.effect {
             Effect::Offloader(change) => Some(change),
@@ -338,7 +339,7 @@ impl Patch {
         }
     }
 
-    /// What is assumed of it, where its source was never published.
+    /// What is assumed about it, if its source was never published.
     pub fn hypothesis(&self) -> Option<&'static str> {
         match self.effect {
             Effect::StaysOnDevice { hypothesis } => Some(hypothesis),
@@ -346,7 +347,7 @@ impl Patch {
         }
     }
 
-    /// Why it changes nothing that the engine runs, where that is read from its source and not
+    /// Why it changes nothing that the engine runs, if this was read from its source and not
     /// computed.
     pub fn asserted(&self) -> Option<&'static str> {
         match self.effect {
@@ -356,7 +357,7 @@ impl Patch {
     }
 }
 
-/// The base's changes and those of all patches.
+/// The changes of the base and of all patches.
 pub fn changes(base: Changes, patches: &[&Patch]) -> Changes {
     patches
         .iter()
@@ -370,7 +371,7 @@ impl fmt::Debug for Patch {
     }
 }
 
-/// As its id.
+/// Written as its id.
 impl Serialize for Patch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.id)
@@ -400,7 +401,7 @@ mod tests {
         }
     }
 
-    /// A number is the first part of the id, so that `p3` and `p3-…` mean the same.
+    /// The number is the first part of the id, so `p3` and `p3-…` mean the same.
     #[test]
     fn a_numbered_patch_begins_with_its_number() {
         for patch in Patch::ALL {

@@ -1,9 +1,10 @@
 //! A race detector for streams and events: vector clocks over device memory.
 //!
-//! Two accesses to the same bytes conflict when one of them writes. They race when nothing orders
-//! them: not the same stream, no event, no `wait_stream`, no host that waited for the one before
-//! it enqueued the other. Memory is watched by address, not by tensor, because the damage of
-//! #5694 happens after a block has changed hands (docs/offloader-rules.md, "Kinds of leaks").
+//! Two accesses to the same bytes conflict if one of them writes. They race if nothing orders them:
+//! they are on different streams, no event and no `wait_stream` is between them, and the host did
+//! not wait for the first one before it enqueued the second. The detector works with addresses and
+//! not with tensors, because the damage of #5694 happens when a block already belongs to another
+//! tensor (docs/offloader-rules.md, "Kinds of leaks").
 
 mod log;
 
@@ -19,7 +20,7 @@ use log::{Log, Past};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane(pub u16);
 
-/// Everything a stream, an event or the host is known to come after: one tick for each stream.
+/// Everything that a stream, an event or the host is known to come after: one tick for each stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Clock(SmallVec<[u64; 4]>);
 
@@ -57,7 +58,7 @@ pub enum Access {
     Write,
 }
 
-/// Place in the program that makes an access, interned by [`Detector::site`].
+/// A place in the program that makes an access; [`Detector::site`] gives it a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site(u32);
 
@@ -70,16 +71,16 @@ pub struct Range {
     pub end: DeviceAddr,
 }
 
-/// Two unordered accesses to the same bytes, with both places.
+/// Two accesses to the same bytes that nothing orders, with both places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Race {
     /// The access that was enqueued first.
     pub earlier: Access,
-    /// Where.
+    /// The place of the earlier access.
     pub earlier_site: String,
     /// The access that nothing orders after it.
     pub later: Access,
-    /// Where.
+    /// The place of the later access.
     pub later_site: String,
     /// The bytes of the first occurrence.
     pub range: Range,
@@ -89,30 +90,31 @@ pub struct Race {
 
 type Pair = (Access, Site, Access, Site);
 
-/// A race found in a part of a range, and the operation whose bytes it may spoil.
+/// A race found in a part of a range, and the operation that may have wrong bytes because of it.
 type Found = (Pair, u64, Range);
 
-/// Records synchronisation and accesses, reports races.
+/// Records synchronisation and accesses, and reports races.
 #[derive(Debug, Default)]
 pub struct Detector {
     lanes: Vec<Clock>,
     host: Clock,
-    /// What each stream has done that not all others are known to come after.
+    /// The accesses of each stream, except those that all other streams are known to come after.
     logs: Vec<Log>,
-    /// How often a clock has learned of another's work. Between two times what all streams come
-    /// after stays as it is: work only moves the clock of its own stream.
+    /// How often a clock has learned of another stream's work. While this number stays the same,
+    /// the work that all streams come after stays the same too, because work only moves the clock
+    /// of its own stream.
     orders: u64,
-    /// When each stream last took over what the host knows, as `orders` was then.
+    /// The value of `orders` when each stream last took over what the host knows.
     joined: Vec<u64>,
-    /// When each log last forgot what all others come after.
+    /// The value of `orders` when each log last forgot what all other streams come after.
     forgotten: Vec<u64>,
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
     operation: u64,
-    /// Operations that may have read, or left, other bytes than the program means.
+    /// Operations that may have read or left wrong bytes.
     spoilt: HashSet<u64>,
-    /// Such operations of steps that were not computed.
+    /// Such operations in steps that were not computed.
     written_down: u64,
 }
 
@@ -122,7 +124,8 @@ impl Detector {
         Detector::default()
     }
 
-    /// Adds a stream: before the first access, because what all streams come after is forgotten.
+    /// Adds a stream. This must happen before the first access, because the detector forgets what
+    /// all streams come after.
     pub fn add_lane(&mut self) -> Lane {
         let lane = Lane(u16::try_from(self.lanes.len()).expect("a run has few streams"));
         self.lanes.push(Clock::default());
@@ -132,7 +135,7 @@ impl Detector {
         lane
     }
 
-    /// Interns the name of a place.
+    /// The number of a place with this name; gives a new number if the name is new.
     pub fn site(&mut self, name: &str) -> Site {
         if let Some(&site) = self.site_ids.get(name) {
             return site;
@@ -143,7 +146,7 @@ impl Detector {
         site
     }
 
-    /// The clock an event recorded now on `lane` carries.
+    /// The clock of an event that is recorded on `lane` now.
     pub fn record_event(&self, lane: Lane) -> Clock {
         self.clock(lane).clone()
     }
@@ -187,8 +190,9 @@ impl Detector {
         self.operation += 1;
     }
 
-    /// Kernels and copies that may have worked on wrong bytes: they read what another one writes,
-    /// before it or after it, and nothing says which. Of two unordered writes the first counts.
+    /// The number of kernels and copies that may have used wrong bytes: they read what another
+    /// operation writes, before or after it, and nothing says which. If two writes have no order,
+    /// the first one counts.
     pub fn spoilt(&self) -> u64 {
         self.spoilt.len() as u64 + self.written_down
     }
@@ -200,7 +204,7 @@ impl Detector {
         }
         let of = usize::from(lane.0);
         let clock = &mut self.lanes[of];
-        // Enqueued by the host, so after everything the host has waited for.
+        // The host enqueues this access, so it comes after everything that the host has waited for.
         if self.joined[of] != self.orders {
             clock.join(&self.host);
             self.joined[of] = self.orders;
@@ -217,14 +221,14 @@ impl Detector {
                 self.meet(other, lane, &now);
             }
         }
-        // With one stream there is nobody to race with.
+        // If there is only one stream, nothing can race with it.
         if self.lanes.len() > 1 && self.logs[of].push(now) {
             let known_by_all = self.known_by_all(of);
             self.logs[of].tidy(known_by_all);
         }
     }
 
-    /// An access on `lane` meets what another stream has done.
+    /// Compares an access on `lane` with what another stream has done.
     fn meet(&mut self, other: usize, lane: Lane, now: &Past) {
         if self.forgotten[other] != self.orders {
             let known_by_all = self.known_by_all(other);
@@ -240,8 +244,8 @@ impl Detector {
         }
     }
 
-    /// The tick of a stream that all others come after, whatever they do next: the host has to
-    /// enqueue it.
+    /// The last tick of a stream that all other streams come after in any case, because the host
+    /// has to enqueue their work.
     fn known_by_all(&self, of: usize) -> u64 {
         let of_lane = Lane(of as u16);
         let others = self.lanes.iter().enumerate().filter(|(at, _)| *at != of);
@@ -249,10 +253,10 @@ impl Detector {
         known.unwrap_or(u64::MAX).max(self.host.tick_of(of_lane))
     }
 
-    /// All that decides which races later accesses are part of, as numbers: equal for two moments
-    /// from which equal accesses find equal races. Ticks are compared, never counted with, so each
-    /// is replaced by its rank among the ticks of its stream. `events` are those that may still be
-    /// waited for.
+    /// Everything that decides which races later accesses are part of, as numbers. If two moments
+    /// have equal numbers, equal accesses find equal races after them. Ticks are only compared, so
+    /// each is replaced by its rank among the ticks of its stream. `events` are the ones that a
+    /// stream may still wait for.
     pub(crate) fn standing(&self, events: &[Option<&Clock>]) -> Vec<u64> {
         let clocks = || {
             let events = events.iter().copied().flatten();
@@ -279,7 +283,7 @@ impl Detector {
         }
         let rank = |lane: usize, tick: u64| ticks[lane].partition_point(|known| *known < tick);
         let operation = |past: &Past| {
-            // Which operation it was counts once races are found: each is spoilt once.
+            // It matters which operation it was, because each operation is counted only once.
             let spoilt = self.spoilt.contains(&past.operation);
             2 * rank(self.lanes.len(), past.operation) as u64 + u64::from(spoilt)
         };
@@ -309,8 +313,8 @@ impl Detector {
         standing
     }
 
-    /// Counts operations that are spoilt and that no access shows: those of steps that are written
-    /// down, and tensors that came back as others.
+    /// Counts operations with wrong bytes that no access shows: those of steps that are written
+    /// down, and tensors that came back with other contents.
     pub(crate) fn add_spoilt(&mut self, more: u64) {
         self.written_down += more;
     }

@@ -1,7 +1,7 @@
-//! What the offloader may know about a tensor: storage, layout, element type, class.
+//! What the offloader can know about a tensor: storage, layout, element type, class.
 //!
 //! Nothing here owns memory. A [`SavedTensor`] is the description that `saved_tensors_hooks` would
-//! see in Python; who keeps the storage alive is the business of the runtime that hands it out.
+//! see in Python. The runtime that gives it out decides who keeps the storage alive.
 
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -89,14 +89,14 @@ impl DType {
     }
 }
 
-/// Most dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
+/// How many dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
 const MAX_DIMS: usize = 6;
 
-/// One number for each dimension, held inline and narrow: a step makes tens of thousands of
-/// tensors, and how many of them fit into a cache is what a simulated step takes its time from.
+/// One number for each dimension, stored inline and small. A step makes tens of thousands of
+/// tensors, and the time of a simulated step depends on how many of them fit into a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dims {
-    /// Past the last dimension all are 1, which no product notices.
+    /// After the last dimension all values are 1, which changes no product.
     values: [u32; MAX_DIMS],
     len: u8,
 }
@@ -111,7 +111,7 @@ impl Default for Dims {
 }
 
 impl Dims {
-    /// The dimensions, or `None` for more than this engine handles: six, each below 2^32.
+    /// The dimensions; `None` if there are more than six, or if one is not below 2^32.
     pub fn new(values: &[u64]) -> Option<Dims> {
         let mut dims = Dims {
             len: u8::try_from(values.len()).ok()?,
@@ -123,22 +123,22 @@ impl Dims {
         Some(dims)
     }
 
-    /// How many there are.
+    /// The number of dimensions.
     pub fn rank(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Each number in turn.
+    /// The numbers, one after another.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
         self.values[..self.rank()]
             .iter()
             .map(|&value| u64::from(value))
     }
 
-    /// The number of one dimension, counted from the first.
+    /// The number of one dimension; 0 is the first.
     ///
     /// # Panics
-    /// Where there is no such dimension.
+    /// If there is no such dimension.
     pub fn at(&self, dim: usize) -> u64 {
         u64::from(self.values[..self.rank()][dim])
     }
@@ -148,7 +148,7 @@ impl Dims {
         self.iter().next_back()
     }
 
-    /// The same but for the last dimension; unchanged where there is none.
+    /// The same with another last dimension; unchanged if there are no dimensions.
     ///
     /// # Panics
     /// As for the conversion from sizes.
@@ -160,7 +160,7 @@ impl Dims {
         self
     }
 
-    /// The last `rank` dimensions, or `None` where there are fewer.
+    /// The last `rank` dimensions; `None` if there are fewer.
     pub fn last_dims(&self, rank: usize) -> Option<Dims> {
         let skipped = self.rank().checked_sub(rank)?;
         let mut dims = Dims::default();
@@ -169,7 +169,7 @@ impl Dims {
         Some(dims)
     }
 
-    /// As many zeros: the strides of an element that is repeated everywhere.
+    /// The same number of zeros: the strides of an element that is repeated everywhere.
     pub fn zeros(&self) -> Dims {
         let mut zeros = Dims::default();
         zeros.values[..self.rank()].fill(0);
@@ -177,7 +177,7 @@ impl Dims {
         zeros
     }
 
-    /// Shape of a result of two operands; missing dimensions count as 1.
+    /// The shape of a result of two operands; missing dimensions count as 1.
     pub fn broadcast(&self, other: &Dims) -> Dims {
         let (mut wide, narrow) = if self.len >= other.len {
             (*self, other)
@@ -199,7 +199,7 @@ impl Dims {
 }
 
 /// # Panics
-/// For what [`Dims::new`] does not handle: shapes come from this engine's own models here.
+/// For dimensions that [`Dims::new`] refuses: here shapes come from this engine's own models.
 impl<S: AsRef<[u64]> + ?Sized> From<&S> for Dims {
     fn from(values: &S) -> Dims {
         Dims::new(values.as_ref()).expect("the models' tensors have few and modest dimensions")
@@ -231,13 +231,13 @@ impl Layout {
     /// A row-major layout that starts at the beginning of its storage.
     ///
     /// # Panics
-    /// For strides of 2^32 elements and more.
+    /// For strides of 2^32 elements or more.
     pub fn contiguous(shape: impl Into<Dims>) -> Layout {
         let dense = Layout::dense(shape.into());
         dense.expect("no stride of a model here reaches 2^32")
     }
 
-    /// The same for any shape; `None` for strides of 2^32 elements and more.
+    /// The same for any shape; `None` for strides of 2^32 elements or more.
     pub fn dense(shape: Dims) -> Option<Layout> {
         Some(Layout {
             shape,
@@ -246,7 +246,7 @@ impl Layout {
         })
     }
 
-    /// Dimensions, steps and offset, one after another.
+    /// Shape, strides and offset, one after another.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let (shape, stride) = (self.shape, self.stride);
         let dims = shape.values.into_iter().chain(stride.values);
@@ -259,7 +259,8 @@ impl Layout {
         self.shape.product()
     }
 
-    /// PyTorch's `is_contiguous()`: dimensions of size 1 have no say, an empty tensor always is.
+    /// PyTorch's `is_contiguous()`: dimensions of size 1 do not matter, and an empty tensor always
+    /// is.
     pub fn is_contiguous(&self) -> bool {
         if self.elements() == 0 {
             return true;
@@ -282,7 +283,7 @@ impl Layout {
         self.offset == 0 && self.is_contiguous()
     }
 
-    /// The last two dimensions exchanged, as `t()` and `transpose(-1, -2)` do it.
+    /// The last two dimensions swapped, like `t()` and `transpose(-1, -2)`.
     #[must_use]
     pub fn transposed(mut self) -> Layout {
         if let Some(last) = self.shape.rank().checked_sub(2) {
@@ -292,8 +293,8 @@ impl Layout {
         self
     }
 
-    /// Sizes and steps, the innermost first, with each dimension that only goes on where the one
-    /// inside of it ends made one with that: two layouts with the same walk the same elements.
+    /// Sizes and steps, the innermost first. If a dimension only continues where the one inside it
+    /// ends, both become one. So two layouts with the same result go through the same elements.
     fn walk(&self) -> SmallVec<[(u64, u64); MAX_DIMS]> {
         let mut walk: SmallVec<[(u64, u64); MAX_DIMS]> = SmallVec::new();
         for (size, step) in self.shape.iter().zip(self.stride.iter()).rev() {
@@ -311,12 +312,12 @@ impl Layout {
         self.stride.iter().any(|step| step == 0)
     }
 
-    /// Elements a storage must hold so that every index of the view lies inside it.
+    /// How many elements a storage must hold so that every index of the view lies inside it.
     ///
     /// This is the bound that `as_strided` checks before it complains about `setStorage`.
     pub fn required_elements(&self) -> u64 {
         let mut reach = 0;
-        // Past the last dimension all sizes are 1, and a step there leads nowhere.
+        // After the last dimension all sizes are 1, so a step there adds nothing.
         for (&size, &step) in self.shape.values.iter().zip(&self.stride.values) {
             let Some(steps) = u64::from(size).checked_sub(1) else {
                 return 0;
@@ -332,7 +333,7 @@ fn row_major(shape: &Dims) -> Option<Dims> {
     let mut step: u64 = 1;
     for (dim, size) in shape.iter().enumerate().rev() {
         stride.values[dim] = u32::try_from(step).ok()?;
-        // Below 2^64: both are below 2^32.
+        // The product is below 2^64, because both are below 2^32.
         step *= size.max(1);
     }
     Some(stride)
@@ -347,7 +348,7 @@ pub enum Placement {
     Host,
 }
 
-/// What `type(tensor)` says, as far as the offloader asks.
+/// What `type(tensor)` says, as far as the offloader needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TensorClass {
     /// An ordinary tensor.
@@ -356,7 +357,7 @@ pub enum TensorClass {
     Parameter,
     /// `torch.nn.Buffer`.
     Buffer,
-    /// One of TorchAO's fp8 wrappers, recognised by class name alone.
+    /// One of TorchAO's fp8 wrappers, recognised only by its class name.
     Float8Wrapper,
 }
 
@@ -379,7 +380,7 @@ impl TensorClass {
 pub struct StorageInfo {
     /// Base address; `None` where `data_ptr()` raises (a sharded parameter without local data).
     pub base: Option<DeviceAddr>,
-    /// Bytes of the whole storage, which a view may use in part.
+    /// Bytes of the whole storage; a view may use only a part of them.
     pub bytes: Bytes,
 }
 
@@ -401,7 +402,7 @@ pub struct SavedTensor {
 }
 
 impl SavedTensor {
-    /// Logical bytes of the view, which is what the size filter looks at.
+    /// Logical bytes of the view; the size filter uses these.
     pub fn bytes(&self) -> Bytes {
         self.dtype.size() * self.layout.elements()
     }
@@ -449,7 +450,7 @@ mod tests {
     #[test]
     fn required_elements_is_the_bound_of_as_strided() {
         assert_eq!(Layout::contiguous(&[4, 8]).required_elements(), 32);
-        // A third of a chunked tensor: 4 rows of 8 taken from rows of 24, starting at 8.
+        // One third of a chunked tensor: 4 rows of 8 elements from rows of 24, starting at 8.
         assert_eq!(
             layout(&[4, 8], &[24, 1], 8).required_elements(),
             8 + 3 * 24 + 7 + 1
@@ -458,7 +459,7 @@ mod tests {
         assert_eq!(layout(&[0], &[1], 9).required_elements(), 0);
     }
 
-    /// Which elements a layout shows, one after another.
+    /// The elements that a layout shows, one after another.
     fn elements(layout: &Layout) -> Vec<u64> {
         let dims = layout.shape.iter().zip(layout.stride.iter());
         dims.fold(vec![layout.offset], |found, (size, step)| {
@@ -468,7 +469,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Two views read alike exactly where they show the same elements in the same order.
+        /// Two views read alike if they show the same elements in the same order, and only then.
         #[test]
         fn views_read_alike_where_their_elements_do(
             dims in proptest::collection::vec((1_u64..4, 0_u64..7), 0..4),

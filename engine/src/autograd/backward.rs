@@ -12,7 +12,8 @@ use crate::memory::Role;
 use crate::offload::GraphTask;
 use crate::session::{END_OF_MODULE, RunError, Session};
 
-/// A node that has all its gradients; the latest made runs first, accumulators before all others.
+/// A node that has all its gradients. Accumulators run before all others; of the others, the node
+/// that was made last runs first.
 struct Ready {
     priority: u64,
     node: Rc<Node>,
@@ -39,7 +40,7 @@ impl Ord for Ready {
     }
 }
 
-/// A backward pass between two of its nodes.
+/// A backward pass that has stopped between two of its nodes.
 pub(crate) struct Pass {
     task: GraphTask,
     /// Nodes that have all their gradients; the pass is over when there are none.
@@ -49,7 +50,7 @@ pub(crate) struct Pass {
 /// How far a pass goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// It comes to a module, or to its end.
+    /// Until it comes to a module, or to its end.
     Module,
     End,
 }
@@ -58,7 +59,7 @@ impl Session {
     /// `loss.backward()`.
     ///
     /// # Errors
-    /// What formulas, hooks and the device fail with.
+    /// The errors of formulas, hooks and the device.
     pub fn backward(&mut self, loss: &Tensor) -> Result<(), RunError> {
         let mut pass = self.begin_pass(loss)?;
         self.run_pass(&mut pass, Until::End)
@@ -133,7 +134,7 @@ impl Session {
         Ok(())
     }
 
-    /// `InputBuffer::add`: in place where nothing else refers to the first gradient.
+    /// `InputBuffer::add`: adds in place if nothing else refers to the first gradient.
     fn add_gradient(&mut self, slot: &mut Option<Tensor>, grad: Tensor) -> Result<(), RunError> {
         let Some(first) = slot.take() else {
             *slot = Some(grad);
@@ -203,7 +204,8 @@ impl Session {
         Ok(outputs)
     }
 
-    /// `validate_outputs`: gradients of broadcast inputs are summed, those of another type cast.
+    /// `validate_outputs`: gradients of broadcast inputs are summed, and gradients of another type
+    /// are cast.
     fn fit_outputs(&mut self, node: &Rc<Node>, mut outputs: Grads) -> Result<Grads, RunError> {
         for (input, slot) in node.inputs.iter().zip(&mut outputs) {
             let Some(grad) = slot.take() else { continue };
@@ -236,7 +238,8 @@ impl Session {
         let count = node.saved.borrow().len();
         let mut tensors = SmallVec::with_capacity(count);
         for index in 0..count {
-            // The borrow ends before the hook runs: a recompute may unpack the same node's kin.
+            // The borrow must end before the hook runs, because a recompute in it may unpack the
+            // same node.
             let (packed, grad_fn) = {
                 let saved = node.saved.borrow();
                 let variable = &saved[index];
@@ -269,7 +272,7 @@ impl Session {
     }
 
     /// `AccumulateGrad`: the first gradient is taken over if nothing else refers to it, and copied
-    /// otherwise; later ones are added in place.
+    /// otherwise. Later gradients are added in place.
     fn accumulate(&mut self, leaf: &Tensor, grad: Tensor) -> Result<(), RunError> {
         if let Some(sum) = leaf.grad() {
             return self.kernel_over(&[&sum, &grad], &[&sum]);
@@ -290,7 +293,7 @@ impl Session {
     }
 }
 
-/// Prepares every node that is reachable: how many edges lead to it, and no gradient yet.
+/// Prepares every reachable node: counts the edges that lead to it, and clears its gradients.
 fn count_dependencies(root: &Rc<Node>, task: GraphTask) {
     let mut stack = vec![Rc::clone(root)];
     while let Some(node) = stack.pop() {

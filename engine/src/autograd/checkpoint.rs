@@ -1,8 +1,8 @@
-//! Non-reentrant checkpointing: nothing inside a region is kept, all of it is recomputed.
+//! Non-reentrant checkpointing: nothing inside a region is kept, and all of it is recomputed.
 //!
-//! The region's inputs, and an empty host tensor that requires grad, are saved through the hooks
-//! around the region. Inside, each saved tensor is replaced by a [`Holder`]. The first holder that
-//! backward unpacks triggers the recompute, which stops as soon as every holder is served.
+//! The hooks around the region save its inputs, and an empty host tensor that requires grad. Inside
+//! the region, a [`Holder`] replaces each saved tensor. When backward unpacks the first holder, the
+//! recompute begins. It stops as soon as every holder has its tensor.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::iter;
@@ -15,10 +15,10 @@ use crate::offload::GraphTask;
 use crate::session::{RunError, Session, Unit, holds_tensors};
 use crate::tensor::DType;
 
-/// A checkpointed function: the module's forward, called again for the recompute.
+/// A checkpointed function: the module's forward, which the recompute calls again.
 pub type Region = Rc<dyn Fn(&mut Session, &[Tensor]) -> Result<Tensor, RunError>>;
 
-/// Place of one saved tensor of a region.
+/// The place of one saved tensor of a region.
 #[derive(Default)]
 pub(crate) struct Holder {
     /// The recomputed tensor, from the recompute until backward takes it.
@@ -32,12 +32,12 @@ pub(crate) struct Frame {
     input_saver: RefCell<Option<Rc<Node>>>,
     holders: RefCell<Vec<Weak<Holder>>>,
     recomputed_in: Cell<Option<GraphTask>>,
-    /// Tensors that the function holds, so that what keeps them alive can be shown.
+    /// Tensors that the function holds. They are listed here to show what keeps them alive.
     captured: Vec<Tensor>,
 }
 
 impl Holder {
-    /// The recomputed tensor that waits here, looked at and not held.
+    /// The recomputed tensor that waits here, only borrowed.
     pub(crate) fn borrow(&self) -> Ref<'_, Option<Tensor>> {
         self.value.borrow()
     }
@@ -67,7 +67,7 @@ pub(crate) enum HookLayer {
     Offload,
     /// Everything goes to the host and comes back with the graph.
     Host,
-    /// An offloader that moves modules, inside of one.
+    /// Inside a module, where an offloader moves modules.
     Module,
     /// `NoOpManager`: tensors stay as they are.
     NoOp,
@@ -84,13 +84,13 @@ impl Session {
     /// Runs `function` under a checkpoint.
     ///
     /// # Errors
-    /// Whatever the function or the hooks fail with.
+    /// The error of the function or of the hooks.
     pub fn checkpoint(&mut self, function: Region, inputs: &[Tensor]) -> Result<Tensor, RunError> {
         self.checkpoint_with(function, inputs, &[])
     }
 
-    /// [`Session::checkpoint`] of a function that holds tensors itself: keyword arguments travel
-    /// with the function, not with the saved inputs.
+    /// [`Session::checkpoint`] of a function that holds tensors itself: its keyword arguments stay
+    /// with the function and are not among the saved inputs.
     ///
     /// # Errors
     /// As for [`Session::checkpoint`].
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// The checkpoint itself.
+    /// Runs the module under a checkpoint.
     fn checkpoint_module(
         &mut self,
         function: Region,
@@ -134,7 +134,7 @@ impl Session {
         outcome
     }
 
-    /// `_NoopSaveInputs`: a node that only saves, first the dummy, then the inputs.
+    /// `_NoopSaveInputs`: a node that only saves: first the dummy, then the inputs.
     fn save_region_inputs(&mut self, inputs: &[Tensor]) -> Result<Rc<Node>, RunError> {
         let dummy = self.host_leaf(&[0], DType::Float32)?;
         let mut saved = Variables::new();
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Serves the next holder; stops the recompute with the last one.
+    /// Gives the tensor to the next holder; stops the recompute after the last one.
     pub(crate) fn pack_into_recompute(
         frame: &Rc<Frame>,
         saved: &Cell<usize>,
@@ -185,7 +185,7 @@ impl Session {
         let holders = frame.holders.borrow();
         let index = saved.get();
         saved.set(index + 1);
-        // A holder that is gone was served by an earlier pass; its tensor is not needed.
+        // If a holder is gone, an earlier pass has served it, and its tensor is not needed.
         if let Some(holder) = holders.get(index).and_then(Weak::upgrade) {
             holder.value.replace(Some(alias.clone()));
         }

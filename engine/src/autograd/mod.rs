@@ -1,7 +1,7 @@
-//! Autograd: the graph that decides what lives.
+//! Autograd: the graph that decides how long tensors live.
 //!
 //! Nodes hold saved tensors, contexts and strong edges; leaves are held by the nodes that
-//! accumulate into them. Nothing is freed by a rule: a tensor lives while something reaches it.
+//! accumulate into them. No rule frees a tensor: it lives while something can reach it.
 
 mod backward;
 mod checkpoint;

@@ -15,13 +15,13 @@ use crate::tensor::{DType, Dims};
 pub(crate) enum Saved {
     /// No hook, a `NoOpManager`, or a recompute: the tensor itself.
     Plain(Tensor),
-    /// The offloader took it over.
+    /// The offloader has taken it over.
     Offloaded(TensorId),
-    /// Its bytes are on the host, as long as the graph lives.
+    /// Its bytes are on the host while the graph lives.
     OnHost(Rc<OnHost>),
-    /// With the tensors of its module, wherever those are.
+    /// It is with the tensors of its module, wherever those are.
     InModule(Rc<Slot>),
-    /// Inside a checkpointed region: nothing is kept but the means to recompute.
+    /// It is inside a checkpointed region: only what the recompute needs is kept.
     Held {
         holder: Rc<Holder>,
         frame: Rc<Frame>,
@@ -56,15 +56,15 @@ pub(crate) struct Call<'n> {
     /// Unpacked saved tensors, in the order in which they were saved.
     pub saved: SmallVec<[Tensor; 4]>,
     pub inputs: &'n [Meta],
-    /// Arithmetic of the formula, where it is a matter of products.
+    /// Floating point operations of the formula, if it computes products.
     pub flops: u64,
     /// Tensors set as attributes of the context.
     pub ctx: Vec<Tensor>,
 }
 
 impl Call<'_> {
-    /// The gradient of the only output. The call keeps it as well: gradients that came in live
-    /// until the node is done, whatever its formula does.
+    /// The gradient of the only output. The call keeps it too: incoming gradients live until the
+    /// node is done, whatever the formula does with them.
     pub fn grad(&self) -> Result<Tensor, RunError> {
         self.grads
             .first()
@@ -74,7 +74,8 @@ impl Call<'_> {
     }
 }
 
-/// Gradients of the inputs. Most operations have one or two; a step makes tens of thousands.
+/// Gradients of the inputs. Stored inline: most operations have one or two, and a step makes tens
+/// of thousands.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
 
 /// Gradients of the outputs.
@@ -118,23 +119,23 @@ pub struct Node {
     pub(crate) next: Edges,
     pub(crate) inputs: Inputs,
     pub(crate) outputs: usize,
-    /// Arithmetic of the formula.
+    /// Floating point operations of the formula.
     pub(crate) flops: u64,
     pub(crate) saved: RefCell<Variables>,
     pub(crate) hooks: RefCell<Vec<PostHook>>,
-    /// Attributes of a Python function's context: they live as long as the node.
+    /// Attributes of a Python function's context, which live as long as the node.
     pub(crate) ctx: RefCell<Vec<Tensor>>,
     pub(crate) ctx_lifetime: CtxLifetime,
-    /// Gradients on their way to the node in the running backward pass.
+    /// Gradients that have reached the node in the running backward pass.
     pub(crate) waiting: RefCell<Waiting>,
 }
 
 /// `InputBuffer` and dependency count of a node, valid for one backward pass.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// The pass; another one finds the node as if untouched.
+    /// The pass that this is for; another pass treats the node as untouched.
     pub task: GraphTask,
-    /// Edges that still lead here.
+    /// Edges whose gradients have not come yet.
     pub missing: usize,
     /// One slot for each output.
     pub grads: Slots,

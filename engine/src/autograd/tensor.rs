@@ -15,11 +15,11 @@ pub struct Edge {
     pub(crate) output: usize,
 }
 
-/// What a leaf that requires grad has beside its data.
+/// What a leaf that requires grad has in addition to its data.
 #[derive(Default)]
 pub(crate) struct LeafMeta {
     pub grad: RefCell<Option<Tensor>>,
-    /// The graph holds the accumulator, the accumulator holds the leaf: so this one is weak.
+    /// Weak, because the graph holds the accumulator, and the accumulator holds the leaf.
     pub accumulator: RefCell<Weak<Node>>,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct TensorImpl {
     pub saved: SavedTensor,
     pub storage: Rc<Storage>,
     pub grad_fn: Option<Edge>,
-    /// Boxed: few tensors are leaves, and all of them are small for it.
+    /// Boxed, because few tensors are leaves: this keeps all tensors small.
     pub leaf: Option<Box<LeafMeta>>,
-    /// Made by a view operation: such a tensor keeps its base, so it never owns its storage alone.
+    /// Made by a view operation. Such a tensor keeps its base, so it never owns its storage alone.
     pub is_view: bool,
 }
 
-/// A strong reference to a tensor; cloning it is what assigning a Python variable is.
+/// A strong reference to a tensor. A clone is like an assignment to a Python variable.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Rc<TensorImpl>);
 
@@ -88,7 +88,7 @@ impl Tensor {
         &self.0.storage
     }
 
-    /// Whether backward has anything to do with it.
+    /// Whether the backward pass needs this tensor.
     pub fn requires_grad(&self) -> bool {
         self.0.grad_fn.is_some() || self.0.leaf.is_some()
     }
@@ -104,7 +104,7 @@ impl Tensor {
     /// `grad = None`, or another tensor.
     pub fn set_grad(&self, grad: Option<Tensor>) {
         if let Some(leaf) = &self.0.leaf {
-            // The old gradient is dropped after the borrow: its free may run anything.
+            // The old gradient is dropped after the borrow, because freeing it may run any code.
             let old = leaf.grad.replace(grad);
             drop(old);
         }
@@ -115,7 +115,7 @@ impl Tensor {
         Tensor::new(self.0.saved, Rc::clone(&self.0.storage), None, None)
     }
 
-    /// The same storage seen through another layout, with a place in the graph or none.
+    /// The same storage with another layout; `grad_fn` is its place in the graph, if any.
     pub(crate) fn view_as(&self, layout: Layout, grad_fn: Option<Edge>) -> Tensor {
         let saved = SavedTensor {
             layout,
@@ -135,7 +135,7 @@ impl Tensor {
         self.view_as(*self.layout(), None)
     }
 
-    /// The tensor as an output of a node: in place where nothing else refers to it.
+    /// The tensor as an output of a node; changed in place if nothing else refers to it.
     pub(crate) fn with_grad_fn(mut self, edge: Edge) -> Tensor {
         if let Some(inner) = Rc::get_mut(&mut self.0) {
             inner.grad_fn = Some(edge);
@@ -155,7 +155,7 @@ impl Tensor {
         !self.0.is_view && Rc::strong_count(&self.0.storage) == 1
     }
 
-    /// References to this very object, not to its storage (`TensorImpl::use_count`).
+    /// References to this object, not to its storage (`TensorImpl::use_count`).
     pub(crate) fn use_count(&self) -> usize {
         Rc::strong_count(&self.0)
     }

@@ -1,10 +1,10 @@
 //! The copy benchmark: the stack of docs/measurements.md, "Copies", under several offloaders.
 //!
-//! A step that offloads everything is bound by the link: its floor is what it copies over the plain
-//! rate of the same kind of copy, measured beside it. A step that offloads little is bound by
-//! arithmetic: it is to cost no more than the step without offloading. On a card, products are
-//! those of cuBLASLt where it is there; else a kernel reads and writes the operands and lasts as
-//! long as the product would at the calibrated rate of the simulation.
+//! If a step offloads everything, the link bounds it: it cannot be shorter than its bytes divided
+//! by the plain rate of the same kind of copy, measured in the same run. If a step offloads little,
+//! arithmetic bounds it: it should take no longer than the step without offloading. On a card,
+//! cuBLASLt computes the products if it is installed. Otherwise a kernel reads and writes the
+//! operands, and lasts as long as the product would at the simulation's calibrated rate.
 
 use api::bench::{CardFacts, DeviceKind};
 use serde::Serialize;
@@ -18,10 +18,10 @@ use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
 use trace::units::Bytes;
 
-/// Arithmetic rate of the products, FLOP/s: with it the step without offloading takes the 0.187 s
-/// that docs/measurements.md, "Copies", has for real products.
+/// Arithmetic rate of the products, FLOP/s. With this rate the step without offloading takes the
+/// 0.187 s that docs/measurements.md, "Copies", has for real products.
 pub(super) const PRODUCT_RATE: f64 = 660e12;
-/// Size of a plain copy; the smallest activation of the workload has it.
+/// Size of a plain copy: that of the workload's smallest activation.
 pub(super) const PLAIN_COPY: Bytes = Bytes::mib(64);
 /// First steps, which pin memory and fill the cache.
 pub(super) const WARM_UP: usize = 3;
@@ -29,9 +29,9 @@ pub(super) const WARM_UP: usize = 3;
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopySpec {
-    /// Where.
+    /// Where to run.
     pub device: DeviceKind,
-    /// Tokens of a sample; a group of rows for each.
+    /// Tokens of a sample; each number gives a group of rows.
     pub tokens: Vec<u64>,
     /// Steps of a row that are timed.
     pub steps: u32,
@@ -82,7 +82,7 @@ impl CopyVariant {
         }
     }
 
-    /// What was measured of a release, where it was.
+    /// The variant that was measured for a release, if there is one.
     pub(super) fn of(release: &Release) -> Option<CopyVariant> {
         let mut streams = [CopyVariant::V2, CopyVariant::V6].into_iter();
         streams.find(|variant| variant.version() == Some(release))
@@ -124,9 +124,9 @@ pub struct MeasuredStep {
     pub step_seconds: f64,
     /// Peak of allocated memory.
     pub peak_allocated: Bytes,
-    /// Bytes a step, each way.
+    /// Bytes that a step copies in each direction.
     pub offloaded_bytes: Bytes,
-    /// Where it is from.
+    /// Where the numbers are from.
     pub source: &'static str,
 }
 
@@ -145,20 +145,20 @@ pub struct CopyRow {
     pub offloaded_bytes: Bytes,
     /// Bytes copied back in a step.
     pub restored_bytes: Bytes,
-    /// Bytes a second over the whole step, as if both ways shared it: bytes both ways ÷ step.
+    /// Bytes a second over the whole step: the bytes of both directions ÷ step.
     pub rate: f64,
     /// Time that the step's copies take at the plain rates, seconds.
     pub copy_floor_seconds: f64,
-    /// `copy_floor_seconds` ÷ step: 1 is a step at the limit of the link.
+    /// `copy_floor_seconds` ÷ step: 1 means that the step is at the limit of the link.
     pub share_of_link: f64,
-    /// Step beside the step without offloading, less 1.
+    /// Step ÷ step without offloading, minus 1.
     pub over_no_offloading: f64,
     /// What only a card can say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware: Option<CardFacts>,
     /// What was measured with the real offloader.
     pub measured: Option<MeasuredStep>,
-    /// What ended the run, where it failed; the figures are then those until there.
+    /// The error that ended the run, if it failed; the figures are then those up to the error.
     pub failure: Option<String>,
 }
 
@@ -167,9 +167,10 @@ pub struct CopyRow {
 pub struct CopyTable {
     /// Device that ran it.
     pub device: String,
-    /// What computed the matrix products, or stood for them.
+    /// What computed the matrix products, or what replaced them.
     pub compute: String,
-    /// Plain copies on the same device: measured on a card, the model's own on the simulation.
+    /// Rates of plain copies on the same device: measured on a card, taken from the model in the
+    /// simulation.
     pub plain: PlainRates,
     /// One row for each size and offloader.
     pub rows: Vec<CopyRow>,

@@ -1,7 +1,7 @@
-//! Several devices of one host: each runs every row in a thread of its own, at the same time.
+//! Several devices of one host: each runs every row in its own thread, at the same time.
 //!
-//! A device has its streams, its events and its memory for itself. Pinned memory is the host's, so
-//! what a row takes of it is the sum over the devices.
+//! Each device has its own streams, events and memory. Pinned memory belongs to the host, so what a
+//! row uses of it is the sum over the devices.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::device::Ordinal;
 use crate::patches::Patch;
 use trace::units::Bytes;
 
-/// What one row took of the host, on all devices together.
+/// What one row used of the host, on all devices together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostRow {
     /// Id of the configuration.
@@ -26,7 +26,7 @@ pub struct HostRow {
     pub host_pinned_peak: Bytes,
     /// Pinned memory in use at the end.
     pub host_pinned_end: Bytes,
-    /// The slowest device's step, seconds.
+    /// The step time of the slowest device, seconds.
     pub step_seconds: f64,
 }
 
@@ -57,7 +57,7 @@ impl HostRow {
     }
 }
 
-/// Sums the rows over their devices; nothing where no row ran on more than one.
+/// Sums the rows over their devices; empty if no row ran on more than one device.
 pub fn hosts(rows: &[Row]) -> Vec<HostRow> {
     let mut hosts: Vec<HostRow> = Vec::new();
     for row in rows {
@@ -74,7 +74,7 @@ pub fn hosts(rows: &[Row]) -> Vec<HostRow> {
     hosts
 }
 
-/// The run on each of the first devices of the host.
+/// The same run on each of the host's first devices.
 pub fn on_devices(spec: &RunSpec, devices: u16) -> Vec<RunSpec> {
     let on = |ordinal| RunSpec {
         ordinal: Ordinal(ordinal),

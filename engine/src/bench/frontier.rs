@@ -1,6 +1,6 @@
-//! The frontier: peak of memory against step time, for every offloader and several fractions, on
-//! the stack of docs/measurements.md, "Copies". Kept as data; `tests/it/frontier.rs` computes it
-//! again.
+//! The frontier: memory peak against step time, for every offloader and several fractions, on the
+//! stack of docs/measurements.md, "Copies". It is kept as data, and `tests/it/frontier.rs` computes
+//! it again.
 
 use std::sync::{Barrier, OnceLock};
 
@@ -25,28 +25,28 @@ use trace::units::Bytes;
 const FILE: &str = "engine/results/frontier.json";
 const TEXT: &str = include_str!("../../results/frontier.json");
 
-/// The same on a card.
+/// Where the frontier of a card is kept.
 const CARD_FILE: &str = "engine/results/frontier-h200.json";
 const CARD_TEXT: &str = include_str!("../../results/frontier-h200.json");
 
-/// Tokens of a sample: those of the measured steps.
+/// Tokens of a sample, as in the measured steps.
 const TOKENS: u64 = 8192;
 
 /// Shares of the modules that are tried, in percent.
 const SHARES: [u8; 5] = [0, 25, 50, 75, 100];
 
-/// Ours, which copies both ways at once.
+/// Tidemark's own offloader, which copies in both directions at once.
 const DUPLEX: &str = "duplex";
 
-/// Copies that may be under way, where that is limited.
+/// How many copies may be under way, in the points that limit it.
 const FEW_IN_FLIGHT: u32 = 1;
 
 /// What to run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrontierSpec {
-    /// Where.
+    /// Where to run.
     pub device: DeviceKind,
-    /// Steps of a point that are timed.
+    /// How many steps of a point are timed.
     pub steps: u32,
     /// Which of the host's devices.
     pub ordinal: Ordinal,
@@ -60,7 +60,7 @@ pub struct FrontierTable {
     /// Which of the host's devices that is.
     #[serde(default)]
     pub device_index: Ordinal,
-    /// What computed the matrix products on a card, or stood for them.
+    /// What computed the matrix products on a card, or what replaced them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<String>,
     /// What ran, in words.
@@ -89,7 +89,7 @@ struct Machine {
     driver: String,
 }
 
-/// The frontier as it is kept. Empty where the file cannot be read, which a test rules out.
+/// The frontier from the file. Empty if the file cannot be read; a test makes sure that it can.
 pub fn frontier() -> &'static Frontier {
     static FRONTIER: OnceLock<Frontier> = OnceLock::new();
     FRONTIER.get_or_init(|| {
@@ -114,7 +114,7 @@ fn on_card(text: &str) -> FrontierCard {
         command: kept.command,
         date: kept.date,
         file: CARD_FILE.to_owned(),
-        // Files from before products were computed do not say.
+        // Files from before products were computed do not have this field.
         compute: match kept.table.compute {
             Some(compute) => compute,
             None => Compute::StandIn.to_string(),
@@ -132,7 +132,7 @@ struct Variant {
     release: Option<&'static Release>,
     copies: CopyStream,
     keeps: Keeps,
-    /// The same among those that were measured.
+    /// The same offloader among the measured variants, if it is there.
     measured: Option<CopyVariant>,
 }
 
@@ -224,7 +224,7 @@ pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
 /// Runs every point on each of the first devices of the host, all of them at the same time.
 ///
 /// # Errors
-/// As for [`run_frontier`]; the first device's first.
+/// As for [`run_frontier`]; if several devices fail, the error of the first one.
 pub fn run_frontiers(spec: &FrontierSpec, devices: u16) -> Result<Vec<FrontierTable>, RunError> {
     let together = Barrier::new(usize::from(devices));
     std::thread::scope(|scope| {
@@ -250,7 +250,8 @@ pub fn run_frontiers(spec: &FrontierSpec, devices: u16) -> Result<Vec<FrontierTa
     })
 }
 
-/// Runs every point; `together` is called before each, as often whatever fails.
+/// Runs every point. `together` is called before each point, also after a failure, so that all
+/// devices call it equally often.
 fn run_beside(spec: &FrontierSpec, together: &dyn Fn()) -> Result<FrontierTable, RunError> {
     let sim = SimSpec {
         cost: CostModel {
@@ -371,9 +372,9 @@ fn run_steps(
 mod tests {
     use super::*;
 
-    /// The same points with the library moved away.
+    /// The same points without the library.
     const STAND_IN: &str = include_str!("../../results/frontier-h200-stand-in.json");
-    /// On two cards of one host, at the same time and on one alone.
+    /// The points on two cards of one host at the same time, and on one card alone.
     const TWO: &str = include_str!("../../results/frontier-h200-x2.json");
 
     fn steps_of(table: &FrontierTable, label: &str) -> f64 {
@@ -381,7 +382,8 @@ mod tests {
         found.unwrap().step_seconds
     }
 
-    /// Copies of both cards share the host's memory: what copies both ways at once gains less.
+    /// Copies of both cards share the host's memory, so copying in both directions at once gains
+    /// less.
     #[test]
     fn two_cards_at_once_leave_duplex_less_of_its_gain() {
         let file: serde_json::Value = serde_json::from_str(TWO).unwrap();
@@ -415,7 +417,7 @@ mod tests {
         };
         check(CARD_TEXT, "cublasLt 13.1.0 bf16");
         check(STAND_IN, "stand-in kernel");
-        // As files were before cuBLASLt was used.
+        // Like files from before cuBLASLt was used.
         let mut old: serde_json::Value = serde_json::from_str(CARD_TEXT).unwrap();
         let removed = old["table"].as_object_mut().unwrap().remove("compute");
         assert!(removed.is_some());

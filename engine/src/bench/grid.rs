@@ -1,5 +1,5 @@
-//! The history of the offloader: every release and every other offloader on every configuration
-//! that has one, kept as data. `tests/it/grid.rs` computes it again.
+//! The history of the offloader: every release and every other offloader, on every configuration
+//! that has an offloader. It is kept as data, and `tests/it/grid.rs` computes it again.
 
 use std::sync::OnceLock;
 
@@ -34,7 +34,7 @@ struct KeptRow {
     result: api::bench::BenchResult,
 }
 
-/// The grid. Empty where the file cannot be read, which a test rules out.
+/// The grid. Empty if the file cannot be read; a test makes sure that it can.
 pub fn offloader_grid() -> &'static OffloaderGrid {
     static GRID: OnceLock<OffloaderGrid> = OnceLock::new();
     GRID.get_or_init(|| {

@@ -1,13 +1,13 @@
-//! Patches without public source: what is assumed of them, and whether that can be true.
+//! Patches without public source: what is assumed about them, and whether it can be true.
 
 use api::bench::{BenchResult, Evidence, Fate, Hypothesis};
 use trace::units::Bytes;
 use trace::units::size;
 
-/// A peak that misses the published one by more than this share is another program's.
+/// If a peak differs from the published one by more than this share, it belongs to another program.
 const SAME_PEAK: f64 = 0.1;
 
-/// What became of the assumption behind a patch without source: its run beside what was published.
+/// Judges the assumption about a patch without source: compares its run with what was published.
 pub fn judge(about: &str, run: Option<&BenchResult>, published: Option<&Evidence>) -> Hypothesis {
     let (fate, why) = match (run, published) {
         (None, _) => (Fate::Untested, "it has not been run".to_owned()),

@@ -1,5 +1,5 @@
-//! What is known of a run beside the computed numbers: published, measured with the real software,
-//! and this engine's own runs on a card. Each with what it rests on.
+//! What is known about a run besides the computed numbers: what was published, what was measured
+//! with the real software, and this engine's own runs on a card. Each comes with its evidence.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::patches::Patch;
 use crate::systems::{Base, MeasuredCode, System};
 use trace::units::Bytes;
 
-/// Runs of the engine on a card: the file's name and its content, the newest first.
+/// Runs of the engine on a card: file name and content, the newest first.
 const CARD_RESULTS: [(&str, &str); 3] = [
     (
         "engine/results/h200-2026-11-22.json",
@@ -31,7 +31,8 @@ pub fn known(system: &System, base: Base, patches: &[&'static Patch]) -> Known {
     let published = own_base.then(|| (system.published)(patches)).flatten();
     let on_card = own_base.then(|| on_card(system, patches)).flatten();
     let measured = MeasuredCode::of(base, patches).and_then(system.measured);
-    // A patch without source was measured by nobody: a run of our hypothesis is no run of it.
+    // Nobody has measured a patch without source: a run of our assumption is not a run of the
+    // patch.
     let has_source = !patches.iter().any(|patch| patch.hypothesis().is_some());
     Known {
         measured: measured.filter(|_| has_source),
@@ -49,9 +50,9 @@ struct CardRun {
     row: serde_json::Value,
 }
 
-/// The engine's own run on a card. Only whole runs count, because a peak after 20 steps says
-/// nothing beside one after 100: the system's own number of steps, or the card ran out
-/// before.
+/// The engine's own run on a card. Only whole runs count: those with the system's own number of
+/// steps, and those that ran out of memory before. A peak after 20 steps cannot be compared with
+/// one after 100.
 fn on_card(system: &System, patches: &[&'static Patch]) -> Option<Evidence> {
     static RUNS: OnceLock<Vec<CardRun>> = OnceLock::new();
     let runs = RUNS.get_or_init(|| CARD_RESULTS.into_iter().flat_map(card_runs).collect());
@@ -101,8 +102,8 @@ fn card_runs((file, text): (&'static str, &str)) -> Vec<CardRun> {
     rows.collect()
 }
 
-/// Whether a row ran on the base of its system. Before a base could be chosen all did, under labels
-/// that are no longer given.
+/// Whether a row ran on its system's own base. Before a base could be chosen, all rows did, and
+/// they have labels that are no longer used.
 fn ran_on_own_base(row: &serde_json::Value, system: &System) -> bool {
     let base = row["base"].as_str().and_then(Base::from_label);
     base.is_none_or(|base| base == system.base)

@@ -1,5 +1,5 @@
-//! Rows whose steps are written down or played, held against the same rows with every step computed
-//! by the program: result, steps, races and recording are equal in every field.
+//! Checks rows whose steps are written down or played against the same rows with every step
+//! computed by the program. Result, steps, races and recording must be equal in every field.
 
 use api::bench::BenchResult;
 
@@ -8,16 +8,16 @@ use crate::patches::Patch;
 use crate::repeat::Steps;
 use crate::systems::{Base, System};
 
-/// Steps that are recorded, and steps in all: enough to settle, to be found alike, and to be
-/// written down a few times.
+/// How many steps are recorded, and how many steps there are: enough to settle, to be found alike,
+/// and to be written down a few times.
 const RECORDED: u32 = 2;
 const STEPS: u32 = 12;
 
-/// How many steps of a row did not run.
+/// How many steps of a row the program did not compute.
 #[derive(Default)]
 struct Saved {
     written_down: u32,
-    /// Where all steps are played that can be.
+    /// Counted in the run that plays all the steps that it can.
     played: u32,
 }
 
@@ -28,7 +28,7 @@ impl std::ops::AddAssign for Saved {
     }
 }
 
-/// A row with its steps come by in some way.
+/// Runs a row, with its steps made in the given way.
 fn run_with(spec: &RunSpec, computed: Steps) -> (BenchResult, Log) {
     let spec = RunSpec {
         record_steps: RECORDED,
@@ -50,11 +50,11 @@ fn agree(spec: &RunSpec, one: &(BenchResult, Log), other: &(BenchResult, Log)) {
     assert!(one.1.recording == other.1.recording, "{name}");
 }
 
-/// Checks a row whose steps are played as soon as they can be; how many were.
+/// Checks a row whose steps are played as soon as possible; returns how many were played.
 fn check_played(spec: &RunSpec, all: &(BenchResult, Log)) -> u32 {
     let played = run_with(spec, Steps::Play);
     agree(spec, &played, all);
-    // Of steps that are written down only the numbers of races are known.
+    // Races are compared only here: for steps that are written down, only their number is known.
     assert_eq!(played.1.races, all.1.races, "{}", name_of(spec));
     played.1.played
 }
@@ -67,9 +67,9 @@ fn check(spec: &RunSpec) -> Saved {
     agree(spec, &jumped, &all);
     let played = check_played(spec, &all);
     let written_down = jumped.1.written_down;
-    // Of these two the last graph lives on, so their steps are computed.
+    // In these two the last graph stays alive, so their steps are computed.
     let keeps_graphs = [System::TE_ATTENTION, System::FAST_LLM].contains(&spec.system);
-    // Its frees wait for copies, so that blocks come to lie elsewhere in each step.
+    // Its frees wait for copies, so that blocks have other addresses in each step.
     let frees_late = spec.base == Base::MegatronLm;
     assert!(
         written_down > 0 || keeps_graphs || frees_late || !is_flat(&all.0),
@@ -97,7 +97,8 @@ fn with_steps(steps: u32, system: &'static System, patches: &[&'static Patch]) -
 fn every_row_of_every_matrix_is_what_it_is_step_by_step() {
     let sets = System::ALL.into_iter().flat_map(|system| {
         let sets = system.matrix().into_iter();
-        // The programs of the text run once more, with steps that are eight times as long.
+        // The text programs run again here with steps that are eight times as long; one row is
+        // enough.
         let sets = sets.take(match system == System::TEXT_4096 {
             true => 1,
             false => usize::MAX,
@@ -134,7 +135,7 @@ fn every_offloader_is_what_it_is_step_by_step() {
     }
 }
 
-/// Sums of times do not drift apart, and races go on being counted.
+/// Sums of times do not drift apart, and races are still counted.
 #[test]
 fn long_rows_are_what_they_are_step_by_step() {
     for (system, patches) in [
@@ -146,8 +147,8 @@ fn long_rows_are_what_they_are_step_by_step() {
     }
 }
 
-/// Views that share addresses, come back in other layouts or fail, on streams of all kinds, with
-/// every offloader: what is played decides as the program does.
+/// Views that share addresses, come back in other layouts or fail, on all kinds of streams, with
+/// every offloader: playing makes the same decisions as the program.
 #[test]
 fn small_programs_are_what_they_are_step_by_step_with_every_offloader() {
     let systems = [
@@ -172,7 +173,7 @@ fn small_programs_are_what_they_are_step_by_step_with_every_offloader() {
     assert!(played > 200, "{played}");
 }
 
-/// Of rows that grow, all but the first steps are played.
+/// If a row grows, all its steps except the first ones are played.
 #[test]
 fn rows_that_grow_are_what_they_are_step_by_step() {
     for patches in [&[][..], &[Patch::RELEASE_DEDUPE_KEY]] {
@@ -181,7 +182,7 @@ fn rows_that_grow_are_what_they_are_step_by_step() {
     }
 }
 
-/// Where a step fails while it is played, the row is what it is without.
+/// If a step fails while it is played, the row is the same as without playing.
 #[test]
 fn a_row_that_runs_out_of_memory_is_what_it_is_step_by_step() {
     let mut spec = with_steps(20, System::VL_QWEN, &[]);

@@ -11,7 +11,7 @@ use crate::device::Ordinal;
 use crate::patches::Patch;
 use crate::systems::{Base, System};
 
-/// A run with what is known of it.
+/// A run, with all that is known about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// Id of the configuration.
@@ -24,33 +24,33 @@ pub struct Row {
     pub device_index: Ordinal,
     /// The verdict.
     pub status: BenchStatus,
-    /// What it found out; none where the row only tests a hypothesis, or nothing was run.
+    /// What the run found out; none if the row only tests an assumption, or nothing was run.
     #[serde(flatten)]
     pub outcome: Option<BenchResult>,
-    /// What was assumed, where the source of a patch is not public, and what became of it.
+    /// What was assumed about a patch without public source, and the result of the check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hypothesis: Option<Hypothesis>,
-    /// Why a patch changes nothing here, where that is asserted from its source.
+    /// Why a patch changes nothing here, if this was read from its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asserted: Option<&'static str>,
-    /// What is known beside the computed numbers.
+    /// What is known besides the computed numbers.
     #[serde(flatten)]
     pub known: Known,
 }
 
-/// What stands beside the numbers of a run.
+/// What is shown next to the numbers of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// What is known of it.
+    /// What is known about it.
     pub known: Known,
-    /// What was assumed, and what became of it.
+    /// What was assumed, and the result of the check.
     pub hypothesis: Option<Hypothesis>,
-    /// Why its only patch changes nothing, where that is asserted.
+    /// Why its only patch changes nothing, if this was read from its source.
     pub asserted: Option<&'static str>,
 }
 
 impl Beside {
-    /// What stands beside a run; `result` is what it found out, once it has run.
+    /// What is shown next to a run. `result` is what the run found out, if it has run.
     pub fn of(
         system: &System,
         base: Base,
@@ -72,7 +72,8 @@ impl Beside {
 }
 
 impl Row {
-    /// A run with its verdict, beside its baseline where there is one, and what is known of it.
+    /// A run with its verdict (compared with its baseline, if there is one), and what is known
+    /// about it.
     pub fn new(spec: &RunSpec, outcome: &BenchResult, baseline: Option<&BenchResult>) -> Row {
         let beside = Beside::of(spec.system, spec.base, &spec.patches, Some(outcome));
         let hypothesis = beside.hypothesis;
@@ -98,12 +99,12 @@ impl Row {
 pub struct Table {
     /// Device that ran it.
     pub device: String,
-    /// What products are computed with there; each row's device says what did its arithmetic.
+    /// What computes products there. The device in each row says what did its arithmetic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute: Option<String>,
     /// One row for each configuration, set of patches and device.
     pub rows: Vec<Row>,
-    /// What rows took of the host, where several devices ran them.
+    /// What rows used of the host, if several devices ran them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostRow>,
 }

@@ -23,14 +23,14 @@ use crate::workload::Workload;
 use trace::growth::Line;
 use trace::units::Bytes;
 
-/// First steps differ from the rest: optimizer state, workspaces (docs/measurements.md,
-/// "The 9B program").
+/// How many first steps differ from the rest, because they make optimizer state and workspaces
+/// (docs/measurements.md, "The 9B program").
 const SETTLED_AFTER: usize = 5;
 
 /// Which stream the offloader copies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CopyStream {
-    /// One of its own (`use_streams=True`).
+    /// A stream of its own (`use_streams=True`).
     #[default]
     Side,
     /// The stream that computes (`use_streams=False`).
@@ -48,20 +48,20 @@ pub struct RunSpec {
     pub patches: Vec<&'static Patch>,
     /// Which stream the offloader copies on.
     pub copies: CopyStream,
-    /// How much Megatron-LM's offloader moves, where it is the base.
+    /// How much Megatron-LM's offloader moves, if it is the base.
     pub limits: Limits,
     /// Where to run.
     pub device: DeviceKind,
     /// Which of the host's devices.
     pub ordinal: Ordinal,
-    /// Whose addresses a card's run is decided by.
+    /// Whose addresses decide on a card.
     pub addresses: Addresses,
     /// Steps; `None` for the system's own number.
     pub steps: Option<u32>,
-    /// The simulated machine, which also decides for a card; a capacity given here replaces the
-    /// system's.
+    /// The simulated machine, which also decides for a card. A capacity given here replaces that of
+    /// the system.
     pub sim: SimSpec,
-    /// Steps, from the first, whose events [`run_recorded`] keeps.
+    /// How many steps, from the first one on, [`run_recorded`] keeps the events of.
     pub record_steps: u32,
     /// A rule that is broken on purpose.
     pub deviation: Option<Deviation>,
@@ -91,8 +91,8 @@ impl RunSpec {
 }
 
 impl RunSpec {
-    /// The same run on another base, called as [`RunSpec::base_in_words`] calls it; `None` for what
-    /// it calls nothing.
+    /// The same run on another base, given by its name as in [`RunSpec::base_in_words`]; `None` for
+    /// an unknown name.
     pub fn on(self, words: &str) -> Option<RunSpec> {
         let mut parts = words.split(", ");
         let label = parts.next()?;
@@ -113,7 +113,7 @@ impl RunSpec {
         (on.base_in_words() == words).then_some(on)
     }
 
-    /// What the base is called, with the limits that it was given.
+    /// The name of the base, with the limits that it was given.
     pub fn base_in_words(&self) -> String {
         let mut words = self.base.to_string();
         if self.base != Base::MegatronLm || self.limits == Limits::NONE {
@@ -130,7 +130,7 @@ impl RunSpec {
 /// Opens a device.
 ///
 /// # Errors
-/// [`DeviceError::Unavailable`] where there is no card, or its fault.
+/// [`DeviceError::Unavailable`] if there is no card, or the card's fault.
 pub fn open(
     kind: DeviceKind,
     sim: SimSpec,
@@ -143,7 +143,7 @@ pub fn open(
     })
 }
 
-/// The middle of some figures; 0 of none.
+/// The median of the values; 0 if there are none.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -156,8 +156,8 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> Bench
     run_recorded(spec, progress).0
 }
 
-/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at their
-/// end. Where the device cannot be opened, the run has no step, and says why as its crash.
+/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory after them.
+/// If the device cannot be opened, the run has no steps, and its crash says why.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,
@@ -166,7 +166,7 @@ pub fn run_recorded(
     (result, log.recording)
 }
 
-/// [`run_recorded`], with all that is kept of it.
+/// [`run_recorded`], with everything that is kept about the run.
 pub(super) fn run_logged(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,
@@ -179,7 +179,7 @@ pub(super) fn run_logged(
     if !log.interrupted {
         return (result, log);
     }
-    // The same steps once more, and then those after them.
+    // The same steps again, which were already reported, and then the steps after them.
     let spec = RunSpec {
         computed: Steps::Compute,
         ..spec.clone()
@@ -225,7 +225,7 @@ pub(super) struct Log {
     /// Races between two places, with how often each was found.
     #[cfg(test)]
     pub races: Vec<crate::race::Race>,
-    /// Whether a step failed while it was played: the run says nothing.
+    /// Whether a step failed while it was played: then the result cannot be used.
     interrupted: bool,
 }
 
@@ -234,8 +234,8 @@ pub fn run_matrix(system: &'static System, steps: Option<u32>, sim: SimSpec) -> 
     run_rows(system, &system.matrix(), steps, sim)
 }
 
-/// Runs the given sets of patches; none is the baseline, which is run in any case, because the
-/// status of the others is judged by it.
+/// Runs the given sets of patches. The empty set is the baseline; it always runs, because the
+/// others are judged by it.
 pub fn run_rows(
     system: &'static System,
     sets: &[Vec<&'static Patch>],
@@ -255,10 +255,10 @@ pub fn run_rows(
 
 /// Runs several specifications on all cores.
 ///
-/// Those whose patches leave the same program are run once: P1 and P2 change no line that the
-/// engine runs, and the simulation has no other source of difference. A card runs every
-/// specification, one after another; several cards run theirs at the same time. The first row of a
-/// system, base and device without patches is the baseline that its other rows are judged by.
+/// Specifications whose patches leave the same program are run once: P1 and P2 change no line that
+/// the engine runs, and in the simulation nothing else can differ. A card runs every specification,
+/// one after another; several cards run at the same time. For each system, base and device, the
+/// first row without patches is the baseline for the other rows.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let outcomes = outcomes(specs);
     let baseline = |of: &RunSpec| {
@@ -273,7 +273,7 @@ pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
         .collect()
 }
 
-/// What several specifications find out, on all cores; each program is run once.
+/// The results of several specifications, on all cores. Each program is run once.
 pub fn outcomes(specs: &[RunSpec]) -> Vec<BenchResult> {
     let programs: Vec<Program> = specs.iter().map(Program::of).collect();
     let first = |index: usize| {
@@ -310,7 +310,7 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResu
                 while let Some(&index) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(&specs[index], &mut |_| true);
                     if let Some(slot) = distinct.iter().position(|&other| other == index) {
-                        // Each index is taken by one thread only.
+                        // Only one thread takes each index.
                         let _ = done[slot].set(outcome);
                     }
                 }
@@ -320,8 +320,8 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResu
     done
 }
 
-/// A thread for each card, which runs its rows one after another. All begin a row together: what
-/// they take of the host at once is what is to be seen.
+/// One thread for each card, which runs its rows one after another. All cards begin a row together,
+/// because the row must show what they use of the host at the same time.
 fn run_on_cards(specs: &[RunSpec], distinct: &[usize], done: &[OnceLock<BenchResult>]) {
     let mut cards: BTreeMap<Ordinal, Vec<usize>> = BTreeMap::new();
     for (slot, &index) in distinct.iter().enumerate() {
@@ -336,7 +336,7 @@ fn run_on_cards(specs: &[RunSpec], distinct: &[usize], done: &[OnceLock<BenchRes
                     together.wait();
                     if let Some(&slot) = slots.get(round) {
                         let outcome = run(&specs[distinct[slot]], &mut |_| true);
-                        // Each slot is in one card's list only.
+                        // Each slot is in the list of one card only.
                         let _ = done[slot].set(outcome);
                     }
                 }
@@ -345,18 +345,18 @@ fn run_on_cards(specs: &[RunSpec], distinct: &[usize], done: &[OnceLock<BenchRes
     });
 }
 
-/// What actually runs: two specifications with the same program give the same row.
+/// What really runs: two specifications with the same program give the same row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Program {
     system: &'static System,
     device: DeviceKind,
     ordinal: Ordinal,
     addresses: Addresses,
-    /// Of TRL's offloader; `None` without it.
+    /// The changes of TRL's offloader; `None` without it.
     changes: Option<Changes>,
     around: Around,
     copies: CopyStream,
-    /// Those that change the program itself.
+    /// Those patches that change the program itself.
     patches: Vec<&'static Patch>,
     sim: SimSpec,
     deviation: Option<Deviation>,
@@ -391,7 +391,7 @@ fn stays_on_device(spec: &RunSpec) -> bool {
 /// What stands around the steps of a run.
 fn around(spec: &RunSpec) -> Around {
     if stays_on_device(spec) {
-        // TRL's context is there, and moves nothing.
+        // TRL's context is used, but moves nothing.
         return Around::Trl;
     }
     let keys = |patch: &&'static Patch| patch.effect == Effect::HostKey;
@@ -404,7 +404,7 @@ fn around(spec: &RunSpec) -> Around {
     }
 }
 
-/// TRL's offloader in a run, as its changes; `None` where it offloads nothing.
+/// The changes of TRL's offloader in a run; `None` if it offloads nothing.
 fn offloader_changes(spec: &RunSpec) -> Option<Changes> {
     let base = spec.base.changes().filter(|_| !stays_on_device(spec))?;
     Some(patches::changes(base, &spec.patches))
@@ -446,7 +446,7 @@ fn step_through(
         log.played += u32::from(played.is_some());
         let outcome = played.unwrap_or_else(|| workload.step(session));
         let outcome = outcome.and_then(|()| session.read_loss());
-        // Faults of the step's work show here at the latest.
+        // If the step's work failed, the error shows here at the latest.
         let settled = session.heap().borrow_mut().device.settle();
         if scripts.is_written() && (outcome.is_err() || settled.is_err()) {
             log.interrupted = true;
@@ -456,7 +456,7 @@ fn step_through(
         if step < spec.record_steps {
             log.recording.add_step(step, start, session);
         }
-        // The events and the memory at their end belong together.
+        // Events and memory must be from the same moment.
         if step + 1 == spec.record_steps {
             log.recording.finish(session, workload);
         }
@@ -465,7 +465,7 @@ fn step_through(
             ..step_facts(session, step)
         };
         before = after;
-        // A failing step's peak counts, its end does not.
+        // If a step fails, its peak counts, but its end does not.
         log.facts.push(now);
         outcome?;
         settled?;
@@ -492,7 +492,7 @@ fn step_through(
     Ok(())
 }
 
-/// Writes down steps that repeat; when the last one ended, and whether the run goes on.
+/// Writes down steps that repeat. Returns when the last one ended, and whether the run continues.
 fn jump(
     mut again: Repetition,
     steps: u32,
@@ -570,7 +570,7 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     let (host_growth_per_step, _) = slope_of(&facts[..completed], |step| step.host_pinned);
     let last = completed.checked_sub(1).and_then(|index| facts.get(index));
     let oom = failure.as_ref().is_some_and(RunError::is_out_of_memory);
-    // A card that has failed cannot say any more; the crash says why.
+    // If the card has failed, it cannot answer any more; the crash says why.
     let hardware = session.heap().borrow_mut().device.hardware();
     let hardware = hardware.unwrap_or(None);
     let heap = session.heap().borrow();
@@ -606,7 +606,8 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     }
 }
 
-/// Slope of a level, and its standard error, over the steps that are alike: all where they are few.
+/// Slope of a level, and its standard error, over the settled steps; over all steps if there are
+/// few.
 fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f64) {
     let ends: Vec<u64> = steps.iter().map(|step| level(step).0).collect();
     let settled = match ends.len() > 2 * SETTLED_AFTER {
@@ -619,7 +620,7 @@ fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f
     })
 }
 
-/// Nothing ran, because the device could not be opened: every figure is 0.
+/// The result if the device could not be opened: nothing ran, and every figure is 0.
 fn not_started(error: &DeviceError) -> BenchResult {
     BenchResult {
         device: "none".to_owned(),
@@ -628,7 +629,7 @@ fn not_started(error: &DeviceError) -> BenchResult {
     }
 }
 
-/// Racing pairs of places, and the kernels and copies that may have worked on wrong bytes.
+/// The number of racing pairs of places, and of kernels and copies that may have used wrong bytes.
 fn race_counts(session: &Session) -> (u64, u64) {
     let Some(detector) = session.accelerator.detector() else {
         return (0, 0);

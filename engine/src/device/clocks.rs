@@ -1,15 +1,16 @@
-//! The clocks of the simulated device, and a step as what it did to them.
+//! The clocks of the simulated device, and what a step did to them.
 //!
-//! Every stream has a clock that only its own work and the events it waits for move; the host has
-//! one that launches and synchronisation move. A step that repeats does the same to them again, so
-//! it can be played from a [`Tape`]: the same sums in the same order, bit for bit. Where an event
-//! is asked for, the answer must be that of the tape, because the program acts on it.
+//! Every stream has a clock, which moves only for its own work and for the events that it waits
+//! for. The host has a clock too, which moves for launches and synchronisation. If a step repeats,
+//! it does the same to the clocks again, so it can be played from a [`Tape`]: the same sums in the
+//! same order, bit for bit. If the program asks for an event, it acts on the answer, so the answer
+//! must be that of the tape.
 
 use std::collections::HashMap;
 
 use super::{EventId, StreamId};
 
-/// Something that moved a clock, or asked one.
+/// Something that moved a clock, or a question to one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Move {
     /// Work on a stream.
@@ -17,7 +18,7 @@ enum Move {
     Record(StreamId, EventId),
     Wait(StreamId, EventId),
     Forget(EventId),
-    /// Whether the host has come past an event, and the answer.
+    /// The question whether the host has come past an event, and the answer.
     Asked(EventId, bool),
     Synchronize(StreamId),
     /// The host waited for all work.
@@ -27,7 +28,7 @@ enum Move {
 /// What a step did to the clocks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tape {
-    /// First event that the step could make: those before it were there already.
+    /// The first event that the step could make; earlier ones existed before.
     first_event: u64,
     moves: Vec<Move>,
 }
@@ -35,9 +36,9 @@ pub struct Tape {
 /// All clocks, in seconds since the start.
 #[derive(Debug, Clone)]
 pub(super) struct Clocks {
-    /// What a launch takes of the host's time.
+    /// Host time that a launch takes.
     launch: f64,
-    /// What work takes at least.
+    /// Minimum time of any work.
     floor: f64,
     streams: Vec<f64>,
     host: f64,
@@ -69,13 +70,13 @@ impl Clocks {
         &mut self.streams[usize::from(stream.0)]
     }
 
-    /// A new stream, which begins now.
+    /// A new stream, whose clock starts at the host's time.
     pub fn add_stream(&mut self) -> usize {
         self.streams.push(self.host);
         self.streams.len() - 1
     }
 
-    /// Work cannot start before the host has enqueued it, nor before the stream is free.
+    /// Work starts after the host has enqueued it and after the stream is free.
     pub fn enqueue(&mut self, stream: StreamId, seconds: f64) {
         self.note(Move::Enqueue(stream, seconds));
         self.host += self.launch;
@@ -144,15 +145,15 @@ impl Clocks {
     }
 }
 
-/// A step on tape, with the events that the program held before it and after it, in the order of
-/// their places.
+/// A step on tape, with the events that the program held before and after the step, each list in a
+/// fixed order.
 #[derive(Debug, Clone)]
 pub struct Taped {
     /// What it did to the clocks.
     pub tape: Tape,
-    /// Held when it began.
+    /// Events held when it began.
     pub began: Vec<EventId>,
-    /// Held when it ended.
+    /// Events held when it ended.
     pub ended: Vec<EventId>,
 }
 
@@ -160,13 +161,14 @@ pub struct Taped {
 #[derive(Debug)]
 pub struct Player {
     cycle: Vec<Taped>,
-    /// The events in the places of those held when the cycle ends.
+    /// The events that now stand for those held at the end of the cycle.
     now: Vec<EventId>,
     clocks: Clocks,
 }
 
 impl Player {
-    /// Plays on from where the clocks stand, which is the end of the last step of the cycle.
+    /// Continues from the present state of the clocks, which is the end of the last step of the
+    /// cycle.
     pub(super) fn new(cycle: Vec<Taped>, clocks: &Clocks) -> Player {
         let ended = cycle.last().map(|last| last.ended.clone());
         Player {
@@ -176,9 +178,9 @@ impl Player {
         }
     }
 
-    /// Plays the first `steps` of the cycle once more; when the work of each is done. `None`, and
-    /// nothing has happened, where an event is not done that was, or the other way round: then the
-    /// program goes another way.
+    /// Plays the first `steps` of the cycle again; returns when the work of each step is done. If
+    /// an event is done that was not done on the tape, or the other way round, the program would
+    /// act differently: then the answer is `None`, and nothing has changed.
     pub fn play(&mut self, steps: usize) -> Option<Vec<f64>> {
         let (mut clocks, mut now) = (self.clocks.clone(), self.now.clone());
         let mut ends = Vec::with_capacity(steps);
@@ -190,8 +192,8 @@ impl Player {
         Some(ends)
     }
 
-    /// The clocks as they stand at the end of a whole cycle, with the events under the names that
-    /// the program knows.
+    /// Sets the clocks to the end of a whole cycle, and gives the events the names that the program
+    /// knows.
     pub(super) fn finish(self, clocks: &mut Clocks) {
         clocks.streams = self.clocks.streams;
         clocks.host = self.clocks.host;
@@ -206,8 +208,8 @@ impl Player {
 }
 
 impl Taped {
-    /// Plays the step: `held` are the events in the places of those that it began with, the answer
-    /// those in the places of those that it ended with.
+    /// Plays the step. `held` are the events that now stand for those that it began with; returns
+    /// the ones for those that it ended with.
     fn play(&self, clocks: &mut Clocks, held: &[EventId]) -> Option<Vec<EventId>> {
         let made = clocks.next_event;
         let name = |event: EventId| {
@@ -229,7 +231,7 @@ impl Taped {
                         return None;
                     }
                 }
-                // Of those that nothing asks for any more, the name is not known.
+                // If nothing asks for an event any more, its name is not known.
                 Move::Forget(event) => name(event).into_iter().for_each(|name| clocks.forget(name)),
                 Move::Synchronize(stream) => clocks.synchronize(stream),
                 Move::Idle => clocks.idle(),
@@ -248,8 +250,8 @@ mod tests {
 
     const SIDE: StreamId = StreamId(1);
 
-    /// A step on two streams: whether the last step's work on the side stream is done, more of it,
-    /// and two launches.
+    /// A step on two streams: it asks whether the last step's work on the side stream is done, and
+    /// launches work on both.
     fn step(clocks: &mut Clocks, held: &mut Vec<EventId>) -> bool {
         let done = held.drain(..).all(|event| clocks.is_done(event));
         clocks.enqueue(SIDE, 0.9);
@@ -258,8 +260,8 @@ mod tests {
         done
     }
 
-    /// The side stream is 30 seconds behind, and the host catches up by 1.1 in each step. What is
-    /// played is what is computed, until the host has come past the event.
+    /// The side stream is 30 seconds behind, and the host catches up by 1.1 in each step. The
+    /// played steps equal the computed ones until the host has come past the event.
     #[test]
     fn a_step_is_played_until_it_goes_another_way() {
         let mut clocks = Clocks::new(1.0, 0.0);

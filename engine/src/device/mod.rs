@@ -1,11 +1,11 @@
-//! Devices: who owns memory, runs kernels and copies, and keeps streams and events.
+//! Devices: they own memory, run kernels and copies, and keep streams and events.
 //!
-//! A device hands out whole segments; dividing them into blocks is the caching allocator's work
-//! ([`crate::memory`]). Everything enqueued on one stream runs in order; nothing else is ordered
-//! unless an event says so.
+//! A device gives out whole segments; the caching allocator divides them into blocks
+//! ([`crate::memory`]). Work on one stream runs in the order in which it was enqueued. Between
+//! streams only events give an order.
 //!
-//! A simulated device has no bytes; a real one has, and can tell whether what was packed came back
-//! ([`Device::fingerprint`]).
+//! A simulated device has no bytes. A real one has them, and can check whether what was packed came
+//! back ([`Device::fingerprint`]).
 
 mod clocks;
 pub mod cuda;
@@ -19,7 +19,7 @@ use trace::units::{Bytes, DeviceAddr};
 
 use crate::tensor::Layout;
 
-/// A device of the host, as the driver counts them.
+/// A device of the host, with the number that the driver gives it.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -50,14 +50,14 @@ pub struct Span {
 }
 
 impl Span {
-    /// No memory: what a tensor of size 0 takes, or one on the host.
+    /// No memory: for a tensor of size 0, or one on the host.
     pub const EMPTY: Span = Span {
         start: DeviceAddr(0),
         bytes: Bytes::ZERO,
     };
 }
 
-/// Work of one kernel, as far as cost and dependencies go.
+/// The work of one kernel: what its cost depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kernel {
     /// Floating point operations.
@@ -69,16 +69,16 @@ pub struct Kernel {
 /// Memory that a kernel reads and writes. Only devices that keep contents need it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Touched<'a> {
-    /// Read.
+    /// What it reads.
     pub reads: &'a [Span],
-    /// Written.
+    /// What it writes.
     pub writes: &'a [Span],
-    /// The product that the kernel is, if it is one of bf16 matrices without gaps.
+    /// The product, if the kernel is a product of bf16 matrices without gaps.
     pub product: Option<Product>,
 }
 
-/// A product of bf16 matrices, row by row in memory: `out[m, n] = left[m, k] · right[k, n]`, as
-/// often as `batch` says, one after the other.
+/// A product of bf16 matrices, which lie in memory row by row:
+/// `out[m, n] = left[m, k] · right[k, n]`. There are `batch` of them, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Product {
     /// Left operand.
@@ -89,14 +89,14 @@ pub struct Product {
     pub out: Span,
     /// Memory that the product may use while it runs.
     pub workspace: Span,
-    /// What was multiplied, in numbers.
+    /// The sizes of what is multiplied.
     pub sizes: ProductSizes,
 }
 
-/// Sizes of a product, and which operand lies in memory as its transpose.
+/// Sizes of a product, and which operand is stored transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProductSizes {
-    /// Products of the same sizes.
+    /// How many products of these sizes there are.
     pub batch: u64,
     /// Rows of left operand and result.
     pub m: u64,
@@ -104,9 +104,9 @@ pub struct ProductSizes {
     pub n: u64,
     /// Columns of the left operand, rows of the right one.
     pub k: u64,
-    /// Whether the left operand lies as `[k, m]`.
+    /// Whether the left operand is stored as `[k, m]`.
     pub left_transposed: bool,
-    /// Whether the right operand lies as `[n, k]`.
+    /// Whether the right operand is stored as `[n, k]`.
     pub right_transposed: bool,
 }
 
@@ -117,9 +117,9 @@ pub enum Compute {
     StandIn,
     /// cuBLASLt, on bf16 operands.
     CublasLt {
-        /// Its version, as in 130100 for 13.1.0.
+        /// The version, as in 130100 for 13.1.0.
         version: u64,
-        /// How much of the arithmetic, by operations: from 0 to 1. A stand-in did the rest.
+        /// Its share of the operations, from 0 to 1. A stand-in did the rest.
         share: f64,
     },
 }
@@ -138,12 +138,12 @@ impl std::fmt::Display for Compute {
     }
 }
 
-/// A tensor as bytes.
+/// A tensor as memory.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
-    /// Its storage.
+    /// The storage of the tensor.
     pub storage: Span,
-    /// Its place within it, in elements.
+    /// Its place in the storage, in elements.
     pub layout: Layout,
     /// Size of an element.
     pub width: Bytes,
@@ -162,13 +162,13 @@ pub struct HostBuffer {
     pub bytes: Bytes,
 }
 
-/// What a device call fails with.
+/// The errors of device calls.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// There is no such device here.
     #[error("{0}")]
     Unavailable(String),
-    /// No segment of this size can be had.
+    /// The device cannot give a segment of this size.
     #[error("device memory: {} bytes wanted, {} free", .wanted.0, .free.0)]
     OutOfMemory {
         /// Bytes asked for.
@@ -189,7 +189,7 @@ pub enum DeviceError {
 
 /// The device under the engine.
 pub trait Device {
-    /// What it is, for results: `sim`, or the name of the card.
+    /// The name for results: `sim`, or the name of the card.
     fn name(&self) -> String;
 
     /// Allocates a segment.
@@ -203,7 +203,7 @@ pub trait Device {
     /// Makes a stream.
     ///
     /// # Errors
-    /// Where the device refuses.
+    /// The device refuses.
     fn create_stream(&mut self) -> Result<StreamId, DeviceError>;
     /// Enqueues a kernel.
     ///
@@ -260,25 +260,25 @@ pub trait Device {
     /// Records an event.
     ///
     /// # Errors
-    /// Where the device refuses.
+    /// The device refuses.
     fn record_event(&mut self, stream: StreamId) -> Result<EventId, DeviceError>;
     /// Makes later work of `stream` wait for `event`.
     ///
     /// # Errors
-    /// Where the device refuses.
+    /// The device refuses.
     fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
     /// Whether the work before `event` is done.
     fn event_done(&mut self, event: EventId) -> bool;
     /// Forgets an event.
     fn drop_event(&mut self, event: EventId);
-    /// Blocks the host until `stream` has run dry.
+    /// Blocks the host until all work on `stream` is done.
     ///
     /// # Errors
     /// A fault of earlier work.
     fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError>;
 
-    /// Waits for everything enqueued so far, without a say in any decision; returns the time
-    /// since the start at which it was done, in seconds.
+    /// Waits for everything enqueued so far, without an effect on any decision. Returns when that
+    /// work was done, in seconds since the start.
     ///
     /// # Errors
     /// A fault of earlier work.
@@ -286,11 +286,11 @@ pub trait Device {
         Ok(self.busy_until())
     }
 
-    /// Whether memory holds bytes here. If not, the calls below do nothing.
+    /// Whether this device has bytes in memory. If not, the calls below do nothing.
     fn keeps_contents(&self) -> bool {
         false
     }
-    /// Writes memory that the program fills from outside, such as a sample.
+    /// Writes memory that the program fills from outside, for example a sample.
     ///
     /// # Errors
     /// A fault of earlier work.
@@ -308,7 +308,7 @@ pub trait Device {
     ) -> Result<Option<Fingerprint>, DeviceError> {
         Ok(None)
     }
-    /// Enqueues another checksum, and the comparison with an earlier one, which is forgotten.
+    /// Enqueues another checksum, and its comparison with an earlier one, which is then forgotten.
     ///
     /// # Errors
     /// A fault of earlier work.
@@ -320,9 +320,9 @@ pub trait Device {
     ) -> Result<(), DeviceError> {
         Ok(())
     }
-    /// Forgets a checksum that nothing will be compared with.
+    /// Forgets a checksum that will not be compared.
     fn forget(&mut self, _print: Fingerprint) {}
-    /// What only a real card can say; waits for all work.
+    /// What only a real card can tell. Waits for all work.
     ///
     /// # Errors
     /// A fault of earlier work.
@@ -330,12 +330,12 @@ pub trait Device {
         Ok(None)
     }
 
-    /// What has done the arithmetic so far; `None` where none is done.
+    /// What has done the arithmetic so far; `None` if nothing did any.
     fn compute(&self) -> Option<Compute> {
         None
     }
 
-    /// The simulated device, where this is one: its steps can be played again.
+    /// The simulated device, if this is one. Its steps can be played again.
     fn as_sim(&mut self) -> Option<&mut sim::SimDevice> {
         None
     }

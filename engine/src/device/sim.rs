@@ -1,6 +1,6 @@
-//! The simulated device: no memory, no kernels, but their sizes, their order and their time.
+//! The simulated device: no memory and no kernels, only their sizes, their order and their time.
 //!
-//! Time is virtual and deterministic: [`super::clocks`].
+//! Time is virtual, and equal runs have equal times: [`super::clocks`].
 
 use std::collections::BTreeMap;
 
@@ -40,13 +40,13 @@ impl Default for CostModel {
     }
 }
 
-/// What one direction carries while the other is busy too, as a share of what it carries alone:
-/// 101.1 GB/s in sum (docs/measurements.md, "Copies").
+/// The rate of one direction while the other is busy too, as a share of its rate alone: both
+/// together reach 101.1 GB/s (docs/measurements.md, "Copies").
 const BESIDE_THE_OTHER_WAY: f64 = 101.1 / 2.0 / 55.4;
 
 impl CostModel {
-    /// The same machine for a program that copies both ways all the time. Each way has a clock of
-    /// its own in any case; one that is now and then busy alone is faster than this.
+    /// The same machine for a program that copies in both directions all the time. Each direction
+    /// has its own clock in any case. If one is sometimes busy alone, it is faster than this.
     #[must_use]
     pub fn both_ways(self) -> CostModel {
         CostModel {
@@ -57,7 +57,7 @@ impl CostModel {
     }
 }
 
-/// Faults to inject, for tests of what the engine does with them.
+/// Faults to inject, which test how the engine handles them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Faults {
     /// The n-th segment allocation (from 0) fails as if memory had run out.
@@ -75,10 +75,10 @@ impl Default for Faults {
     }
 }
 
-/// What a simulated device is made of.
+/// What a simulated device consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SimSpec {
-    /// Device memory, context already taken off; `None` never runs out.
+    /// Device memory without that of the context; `None` never runs out.
     pub capacity: Option<Bytes>,
     /// Speed.
     pub cost: CostModel,
@@ -115,28 +115,28 @@ impl SimDevice {
         }
     }
 
-    /// Whether all that it does follows from its clocks and segments: an injected fault counts
-    /// segments.
+    /// Whether everything it does follows from its clocks and segments. An injected fault does not,
+    /// because it counts segments.
     pub(crate) fn repeats(&self) -> bool {
         self.spec.faults.fail_segment.is_none()
     }
 
-    /// Writes down from now on what moves the clocks.
+    /// From now on, writes down what moves the clocks.
     pub(crate) fn start_tape(&mut self) {
         self.clocks.start_tape();
     }
 
-    /// What has moved the clocks since.
+    /// What has moved the clocks since then.
     pub(crate) fn take_tape(&mut self) -> Option<Tape> {
         self.clocks.take_tape()
     }
 
-    /// Plays steps again that follow one another, from the end of the last one on.
+    /// Plays the given steps again in a cycle, beginning at the end of the last one.
     pub(crate) fn play(&self, cycle: Vec<Taped>) -> Player {
         Player::new(cycle, &self.clocks)
     }
 
-    /// Goes on from where the player has come.
+    /// Continues from the state of the player.
     pub(crate) fn go_on_from(&mut self, player: Player) {
         player.finish(&mut self.clocks);
     }
@@ -149,12 +149,12 @@ impl SimDevice {
         arithmetic.max(memory)
     }
 
-    /// Enqueues a kernel that takes so long.
+    /// Enqueues a kernel that takes this many seconds.
     pub(crate) fn launch_for(&mut self, stream: StreamId, seconds: f64) {
         self.clocks.enqueue(stream, seconds);
     }
 
-    /// Lowest gap that holds the segment: addresses return, as they do with `cudaMalloc`.
+    /// The lowest gap that holds the segment: addresses are used again, as with `cudaMalloc`.
     fn place(&self, bytes: Bytes) -> DeviceAddr {
         let mut at = BASE;
         for (&start, &length) in &self.segments {

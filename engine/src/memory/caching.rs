@@ -1,8 +1,9 @@
-//! The caching allocator on a device: what `malloc` and `free` do around the block rules.
+//! The caching allocator on a device: what `malloc` and `free` do besides the rules for blocks.
 //!
-//! Rounding, best fit, splitting and merging are [`trace::allocator::Arena`]'s, the same code that
-//! re-simulates uploads. Here are the parts that need a device: segments, frees that wait for
-//! other streams, and the retry with an empty cache (docs/allocator.md, "What malloc does").
+//! [`trace::allocator::Arena`] does the rounding, best fit, splitting and merging; the same code
+//! simulates uploads again. This file has the parts that need a device: segments, frees that wait
+//! for other streams, and the retry after the cache was emptied (docs/allocator.md,
+//! "What malloc does").
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ use super::label::{Allocation, Label, Role};
 use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId};
 
-/// The four series.
+/// The four figures of memory over time, with two peaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct MemoryStats {
     /// Sizes of blocks that the program holds.
     pub allocated: Bytes,
-    /// `allocated` and blocks whose free is pending.
+    /// `allocated`, plus blocks whose free is pending.
     pub active: Bytes,
     /// Sizes of all segments.
     pub reserved: Bytes,
@@ -37,15 +38,15 @@ pub struct MemoryStats {
 pub struct MemoryEvent {
     /// What happened.
     pub action: MemoryAction,
-    /// First address; of a refusal, the bytes that the device had left.
+    /// First address; for a refusal, the bytes that the device had left.
     pub start: DeviceAddr,
-    /// Requested bytes of a block, true bytes of a segment, rounded bytes of a refusal.
+    /// Requested bytes of a block, real bytes of a segment, rounded bytes of a refusal.
     pub bytes: Bytes,
-    /// The stream whose pool it belongs to.
+    /// The stream that its pool belongs to.
     pub stream: StreamId,
-    /// Site of the allocation; 0 for segments.
+    /// The site of the allocation; 0 for segments.
     pub site: u32,
-    /// Operation that allocated; empty for segments.
+    /// The operation that allocated; empty for segments.
     pub op: &'static str,
     /// Host time of the device, microseconds.
     pub time: u64,
@@ -60,11 +61,11 @@ pub enum MemoryAction {
     SegmentFree,
     /// A block was handed out.
     Alloc,
-    /// The program let go of a block.
+    /// The program freed a block, which may still be in use on another stream.
     FreeRequested,
     /// The block may be reused.
     FreeCompleted,
-    /// A block could not be had.
+    /// There was no memory for a block.
     OutOfMemory,
 }
 
@@ -73,32 +74,32 @@ pub enum MemoryAction {
 pub struct Lease {
     slot: Slot,
     start: DeviceAddr,
-    /// Rounded.
+    /// Its rounded size.
     bytes: Bytes,
     requested: Bytes,
     stream: StreamId,
     label: Label,
     /// Step in which it was made.
     step: Option<u32>,
-    /// Its place among the kept allocations, if events were kept then.
+    /// Its place among the kept allocations, if events were kept at that time.
     kept: Option<u32>,
-    /// Streams other than its own that use it (`record_stream`).
+    /// Other streams that use it (`record_stream`).
     users: Vec<StreamId>,
 }
 
-/// A block without a name, for those who know what it is.
+/// A block without a name, for callers that know what it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
     slot: Slot,
     /// First address.
     pub start: DeviceAddr,
-    /// Rounded.
+    /// Its rounded size.
     bytes: Bytes,
     requested: Bytes,
 }
 
 impl Lease {
-    /// Of a step that is written down: no block stands behind it.
+    /// For a step that is written down: there is no block behind this lease.
     pub(super) fn written(start: DeviceAddr, requested: Bytes, stream: StreamId) -> Lease {
         Lease {
             slot: Slot::NONE,
@@ -140,7 +141,7 @@ impl Lease {
         }
     }
 
-    /// What decides how it is freed, as numbers.
+    /// Everything that decides how it is freed, as numbers.
     pub(super) fn standing(&self) -> impl Iterator<Item = u64> + '_ {
         let (start, bytes) = (self.start.0, self.bytes.0);
         let known = [start, bytes, self.requested.0, u64::from(self.stream.0)];
@@ -164,12 +165,12 @@ impl Lease {
     }
 }
 
-/// What the allocator's waiting says about the order of work, for those who watch it.
+/// What the allocator's waits say about the order of work, for the race detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ordering {
     /// A free waits for everything enqueued on a stream so far.
     Awaited(EventId, StreamId),
-    /// The host has seen that event, so whatever it enqueues next comes after.
+    /// The host has seen this event, so all work that it enqueues later comes after.
     Seen(EventId),
     /// A segment went back to the device, which waits for all work.
     Idle,
@@ -182,7 +183,7 @@ struct Pending {
     events: Vec<(EventId, StreamId)>,
 }
 
-/// The allocator's state; the device is passed in.
+/// The allocator's state; callers pass in the device.
 #[derive(Debug)]
 pub struct CachingAllocator {
     arena: Arena,
@@ -192,7 +193,7 @@ pub struct CachingAllocator {
     events: Option<Vec<MemoryEvent>>,
     /// Events that were taken before the ones in `events`.
     taken: u32,
-    /// Waiting since it was last asked for, while that is watched.
+    /// What the allocator has waited for since the last question, while this is watched.
     order: Option<Vec<Ordering>>,
     kept: Vec<Allocation>,
     step: Option<u32>,
@@ -233,29 +234,29 @@ impl CachingAllocator {
         self.deviation = deviation;
     }
 
-    /// Starts keeping events.
+    /// From now on, keeps events.
     pub fn record_events(&mut self) {
         self.events.get_or_insert_default();
     }
 
-    /// Takes the events kept so far.
+    /// Takes the events that were kept.
     pub fn take_events(&mut self) -> Vec<MemoryEvent> {
         let events = self.events.as_mut().map(std::mem::take).unwrap_or_default();
         self.taken += events.len() as u32;
         events
     }
 
-    /// Notes from now on what waits for what.
+    /// From now on, notes what waits for what.
     pub fn watch_order(&mut self) {
         self.order = Some(Vec::new());
     }
 
-    /// Whether anything was noted since it was last asked for.
+    /// Whether anything was noted since the last question.
     pub fn has_order(&self) -> bool {
         self.order.as_ref().is_some_and(|order| !order.is_empty())
     }
 
-    /// Takes what was noted since it was last asked for.
+    /// Takes what was noted since the last question.
     pub fn take_order(&mut self) -> Vec<Ordering> {
         self.order.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -271,7 +272,7 @@ impl CachingAllocator {
         std::mem::take(&mut self.kept)
     }
 
-    /// Attributes allocations from now on to a step.
+    /// From now on, allocations belong to this step.
     pub fn begin_step(&mut self, step: u32) {
         self.step = Some(step);
     }
@@ -281,12 +282,12 @@ impl CachingAllocator {
         self.events = None;
     }
 
-    /// Current figures.
+    /// The present figures.
     pub fn stats(&self) -> MemoryStats {
         self.stats
     }
 
-    /// Times that the cache had to be emptied before a segment could be had.
+    /// How often the cache had to be emptied to get a segment.
     pub fn retries(&self) -> u64 {
         self.retries
     }
@@ -301,12 +302,12 @@ impl CachingAllocator {
         self.highest_allocated.max(self.stats.peak_allocated)
     }
 
-    /// Highest memory of the whole run that was in use, or still waited for by a stream.
+    /// Highest memory of the whole run that was in use or had a pending free.
     pub fn highest_active(&self) -> Bytes {
         self.highest_active
     }
 
-    /// Starts new peaks at the current level.
+    /// Starts new peaks at the present level.
     pub fn reset_peaks(&mut self) {
         self.highest_allocated = self.highest_allocated();
         self.stats.peak_allocated = self.stats.allocated;
@@ -320,20 +321,20 @@ impl CachingAllocator {
             .map(|(&start, &(bytes, stream))| (start, bytes, stream))
     }
 
-    /// Every block: address, bytes, whether it is in use; in no order.
+    /// Every block, in no particular order: address, bytes, whether it is in use.
     pub fn blocks(&self) -> impl Iterator<Item = (DeviceAddr, Bytes, bool)> + '_ {
         let blocks = self.arena.blocks();
         blocks.map(|(start, bytes, used)| (DeviceAddr(start), Bytes(bytes), used))
     }
 
-    /// Blocks that the program let go of and other streams may still use: address and bytes asked
-    /// for.
+    /// Blocks that the program has freed and other streams may still use: address and requested
+    /// bytes.
     pub fn pending_frees(&self) -> impl Iterator<Item = (DeviceAddr, Bytes)> + '_ {
         let leases = self.pending.iter().map(|pending| &pending.lease);
         leases.map(|lease| (lease.start, lease.requested))
     }
 
-    /// All that decides what later calls do, as numbers.
+    /// Everything that decides what later calls do, as numbers.
     pub(crate) fn standing(&self) -> Vec<u64> {
         let stats = self.stats;
         let mut standing = vec![
@@ -376,16 +377,16 @@ impl CachingAllocator {
         self.events.is_some()
     }
 
-    /// Whether anything is still being written down of what the program does.
+    /// Whether anything that the program does is still being recorded.
     pub(crate) fn is_recorded(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Hands out a block of at least `requested` bytes from `stream`'s pool. `label` only names
-    /// the allocation.
+    /// Gives out a block of at least `requested` bytes from `stream`'s pool. `label` is only the
+    /// name of the allocation.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] after the cache has been emptied in vain.
+    /// [`DeviceError::OutOfMemory`], if emptying the cache did not help either.
     pub fn malloc(
         &mut self,
         requested: Bytes,
@@ -417,7 +418,7 @@ impl CachingAllocator {
         Ok(lease)
     }
 
-    /// [`CachingAllocator::malloc`] without a name, where no events are kept.
+    /// [`CachingAllocator::malloc`] without a name, for times when no events are kept.
     ///
     /// # Errors
     /// As for [`CachingAllocator::malloc`].
@@ -467,7 +468,7 @@ impl CachingAllocator {
         self.arena.free(block.slot);
     }
 
-    /// Says what a block turned out to be for.
+    /// Sets the role of a block, if it becomes known only later.
     pub fn relabel(&mut self, lease: &mut Lease, role: Role) {
         lease.label.role = role;
         let kept = lease
@@ -478,7 +479,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Tells of a block that could not be had.
+    /// Notes that there was no memory for a block.
     fn refused(&mut self, rounded: Bytes, stream: StreamId, label: Label, error: &DeviceError) {
         if let DeviceError::OutOfMemory { free, .. } = error {
             self.emit(MemoryEvent {
@@ -493,7 +494,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Takes an allocation down, where events are kept.
+    /// Notes an allocation, if events are kept.
     fn keep(&mut self, bytes: Bytes, start: DeviceAddr, label: Label) -> Option<u32> {
         let event = self.taken + self.events.as_ref()?.len() as u32;
         let place = self.kept.len() as u32;
@@ -508,7 +509,7 @@ impl CachingAllocator {
         Some(place)
     }
 
-    /// Frees a block. Where other streams use it, the free completes at a later malloc.
+    /// Frees a block. If other streams use it, a later malloc completes the free.
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
         self.tick(device);
         self.stats.allocated -= lease.bytes;
@@ -521,7 +522,7 @@ impl CachingAllocator {
         if lease.users.is_empty() {
             return self.complete_free(&lease);
         }
-        // A device that refuses an event has failed; its next launch says so.
+        // If a device refuses an event, it has failed; its next launch reports that.
         let record = |&user: &StreamId| Some((device.record_event(user).ok()?, user));
         let events: Vec<(EventId, StreamId)> = lease.users.iter().filter_map(record).collect();
         for &(event, user) in &events {
@@ -534,7 +535,7 @@ impl CachingAllocator {
     pub fn empty_cache(&mut self, device: &mut dyn Device) {
         for pending in std::mem::take(&mut self.pending) {
             for (event, user) in pending.events {
-                // A failed device reports itself at the next launch.
+                // If the device has failed, it reports that at the next launch.
                 let _ = device.synchronize(user);
                 device.drop_event(event);
                 self.note_order(Ordering::Seen(event));
@@ -579,7 +580,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Completes the frees whose streams have come past them.
+    /// Completes frees when the other streams have come past them.
     fn process_events(&mut self, device: &mut dyn Device) {
         if self.pending.is_empty() {
             return;

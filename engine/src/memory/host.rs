@@ -1,7 +1,7 @@
-//! Pinned host memory: a pool that rounds to powers of two and reuses blocks.
+//! Pinned host memory: a pool that rounds sizes up to powers of two and reuses blocks.
 //!
-//! PyTorch's pinned allocator does the same, which is why a leak of host copies costs up to twice
-//! the bytes that leaked (docs/offloader-rules.md, "Kinds of leaks", B).
+//! PyTorch's pinned allocator does the same. So a leak of host copies takes up to twice the bytes
+//! that leaked (docs/offloader-rules.md, "Kinds of leaks", B).
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl HostPool {
         self.reserved
     }
 
-    /// All that decides what later calls do, as numbers.
+    /// Everything that decides what later calls do, as numbers.
     pub(crate) fn standing(&self) -> Vec<u64> {
         let mut free: Vec<[u64; 2]> = self
             .free

@@ -1,4 +1,4 @@
-//! What an allocation is, for those who look at it later: the block rules never ask.
+//! What an allocation is, for people who look at it later: the rules for blocks never use it.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum Role {
     Recomputed,
     /// The `.grad` of a leaf.
     Gradient,
-    /// Made by the backward pass on its way: gradients of activations, and what sums them up.
+    /// Made during the backward pass: gradients of activations, and sums of them.
     ActivationGradient,
     /// Brought back from the host by the offloader.
     Restored,
@@ -35,7 +35,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What a viewer calls it (docs/categories.md, "Categories").
+    /// Its category in a viewer (docs/categories.md, "Categories").
     pub const fn category(self) -> Category {
         match self {
             Role::Parameter => Category::Parameter,
@@ -50,12 +50,12 @@ impl Role {
     }
 }
 
-/// What an allocation is called in recordings.
+/// The name of an allocation in recordings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Label {
-    /// Module, as a number of the session.
+    /// The module, as a number of the session.
     pub site: u32,
-    /// Operation.
+    /// The operation.
     pub op: &'static str,
     /// What it is for.
     pub role: Role,
@@ -68,9 +68,9 @@ pub struct Label {
 /// A block that was handed out while events were kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
-    /// Its `alloc`, counted from the first event that was kept.
+    /// Index of its `alloc` event, counted from the first event that was kept.
     pub event: u32,
-    /// Its `free_requested`, where that was kept too.
+    /// Index of its `free_requested` event, if it was kept too.
     pub freed: Option<u32>,
     /// First address.
     pub start: DeviceAddr,

@@ -1,7 +1,7 @@
-//! Memory as the program sees it: storages that are freed when the last reference goes.
+//! Memory as the program sees it: a storage is freed when the last reference to it goes.
 //!
-//! A [`Storage`] is a lease from the caching allocator; dropping it is the free. Tensors share
-//! storages, containers share tensors, and nothing else keeps memory alive.
+//! A [`Storage`] is a lease from the caching allocator; dropping the storage frees the memory.
+//! Tensors share storages, containers share tensors, and nothing else keeps memory alive.
 
 mod caching;
 mod host;
@@ -19,7 +19,7 @@ use crate::device::{Device, DeviceError, StreamId};
 use crate::script::{Name, Writer};
 use trace::units::{Bytes, DeviceAddr};
 
-/// Device and allocators, shared by every storage so that its drop can reach them.
+/// Device and allocators, shared by all storages so that a dropped storage can reach them.
 pub struct Heap {
     /// The device.
     pub device: Box<dyn Device>,
@@ -28,7 +28,7 @@ pub struct Heap {
     /// Pinned host memory.
     pub host: HostPool,
     next_object: u64,
-    /// Stands in the place of allocator and device while a step is written down.
+    /// Takes the place of allocator and device while a step is written down.
     pub(crate) writer: Option<Writer>,
 }
 
@@ -47,7 +47,7 @@ impl Heap {
         }))
     }
 
-    /// A number no other object has.
+    /// A number that no other object has.
     pub fn next_object(&mut self) -> u64 {
         self.next_object += 1;
         self.next_object
@@ -102,8 +102,8 @@ impl Storage {
         }))
     }
 
-    /// What a tensor that unpack brings back lies in while a step is written down. `only` are the
-    /// bytes that every use touches, where the layout that it comes back in may differ.
+    /// The storage of a tensor that unpack brings back, while a step is written down. If the tensor
+    /// may come back in another layout, `only` are the bytes that every use touches.
     pub(crate) fn restored(
         heap: &SharedHeap,
         bytes: Bytes,
@@ -147,7 +147,7 @@ impl Storage {
         self.lease.borrow().as_ref().and_then(Lease::step)
     }
 
-    /// What decides how it is freed, as numbers; nothing where there is no memory.
+    /// Everything that decides how it is freed, as numbers; empty if there is no memory.
     pub(crate) fn standing(&self) -> Vec<u64> {
         let lease = self.lease.borrow();
         lease
@@ -155,14 +155,14 @@ impl Storage {
             .map_or_else(Vec::new, |lease| lease.standing().collect())
     }
 
-    /// Says what the memory turned out to be for.
+    /// Sets what the memory is for, if it becomes known only later.
     pub fn relabel(&self, role: Role) {
         if let Some(lease) = self.lease.borrow_mut().as_mut() {
             self.heap.borrow_mut().caching.relabel(lease, role);
         }
     }
 
-    /// `record_stream`: the free waits for what `stream` has been given by then.
+    /// `record_stream`: the free waits for the work that `stream` has at that time.
     pub fn record_stream(&self, stream: StreamId) {
         if let Some(lease) = self.lease.borrow_mut().as_mut() {
             lease.record_stream(stream);

@@ -1,17 +1,17 @@
-//! The gated delta rule in its chunked reference form: attention whose state decays.
+//! The gated delta rule in its chunked reference form: an attention with a state that decays.
 
 use crate::autograd::Tensor;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// Positions that are handled together.
+/// How many positions are handled together.
 const CHUNK: u64 = 64;
 
 /// Sizes of one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeltaRule {
     pub tokens: u64,
-    /// Value heads; keys are repeated to as many.
+    /// Value heads; the key heads are repeated to this number.
     pub heads: u64,
     pub key_width: u64,
     pub value_width: u64,
@@ -107,7 +107,7 @@ impl DeltaRule {
         self.second_phase(s, state)
     }
 
-    /// Everything that one chunk needs to know of itself.
+    /// What one chunk needs from its own positions.
     fn first_phase(
         &self,
         s: &mut Session,
@@ -116,7 +116,7 @@ impl DeltaRule {
         decay: Tensor,
     ) -> Result<Chunked, RunError> {
         let column = [1, self.heads, self.tokens, 1];
-        // One view for each use: their gradients meet before the view, and neither is reused.
+        // One view for each use: their gradients meet before the view, and no gradient is reused.
         let v_factor = s.view(beta, &column)?;
         let v_beta = s.mul(&value, &v_factor)?;
         let k_factor = s.view(beta, &column)?;
@@ -208,7 +208,7 @@ impl DeltaRule {
         s.mul(&key, &factor)
     }
 
-    /// The scan over chunks: each reads the state of the one before.
+    /// The loop over the chunks: each chunk reads the state of the one before.
     fn second_phase(&self, s: &mut Session, phase: Chunked) -> Result<Tensor, RunError> {
         let Chunked {
             query,

@@ -1,4 +1,4 @@
-//! A quantised linear layer with a LoRA adapter, as peft runs it.
+//! A quantised linear layer with a LoRA adapter, as in peft.
 
 use super::Visit;
 use crate::autograd::Tensor;
@@ -6,7 +6,7 @@ use crate::ops::Nf4Weight;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// `base(x) + B(A(x)) · α/r`; the adapter is in fp32 and trains.
+/// `base(x) + B(A(x)) · α/r`; the adapter is in fp32 and is trained.
 pub struct LoraLinear {
     base: Nf4Weight,
     a: Tensor,
@@ -41,7 +41,7 @@ impl LoraLinear {
         self.base.storages().chain(self.trained())
     }
 
-    /// Shows everything it holds, under its names in peft.
+    /// Shows everything it holds, with its names in peft.
     pub(crate) fn visit(&self, name: &str, visit: &mut Visit<'_>) {
         for (part, tensor) in self.base.named() {
             visit(&format!("{name}.base_layer.{part}"), tensor);

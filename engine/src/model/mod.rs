@@ -1,7 +1,7 @@
-//! Models as programs: the order of operations, and the moments at which variables go.
+//! Models as programs: the order of operations, and the moments at which variables are dropped.
 //!
-//! Sizes come from dimensions alone. The order follows the published source of each model, because
-//! false de-duplication depends on which freed address the next tensor gets.
+//! Sizes follow from dimensions alone. The order follows the published source of each model,
+//! because false de-duplication depends on which freed address the next tensor gets.
 
 mod adamw;
 mod delta_net;
@@ -16,5 +16,5 @@ pub use qwen_vision::{VisionConfig, VisionTower};
 
 use crate::autograd::Tensor;
 
-/// Is shown each tensor of a model with its name.
+/// Is called with each tensor of a model and its name.
 pub(crate) type Visit<'v> = dyn FnMut(&str, &Tensor) + 'v;

@@ -17,7 +17,7 @@ const F32: DType = DType::Float32;
 /// Dimensions of the text model.
 #[derive(Debug, Clone, Copy)]
 pub struct TextConfig {
-    /// Layers; the last of every four attends in full.
+    /// Layers; in every group of four, the last one has full attention.
     pub layers: u64,
     /// Width of the residual stream.
     pub hidden: u64,
@@ -31,7 +31,7 @@ pub struct TextConfig {
     pub kv_heads: u64,
     /// Width of a head of full attention.
     pub head_width: u64,
-    /// Part of a head that rotary embedding turns.
+    /// How much of a head rotary embedding rotates.
     pub rotary_width: u64,
     /// Key heads of linear attention.
     pub linear_key_heads: u64,
@@ -58,7 +58,7 @@ impl Norm {
         })
     }
 
-    /// `Qwen3_5RMSNorm`: in fp32, with a weight around 1.
+    /// `Qwen3_5RMSNorm`: in fp32, with a weight near 1.
     fn forward(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
         let dtype = x.dtype();
         let wide = s.cast(x, F32)?;
@@ -275,7 +275,7 @@ impl Attention {
     fn new(s: &mut Session, c: &TextConfig) -> Result<Attention, RunError> {
         let (hidden, rank) = (c.hidden, c.lora_rank);
         Ok(Attention {
-            // Twice the width: the second half gates the output.
+            // Twice the width, because the second half is a gate for the output.
             q: LoraLinear::new(s, 2 * c.heads * c.head_width, hidden, rank)?,
             k: LoraLinear::new(s, c.kv_heads * c.head_width, hidden, rank)?,
             v: LoraLinear::new(s, c.kv_heads * c.head_width, hidden, rank)?,
@@ -348,7 +348,7 @@ impl Attention {
     }
 }
 
-/// `apply_rotary_pos_emb`: the first part of each head is turned, the rest stays.
+/// `apply_rotary_pos_emb`: the first part of each head is rotated, and the rest stays.
 fn turn_both(
     s: &mut Session,
     c: &TextConfig,
@@ -562,7 +562,7 @@ impl TextModel {
         let positions = s.empty(&[3, tokens], F32)?;
         let angles = [3, tokens, width / 2];
         let frequencies = s.empty(&angles, F32)?;
-        // Each of cosine and sine is computed, then scaled.
+        // Cosine and sine are each computed and then scaled.
         let scaled = |s: &mut Session| -> Result<Tensor, RunError> {
             let _plain = s.empty(&angles, F32)?;
             s.empty(&angles, F32)
@@ -592,7 +592,7 @@ impl TextModel {
         let mut x = x;
         for (index, layer) in self.layers.iter().enumerate() {
             let before = s.accelerator.enter_site(&format!("layers.{index}"));
-            // Keyword arguments travel with the function, not with the saved inputs.
+            // Keyword arguments stay with the function and are not among the saved inputs.
             let (run, captured) = (Rc::clone(layer), rotary);
             let rotary = rotary.clone();
             let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {

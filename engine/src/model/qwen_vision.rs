@@ -1,4 +1,4 @@
-//! The vision tower of Qwen3.5: frozen, unquantised, every block under a checkpoint.
+//! The vision tower of Qwen3.5: frozen, not quantised, with every block under a checkpoint.
 
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ pub struct VisionConfig {
 
 /// Colours of a pixel.
 const CHANNELS: u64 = 3;
-/// Frames that a patch spans; an image is a film that stands still.
+/// How many frames a patch has; an image is like a film in which nothing moves.
 const FRAMES: u64 = 2;
 
 impl VisionConfig {
@@ -191,7 +191,7 @@ impl Block {
     }
 }
 
-/// `apply_rotary_pos_emb_vision`: in fp32, back to bf16 at the end.
+/// `apply_rotary_pos_emb_vision`: computed in fp32, and cast to bf16 at the end.
 fn turn_both(
     s: &mut Session,
     query: &Tensor,
@@ -282,7 +282,7 @@ impl VisionTower {
             .collect()
     }
 
-    /// Patches to tokens of the text model.
+    /// Turns patches into tokens of the text model.
     ///
     /// # Errors
     /// Out of memory, or a hook that fails.
@@ -315,11 +315,11 @@ impl VisionTower {
         Ok(out)
     }
 
-    /// Patch embedding plus interpolated positions. The sum of the interpolation lives as long as
-    /// the caller's frame.
+    /// Patch embedding plus interpolated positions. The interpolation's sum lives as long as the
+    /// caller's frame.
     fn embed(&self, s: &mut Session, pixels: &Tensor) -> Result<(Tensor, Tensor), RunError> {
         let c = &self.config;
-        // A convolution whose stride is its size; cuDNN's, not cuBLAS's.
+        // A convolution with a stride equal to its size; cuDNN computes it, not cuBLAS.
         let patches = s.empty(&[c.patches(), c.hidden], BF16)?;
         s.kernel_over(&[pixels, &self.patch.weight, &self.patch.bias], &[&patches])?;
         let table = s.empty(&[4, c.patches(), c.hidden], BF16)?;
@@ -340,7 +340,7 @@ impl VisionTower {
         let half = [c.patches(), width / 2];
         let positions = s.empty(&[c.patches(), 2], F32)?;
         let angles = s.empty(&half, F32)?;
-        // Each of cosine and sine is computed, scaled, and doubled by way of a copy.
+        // Cosine and sine are each computed, scaled, and doubled with a copy.
         let copied = |s: &mut Session, shape: &[u64]| -> Result<Tensor, RunError> {
             let _first = s.empty(&half, F32)?;
             s.empty(shape, F32)

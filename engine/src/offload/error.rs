@@ -1,4 +1,4 @@
-//! What goes wrong in the offloader, with the Python exception each variant stands for.
+//! The offloader's errors, each with the Python exception that it stands for.
 
 use super::TensorId;
 
@@ -11,13 +11,13 @@ pub enum OffloadError<E: std::error::Error + 'static> {
         /// Entries found in the tracker.
         left: usize,
     },
-    /// `ValueError`: an id that was never packed, was unpacked before, or was cleared by enter.
+    /// `ValueError`: the id was never packed, was unpacked before, or was cleared by enter.
     #[error("untracked tensor with id {0}")]
     Untracked(TensorId),
-    /// `ValueError`: a forward stash of 0 cannot keep any source alive.
+    /// `ValueError`: a forward stash of size 0 cannot keep any source alive.
     #[error("max_fwd_stash_size should be at least 1 but is 0")]
     StashTooSmall,
-    /// `KeyError` before #4247: the hook looks up a stash entry that is gone.
+    /// `KeyError` before #4247: the hook looks for a stash entry that is gone.
     #[error("KeyError: {0} is not in bwd_tensor_stash")]
     MissingStashEntry(TensorId),
     /// `KeyError` before #4247: the hook waits for an event that was never recorded.
@@ -31,7 +31,7 @@ pub enum OffloadError<E: std::error::Error + 'static> {
     OutOfBounds {
         /// The tensor that was to be restored.
         id: TensorId,
-        /// Elements the saved layout reaches.
+        /// Elements that the saved layout needs.
         needed: u64,
         /// Elements that were copied.
         available: u64,

@@ -10,23 +10,23 @@ use super::version::Change;
 /// How the tensor of a [`PostHook`] came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Restored {
-    /// Served by the forward stash.
+    /// It came from the forward stash.
     FromStash,
-    /// Copied from the host, with this many references to its storage right afterwards.
+    /// It was copied from the host; right after that, its storage had this many references.
     FromHost { use_count: u64 },
 }
 
-/// Closure of the hook that unpack registers on the consuming node: one for each restored tensor.
+/// The hook that unpack registers on the node that uses the tensor: one for each restored tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostHook {
     pub(super) id: TensorId,
     pub(super) restored: Restored,
-    /// Tensors of earlier nodes, to be dropped once this node has been enqueued.
+    /// Tensors of earlier nodes, which are dropped after this node has been enqueued.
     pub(super) previous: Vec<TensorId>,
 }
 
 impl PostHook {
-    /// The tensor whose unpack registered it.
+    /// The tensor whose unpack registered the hook.
     pub fn id(&self) -> TensorId {
         self.id
     }
@@ -36,7 +36,7 @@ impl<R: Runtime> OffloadActivations<R> {
     /// Runs a post-hook, after all kernels of its node have been enqueued.
     ///
     /// # Errors
-    /// Before #4247 the `KeyError`s of unguarded look-ups; the device's errors.
+    /// Before #4247 the `KeyError`s of look-ups that were not checked; the device's errors.
     pub fn node_finished(
         &mut self,
         hook: PostHook,
@@ -49,8 +49,9 @@ impl<R: Runtime> OffloadActivations<R> {
         self.drop_previous(&hook.previous, runtime)
     }
 
-    /// A restored tensor whose storage has gained references lives on in a view or in a recompute,
-    /// so its free is left to the allocator; otherwise an event says when compute is done with it.
+    /// If the storage of a restored tensor has gained references, the tensor lives on in a view or
+    /// in a recompute. Then the allocator has to order its free. Otherwise an event says when
+    /// compute is done with it.
     fn settle_restored(
         &mut self,
         id: TensorId,
@@ -75,7 +76,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(())
     }
 
-    /// The first node of backward empties the forward stash: only one reload is saved by it.
+    /// The first node of backward empties the forward stash, so the stash saves only one reload.
     fn drain_forward_stash(&mut self, runtime: &mut R) -> Result<(), OffloadError<R::Error>> {
         let compute = self.compute_stream(runtime);
         while let Some(entry) = self.state.fwd_stash.first_entry() {
@@ -100,7 +101,7 @@ impl<R: Runtime> OffloadActivations<R> {
                 None => return Err(OffloadError::MissingEvent(*id)),
             }
             if guarded {
-                // Before #4247 event entries were never removed.
+                // Before #4247 nothing removed the event entries.
                 self.state.bwd_ev_stash.shift_remove(id);
             }
             if self.state.bwd_tensor_stash.shift_remove(id).is_none() && !guarded {
@@ -111,10 +112,10 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// `wait_and_del_remaining_references`: runs at the end of the backward pass that queued it.
-    /// Event entries are left behind; they hold no tensor memory.
+    /// The event entries stay; they hold no tensor memory.
     ///
     /// # Errors
-    /// Before #4247 a `KeyError` where an event is missing; the device's errors.
+    /// Before #4247 a `KeyError` if an event is missing; the device's errors.
     pub fn backward_finished(&mut self, runtime: &mut R) -> Result<(), OffloadError<R::Error>> {
         let guarded = self.has(Change::Deduplicate);
         while let Some((&id, _)) = self.state.bwd_tensor_stash.first() {

@@ -1,9 +1,9 @@
 //! The activation offloader: TRL's `OffloadActivations`, in every version.
 //!
-//! The rules are those of docs/offloader-rules.md. [`version`] says which changes are in, [`state`]
-//! holds the containers; `pack`, `unpack`, `hooks` and `scope` follow the sections "Pack",
-//! "Unpack", "Hooks after a node" and "Entering and leaving". It does no IO and owns no device:
-//! everything outside is a [`Runtime`].
+//! The rules are those of docs/offloader-rules.md. [`version`] says which changes are included, and
+//! [`state`] holds the containers. `pack`, `unpack`, `hooks` and `scope` follow the sections
+//! "Pack", "Unpack", "Hooks after a node" and "Entering and leaving". This module does no IO and
+//! owns no device: it reaches everything outside through a [`Runtime`].
 
 mod error;
 mod hooks;
@@ -30,24 +30,25 @@ use trace::units::{Bytes, DeviceAddr};
 /// Constructor arguments of the offloader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// Copies on a side stream, or on the compute stream.
+    /// Whether copies run on a side stream; if not, they run on the compute stream.
     pub use_streams: bool,
-    /// Host copies in pinned memory; only gates the warning here, the runtime allocates.
+    /// Whether host copies are in pinned memory. Only the warning depends on it here, because the
+    /// runtime allocates.
     pub use_pin_memory: bool,
-    /// Smallest tensor that is offloaded.
+    /// Size of the smallest tensor that is offloaded.
     pub min_offload_size: Bytes,
-    /// Ids that a forward stash entry stays alive for.
+    /// For how many ids an entry of the forward stash stays alive.
     pub max_fwd_stash_size: u64,
     /// Whether the process has imported bitsandbytes (#5730 empties the cache then).
     pub bitsandbytes_imported: bool,
-    /// The changes that are in.
+    /// The changes that are included.
     pub changes: Changes,
     /// A rule that is broken on purpose.
     pub deviation: Option<Deviation>,
 }
 
 impl OffloadConfig {
-    /// Upstream's defaults for a version.
+    /// The defaults of the original for a version.
     pub fn new(changes: Changes) -> OffloadConfig {
         OffloadConfig {
             use_streams: true,
@@ -66,26 +67,27 @@ impl OffloadConfig {
 pub enum Decision {
     /// A host copy was made.
     Offloaded,
-    /// The tensor itself is tracked, and stays alive.
+    /// The tensor itself is tracked and stays alive.
     Kept,
 }
 
-/// `OffloadActivations`: one object is used for the whole run, its state crosses steps.
+/// `OffloadActivations`: one object is used for the whole run, and keeps its state between steps.
 pub struct OffloadActivations<R: Runtime> {
     config: OffloadConfig,
-    /// `s0` as captured at construction: the default stream.
+    /// `s0` as it was at construction: the default stream.
     captured: R::Stream,
-    /// `s1`, in streams mode.
+    /// `s1`, if streams are used.
     side: Option<R::Stream>,
     state: State<R>,
 }
 
 impl<R: Runtime> OffloadActivations<R> {
-    /// Builds the offloader, capturing the default stream (docs/offloader-rules.md, "State").
+    /// Makes the offloader, which takes the default stream as `s0` (docs/offloader-rules.md,
+    /// "State").
     ///
     /// # Errors
-    /// [`OffloadError::StashTooSmall`] for a forward stash of 0 in streams mode, or the device's
-    /// refusal of a stream.
+    /// [`OffloadError::StashTooSmall`] for a forward stash of 0 if streams are used, or the device
+    /// refuses a stream.
     pub fn new(
         config: OffloadConfig,
         runtime: &mut R,
@@ -119,7 +121,7 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state.param_storages = bases.into_iter().filter(has_data).collect();
     }
 
-    /// Adds or removes one parameter storage: a recorded run states membership call by call.
+    /// Adds or removes one parameter storage: in a recording, each call says whether it is one.
     pub fn set_param_storage(&mut self, base: DeviceAddr, is_param: bool) {
         if is_param {
             self.state.param_storages.insert(base);
@@ -172,7 +174,7 @@ impl<R: Runtime> OffloadActivations<R> {
         })
     }
 
-    /// Accelerator tensors that the tracker holds, with the id that holds each.
+    /// Accelerator tensors that the tracker holds, each with its id.
     pub fn kept_tensors(&self) -> impl Iterator<Item = (TensorId, &R::Tensor)> {
         self.state
             .tracker
@@ -199,7 +201,7 @@ impl<R: Runtime> OffloadActivations<R> {
             .map(|(&id, tensor)| (id, tensor))
     }
 
-    /// `curr_autograd_node`: the last node that unpacked stays referenced across steps.
+    /// `curr_autograd_node`: the last node that unpacked; it stays referenced across steps.
     pub fn last_node(&self) -> Option<&R::Node> {
         self.state.node.as_ref()
     }
@@ -209,11 +211,11 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state.id_by_key.iter().map(|(&key, &id)| (key, id))
     }
 
-    /// Leaves a tensor in the tracker as a branch that never runs backward would, with the flag
-    /// that such a leftover keeps down: the injection of axolotl's leak test
+    /// Leaves a tensor in the tracker, like a branch that never runs backward, and unsets the flag,
+    /// which such a leftover keeps unset. axolotl's leak test injects such tensors
     /// (docs/offloader-rules.md, "Upstream tests").
     pub fn inject(&mut self, tensor: R::Tensor) -> TensorId {
-        // From the far end, so that the program's own ids stay what they are.
+        // These ids are very high, so that the program's own ids do not change.
         let taken = self.state.tracker.range(TensorId(u64::MAX / 2)..).count() as u64;
         let id = TensorId(u64::MAX - taken);
         self.state.tracker.insert(id, Tracked::Kept(tensor));
@@ -229,7 +231,7 @@ impl<R: Runtime> OffloadActivations<R> {
         deviation.is(self.config.deviation)
     }
 
-    /// `s0`: captured once, or with axolotl's patch whatever stream is current.
+    /// `s0`: the stream from construction or, with axolotl's patch, the current stream.
     fn compute_stream(&self, runtime: &R) -> R::Stream {
         if self.has(Change::LiveComputeStream) {
             runtime.current_stream()

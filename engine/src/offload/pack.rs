@@ -10,10 +10,10 @@ use crate::tensor::DType;
 use crate::tensor::{Placement, SavedTensor, TensorClass};
 
 impl<R: Runtime> OffloadActivations<R> {
-    /// The pack hook: takes over a tensor and returns the id under which it comes back.
+    /// The pack hook: takes a tensor and returns the id under which unpack finds it.
     ///
     /// # Errors
-    /// [`OffloadError::TrackerNotCleared`] when a forward pass begins over a full tracker;
+    /// [`OffloadError::TrackerNotCleared`] if a forward pass begins and the tracker is not empty;
     /// the device's errors from copies, waits and events.
     pub fn pack(
         &mut self,
@@ -26,8 +26,8 @@ impl<R: Runtime> OffloadActivations<R> {
         self.pack_tensor(tensor.clone(), runtime)
     }
 
-    /// axolotl 393d25f4f: views that #5694 would copy are copied on the stream that is current,
-    /// whatever their size, and whether or not pack would have offloaded them.
+    /// axolotl 393d25f4f: views that #5694 would copy are copied on the current stream, whatever
+    /// their size, even if pack would not offload them.
     fn clone_before_pack(
         &self,
         tensor: &R::Tensor,
@@ -58,7 +58,7 @@ impl<R: Runtime> OffloadActivations<R> {
         {
             key.dtype = DType::Uint8;
         }
-        // Looked up before every other filter: a duplicate that is tiny still counts as duplicate.
+        // De-duplication comes before every other filter, so even a tiny duplicate counts as one.
         if let Some(key) = key
             && self.state.id_by_key.contains_key(&key)
         {
@@ -76,7 +76,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(id)
     }
 
-    /// First pack since the flag was armed: a new step, as far as the hooks can see.
+    /// The first pack since the flag was set: for the hooks, a new step begins.
     fn begin_forward_if_armed(&mut self) -> Result<(), OffloadError<R::Error>> {
         let state = &mut self.state;
         if !state.phase.first_forward_call {
@@ -105,7 +105,7 @@ impl<R: Runtime> OffloadActivations<R> {
         if !self.has(Change::Deduplicate) {
             return false;
         }
-        // By storage, so that a transposed or sliced weight is recognised too.
+        // Compares storages, so that a transposed or sliced weight is recognised too.
         let of_param = saved
             .storage
             .base
@@ -121,7 +121,7 @@ impl<R: Runtime> OffloadActivations<R> {
         runtime: &mut R,
     ) -> Result<(), OffloadError<R::Error>> {
         let compute = self.compute_stream(runtime);
-        // Before the side stream waits for the compute stream, so that it waits for the copy too.
+        // This comes before the side stream waits, so that the side stream waits for the copy too.
         let tensor = match self.has(Change::CloneBeforeWait) {
             true => self.made_contiguous(tensor, compute, runtime)?,
             false => tensor,
@@ -144,7 +144,7 @@ impl<R: Runtime> OffloadActivations<R> {
         }
         if let Some(key) = key {
             let keyed_release = self.has(Change::ReleaseDedupeKey);
-            // #6241: without streams nothing would release the key, so none is tracked.
+            // #6241: without streams nothing would release the key, so no key is tracked.
             if !keyed_release {
                 self.state.id_by_key.insert(key, id);
             } else if self.side.is_some() {
@@ -154,7 +154,8 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(())
     }
 
-    /// Sources whose copies were enqueued long enough ago: ids up to `id - max_fwd_stash_size`.
+    /// Drops sources whose copies were enqueued long enough ago: ids up to
+    /// `id - max_fwd_stash_size`.
     fn drop_old_forward_entries(
         &mut self,
         id: TensorId,
@@ -173,7 +174,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(())
     }
 
-    /// Copies to the host on `stream`; returns the tensor that was read by the copy.
+    /// Copies to the host on `stream`; returns the tensor that the copy reads.
     fn copy_out(
         &mut self,
         id: TensorId,
@@ -192,8 +193,8 @@ impl<R: Runtime> OffloadActivations<R> {
         } else {
             (HostCopyShape::View, saved.layout.elements())
         };
-        // #5694: allocated and written on the copying stream, and from here on the forward stash
-        // protects this copy instead of the source it was made from.
+        // #5694: this copy is allocated and written on the copying stream. From here on, the
+        // forward stash protects this copy and not its source.
         tensor = self.made_contiguous(tensor, stream, runtime)?;
         let layout = keeps_layout.then(|| runtime.saved(&tensor).layout);
         let host = runtime.copy_to_host(&tensor, shape, stream)?;
@@ -208,8 +209,8 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(tensor)
     }
 
-    /// The copy of #5694 on `stream`, where the tensor needs one: it is not dense from the start of
-    /// its storage, and is not restored from the whole storage as a broadcast is.
+    /// Makes the copy of #5694 on `stream`, if the tensor needs one: if it is not dense from the
+    /// start of its storage, and is not restored from the whole storage as a broadcast is.
     fn made_contiguous(
         &self,
         tensor: R::Tensor,
@@ -224,7 +225,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(runtime.clone_contiguous(&tensor, stream)?)
     }
 
-    /// Whether equal keys are looked for: with #7193 only where something releases them.
+    /// Whether equal keys are looked for: with #7193 only if something releases the keys.
     fn deduplicates(&self) -> bool {
         let wanted = self.side.is_some() || !self.has(Change::DedupeOnlyWithStreams);
         self.has(Change::Deduplicate) && wanted

@@ -1,8 +1,8 @@
 //! What the offloader needs from the outside world.
 //!
-//! The same state machine is driven by recorded tapes, by the simulated engine and by CUDA; each
-//! implements this trait. Tensors are handles: cloning one is taking a strong reference, dropping
-//! the last one frees the storage. Nothing else decides lifetime.
+//! Recorded tapes, the simulated engine and CUDA drive the same state machine; each implements this
+//! trait. Tensors are handles: a clone takes a strong reference, and dropping the last one frees
+//! the storage. Nothing else decides how long memory lives.
 
 use crate::tensor::{Layout, SavedTensor};
 
@@ -10,19 +10,20 @@ use crate::tensor::{Layout, SavedTensor};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GraphTask(pub u64);
 
-/// Key of the de-duplication map: where the first element lies and what type it has.
+/// Key of the de-duplication map: where the first element is, and its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorageKey {
-    /// Address, or object identity where the storage cannot be read.
+    /// The address, or the object's identity if the storage cannot be read.
     pub place: KeyPlace,
-    /// Element type: equal addresses of different types do not collide.
+    /// Element type: tensors of different types at one address have different keys.
     pub dtype: crate::tensor::DType,
 }
 
 /// First half of a [`StorageKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyPlace {
-    /// Byte address of the storage plus the view's offset in *elements* (upstream's own mixture).
+    /// Byte address of the storage plus the view's offset in *elements* (the original mixes the
+    /// two).
     Address(u64),
     /// Identity of the tensor object.
     Object(u64),
@@ -51,7 +52,7 @@ pub enum HostCopyShape {
     WholeStorage,
 }
 
-/// Services the offloader calls. All copies are asynchronous on the named stream.
+/// What the offloader calls. All copies are asynchronous on the given stream.
 pub trait Runtime {
     /// A strong reference to an accelerator (or host) tensor.
     type Tensor: Clone;
@@ -61,12 +62,12 @@ pub trait Runtime {
     type Event;
     /// A stream of the accelerator.
     type Stream: Copy + PartialEq + std::fmt::Debug;
-    /// A reference to an autograd node that keeps its identity alive.
+    /// A reference to an autograd node, which keeps the node alive.
     type Node: Clone + PartialEq;
     /// What a device call can fail with.
     type Error: std::error::Error + 'static;
 
-    /// Description of a tensor.
+    /// The description of a tensor.
     fn saved<'t>(&self, tensor: &'t Self::Tensor) -> &'t SavedTensor;
 
     /// Key under which the tensor is de-duplicated.
@@ -76,39 +77,39 @@ pub trait Runtime {
 
     /// The device's default stream.
     fn default_stream(&self) -> Self::Stream;
-    /// The stream on which work is being enqueued now.
+    /// The stream on which work is enqueued now.
     fn current_stream(&self) -> Self::Stream;
     /// A new side stream.
     ///
     /// # Errors
-    /// When the device cannot make one.
+    /// The device cannot make one.
     fn new_stream(&mut self) -> Result<Self::Stream, Self::Error>;
 
     /// Makes later work on `stream` wait for `event`.
     ///
     /// # Errors
-    /// When the device refuses.
+    /// The device refuses.
     fn wait_event(&mut self, stream: Self::Stream, event: &Self::Event) -> Result<(), Self::Error>;
     /// Makes later work on `waiter` wait for all work enqueued so far on `on`.
     ///
     /// # Errors
-    /// When the device refuses.
+    /// The device refuses.
     fn wait_stream(&mut self, waiter: Self::Stream, on: Self::Stream) -> Result<(), Self::Error>;
     /// Records an event after all work enqueued so far on `stream`.
     ///
     /// # Errors
-    /// When the device refuses.
+    /// The device refuses.
     fn record_event(&mut self, stream: Self::Stream) -> Result<Self::Event, Self::Error>;
-    /// Blocks the host until `stream` has run dry.
+    /// Blocks the host until all work on `stream` is done.
     ///
     /// # Errors
-    /// When earlier work failed; CUDA reports faults here.
+    /// Earlier work failed; CUDA reports faults here.
     fn synchronize(&mut self, stream: Self::Stream) -> Result<(), Self::Error>;
 
     /// Copies a tensor into a new host buffer.
     ///
     /// # Errors
-    /// When host memory runs out or the device refuses.
+    /// Host memory runs out, or the device refuses.
     fn copy_to_host(
         &mut self,
         tensor: &Self::Tensor,
@@ -133,10 +134,11 @@ pub trait Runtime {
         tensor: &Self::Tensor,
         stream: Self::Stream,
     ) -> Result<Self::Tensor, Self::Error>;
-    /// The saved layout, known to be within bounds, over the bytes that came back from `host`.
+    /// The saved layout over the bytes that came back from `host`. The layout is known to be within
+    /// bounds.
     ///
-    /// Where those are the elements of a view in logical order and the layout is another one, the
-    /// tensor has other elements than the one that was packed.
+    /// If these bytes are the elements of a view in logical order, and the layout is another one,
+    /// the tensor has other elements than the packed one.
     fn as_strided(
         &mut self,
         copied: Self::Tensor,
@@ -155,12 +157,12 @@ pub trait Runtime {
     fn current_node(&self) -> Self::Node;
     /// Attaches a hook that runs after `node`'s kernels have been enqueued.
     fn register_post_hook(&mut self, node: &Self::Node, hook: super::PostHook);
-    /// Queues the offloader's clean-up for the end of the running backward pass.
+    /// Queues the offloader's clean-up for the end of this backward pass.
     fn queue_end_of_backward(&mut self);
 
-    /// Returns cached, wholly free segments to the device.
+    /// Returns segments that are cached and wholly free to the device.
     fn empty_cache(&mut self);
-    /// Called once a run, at the first unpack with pinned memory: the place for a warning that
-    /// host memory is more than 60 % full.
+    /// Called once in a run, at the first unpack with pinned memory. An implementation may warn
+    /// here that host memory is more than 60 % full.
     fn check_host_memory(&mut self) {}
 }

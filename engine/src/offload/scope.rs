@@ -1,7 +1,7 @@
 //! Entering and leaving the context (docs/offloader-rules.md, "Entering and leaving").
 //!
-//! Pushing and popping the hooks themselves is up to the caller, who owns the hook stack; it must
-//! pop even where [`OffloadActivations::exit`] fails, as upstream's `finally` does.
+//! The caller owns the stack of hooks, and pushes and pops them. It must also pop if
+//! [`OffloadActivations::exit`] fails, like `finally` in the original.
 
 use super::OffloadActivations;
 use super::error::OffloadError;
@@ -11,10 +11,12 @@ use super::version::Change;
 use crate::deviation::Deviation;
 
 impl<R: Runtime> OffloadActivations<R> {
-    /// `__enter__`: nothing before #5730; then everything that the last step left is dropped.
+    /// `__enter__`: does nothing before #5730; since then it drops everything that the last step
+    /// left.
     ///
-    /// axolotl's backport shadows TRL's own method, so where both are present it alone runs: it
-    /// keeps counting ids and leaves the cache alone. Neither synchronises a stream.
+    /// axolotl's backport shadows TRL's own method, so if both are present, only the backport runs.
+    /// It continues to count ids, and does not empty the cache. Neither method synchronises a
+    /// stream.
     pub fn enter(&mut self, runtime: &mut R) {
         if self.deviates(Deviation::ResetMapEveryStep) {
             self.state.id_by_key.clear();
@@ -40,11 +42,11 @@ impl<R: Runtime> OffloadActivations<R> {
         }
     }
 
-    /// `__exit__`: nothing before #5700; then two host syncs and empty stashes. The tracker stays:
-    /// backward may still come.
+    /// `__exit__`: does nothing before #5700; since then the host waits for two streams, and the
+    /// stashes are emptied. The tracker stays, because backward may come later.
     ///
     /// # Errors
-    /// A synchronisation that reports earlier faults; the stashes are left as they were.
+    /// A synchronisation that reports earlier faults; then the stashes stay as they were.
     pub fn exit(&mut self, runtime: &mut R) -> Result<(), OffloadError<R::Error>> {
         if !self.has(Change::ExitSyncAndClear) {
             return Ok(());

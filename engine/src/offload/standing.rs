@@ -1,4 +1,4 @@
-//! What the offloader holds between two steps, for those who ask whether a step repeats.
+//! What the offloader holds between two steps; used to find out whether a step repeats.
 
 use super::OffloadActivations;
 use super::runtime::{KeyPlace, Runtime, StorageKey};
@@ -6,14 +6,14 @@ use super::state::{TensorId, Tracked};
 use super::version::Change;
 use crate::tensor::Layout;
 
-/// The containers between two steps. Ids are counted back from the last one: they are compared and
-/// counted with, and which numbers they are changes nothing.
+/// The containers between two steps. Ids are counted back from the last one: the offloader only
+/// compares and subtracts them, so their absolute values do not matter.
 pub(crate) struct Standing<'o, R: Runtime> {
     /// Flags, sizes, ids and keys.
     pub numbers: Vec<u64>,
-    /// Tensors held, container by container.
+    /// The tensors that it holds, container by container.
     pub tensors: Vec<&'o R::Tensor>,
-    /// Host copies held.
+    /// The host copies that it holds.
     pub hosts: Vec<&'o R::Host>,
     /// Events that may still be asked for.
     pub events: Vec<&'o R::Event>,
@@ -22,7 +22,7 @@ pub(crate) struct Standing<'o, R: Runtime> {
 }
 
 impl<R: Runtime> OffloadActivations<R> {
-    /// What is held now.
+    /// What it holds now.
     pub(crate) fn standing(&self) -> Standing<'_, R> {
         let state = &self.state;
         let mut standing = Standing {
@@ -61,8 +61,8 @@ impl<R: Runtime> OffloadActivations<R> {
             standing.tensors.push(tensor);
         }
         for (id, event) in &state.bwd_ev_stash {
-            // Events are asked for by the ids of restored tensors. An id that is neither tracked
-            // nor restored now is never handed out again, and neither is its event asked for.
+            // Events are looked up by the ids of restored tensors. If an id is neither tracked nor
+            // restored now, it is never given out again, and nothing looks up its event.
             if state.tracker.contains_key(id) || state.bwd_tensor_stash.contains_key(id) {
                 standing.numbers.push(back(id));
                 standing.events.push(event);
@@ -81,18 +81,19 @@ impl<R: Runtime> OffloadActivations<R> {
             u64::from(phase.first_forward_call),
             u64::from(phase.first_backward_call),
             u64::from(phase.first_forward_pass),
-            // Where ids begin again, they are what they are.
+            // If enter resets the ids, their absolute values count.
             if restarts { state.last_id.0 } else { 0 },
             state.tracker.len() as u64,
             state.fwd_stash.len() as u64,
             state.bwd_tensor_stash.len() as u64,
             state.param_storages.len() as u64,
-            // Only ever compared with the pass that runs: which of the past ones it was is all one.
+            // This is only compared with the running pass, so it does not matter which past pass it
+            // was.
             u64::from(state.graph.is_some()),
         ]
     }
 
-    /// The de-duplication map both ways, in an order of its own.
+    /// The de-duplication map in both directions, sorted.
     fn keys(&self, back: impl Fn(&TensorId) -> u64) -> Vec<u64> {
         let number = |key: &StorageKey| match key.place {
             KeyPlace::Address(address) => [0, address, key.dtype as u64],

@@ -9,7 +9,7 @@ use super::runtime::{GraphTask, Runtime, StorageKey};
 use crate::tensor::Layout;
 use trace::units::{Bytes, DeviceAddr};
 
-/// Id that pack returns and unpack takes back; 1-based, counted up before use.
+/// The id that pack returns and unpack takes; the first one is 1.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
@@ -23,36 +23,36 @@ impl std::fmt::Display for TensorId {
 
 /// One entry of the tracker.
 pub(super) enum Tracked<R: Runtime> {
-    /// "Unmodified": the accelerator tensor itself, held strongly.
+    /// "Unmodified": the accelerator tensor itself, as a strong reference.
     Kept(R::Tensor),
     /// "Modified": only a host copy.
     Offloaded {
         host: R::Host,
-        /// Layout to restore; absent before #4247, which saved none.
+        /// The layout to restore; `None` before #4247, which saved no layout.
         layout: Option<Layout>,
-        /// Elements in the host copy, the bound of `as_strided`.
+        /// Number of elements in the host copy, the limit for `as_strided`.
         elements: u64,
     },
 }
 
-/// An offloaded tensor that stays alive until its copy to the host is known to be done.
+/// An offloaded tensor that stays alive until its copy to the host is done.
 pub(super) struct Stashed<R: Runtime> {
     pub tensor: R::Tensor,
     pub copied: R::Event,
 }
 
-/// Which part of a step the hooks believe they are in.
+/// Which part of a step it is, as the hooks see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Phase {
     /// `is_first_forward_call`.
     pub first_forward_call: bool,
     /// `is_first_backward_call`.
     pub first_backward_call: bool,
-    /// `is_first_forward_pass`: only gates a one-off warning.
+    /// `is_first_forward_pass`: only decides about a warning that comes once.
     pub first_forward_pass: bool,
 }
 
-/// All mutable state but the streams.
+/// All state that changes, except the streams.
 pub(super) struct State<R: Runtime> {
     pub tracker: BTreeMap<TensorId, Tracked<R>>,
     pub last_id: TensorId,
@@ -63,13 +63,14 @@ pub(super) struct State<R: Runtime> {
     pub key_by_id: HashMap<TensorId, StorageKey>,
     /// Base addresses of parameter storages.
     pub param_storages: HashSet<DeviceAddr>,
-    /// Ordered by id, which is the order of insertion: ids only restart where enter clears it.
+    /// Ordered by id, which is the order of insertion, because ids only start again after enter has
+    /// cleared this.
     pub fwd_stash: BTreeMap<TensorId, Stashed<R>>,
-    /// Ordered by insertion, that is by restore.
+    /// In the order of insertion, which is the order of restores.
     pub bwd_tensor_stash: IndexMap<TensorId, R::Tensor>,
     pub bwd_ev_stash: IndexMap<TensorId, R::Event>,
     pub graph: Option<GraphTask>,
-    /// Referenced across steps: the last node object outlives its backward pass.
+    /// This reference stays across steps: the last node lives longer than its backward pass.
     pub node: Option<R::Node>,
 }
 
@@ -99,8 +100,8 @@ impl<R: Runtime> State<R> {
         self.last_id
     }
 
-    /// `release_storage_key` of #6241. Without that change `key_by_id` is empty and this does
-    /// nothing, which is what the other versions do.
+    /// `release_storage_key` of #6241. Without that change `key_by_id` is empty, so this does
+    /// nothing, as in the other versions.
     pub fn release_key(&mut self, id: TensorId) {
         if let Some(key) = self.key_by_id.remove(&id)
             && self.id_by_key.get(&key) == Some(&id)
@@ -116,7 +117,7 @@ impl<R: Runtime> State<R> {
     }
 }
 
-/// Sizes of all containers, the figures that a tape records after each call.
+/// Sizes of all containers: the numbers that a tape records after each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ContainerSizes {
     /// Entries of the tracker.
@@ -127,7 +128,7 @@ pub struct ContainerSizes {
     pub gpu_kept_bytes: Bytes,
     /// Entries of the de-duplication map.
     pub dedup_keys: u64,
-    /// Last id handed out.
+    /// Last id that was given out.
     pub tensor_id: u64,
     /// Entries of the forward stash.
     pub fwd_stash: u64,

@@ -1,4 +1,4 @@
-//! Unpack: a saved tensor is wanted again (docs/offloader-rules.md, "Unpack").
+//! Unpack: backward needs a saved tensor again (docs/offloader-rules.md, "Unpack").
 
 use super::OffloadActivations;
 use super::error::OffloadError;
@@ -14,7 +14,7 @@ use crate::tensor::Layout;
 pub enum Origin {
     /// It never left the device.
     Kept,
-    /// Its source was still in the forward stash: no copy back, and no wait for its event.
+    /// Its source was still in the forward stash: there is no copy back, and no wait for its event.
     ForwardStash,
     /// Copied back from the host.
     Host,
@@ -24,9 +24,9 @@ impl<R: Runtime> OffloadActivations<R> {
     /// The unpack hook.
     ///
     /// # Errors
-    /// [`OffloadError::Untracked`] for an id the tracker does not hold,
-    /// [`OffloadError::OutOfBounds`] where the saved layout does not fit the copy (a view of a
-    /// larger storage, before #5694), and the device's errors.
+    /// [`OffloadError::Untracked`] for an id that the tracker does not hold;
+    /// [`OffloadError::OutOfBounds`] if the saved layout does not fit the copy (a view of a larger
+    /// storage, before #5694); and the device's errors.
     pub fn unpack(
         &mut self,
         id: TensorId,
@@ -52,8 +52,8 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok((tensor, origin))
     }
 
-    /// First unpack since the flag was armed: remembers the backward pass and queues the clean-up
-    /// at its end. Where the flag stays down, neither happens again (docs/offloader-rules.md,
+    /// The first unpack since the flag was set: notes the backward pass, and queues the clean-up
+    /// for its end. If the flag is never set again, neither happens again (docs/offloader-rules.md,
     /// "What each version gets wrong").
     fn begin_backward_if_armed(&mut self, runtime: &mut R) {
         if !self.state.phase.first_backward_call {
@@ -119,7 +119,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok((tensor, origin))
     }
 
-    /// Host to device on `stream`, then the saved layout over the copy.
+    /// Copies to the device on `stream`, and applies the saved layout to the copy.
     fn copy_back(
         &mut self,
         id: TensorId,

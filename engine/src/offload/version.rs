@@ -1,7 +1,7 @@
 //! Releases of the offloader as sets of upstream changes.
 //!
-//! Each release is a set of changes, so that a patch can be tried alone on any base. The code
-//! paths are gated one change at a time.
+//! Each release is a set of changes, so that a patch can be tried alone on any base. In the code,
+//! each change has its own switch.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// TRL #4236: the "new step" flag is re-armed when the tracker is empty, not at first unpack.
+    /// TRL #4236: the "new step" flag is set when the tracker is empty, not at the first unpack.
     RearmWhenEmpty,
-    /// TRL #4247: de-duplication by storage, parameter and fp8 filters, stride save, safer hook.
+    /// TRL #4247: de-duplication by storage, filters for parameters and fp8, saved strides, safer
+    /// hook.
     Deduplicate,
-    /// TRL #5694 (P4): offset and non-contiguous tensors are copied inside pack, on the side
-    /// stream.
+    /// TRL #5694 (P4): pack copies offset and non-contiguous tensors, on the side stream.
     PackContiguous,
     /// TRL #5700 (P3): leaving the context synchronises both streams and clears the stashes.
     ExitSyncAndClear,
@@ -29,10 +29,10 @@ pub enum Change {
     /// TRL #7195: the copy of #5694 is made on the compute stream, before the side stream waits
     /// for it.
     CloneBeforeWait,
-    /// `s0` is the current stream at each use, not the default stream at construction: TRL #7195,
-    /// and before it axolotl 93a94e0d7.
+    /// `s0` is the current stream at each use, not the default stream at construction. This is in
+    /// TRL #7195, and was in axolotl 93a94e0d7 before.
     LiveComputeStream,
-    /// axolotl bcb3b9eb1: a local `__enter__` that shadows TRL's own.
+    /// axolotl bcb3b9eb1: axolotl's own `__enter__`, which shadows that of TRL.
     AxolotlBackport,
     /// axolotl 393d25f4f: the copy of #5694 is made on the compute stream, before TRL's pack.
     ComputeStreamClone,
@@ -63,11 +63,11 @@ impl Changes {
     }
 }
 
-/// A TRL release from which on the offloader behaves differently. An older one is less.
+/// A TRL release that changed how the offloader behaves. Releases are ordered, the oldest first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Release {
-    /// The first release, as major and minor number, with this offloader: first here because it
-    /// is the order.
+    /// Major and minor number of the first release with this offloader. It is the first field,
+    /// because releases are ordered by it.
     since: (u32, u32),
     /// The name that users know: `trl-0.29`.
     pub label: &'static str,
@@ -78,7 +78,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// All of them, oldest first. A new one is an entry below and its name here.
+    /// All of them, oldest first. A new one needs an entry below and its name here.
     pub const ALL: [&'static Release; 7] = [
         Release::TRL_0_18,
         Release::TRL_0_24,
@@ -89,7 +89,7 @@ impl Release {
         Release::TRL_1_14,
     ];
 
-    /// The newest release whose source was read: what comes after it may be otherwise.
+    /// The newest release whose source was read. Later ones may behave differently.
     pub const NEWEST_READ: &'static str = "trl-1.16";
 
     /// The port from torchtune.
@@ -108,7 +108,7 @@ impl Release {
         adds: &[Change::RearmWhenEmpty],
     };
 
-    /// The published baseline, by the name of its run; its code came with 0.25.
+    /// The published baseline, named after the release of its run; its code came with 0.25.
     pub const TRL_0_29: &'static Release = &Release {
         since: (0, 25),
         label: "trl-0.29",
@@ -152,8 +152,8 @@ impl Release {
         ],
     };
 
-    /// The offloader of a TRL release, such as `trl-1.4`, `trl-1.16` or `trl-0.29.0`: a release
-    /// without a change of its own has that of the one before.
+    /// The offloader of a TRL release, such as `trl-1.4`, `trl-1.16` or `trl-0.29.0`. If a release
+    /// did not change the offloader, it has that of the release before.
     pub fn from_label(label: &str) -> Option<&'static Release> {
         let mut numbers = label.strip_prefix("trl-")?.split('.');
         let mut number = || numbers.next()?.parse::<u32>().ok();
@@ -166,7 +166,7 @@ impl Release {
         known.find(|release| release.since <= version)
     }
 
-    /// The changes that are in: its own, and those of every release before it.
+    /// The changes that are included: its own, and those of every release before it.
     pub fn changes(&self) -> Changes {
         let until = Release::ALL
             .into_iter()

@@ -14,7 +14,7 @@ enum Saves {
     Output,
 }
 
-/// Gradient without a copy: the operation is linear with factor 1.
+/// The gradient is passed on without a copy, because the operation is linear with factor 1.
 pub(super) fn pass_through(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     Ok(call
@@ -24,7 +24,7 @@ pub(super) fn pass_through(_: &mut Session, call: &mut Call<'_>) -> Result<Grads
         .collect())
 }
 
-/// One new tensor of the gradient's size, from the gradient and whatever was saved.
+/// One new tensor of the gradient's size, computed from the gradient and the saved tensors.
 pub(super) fn one_new(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
@@ -65,7 +65,7 @@ fn rsqrt_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// `mul`: saved are the other operand (if the first needs a gradient), then the first.
+/// `mul` saves the other operand (if the first one needs a gradient), and then the first one.
 fn mul_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0].needs_grad, call.inputs[1].needs_grad);
@@ -105,7 +105,7 @@ fn sub_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(grads)
 }
 
-/// Element type of a result of two operands.
+/// Element type of the result of two operands.
 fn promote(first: DType, second: DType) -> DType {
     if first.size() >= second.size() {
         first
@@ -136,10 +136,10 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `x.to(dtype)`: the same tensor where the type is already right.
+    /// `x.to(dtype)`: the same tensor if it already has this type.
     ///
     /// # Errors
-    /// Out of memory, or a hook that fails; so for all operations.
+    /// Out of memory, or a hook fails; the same holds for all operations.
     pub fn cast(&mut self, x: &Tensor, dtype: DType) -> Result<Tensor, RunError> {
         if x.dtype() == dtype {
             return Ok(x.clone());
@@ -147,7 +147,7 @@ impl Session {
         self.unary("ToCopyBackward0", x, dtype, Saves::Nothing, cast_back)
     }
 
-    /// `contiguous` of a strided view: a copy whose gradient passes through.
+    /// `contiguous` of a strided view: makes a copy, and the gradient passes through.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -155,7 +155,7 @@ impl Session {
         self.unary("CloneBackward0", x, x.dtype(), Saves::Nothing, pass_through)
     }
 
-    /// A dense copy of another type or size (`to` with a memory format, `pad`): its gradient is a
+    /// A dense copy with another type or size (`to` with a memory format, `pad`). Its gradient is a
     /// copy too.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `a + b`, broadcasting.
+    /// `a + b`, with broadcasting.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -268,7 +268,7 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `a - b`, broadcasting.
+    /// `a - b`, with broadcasting.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -280,7 +280,7 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `a * b`, broadcasting.
+    /// `a * b`, with broadcasting.
     ///
     /// # Errors
     /// As for [`Session::cast`].

@@ -6,7 +6,7 @@ use crate::autograd::{Call, CtxLifetime, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// The gradient was computed in forward and waits on the context.
+/// Forward has computed the gradient, and the context holds it.
 fn stored_gradient(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![call.ctx.first().cloned()])
 }
@@ -38,7 +38,7 @@ impl Session {
         Ok(self.attach(loss, node))
     }
 
-    /// A function of `x` with a result of its size, which keeps tensors in its context.
+    /// A function of `x` that keeps tensors in its context. Its result has the size of `x`.
     ///
     /// # Errors
     /// As for [`Session::cast`].

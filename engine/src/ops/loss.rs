@@ -1,4 +1,4 @@
-//! Cross-entropy, as `log_softmax` and `nll_loss`.
+//! Cross-entropy, computed by `log_softmax` and `nll_loss`.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -7,7 +7,7 @@ use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// A dense gradient of the log-probabilities: zeros but for the targets.
+/// A dense gradient of the log-probabilities: zero everywhere except at the targets.
 fn nll_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];

@@ -7,7 +7,8 @@ use crate::session::{Factors, RunError, Session};
 use crate::tensor::{DType, Dims};
 use trace::units::Bytes;
 
-/// Two operands: saved are the second (if the first needs a gradient), then the first.
+/// Two operands: the second one is saved (if the first one needs a gradient), and then the first
+/// one.
 fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0], call.inputs[1]);
@@ -18,7 +19,7 @@ fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError>
         let operand = call.saved.last();
         let factors = operand.map(|first| Factors::of_weight(&grad, first));
         s.cublas(&[&grad], &out, flops, factors)?;
-        // Operands are reshaped on the way in, so gradients are views on the way out.
+        // The operands are reshaped before the product, so the gradients are views.
         grads[1] = Some(out.alias());
     }
     if first.needs_grad {
@@ -52,7 +53,7 @@ fn solve_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(grads)
 }
 
-/// A depthwise convolution with frozen weights: dense gradient in, dense gradient out.
+/// A depthwise convolution with frozen weights: both gradients are dense.
 fn conv_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
@@ -63,7 +64,7 @@ fn conv_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// Memory-efficient attention: three gradients and a workspace for the products.
+/// Memory-efficient attention: makes three gradients, and a workspace for the products.
 fn attention_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut grads = Grads::new();
@@ -71,14 +72,15 @@ fn attention_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErro
         grads.push(Some(s.empty(input.shape, input.dtype)?));
     }
     let query = call.inputs[0].elements();
-    // dQ is accumulated in fp32, K and V gradients once for each query head, and a little more.
+    // dQ is summed in fp32, K and V have a gradient for each query head, and there is a little
+    // more.
     let workspace = s.scratch(Bytes(query * 8) + ATTENTION_SLACK)?;
     s.kernel(&[&grad], &[], call.flops as f64)?;
     drop(workspace);
     Ok(grads)
 }
 
-/// What the attention workspace takes beside its products.
+/// Extra memory of the attention workspace, besides its products.
 const ATTENTION_SLACK: Bytes = Bytes((32 << 10) + 256);
 
 /// Size of an address on the card.
@@ -185,7 +187,7 @@ impl Session {
     }
 
     /// Depthwise `F.conv1d` over `[1, channels, length]` with frozen weights of `taps` and a
-    /// padding of `taps - 1`; a transposed input is made dense first.
+    /// padding of `taps - 1`. A transposed input is first made dense.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -207,8 +209,8 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `scaled_dot_product_attention`: query `[1, heads, tokens, width]`, key and value with their
-    /// own number of heads.
+    /// `scaled_dot_product_attention`: the query is `[1, heads, tokens, width]`; key and value have
+    /// their own number of heads.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -231,7 +233,7 @@ impl Session {
         let seed = self.empty(&[], DType::Int64)?;
         let offset = self.empty(&[], DType::Int64)?;
         let out = self.empty_like(query)?;
-        // Without a graph the kernel does not write the log-sums that backward needs.
+        // Without a graph, the kernel does not write the log-sums, which only backward needs.
         let sums = match &node {
             Some(_) => Some(self.empty(&[1, heads, tokens], DType::Float32)?),
             None => None,

@@ -1,8 +1,8 @@
-//! Operations with their backward formulas: what each allocates, saves and frees.
+//! Operations with their backward formulas: what each one allocates, saves and frees.
 //!
-//! They follow PyTorch's derivative formulas, in its order: the gradient of the second operand is
-//! computed before that of the first, a saved output is saved without its graph, reductions of
-//! broadcast gradients and casts happen after the formula ([`crate::autograd`]).
+//! They follow PyTorch's derivative formulas, in PyTorch's order. The gradient of the second
+//! operand is computed before that of the first. A saved output is saved without its graph. Casts,
+//! and reductions of broadcast gradients, come after the formula ([`crate::autograd`]).
 
 mod elementwise;
 mod function;

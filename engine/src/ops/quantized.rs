@@ -21,7 +21,7 @@ pub struct Nf4Weight {
     scales: Tensor,
     /// One fp32 for every 256 blocks.
     scales_of_scales: Tensor,
-    /// The scales' mean, one number.
+    /// The mean of the scales, one number.
     offset: Tensor,
     /// The 16 values that the 4 bits stand for.
     code: Tensor,
@@ -78,7 +78,8 @@ impl Nf4Weight {
     }
 }
 
-/// `grad @ dequantise(weight)`, whose rows and columns are the last sizes of gradient and input.
+/// `grad @ dequantise(weight)`. The weight's rows and columns are the last sizes of gradient and
+/// input.
 fn matmul4bit_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
@@ -98,8 +99,8 @@ fn matmul4bit_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErr
 }
 
 impl Session {
-    /// `x @ dequantise(weight)ᵀ`. Nothing dequantised is saved: `forward` of a Python function
-    /// runs without grad (docs/scenarios.md, "Patches").
+    /// `x @ dequantise(weight)ᵀ`. No dequantised weight is saved, because the `forward` of a Python
+    /// function runs without grad (docs/scenarios.md, "Patches").
     ///
     /// # Errors
     /// As for [`Session::cast`].

@@ -7,7 +7,7 @@ use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// The gradient spread over the reduced dimension, as a dense tensor (`expand(...) / n`).
+/// The gradient, copied over the reduced dimension as a dense tensor (`expand(...) / n`).
 fn mean_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(call.inputs[0].shape, grad.dtype())?;
@@ -15,13 +15,13 @@ fn mean_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// `sum`: the gradient is expanded, which copies nothing until it is computed with.
+/// `sum`: the gradient is expanded, which copies nothing until a computation uses it.
 fn sum_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     Ok(smallvec![Some(grad.expanded(call.inputs[0].shape))])
 }
 
-/// `flip(cumsum(flip(grad)))`: three tensors, the first two until the third is there.
+/// `flip(cumsum(flip(grad)))`: three tensors. The first two live until the third one exists.
 fn cumsum_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let flipped = s.empty_like(&grad)?;
@@ -81,7 +81,7 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `F.layer_norm` with frozen weights; the two statistics are saved with the input.
+    /// `F.layer_norm` with frozen weights. It saves its input and the two statistics.
     ///
     /// # Errors
     /// As for [`Session::cast`].

@@ -1,4 +1,4 @@
-//! Views, and operations that move elements without computing.
+//! Views, and operations that move elements and compute nothing.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -6,7 +6,7 @@ use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::{DType, Dims, Layout};
 
-/// Gradient of a view that only renames elements.
+/// Gradient of a view that only changes the indices of elements.
 fn view_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let layout = Layout {
@@ -24,7 +24,7 @@ fn transpose_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErro
     )])
 }
 
-/// Gradient of a part: zeros of the whole, with the part copied in.
+/// Gradient of a part: zeros in the size of the whole, with the part copied in.
 fn part_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(call.inputs[0].shape, grad.dtype())?;
@@ -32,7 +32,7 @@ fn part_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// Gradient of `cat` along the last dimension: parts of the gradient, no copies.
+/// Gradient of `cat` along the last dimension: parts of the gradient, without copies.
 fn cat_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut at = 0;
@@ -45,7 +45,7 @@ fn cat_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(parts.collect())
 }
 
-/// The gradients of the parts of a split, put together again.
+/// The gradients of the parts of a split, joined again.
 fn split_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
     let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
@@ -55,7 +55,7 @@ fn split_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// Each source element was written several times: their sum.
+/// Each source element was written several times, so its gradient is a sum.
 fn repeat_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(call.inputs[0].shape, grad.dtype())?;
@@ -63,7 +63,7 @@ fn repeat_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> 
     Ok(smallvec![Some(out)])
 }
 
-/// The gradient where the mask kept the original, zero elsewhere.
+/// The gradient where the mask kept the original, and zero elsewhere.
 fn masked_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
@@ -71,8 +71,8 @@ fn masked_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> 
     Ok(smallvec![Some(out)])
 }
 
-/// An assignment to a part of a tensor (`CopySlices`): the gradient of the whole is copied and
-/// zeroed where it was overwritten; the part's own gradient is a copy too.
+/// An assignment to a part of a tensor (`CopySlices`). The gradient of the whole is copied, and set
+/// to zero where it was overwritten. The gradient of the part is a copy too.
 fn assign_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let whole = s.empty_like(&grad)?;
@@ -92,7 +92,7 @@ fn assign_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> 
 }
 
 impl Tensor {
-    /// A dimension's elements repeated without a copy.
+    /// The elements of a dimension, repeated without a copy.
     pub(super) fn expanded(&self, shape: Dims) -> Tensor {
         let stride = shape.zeros();
         self.view_as(
@@ -105,7 +105,7 @@ impl Tensor {
         )
     }
 
-    /// A last dimension of size 1 repeated without a copy.
+    /// A last dimension of size 1, repeated without a copy.
     pub(super) fn expanded_last(&self, shape: Dims) -> Tensor {
         let stride = self.layout().stride.with_last(0);
         self.view_as(
@@ -135,7 +135,7 @@ impl Tensor {
 }
 
 impl Session {
-    /// The same elements in another shape. The layout is taken to be dense, which is right for
+    /// The same elements in another shape. This assumes a dense layout, which is right for
     /// everything that is later saved outside a region.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl Session {
         Ok(self.attach(view, node))
     }
 
-    /// A part of the elements, `shape` of them from element `offset` on, as a strided view.
+    /// A part of the elements: `shape` of them, beginning at element `offset`, as a strided view.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -183,7 +183,7 @@ impl Session {
         let node = self.record("SliceBackward0", part_back, &[x]);
         let base = x.layout();
         let shape = Dims::from(shape);
-        // A selected dimension is gone; the strides of the last ones stay.
+        // A selected dimension is gone; the last dimensions keep their strides.
         let stride = base.stride.last_dims(shape.rank());
         let stride = stride.unwrap_or(Layout::contiguous(shape).stride);
         let layout = Layout {
@@ -233,8 +233,8 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `x.masked_scatter(mask, source)` with a mask that is expanded over the last dimension; the
-    /// expanded mask is saved, a view with a stride of 0.
+    /// `x.masked_scatter(mask, source)` with a mask that is expanded over the last dimension. The
+    /// expanded mask is saved; it is a view with a stride of 0.
     ///
     /// # Errors
     /// As for [`Session::cast`].
@@ -248,7 +248,7 @@ impl Session {
         let expanded = mask.expanded_last(x.layout().shape);
         self.save_for(&mut node, &expanded)?;
         let out = self.empty_like(x)?;
-        // Where each element comes from: a running count, after the mask has been made dense.
+        // A running count over the dense mask says where each element comes from.
         let counts = self.scratch(DType::Int64.size() * x.elements())?;
         let dense = self.scratch(DType::Bool.size() * x.elements())?;
         self.kernel_over(&[x, mask, source], &[&out])?;
@@ -257,7 +257,7 @@ impl Session {
         Ok(self.attach(out, node))
     }
 
-    /// `whole[part] = value`, in place: the same storage under a new node.
+    /// `whole[part] = value`, in place: the same storage with a new node.
     ///
     /// # Errors
     /// As for [`Session::cast`].

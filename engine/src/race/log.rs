@@ -1,8 +1,9 @@
-//! What a stream has done, as far as another may still race with it.
+//! What a stream has done, as far as another stream may still race with it.
 //!
-//! Most work comes after all that other streams did, and is soon known to come before all that they
-//! do next: it is written to the end of a list and forgotten again without a look at it. Which of
-//! it hides which is asked only where another stream touches the same bytes.
+//! Most work comes after everything that the other streams did, and soon comes before everything
+//! that they do next. Such work is added to the end of a list, and later removed without being
+//! looked at. Only when another stream touches the same bytes, the log finds out which accesses
+//! hide which.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +26,11 @@ pub(super) struct Past {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pasts: Vec<Past>,
-    /// From how many on it is looked at what need not be kept.
+    /// The length from which on the log is searched for accesses that need not be kept.
     limit: usize,
 }
 
-/// Fewer are not tidied up: a few steps of a large model, 12 MiB.
+/// Shorter logs are not tidied up: 12 MiB, a few steps of a large model.
 const SHORTEST: usize = if cfg!(test) { 16 } else { 1 << 18 };
 
 /// Parts of a range, in order.
@@ -40,13 +41,13 @@ impl Log {
         self.pasts.is_empty()
     }
 
-    /// Adds an access; whether it is time to tidy up.
+    /// Adds an access; returns whether it is time to tidy up.
     pub fn push(&mut self, past: Past) -> bool {
         self.pasts.push(past);
         self.pasts.len() >= self.limit.max(SHORTEST)
     }
 
-    /// Forgets what all other streams come after.
+    /// Forgets the accesses that all other streams come after.
     pub fn forget(&mut self, known_by_all: u64) {
         let known = |past: &Past| past.tick <= known_by_all;
         if self.pasts.last().is_some_and(known) {
@@ -57,21 +58,22 @@ impl Log {
         }
     }
 
-    /// Keeps only what another stream could race with: as many as fit into memory, at most.
+    /// Keeps only the accesses that another stream could race with, so that memory limits their
+    /// number.
     pub fn tidy(&mut self, known_by_all: u64) {
         self.pasts = self.standing(known_by_all);
         self.limit = 2 * self.pasts.len();
     }
 
-    /// What another stream could race with.
+    /// The accesses that another stream could race with.
     pub fn standing(&self, known_by_all: u64) -> Vec<Past> {
         let unknown = self.pasts.partition_point(|past| past.tick <= known_by_all);
         visible(&self.pasts[unknown..])
     }
 
-    /// Another stream does `now`, and comes after all here until `known`. Says what it races with,
-    /// and forgets what it hides from those who come later: a write all that was there, a read the
-    /// reads that it comes after.
+    /// Another stream makes the access `now`, which comes after all accesses here up to tick
+    /// `known`. Adds its races to `found`, and forgets the accesses that `now` hides from later
+    /// ones: a write hides all earlier accesses, a read hides the reads that it comes after.
     pub fn meet(&mut self, now: &Past, known: u64, found: &mut Vec<Found>) {
         let Some(first) = self.pasts.iter().position(|past| now.touches(past)) else {
             return;
@@ -116,13 +118,13 @@ impl Past {
         (start < end).then_some(Past { range, ..self })
     }
 
-    /// The part of it in a range.
+    /// The part of the access inside a range.
     fn within(self, range: Range) -> Option<Past> {
         let start = self.range.start.max(range.start);
         self.over(start, self.range.end.min(range.end))
     }
 
-    /// The parts of it before and after a range that it touches.
+    /// The parts of the access before and after a range that it touches.
     fn without(self, range: Range) -> impl Iterator<Item = Past> {
         let before = self.over(self.range.start, range.start);
         before
@@ -131,8 +133,8 @@ impl Past {
     }
 }
 
-/// Of accesses of one stream, those that nothing later hides: of each byte the last write, and the
-/// last read since.
+/// Those accesses of one stream that no later access hides: for each byte the last write, and the
+/// last read after it.
 fn visible(pasts: &[Past]) -> Vec<Past> {
     let (mut written, mut read) = (Cover::default(), Cover::default());
     let mut visible = Vec::new();
@@ -145,7 +147,7 @@ fn visible(pasts: &[Past]) -> Vec<Past> {
             };
             visible.extend(parts.into_iter().map(|range| Past { range, ..*past }));
         }
-        // All is turned round at the end.
+        // The whole list is reversed at the end.
         visible[from..].reverse();
         match past.access {
             Access::Write => written.add(past.range),
@@ -156,7 +158,7 @@ fn visible(pasts: &[Past]) -> Vec<Past> {
     visible
 }
 
-/// Bytes, as ranges that neither overlap nor touch: the end of each by its start.
+/// Bytes, as ranges that neither overlap nor touch: maps the start of each range to its end.
 #[derive(Debug, Default)]
 struct Cover(BTreeMap<DeviceAddr, DeviceAddr>);
 

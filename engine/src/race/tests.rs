@@ -1,4 +1,4 @@
-//! The detector against cases by hand, and against a model of single bytes.
+//! Tests the detector with cases made by hand, and against a model of single bytes.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ fn an_unordered_read_and_write_are_reported_with_both_places() {
     assert_eq!(detector.races().next().unwrap().count, 2);
 }
 
-/// A kernel that reads a copy too early, and is itself overtaken by the next copy, has worked
-/// on wrong bytes once.
+/// A kernel reads a copy too early, and the next copy may overwrite what it reads. The kernel has
+/// used wrong bytes, but this counts only once.
 #[test]
 fn an_operation_that_races_twice_counts_once() {
     let (mut detector, s0, s1) = two_lanes();
@@ -100,7 +100,7 @@ fn order_is_transitive_over_streams_and_host() {
     assert_eq!(pairs(&detector), []);
 }
 
-/// A stream takes over what the host knows each time that it has learned more.
+/// A stream takes over what the host knows each time that the host has learned more.
 #[test]
 fn what_the_host_learns_counts_every_time() {
     let check = |waits_again: bool, expected: usize| {
@@ -181,7 +181,8 @@ impl Model {
                 });
             }
             if access == Access::Read {
-                // Whatever races with a read that this one comes after races with this one too.
+                // If this read comes after an earlier one, whatever races with the earlier one
+                // races with this one too.
                 reads.retain(unordered);
                 reads.push(now);
                 continue;
@@ -195,7 +196,7 @@ impl Model {
     }
 }
 
-/// An access, or two streams of which one waits for the other.
+/// Each operation is an access, or one stream waits for another.
 fn operations() -> impl Strategy<Value = Vec<(u16, bool, u64, u64, bool)>> {
     let lane = 0..3_u16;
     proptest::collection::vec(
@@ -205,7 +206,7 @@ fn operations() -> impl Strategy<Value = Vec<(u16, bool, u64, u64, bool)>> {
 }
 
 proptest! {
-    /// What is hidden, forgotten and tidied up in any way says what each byte would.
+    /// Logs hide, forget and tidy up; they still find the same races as the model of single bytes.
     #[test]
     fn logs_say_what_bytes_would(operations in operations()) {
         let mut detector = Detector::new();

@@ -1,9 +1,9 @@
 //! Recordings: a run's allocator events as a PyTorch memory snapshot.
 //!
-//! The snapshot is the pickle that `torch.cuda.memory._dump_snapshot` would have written, so that
-//! it is read, stored and drawn like any upload. What a real one cannot know goes where viewers
-//! look for stacks: the operation and the module as frames, and for each live block of the final
-//! segments the container that holds it.
+//! The snapshot is the pickle that `torch.cuda.memory._dump_snapshot` would have written, so it is
+//! read, stored and drawn like any upload. A real snapshot cannot know everything that the engine
+//! knows. This goes where viewers look for stacks: operation and module as frames and, for each
+//! live block of the final segments, the container that holds it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub use tensors::TensorInfo;
 /// One step of the recording, in microseconds of the device's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepMark {
-    /// From 0.
+    /// The number of the step, from 0.
     pub step: u32,
     /// When it began.
     pub start: u64,
@@ -39,7 +39,7 @@ pub struct StepMark {
 enum BlockState {
     Free,
     Used,
-    /// Let go of, but another stream may still use it.
+    /// The program freed it, but another stream may still use it.
     PendingFree,
 }
 
@@ -51,9 +51,9 @@ struct Block {
     /// Bytes asked for.
     requested: Bytes,
     state: BlockState,
-    /// Container that holds it, with the step it has been there since.
+    /// The container that holds it, and the step since which it is there.
     owner: Option<String>,
-    /// What its owner keeps it for.
+    /// For what purpose its owner keeps it.
     category: Option<Category>,
 }
 
@@ -76,20 +76,20 @@ pub struct Recording {
     modules: Vec<String>,
     steps: Vec<StepMark>,
     segments: Vec<Segment>,
-    /// The device that it is of.
+    /// The device that was recorded.
     device: Ordinal,
-    /// What the run was, by name.
+    /// Facts about the run, by name.
     labels: Vec<(&'static str, String)>,
 }
 
 impl Recording {
-    /// Says what the run was; written beside the allocator's settings, where it makes two runs
-    /// that allocated alike two files.
+    /// Adds a fact about the run. It is written next to the allocator's settings, so that two runs
+    /// with the same allocations give two different files.
     pub fn label(&mut self, name: &'static str, value: &str) {
         self.labels.push((name, value.to_owned()));
     }
 
-    /// Says which device of the host it is of.
+    /// Sets which device of the host was recorded.
     pub(crate) fn of_device(&mut self, device: Ordinal) {
         self.device = device;
     }
@@ -102,12 +102,12 @@ impl Recording {
         self.steps.push(StepMark { step, start, end });
     }
 
-    /// Whether the end has been taken down.
+    /// Whether the memory at the end has been noted.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Takes down segments, tensors and owners at the end of the last recorded step.
+    /// Notes segments, tensors and owners at the end of the last recorded step.
     pub(crate) fn finish(&mut self, session: &Session, workload: &dyn Workload) {
         self.finished = true;
         self.modules = session.accelerator.site_names().to_vec();
@@ -116,7 +116,7 @@ impl Recording {
         let owners = &self.owners;
         let heap = session.heap().borrow();
         let pending: BTreeMap<DeviceAddr, Bytes> = heap.caching.pending_frees().collect();
-        // What the program asked for, of what it holds: as the events have it.
+        // For blocks that the program holds: the bytes that it asked for, as in the events.
         let standing = owners.iter().map(|(&start, owner)| (start, owner.bytes));
         let kept = self.allocations.iter().filter(|made| made.freed.is_none());
         let made = kept.map(|made| (made.start, made.bytes));
@@ -172,7 +172,7 @@ impl Recording {
     /// Writes the snapshot as a pickle of protocol 2.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the writer.
     pub fn write_pickle(&self, out: impl Write) -> io::Result<()> {
         let mut pickle = Pickle::new(out)?;
         pickle.dict(4)?;
@@ -183,7 +183,7 @@ impl Recording {
         }
         pickle.end_list()?;
         pickle.key("device_traces")?;
-        // A trace for each device of the host; those before this one are of no concern here.
+        // There is one trace for each device of the host; the traces before this one are empty.
         pickle.list(1 + usize::from(self.device.0))?;
         for _ in 0..self.device.0 {
             pickle.list(0)?;
@@ -192,7 +192,7 @@ impl Recording {
         pickle.list(self.events.len())?;
         let mut made = self.allocations.iter().peekable();
         for (index, event) in self.events.iter().enumerate() {
-            // What a block is for may show after it was made: when it becomes a `.grad`.
+            // The purpose of a block may show only later, for example when it becomes a `.grad`.
             let made = made.next_if(|made| made.event as usize == index);
             self.write_event(
                 &mut pickle,
@@ -271,7 +271,7 @@ impl Recording {
             .get(event.site as usize)
             .map_or("unknown", String::as_str);
         pickle.frames(&[(event.op, "operation"), (module, "module")])?;
-        // As the export of torch.profiler writes it.
+        // Written as in the export of torch.profiler.
         if let Some(category) = category {
             pickle.key("category")?;
             pickle.text(category.name())?;

@@ -1,8 +1,8 @@
 //! Who keeps a block alive: the program, a container of the offloader, a library, or a graph.
 //!
-//! Everything that is alive is reachable from one of the first three, so the walk begins there and
-//! follows the graph. The nearest holder gives its name; what is found first keeps its owner, which
-//! is why the program's own variables come first.
+//! Everything alive can be reached from one of the first three, so the walk begins there and
+//! follows the graph. The nearest holder gives its name. The holder that is found first stays the
+//! owner, so the program's own variables come first.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use trace::units::{Bytes, DeviceAddr};
 /// A live block and what holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The program's name for it, where it has one.
+    /// The program's name for it, if it has one.
     pub name: Option<String>,
     /// Who holds it, in words.
     pub text: String,
@@ -26,7 +26,7 @@ pub(super) struct Owner {
     pub label: Label,
     /// Bytes asked for.
     pub bytes: Bytes,
-    /// The block, rounding included.
+    /// Size of the block, including the rounding.
     pub block: Bytes,
     /// Step in which it was made; `None` before the first.
     pub step: Option<u32>,
@@ -50,11 +50,11 @@ pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<Dev
 struct Walk {
     found: BTreeMap<DeviceAddr, Owner>,
     seen: HashSet<*const Node>,
-    /// Nodes to look into, with the words for what keeps them.
+    /// Nodes that the walk must still look into, each with words for what keeps it.
     queue: VecDeque<(Rc<Node>, String)>,
 }
 
-/// The words "since step n", where the step is known.
+/// The words "since step n", if the step is known.
 fn since(storage: &Storage) -> String {
     let step = storage.step();
     step.map_or_else(String::new, |step| format!(" since step {step}"))
@@ -80,7 +80,7 @@ impl Walk {
         });
     }
 
-    /// A variable of the program, its gradient, and the graph behind it.
+    /// A variable of the program, its gradient, and the graph that it keeps alive.
     fn variable(&mut self, name: &str, tensor: &Tensor) {
         let role = tensor.storage().label().map(|label| label.role);
         let text = match role {
@@ -134,7 +134,7 @@ impl Walk {
         }
     }
 
-    /// A tensor that the graph holds.
+    /// Notes a tensor that the graph holds.
     fn held(&mut self, tensor: &Tensor, what: &str, root: &str) {
         let since = since(tensor.storage());
         let text = format!("{what}, kept by {root}{since}");
@@ -162,7 +162,7 @@ impl Walk {
                 Saved::Plain(tensor) => {
                     self.held(tensor, &format!("saved variable {index} of {name}"), root);
                 }
-                // The offloader is walked on its own.
+                // The walk looks into the offloader separately.
                 Saved::Offloaded(_) | Saved::OnHost(_) | Saved::InModule(_) => {}
                 Saved::Held { holder, frame } => {
                     if let Some(tensor) = holder.value() {
@@ -195,7 +195,7 @@ mod tests {
     use crate::patches::{self, Patch};
     use crate::systems::{Base, System};
 
-    /// docs/offloader-rules.md, "Invariants": owners cover every live block, to the byte.
+    /// docs/offloader-rules.md, "Invariants": owners account for every live block, to the byte.
     fn no_byte_is_unattributed(system: &System, patches: &[&'static Patch], steps: u32) {
         no_byte_is_unattributed_on(system.base, system, patches, steps);
     }
@@ -226,7 +226,7 @@ mod tests {
             let blocks = heap.caching.blocks().filter(|&(_, _, used)| used);
             let live: Bytes = blocks.map(|(_, bytes, _)| bytes).sum();
             let stats = heap.caching.stats();
-            // A block whose free waits for a stream is active and has no owner.
+            // A block with a free that waits for a stream is active and has no owner.
             assert_eq!(
                 (owned, live),
                 (stats.allocated, stats.active),
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn owners_cover_every_live_byte_of_every_configuration() {
         for system in System::ALL {
-            // Without these its first backward pass raises.
+            // Without these patches the first backward pass of this system raises.
             let patches: &[&'static Patch] = match system == System::CHUNK_VIEWS {
                 true => &[Patch::PACK_CONTIGUOUS, Patch::CLONE_BEFORE_WAIT],
                 false => &[],

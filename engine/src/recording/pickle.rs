@@ -1,5 +1,5 @@
-//! The few opcodes that a snapshot needs, with strings and stacks written once and then referred
-//! to, as CPython's own pickler does.
+//! The few opcodes that a snapshot needs. Strings and stacks are written once, and later ones refer
+//! to the first, as CPython's own pickler does.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ const NEWFALSE: u8 = 0x89;
 const LONG_BINPUT: u8 = b'r';
 const LONG_BINGET: u8 = b'j';
 
-/// A pickle in the making: values are written in order, containers are opened and closed.
+/// A pickle that is being written: values are written in order, containers are opened and closed.
 pub(super) struct Pickle<W: Write> {
     out: W,
     strings: HashMap<String, u32>,
@@ -67,7 +67,7 @@ impl<W: Write> Pickle<W> {
         self.out.write_all(&[SETITEMS])
     }
 
-    /// Opens a list; an empty one is closed like any other.
+    /// Opens a list; an empty list is closed like any other.
     pub fn list(&mut self, _entries: usize) -> io::Result<()> {
         self.out.write_all(&[EMPTY_LIST, MARK])
     }
@@ -120,7 +120,7 @@ impl<W: Write> Pickle<W> {
             .write_all(&[if value { NEWTRUE } else { NEWFALSE }])
     }
 
-    /// A stack: (name, file) from the innermost frame outwards.
+    /// A stack of (name, file) pairs, the innermost frame first.
     pub fn frames(&mut self, frames: &[(&str, &str)]) -> io::Result<()> {
         let owned = |&(name, file): &(&str, &str)| (name.to_owned(), file.to_owned());
         let key: Vec<(String, String)> = frames.iter().map(owned).collect();

@@ -1,4 +1,4 @@
-//! The side table of a recording: what each allocation was, and who holds it still.
+//! The side table of a recording: what each allocation was, and who still holds it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use trace::units::{Bytes, DeviceAddr};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorInfo {
     /// Index of its `alloc` among the recording's events, which is its index in the snapshot's
-    /// trace; `None` where it was there before the recording.
+    /// trace; `None` if it existed before the recording.
     pub event: Option<u32>,
-    /// Index of its `free_requested`; `None` while it lives.
+    /// Index of its `free_requested`; `None` while it is alive.
     pub freed: Option<u32>,
     /// First address.
     pub address: DeviceAddr,
@@ -21,9 +21,9 @@ pub struct TensorInfo {
     pub bytes: Bytes,
     /// The program's name for it, or the module and operation that made it.
     pub name: String,
-    /// Operation that made it; empty where the program did.
+    /// The operation that made it; empty if the program made it.
     pub op: String,
-    /// Module it was made in.
+    /// The module in which it was made.
     pub module: String,
     /// Shape; empty for a number, and for memory that is not a tensor.
     pub shape: Vec<u64>,
@@ -33,13 +33,13 @@ pub struct TensorInfo {
     pub role: Role,
     /// Step in which it was made, from 0; `None` before the first.
     pub step: Option<u32>,
-    /// Who keeps it alive at the end of the recording; `None` where it has been freed.
+    /// Who keeps it alive at the end of the recording; `None` if it has been freed.
     pub owner: Option<String>,
 }
 
 impl Recording {
-    /// What the recording knows of each tensor: first those that were there before it and still
-    /// live, by address, then those it saw made, in order.
+    /// What the recording knows of each tensor: first those from before the recording that are
+    /// still alive, by address; then those made during it, in order.
     pub fn tensors(&self) -> impl Iterator<Item = TensorInfo> + '_ {
         let mut made_here: Vec<DeviceAddr> = self
             .allocations
@@ -110,7 +110,7 @@ impl Recording {
         }
     }
 
-    /// `layers.3: Mul`, after the module and the node of the operation.
+    /// Such as `layers.3: Mul`: the module, and the node of the operation.
     fn name(&self, label: &Label) -> String {
         let op = label.op.trim_end_matches("Backward0");
         let op = op.trim_end_matches("Backward");

@@ -1,15 +1,15 @@
-//! Steps that repeat. Where all that a process holds between two steps is what it held a few steps
-//! before, the steps since then come again, and again after that: they are written down instead of
-//! computed. (One tensor that is handed over to the next step and lies in two places by turns makes
-//! two steps of it.)
+//! Steps that repeat. If a process holds the same things between two steps as it did a few steps
+//! before, the steps since then will come again, and again. So they are written down instead of
+//! computed. (If one tensor is handed to the next step and lies at two addresses in turn, two steps
+//! repeat together.)
 //!
-//! What is compared is everything that a later step could notice: the allocator's blocks, the
-//! pinned pool, the offloader's containers, every tensor and node that is alive with what refers to
-//! it, what the race detector would compare, and what stands around. Numbers that only tell one
-//! thing from another (addresses of objects, ids, ticks) are replaced by their order. Time is not
-//! compared: it is played on from a tape of the step ([`crate::device::Player`]), sum by sum, and a
-//! step in which an event would be done that was not, or the other way round, is not repeated.
-//! Engine tests hold each row against the same row without this.
+//! Everything that a later step could notice is compared: the allocator's blocks, the pinned pool,
+//! the offloader's containers, every live tensor and node with what refers to it, what the race
+//! detector would compare, and what is around the steps. Numbers that only identify something
+//! (addresses of objects, ids, ticks) are replaced by their order. Time is not compared: a tape of
+//! the step ([`crate::device::Player`]) continues it, sum by sum. If an event would then be done
+//! that was not done on the tape, or the other way round, the step is not repeated. Tests of the
+//! engine compare each row with the same row without repetition.
 
 mod scripts;
 mod walk;
@@ -26,28 +26,27 @@ use crate::workload::Workload;
 
 pub(crate) use scripts::{Interrupted, Scripts};
 
-/// Steps that come again together, at most.
+/// How many steps can repeat together, at most.
 const LONGEST_CYCLE: usize = 4;
 
-/// Steps that were compared with those before them in vain, after which no more are.
+/// After this many comparisons without success, steps are no longer compared.
 const MOST_FAILURES: u32 = 12;
 
-/// How steps are come by.
+/// How steps are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Those that repeat are written down; where a program grows, its steps are played from a
-    /// script.
+    /// Steps that repeat are written down. If a program grows, its steps are played from a script.
     #[default]
     Jump,
-    /// As soon as there is a script, all are played from it.
+    /// As soon as there is a script, all steps are played from it.
     Play,
-    /// Those that repeat are written down, and the others are computed by the program.
+    /// Steps that repeat are written down, and the program computes the others.
     Compute,
-    /// All are computed by the program: what the others are held against.
+    /// The program computes all steps; the other ways are compared with this one.
     All,
 }
 
-/// What a process holds between two steps, and what it has counted until then.
+/// What a process holds between two steps, and its counters at that time.
 #[derive(Debug)]
 struct Standing {
     numbers: [Vec<u64>; 5],
@@ -57,7 +56,7 @@ struct Standing {
 }
 
 impl Standing {
-    /// What is held now; `None` where not all of it is known.
+    /// What is held now; `None` if not all of it is known.
     fn of(session: &mut Session, workload: &dyn Workload) -> Option<Standing> {
         let around = session.standing()?;
         let mut clocks = Vec::new();
@@ -91,10 +90,10 @@ impl Standing {
     }
 }
 
-/// The end of a step, and the step that led there.
+/// The end of a step, and the step before it.
 struct Seen {
     standing: Standing,
-    /// Of the step; none of the first that was looked at.
+    /// The tape of the step; `None` for the first step that was looked at.
     tape: Option<Tape>,
     fact: BenchStep,
 }
@@ -102,7 +101,7 @@ struct Seen {
 /// Looks for steps that repeat.
 pub(crate) struct Watch {
     steps: Steps,
-    /// The last steps, without a gap.
+    /// The last steps, without gaps.
     seen: VecDeque<Seen>,
     failures: u32,
 }
@@ -120,7 +119,8 @@ impl Watch {
         matches!(self.steps, Steps::Jump | Steps::Compute)
     }
 
-    /// After a step: how it repeats, where it does. `facts` are those of all steps so far.
+    /// Called after a step: returns how the step repeats, if it does. `facts` are those of all
+    /// steps so far.
     pub(crate) fn look(
         &mut self,
         session: &mut Session,
@@ -154,7 +154,7 @@ impl Watch {
         let sim = heap.device.as_sim()?;
         if let Some(from) = like {
             let cycle = Vec::from(self.seen.split_off(from));
-            // Where it does not go on for ever, it is looked for anew.
+            // If the repetition ends some time, the search begins again.
             self.seen.clear();
             self.failures += 1;
             return Repetition::new(cycle, |taped| sim.play(taped));
@@ -168,8 +168,8 @@ impl Watch {
     }
 }
 
-/// Whether the last step is one of those before it as far as their numbers tell: seldom for a leak,
-/// so that its steps need not be compared.
+/// Whether the last step has the same numbers as one of the steps before it. This is rare with a
+/// leak, so the steps of a leak need not be compared.
 fn look_alike(facts: &[BenchStep]) -> bool {
     let Some((last, before)) = facts.split_last() else {
         return false;
@@ -201,7 +201,7 @@ pub(crate) struct Repetition {
 }
 
 impl Repetition {
-    /// The cycle between the first and the last end of a step, which are alike.
+    /// The cycle between the first and the last of these ends of steps, which are alike.
     fn new(ends: Vec<Seen>, play: impl FnOnce(Vec<Taped>) -> Player) -> Option<Repetition> {
         let mut cycle = Vec::new();
         let mut taped = Vec::new();
@@ -226,9 +226,9 @@ impl Repetition {
         })
     }
 
-    /// Writes steps down from `next` on for as long as they repeat, at most until step `end`;
-    /// `each` may stop it. `before` is when the last step ended; the answer is when the last one
-    /// that was written down did. Only whole cycles are, but at the end of the run.
+    /// Writes down steps from `next` on while they repeat, at most until step `end`; `each` may
+    /// stop this. `before` is when the last step ended; returns when the last written step ended.
+    /// Only whole cycles are written, except at the end of the run.
     pub(crate) fn write_down(
         &mut self,
         mut next: u32,
@@ -258,7 +258,7 @@ impl Repetition {
         before
     }
 
-    /// Lets the session go on where the steps that were written down end.
+    /// The session continues after the steps that were written down.
     pub(crate) fn go_on(self, session: &mut Session) {
         session.accelerator.add(self.copied, self.spoilt);
         if let Some(sim) = session.heap().borrow_mut().device.as_sim() {

@@ -1,4 +1,4 @@
-//! Steps that do not repeat, because the process grows: they are played from a script
+//! Steps that do not repeat, because the process grows. They are played from a script
 //! ([`crate::script`]), which is written once the program has settled.
 
 use std::rc::{Rc, Weak};
@@ -10,10 +10,10 @@ use crate::autograd::{Tensor, TensorImpl};
 use crate::session::{RunError, Scripted, Session, Written};
 use crate::workload::Workload;
 
-/// The first steps make what stays: optimizer states, workspaces.
+/// How many first steps make what stays: optimizer states, workspaces.
 const SETTLED_AFTER: usize = 3;
 
-/// Steps that may still be found to repeat, once they look as if they did.
+/// How many steps can look as if they repeat before a script is written instead.
 const PATIENCE: u32 = 4;
 
 /// The script of a run, once there is one.
@@ -28,7 +28,7 @@ enum State {
     Written(Box<Scripted>),
 }
 
-/// The program cannot go on, nor can what was played be taken back: the run begins again, without
+/// The program cannot continue, and what was played cannot be undone: the run begins again, without
 /// scripts.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
@@ -42,7 +42,7 @@ impl Scripts {
         }
     }
 
-    /// Runs a step; `None` where none is written.
+    /// Plays a step; `None` if there is no script.
     pub(crate) fn play(&mut self, session: &mut Session) -> Option<Result<(), RunError>> {
         match &mut self.state {
             State::Written(script) => Some(session.play(script)),
@@ -55,7 +55,7 @@ impl Scripts {
         matches!(self.state, State::Written(_))
     }
 
-    /// After a step: writes the next one down, if it is time.
+    /// Called after a step: writes the next one down, if it is time.
     pub(crate) fn consider(
         &mut self,
         session: &mut Session,
@@ -77,7 +77,7 @@ impl Scripts {
     }
 }
 
-/// Writes a step of the program down. It must leave what the program shows as it was.
+/// Writes down one step of the program. Afterwards the variables of the program must be the same.
 fn write(session: &mut Session, workload: &mut dyn Workload) -> Written {
     let Some(before) = variables(workload) else {
         return Written::Refused;
@@ -87,7 +87,7 @@ fn write(session: &mut Session, workload: &mut dyn Workload) -> Written {
         let mut pairs = after.iter().zip(&before);
         after.len() == before.len() && pairs.all(|(after, before)| after.ptr_eq(before))
     });
-    // Of a step that failed on its way.
+    // If the step failed before its end, gradients may be left.
     workload.visit(&mut |_, tensor| tensor.set_grad(None));
     match written {
         Written::Script(_) if !same => Written::Refused,
@@ -95,8 +95,8 @@ fn write(session: &mut Session, workload: &mut dyn Workload) -> Written {
     }
 }
 
-/// The program's variables; `None` where it keeps more than those, or where they have gradients or
-/// places in a graph.
+/// The program's variables; `None` if the program keeps more than its variables, or if they have
+/// gradients or places in a graph.
 fn variables(workload: &dyn Workload) -> Option<Vec<Weak<TensorImpl>>> {
     let mut variables = Vec::new();
     let mut plain = workload.shows_all();

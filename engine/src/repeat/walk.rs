@@ -1,5 +1,5 @@
-//! Everything that is alive between two steps, as numbers: tensors, storages, nodes and what they
-//! hold of each other, each known by when the walk met it.
+//! Everything that is alive between two steps, as numbers: tensors, storages and nodes, and what
+//! they hold of each other. Each has the number at which the walk met it.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -19,9 +19,9 @@ pub(super) struct Alive {
     pub events: Vec<EventId>,
 }
 
-/// Walks from the program's variables, the libraries' workspaces and the offloader. `clocks` is
-/// given what each event orders. `None` where a variable of the program has a graph: backward may
-/// then run nodes of this step in the next one, of which the walk does not know everything.
+/// Walks from the program's variables, the libraries' workspaces and the offloader. `clocks` gets
+/// what each event orders. `None` if a variable of the program has a graph: then backward may run
+/// nodes of this step in the next one, and the walk does not know everything about nodes.
 pub(super) fn alive(
     session: &Session,
     workload: &dyn Workload,
@@ -57,14 +57,14 @@ pub(super) fn alive(
     (!has_graph).then_some(walk.found)
 }
 
-/// What a pointer points to, whatever it is.
+/// Points to anything.
 type Place = *const ();
 
 #[derive(Default)]
 struct Walk {
     found: Alive,
     met: HashMap<Place, u64>,
-    /// Nodes that have been met and not been looked into.
+    /// Nodes that were met, but not yet looked into.
     queue: VecDeque<Rc<Node>>,
 }
 
@@ -73,7 +73,7 @@ impl Walk {
         self.found.numbers.extend(numbers);
     }
 
-    /// Says which thing this is; whether it is met for the first time.
+    /// Notes the number of this thing; returns whether it is new.
     fn meet(&mut self, place: Place) -> bool {
         let next = self.met.len() as u64;
         let number = *self.met.entry(place).or_insert(next);
@@ -126,7 +126,7 @@ impl Walk {
         }
     }
 
-    /// `holders` are counted before anything here holds the node too.
+    /// `holders` was counted before anything here holds the node too.
     fn node(&mut self, node: &Rc<Node>, holders: usize) {
         if self.meet(Rc::as_ptr(node).cast()) {
             self.say([holders as u64]);
@@ -167,9 +167,9 @@ impl Walk {
                 self.say([0]);
                 self.tensor(tensor);
             }
-            // Its number is not that of the next step; it is in the tracker, or it is nowhere.
+            // Its id is different in the next step. The tracker holds it, or nothing does.
             Saved::Offloaded(_) => self.say([1]),
-            // It is known to the offloader, or it has been taken.
+            // The offloader knows it, or backward has taken it.
             Saved::InModule(slot) => self.say([4, Rc::strong_count(slot) as u64]),
             Saved::OnHost(host) => {
                 self.say([2]);
@@ -189,7 +189,7 @@ impl Walk {
                         self.tensor(tensor);
                     }
                     if let Some(saver) = frame.input_saver() {
-                        // Less the one that was made to look at it.
+                        // Minus the reference that was made to look at it.
                         self.node(&saver, Rc::strong_count(&saver) - 1);
                     }
                 }
@@ -198,7 +198,7 @@ impl Walk {
     }
 }
 
-/// In the place of what is not there.
+/// Stands for something that does not exist.
 const NONE: u64 = u64::MAX;
 
 fn numbers_of(saved: &SavedTensor) -> impl Iterator<Item = u64> {

@@ -2,10 +2,10 @@
 //!
 //! The program of a step does the same in every step: it asks for the same sizes, launches the same
 //! kernels and saves the same tensors in the same order. Only addresses differ, and what the
-//! offloader decides because of them. So a step is written down once, by running the program with a
-//! [`Writer`] in the place of memory, device and offloader. Playing the [`Script`] then needs no
-//! tensors, no graph and no formulas; the allocator, the race detector and the offloader are the
-//! real ones, and decide anew in each step.
+//! offloader decides because of them. So a step is written down once: the program runs with a
+//! [`Writer`] in the place of memory, device and offloader. To play the [`Script`] then needs no
+//! tensors, no graph and no formulas. Allocator, race detector and offloader are the real ones, and
+//! decide again in each step.
 
 mod places;
 mod writer;
@@ -17,36 +17,36 @@ use crate::device::StreamId;
 use crate::race::Site;
 use trace::units::Bytes;
 
-/// Where an instruction finds a storage. While a script is written, each storage has a place of its
-/// own; [`assign_places`] lets those that follow one another share one.
+/// Where an instruction finds a storage. While a script is written, each storage has its own place.
+/// Then [`assign_places`] gives one place to storages that live one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(pub u32);
 
 impl Place {
-    /// Memory that is there before and after the step, at address 0 + offset.
+    /// Memory that exists before and after the step, at address 0 + offset.
     pub const FIXED: Place = Place(0);
 }
 
 /// Bytes that a kernel touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// From and to which byte of the storage.
+    /// These bytes of the storage: from and to.
     Part(Place, u64, u64),
-    /// All that a restored tensor shows, in whatever layout it came back.
+    /// All bytes that a restored tensor shows, whatever its layout is now.
     Restored(Place),
 }
 
 /// One instruction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Op {
-    /// Memory that nobody but the program holds.
+    /// Memory that only the program can hold.
     Allocate(Place, StreamId, Bytes),
-    /// The same, which the offloader may hold too.
+    /// Memory that the offloader may hold too.
     Share(Place, StreamId, Bytes),
     /// The program lets go of a storage.
     Free(Place),
-    /// A kernel, how long it takes, and its numbers of operands: what it reads, then what it
-    /// writes.
+    /// A kernel, how long it takes, and how many operands it has: first those that it reads, then
+    /// those that it writes.
     Launch {
         stream: StreamId,
         site: Site,
@@ -54,22 +54,22 @@ pub(crate) enum Op {
         reads: u16,
         writes: u16,
     },
-    /// Operations move to another stream.
+    /// From now on, operations run on this stream.
     Stream(StreamId),
-    /// A backward pass runs, counted from 1, or none.
+    /// This backward pass runs, counted from 1; 0 for none.
     Task(u64),
     /// The offloader's context is entered.
     Enter,
-    /// It is left.
+    /// The offloader's context is left.
     Exit,
-    /// A tensor is saved through the offloader; counted from 0.
+    /// A tensor is saved through the offloader; the tensors are counted from 0.
     Pack(u32),
-    /// The packed tensor of this number is wanted again. The next one that is wanted by another
-    /// node comes after a [`Op::Hooks`].
+    /// Backward needs the packed tensor with this number again. If another node needs the next one,
+    /// a [`Op::Hooks`] comes between them.
     Unpack(u32),
-    /// The node that unpacked is done. Of so many restored storages others hold views.
+    /// The node that unpacked is done. Of this many restored storages, other tensors hold views.
     Hooks(u16),
-    /// A leaf of the step, by number, is given its gradient.
+    /// The leaf with this number gets its gradient.
     Gradient(u32, Place),
     /// A backward pass is over.
     EndOfPass,
@@ -79,9 +79,9 @@ pub(crate) enum Op {
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub ops: Vec<Op>,
-    /// Of the launches, in their order.
+    /// The operands of the launches, in the order of the launches.
     pub operands: Vec<Operand>,
-    /// Of the hooks, in their order: a restored storage, and how many other tensors show it.
+    /// For the hooks, in their order: a restored storage, and how many other tensors show it.
     pub views: Vec<(Place, u32)>,
     /// How many places there are.
     pub places: usize,

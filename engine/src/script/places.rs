@@ -1,11 +1,11 @@
-//! Storages that follow one another share a place, so that few places are in use, and are found in
+//! Storages that live one after another share a place. So few places are in use, and they stay in
 //! the cache.
 
 use super::{Op, Operand, Place, Script};
 
-/// Gives each storage of a script a place for the time in which it is there. `shared` says which of
-/// them the offloader may hold; `packed` and `unpacked` are the places of the tensors with these
-/// numbers, which are rewritten too. Leaves, and their gradients, keep their places to themselves.
+/// Gives each storage of a script a place for the time in which it exists. `shared` says which
+/// storages the offloader may hold. `packed` and `unpacked` are the places of the tensors with
+/// these numbers, and are rewritten too. Leaves and their gradients do not share their places.
 pub(crate) fn assign_places(
     script: &mut Script,
     shared: &[bool],
@@ -75,7 +75,7 @@ pub(crate) fn assign_places(
     script.places = assigned.count as usize;
 }
 
-/// Which storages are not to be followed by others.
+/// Which storages keep their place, so that no other storage can use it later.
 fn own_places(ops: &[Op], storages: usize, leaves: &[Place]) -> Vec<bool> {
     let mut own = vec![false; storages];
     let gradients = ops.iter().filter_map(|op| match op {
@@ -89,7 +89,7 @@ fn own_places(ops: &[Op], storages: usize, leaves: &[Place]) -> Vec<bool> {
 }
 
 struct Assigned {
-    /// By storage.
+    /// The place of each storage.
     places: Vec<Place>,
     vacant: Vec<Place>,
     count: u32,

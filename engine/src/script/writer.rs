@@ -1,20 +1,20 @@
-//! What stands in the place of memory and device while a step is written down.
+//! Replaces memory and device while a step is written down.
 //!
-//! Storages get addresses that no device has: the high bits name the storage, the low bits are the
-//! offset within it. So the ordinary arithmetic of ranges works on them.
+//! Storages get addresses that no device has: the high bits are the number of the storage, the low
+//! bits are the offset in it. So the usual arithmetic of ranges works with them.
 
 use super::{Op, Operand, Place, Script};
 use crate::device::StreamId;
 use crate::race::{Range, Site};
 use trace::units::{Bytes, DeviceAddr};
 
-/// No device has addresses like this.
+/// Marks addresses of a step that is written down; no device has such addresses.
 const WRITTEN: u64 = 1 << 63;
-/// Of storages that unpack brought back.
+/// Marks addresses of storages that unpack brought back.
 const RESTORED: u64 = 1 << 62;
-/// Bits of the offset.
+/// How many bits the offset has.
 const OFFSET: u32 = 40;
-/// Most storages that a step may make.
+/// How many storages a step may make, at most.
 const MOST: u32 = 1 << (62 - OFFSET);
 
 /// A storage of the step that is being written.
@@ -45,7 +45,7 @@ impl Name {
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     shared: bool,
-    /// Bytes that every use must touch, where the tensor may come back in another layout.
+    /// Bytes that every use must touch, if the tensor may come back in another layout.
     only: Option<(u64, u64)>,
 }
 
@@ -53,12 +53,12 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     script: Script,
-    /// By number; 0 is real memory.
+    /// Indexed by number; 0 is real memory.
     known: Vec<Known>,
     alive: u32,
-    /// Why the step cannot be written down, if so.
+    /// Why the step cannot be written down, if it cannot.
     refused: Option<&'static str>,
-    /// Whether memory from before the step was let go: it cannot be undone.
+    /// Whether memory from before the step was freed, which cannot be undone.
     pub lost: bool,
 }
 
@@ -70,13 +70,13 @@ impl Writer {
         }
     }
 
-    /// The step cannot be written down.
+    /// Notes why the step cannot be written down.
     pub fn refuse(&mut self, why: &'static str) {
         self.refused.get_or_insert(why);
     }
 
-    /// The step, and which of its storages are shared; `None` where it could not be written down.
-    /// Everything that it made must be gone.
+    /// The step, and which of its storages are shared; `None` if it could not be written down.
+    /// Everything that the step made must be gone.
     pub fn finish(mut self) -> Option<(Script, Vec<bool>)> {
         if self.alive > 0 {
             self.refuse("something of the step is there after it");
@@ -102,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// New memory; its address.
+    /// Notes new memory; returns its address.
     pub fn allocate(&mut self, bytes: Bytes, stream: StreamId) -> DeviceAddr {
         if bytes.0 >> OFFSET != 0 {
             self.refuse("a storage is too large");
@@ -112,8 +112,8 @@ impl Writer {
         name.address()
     }
 
-    /// A tensor that unpack brings back; its address. `only` are the bytes that every use touches,
-    /// where the layout that it comes back in may differ.
+    /// Notes a tensor that unpack brings back; returns its address. If the tensor may come back in
+    /// another layout, `only` are the bytes that every use touches.
     pub fn restore(&mut self, only: Option<(u64, u64)>) -> DeviceAddr {
         let name = self.name(true);
         self.known[name.place.0 as usize].only = only;
@@ -136,7 +136,7 @@ impl Writer {
         self.known[name.place.0 as usize].shared
     }
 
-    /// A kernel.
+    /// Notes a kernel.
     pub fn launch(
         &mut self,
         stream: StreamId,
@@ -156,7 +156,8 @@ impl Writer {
         });
     }
 
-    /// Notes what is touched; how many there are. An empty range is not touched.
+    /// Notes the ranges that a kernel touches; returns how many there are. Empty ranges do not
+    /// count.
     fn operands(&mut self, ranges: &[Range]) -> u16 {
         let before = self.script.operands.len();
         for &range in ranges.iter().filter(|range| range.start < range.end) {
@@ -183,8 +184,8 @@ impl Writer {
         }
     }
 
-    /// A node that unpacked is done; of some restored storages other tensors than the restored one
-    /// are alive.
+    /// A node that unpacked is done. `views` are the restored storages that other tensors still
+    /// use.
     pub fn hooks(&mut self, views: &[(Place, u32)]) {
         self.script.views.extend_from_slice(views);
         self.push(Op::Hooks(views.len() as u16));

@@ -1,9 +1,9 @@
-//! What a training loop puts around its steps, and the offloaders that keep no state of their own.
+//! What a training loop has around its steps, and the offloaders that keep no state of their own.
 //!
-//! `save_on_cpu` is torch's own pair of hooks: everything saved is copied to pinned memory where it
-//! is saved, on the stream that computes, and the host waits. What a graph saved lives as long as
-//! the graph, so nothing can be left behind. Hidden-states offload (Unsloth, axolotl) does the same
-//! to the inputs of checkpointed blocks only.
+//! `save_on_cpu` is a pair of hooks in torch: each saved tensor is copied to pinned memory at once,
+//! on the stream that computes, and the host waits. The tensors that a graph saved live as long as
+//! the graph, so nothing can stay behind. Hidden-states offload (Unsloth, axolotl) does the same,
+//! but only for the inputs of checkpointed blocks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,17 +16,17 @@ use crate::memory::SharedHeap;
 use crate::offload::{HostCopyShape, Runtime};
 use crate::tensor::Placement;
 
-/// What stands around the steps of a training loop.
+/// What is around the steps of a training loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Around {
-    /// TRL's context, with its `NoOpManager`s, whether or not it offloads.
+    /// TRL's context with its `NoOpManager`s, whether it offloads or not.
     #[default]
     Trl,
-    /// Nothing: checkpointing alone.
+    /// Nothing: only checkpoints.
     Nothing,
     /// `torch.autograd.graph.save_on_cpu(pin_memory=True)`.
     SaveOnCpu,
-    /// The inputs of checkpointed blocks go to the host, nothing else does.
+    /// The inputs of checkpointed blocks go to the host; everything else stays.
     HiddenStates,
     /// An offloader that moves modules.
     Modules(ModuleOffload),
@@ -35,7 +35,7 @@ pub enum Around {
 /// A saved tensor whose bytes are on the host.
 pub(crate) struct OnHost {
     copy: HostCopy,
-    /// Of the tensor that was saved, until it is compared.
+    /// Checksum of the saved tensor, until it is compared.
     print: Cell<Option<Fingerprint>>,
     heap: SharedHeap,
 }
@@ -56,10 +56,10 @@ impl Drop for OnHost {
 }
 
 impl Session {
-    /// Puts something else than TRL's context around the steps.
+    /// Sets what is around the steps, if it is not TRL's context.
     ///
     /// # Errors
-    /// The device's refusal of a stream.
+    /// The device refuses a stream.
     pub fn surround(&mut self, around: Around) -> Result<(), RunError> {
         self.around = around;
         self.modules = match around {
@@ -69,10 +69,9 @@ impl Session {
         Ok(())
     }
 
-    /// The loop reads its loss after a step, and the host waits for it. Only where frees wait for
-    /// copies does the allocator notice; the loops of other offloaders are left as they ran on the
-    /// card, without it.
-    ///
+    /// After a step the loop reads its loss, and the host waits for it. The allocator only notices
+    /// this if frees wait for copies. The loops of other offloaders stay as they ran on the card,
+    /// which is without this wait.
     /// # Errors
     /// A fault of earlier work.
     pub(crate) fn read_loss(&mut self) -> Result<(), RunError> {
@@ -83,14 +82,14 @@ impl Session {
         Ok(())
     }
 
-    /// Enters what stands around the step.
+    /// Enters what is around the step.
     pub(super) fn enter_around(&mut self) {
         if self.around == Around::SaveOnCpu {
             self.push_hooks(HookLayer::Host);
         }
     }
 
-    /// Leaves it.
+    /// Leaves what is around the step.
     pub(super) fn exit_around(&mut self) {
         if self.around == Around::SaveOnCpu {
             self.pop_hooks();
@@ -105,10 +104,11 @@ impl Session {
         self.around == Around::Trl
     }
 
-    /// Saves the inputs of a checkpointed block as what stands around the step does.
+    /// Saves the inputs of a checkpointed block, in the way that the setting around the step
+    /// demands.
     ///
     /// # Errors
-    /// What saving fails with.
+    /// The error of saving.
     pub(crate) fn saving_block_inputs<T>(
         &mut self,
         save: impl FnOnce(&mut Session) -> Result<T, RunError>,
@@ -143,7 +143,7 @@ impl Session {
         })))
     }
 
-    /// `unpack_from_cpu`: back on the stream that computes, without waiting.
+    /// `unpack_from_cpu`: copied back on the stream that computes, without waiting.
     pub(crate) fn unpack_from_host(&mut self, saved: &OnHost) -> Result<Tensor, RunError> {
         let stream = self.accelerator.current_stream();
         let tensor = self.accelerator.copy_to_device(&saved.copy, stream)?;

@@ -6,19 +6,19 @@ use crate::offload::OffloadError;
 /// A failure inside a session.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The offloader raised.
+    /// The offloader raised an exception.
     #[error(transparent)]
     Offload(#[from] OffloadError<DeviceError>),
     /// The device failed, or is full.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Not a failure: a recompute has served every holder and stops early.
+    /// Not a failure: a recompute has filled every holder and stops early.
     #[error("the recompute has all it needs")]
     StopRecompute,
-    /// A checkpointed tensor was asked for twice.
+    /// Backward needed a checkpointed tensor twice.
     #[error("a checkpointed region was unpacked twice without retain_graph")]
     UnpackedTwice,
-    /// Backward reached a node that no gradient reached.
+    /// Backward came to a node without a gradient.
     #[error("element of tensors does not require grad and does not have a grad_fn")]
     NoGradient,
     /// `RuntimeError` of `view`: tensors of different sizes share one host copy.
@@ -29,10 +29,10 @@ pub enum RunError {
         /// Elements of the copy.
         copied: u64,
     },
-    /// `AssertionError` of ms-swift: a tensor is still on the host when backward wants it.
+    /// `AssertionError` of ms-swift: a tensor is still on the host when backward needs it.
     #[error("AssertionError: a tensor was not reloaded before its layer's backward pass")]
     NotBroughtBack,
-    /// `KeyError` of ms-swift: backward did not come to each layer of the pass before.
+    /// `KeyError` of ms-swift: in the pass before, backward did not come to each layer.
     #[error("KeyError: a layer beyond the last one, because backward left some out")]
     LayersDoNotReturn,
     /// A tensor was packed by an offloader that the session does not have.

@@ -1,7 +1,7 @@
-//! Operands of a matrix product as memory, for devices that compute it.
+//! The operands of a matrix product as memory, for devices that compute it.
 //!
-//! Sizes follow from the operands' last dimensions and numbers of elements. Whether the right
-//! operand of a batched product lies as its transpose cannot be told from them: it is read like a
+//! Sizes follow from the operands' last dimensions and numbers of elements. They do not tell
+//! whether the right operand of a batched product is stored transposed. So it is read like a
 //! weight, which is the same work on the same bytes.
 
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::device::{Product, ProductSizes, Span};
 use crate::memory::Storage;
 use crate::tensor::DType;
 
-/// What is multiplied.
+/// The operands of a product.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'t> {
     left: &'t Tensor,
@@ -32,7 +32,8 @@ impl<'t> Factors<'t> {
         }
     }
 
-    /// `left [.., k] · right [k, n]`: the gradient of `x`, from that of the result and the weight.
+    /// `left [.., k] · right [k, n]`: the gradient of `x`, from the result's gradient and the
+    /// weight.
     pub fn plain(left: &'t Tensor, right: &'t Tensor) -> Factors<'t> {
         Factors {
             right_transposed: false,
@@ -50,7 +51,7 @@ impl<'t> Factors<'t> {
         }
     }
 
-    /// The product with its result, if all are bf16 without gaps and of sizes that fit.
+    /// The product with its result, if all three are bf16 without gaps, and their sizes fit.
     pub fn product(&self, out: &Tensor, workspace: &Rc<Storage>) -> Option<Product> {
         let operands = [self.left, self.right, out];
         let is_dense = |tensor: &&Tensor| {
@@ -72,7 +73,7 @@ impl<'t> Factors<'t> {
         })
     }
 
-    /// Sizes, from the elements of left operand, right operand and result.
+    /// The sizes, from the numbers of elements of left operand, right operand and result.
     fn sizes(&self, elements: [u64; 3]) -> Option<ProductSizes> {
         let [left, right, out] = elements;
         let (outer, last) = (self.left.shape().last()?, self.right.shape().last()?);
@@ -82,7 +83,8 @@ impl<'t> Factors<'t> {
                 (batch, outer, last, left.checked_div(outer * batch)?)
             }
             (false, _) => {
-                // Either side of the right operand is the left one's last.
+                // The right operand may be transposed, but one of its sides is the last of the left
+                // operand.
                 let n = (out * outer).checked_div(left)?;
                 let batch = right.checked_div(n * outer)?;
                 (batch, out.checked_div(n * batch)?, n, outer)
@@ -118,7 +120,7 @@ mod tests {
         Some([sizes.batch, sizes.m, sizes.n, sizes.k])
     }
 
-    /// A linear layer of 3 × 5 tokens, from 7 to 11, and both products of its backward pass.
+    /// A linear layer from width 7 to 11 with 3 × 5 tokens, and both products of its backward pass.
     #[test]
     fn a_linear_layer_and_its_backward_pass() {
         let s = &mut Session::new(Box::new(SimDevice::new(SimSpec::default())));
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(sizes(Factors::of_weight(&out, &a), &b), Some([4, 11, 7, 5]));
     }
 
-    /// What does not fit is no product; nor is one of other types or with gaps.
+    /// Operands that do not fit, have other types or have gaps give no product.
     #[test]
     fn what_does_not_fit_is_left_to_the_stand_in() {
         let s = &mut Session::new(Box::new(SimDevice::new(SimSpec::default())));

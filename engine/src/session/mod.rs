@@ -1,7 +1,8 @@
-//! A session: one training process. It owns the device, the graph's bookkeeping and the offloader.
+//! A session: one training process. It owns the device, the state of the graph and the offloader.
 //!
-//! Operations ([`crate::ops`]) allocate through it, save through its hook stack and put their
-//! outputs into the graph; the backward pass ([`crate::autograd`]) runs on it.
+//! Operations ([`crate::ops`]) allocate memory through the session, save tensors through its stack
+//! of hooks, and add their outputs to the graph. The backward pass ([`crate::autograd`]) runs on
+//! it.
 
 mod accelerator;
 mod around;
@@ -40,7 +41,7 @@ const FIRST: u64 = u64::MAX;
 
 /// One training process on one device.
 pub struct Session {
-    /// Device, streams and memory, which the offloader drives as well.
+    /// Device, streams and memory, which the offloader uses too.
     pub accelerator: Accelerator,
     offloader: Option<OffloadActivations<Accelerator>>,
     around: Around,
@@ -49,26 +50,27 @@ pub struct Session {
     grad_enabled: bool,
     /// A rule that is broken on purpose.
     deviation: Option<Deviation>,
-    /// Stands for every node that a recompute makes and drops.
+    /// One node that replaces all nodes that a recompute makes and drops.
     discarded: Rc<Node>,
     sequence: u64,
     /// Checksums of offloaded tensors, on devices that keep bytes.
     prints: HashMap<TensorId, Fingerprint>,
-    /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
+    /// cuBLAS workspaces: one for the thread of the forward pass, and one for the thread of
+    /// autograd.
     workspaces: [Option<Rc<Storage>>; 2],
     /// cuBLASLt's workspace, which products with a bias use.
     lt_workspace: Option<Rc<Storage>>,
-    /// While a step is written down: what is known of it.
+    /// What is known about a step while it is written down.
     writing: Option<Box<scripted::Writing>>,
 }
 
-/// Whether any of a node's saved variables is, or leads to, a tensor that the node itself holds.
+/// Whether one of a node's saved variables is a tensor that the node itself holds, or leads to one.
 pub(crate) fn holds_tensors(saved: &[SavedVariable]) -> bool {
     let offloaded = |variable: &SavedVariable| matches!(variable.packed, Saved::Offloaded(_));
     !saved.iter().all(offloaded)
 }
 
-/// What a kernel moves: it reads and writes each tensor once.
+/// The bytes that a kernel moves: it reads and writes each tensor once.
 fn traffic(reads: &[&Tensor], writes: &[&Tensor]) -> Bytes {
     let touched = reads.iter().chain(writes);
     touched.map(|tensor| tensor.bytes()).sum()
@@ -109,7 +111,7 @@ impl Session {
     /// [`Session::exit`].
     ///
     /// # Errors
-    /// What its constructor refuses.
+    /// The error of its constructor.
     pub fn install_offloader(&mut self, config: OffloadConfig) -> Result<(), RunError> {
         self.offloader = Some(OffloadActivations::new(config, &mut self.accelerator)?);
         Ok(())
@@ -135,7 +137,7 @@ impl Session {
         deviation.is(self.deviation)
     }
 
-    /// `__enter__` of the offloader, or nothing without one.
+    /// `__enter__` of the offloader; does nothing without one.
     pub fn enter(&mut self) {
         let written = self.offloader.is_some() && self.write(Op::Enter);
         if let Some(offloader) = &mut self.offloader {
@@ -147,7 +149,7 @@ impl Session {
         self.enter_around();
     }
 
-    /// `__exit__`; the hooks are popped whatever happens.
+    /// `__exit__`; the hooks are popped in any case.
     ///
     /// # Errors
     /// A synchronisation that reports earlier faults.
@@ -165,10 +167,10 @@ impl Session {
         Ok(outcome?)
     }
 
-    /// Runs `body` under a `NoOpManager`, where the context around the steps installs them.
+    /// Runs `body` under a `NoOpManager`, if the context around the steps uses them.
     ///
     /// # Errors
-    /// What the body fails with.
+    /// The error of the body.
     pub fn without_offload<T>(
         &mut self,
         body: impl FnOnce(&mut Session) -> Result<T, RunError>,
@@ -185,7 +187,7 @@ impl Session {
     /// Runs `body` with grad disabled.
     ///
     /// # Errors
-    /// What the body fails with.
+    /// The error of the body.
     pub fn no_grad<T>(
         &mut self,
         body: impl FnOnce(&mut Session) -> Result<T, RunError>,
@@ -218,8 +220,8 @@ impl Session {
         self.hooks.pop();
     }
 
-    /// What decides what a step does beside what is alive, as numbers; `None` within a step, and
-    /// where the device keeps bytes.
+    /// Everything besides what is alive that decides what a step does, as numbers; `None` within a
+    /// step, or if the device has bytes in memory.
     pub(crate) fn standing(&mut self) -> Option<Vec<u64>> {
         let between_steps = self.hooks.is_empty() && self.grad_enabled && self.prints.is_empty();
         match between_steps {
@@ -244,7 +246,7 @@ impl Session {
         self.empty_as(shape, dtype, role)
     }
 
-    /// An uninitialised tensor that is known to be for something.
+    /// An uninitialised tensor with a known purpose.
     ///
     /// # Errors
     /// Out of memory.
@@ -262,7 +264,7 @@ impl Session {
         Ok(self.accelerator.tensor_over(storage, layout, dtype))
     }
 
-    /// What a tensor that is made now is for, unless its maker knows better.
+    /// The purpose of a tensor that is made now, unless the caller knows better.
     fn role_now(&self) -> Role {
         if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
             Role::Recomputed
@@ -277,7 +279,7 @@ impl Session {
         self.empty(like.layout().shape, like.dtype())
     }
 
-    /// Scratch memory of a kernel: allocated, and freed when the result is dropped.
+    /// Allocates scratch memory of a kernel, which is freed when the result is dropped.
     ///
     /// # Errors
     /// Out of memory.
@@ -315,7 +317,7 @@ impl Session {
         Ok(Tensor::new(saved, Rc::clone(data.storage()), None, None))
     }
 
-    /// A leaf on the host that requires grad, such as a checkpoint's dummy.
+    /// A leaf on the host that requires grad, for example a checkpoint's dummy.
     pub(crate) fn host_leaf(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
         let storage = self
             .accelerator
@@ -348,7 +350,7 @@ impl Session {
 
     // ---- kernels -------------------------------------------------------------------------
 
-    /// A kernel bound by memory traffic: reads and writes each tensor once.
+    /// A kernel that is limited by memory: it reads and writes each tensor once.
     pub(crate) fn kernel_over(
         &mut self,
         reads: &[&Tensor],
@@ -370,7 +372,7 @@ impl Session {
         Ok(self.accelerator.launch(reads, writes, kernel, None)?)
     }
 
-    /// A matrix product by cuBLAS: the first on each thread takes a workspace that stays.
+    /// A matrix product by cuBLAS. The first one on each thread takes a workspace that stays.
     pub(crate) fn cublas(
         &mut self,
         reads: &[&Tensor],
@@ -425,13 +427,14 @@ impl Session {
         };
         let grad_fn = match &packed {
             Saved::Plain(_) => None,
-            // A leaf comes back as one that requires grad, or a recompute would save less.
+            // A leaf must come back as one that requires grad; otherwise a recompute would save
+            // less.
             _ => self.edge_of(tensor),
         };
         Ok(SavedVariable { packed, grad_fn })
     }
 
-    /// The edge that gradients of a tensor follow.
+    /// The edge that the gradients of a tensor take.
     pub(crate) fn edge_of(&mut self, tensor: &Tensor) -> Option<Edge> {
         if let Some(edge) = &tensor.0.grad_fn {
             return Some(edge.clone());
@@ -459,7 +462,7 @@ impl Session {
         Some(Edge { node, output: 0 })
     }
 
-    /// Begins a graph node for an operation on `inputs`, if there is anything to differentiate.
+    /// Begins a graph node for an operation on `inputs`, if one of them requires grad.
     pub(crate) fn record(
         &mut self,
         name: &'static str,
@@ -507,7 +510,7 @@ impl Session {
         Ok(())
     }
 
-    /// Saves an output: its own place in the graph is not kept, or it would keep itself alive.
+    /// Saves an output without its place in the graph; otherwise it would keep itself alive.
     pub(crate) fn save_output(
         &mut self,
         recording: &mut Option<Recording>,
@@ -561,7 +564,7 @@ impl Session {
 
     // ---- backward ------------------------------------------------------------------------
 
-    /// Memory that libraries hold for the rest of the run, with what each piece is.
+    /// Memory that libraries hold for the rest of the run, with a name for each piece.
     pub(crate) fn workspace_memory(&self) -> impl Iterator<Item = (&'static str, &Rc<Storage>)> {
         let [forward, backward] = &self.workspaces;
         [
@@ -573,7 +576,7 @@ impl Session {
         .filter_map(|(what, storage)| Some((what, storage.as_ref()?)))
     }
 
-    /// Whether a backward pass is running, on its own thread.
+    /// Whether a backward pass is running; it has its own thread.
     fn in_backward(&self) -> bool {
         self.accelerator.task() != GraphTask(0)
     }
@@ -621,15 +624,15 @@ impl Session {
         Ok(tensor)
     }
 
-    /// Takes the checksum of a tensor that has left the device: of the tensor itself, not of any
-    /// copy that pack made, as the stream that packed it sees it.
+    /// Takes the checksum of a tensor that has left the device. This is the checksum of the tensor
+    /// itself, not of a copy made by pack, and as the stream that packed it sees it.
     fn print_packed(&mut self, id: TensorId, tensor: &Tensor) -> Result<(), RunError> {
         let offloader = self.offloader.as_ref();
         let gone = offloader.and_then(|offloader| offloader.decision(id));
         if !self.accelerator.keeps_contents() || gone != Some(Decision::Offloaded) {
             return Ok(());
         }
-        // Where ids begin again, what was never restored is forgotten.
+        // If ids start again, checksums of tensors that were never restored are forgotten.
         if let Some(stale) = self.prints.remove(&id) {
             self.accelerator.forget(stale);
         }
@@ -654,7 +657,7 @@ impl Session {
         Ok(offloader.node_finished(hook, &mut self.accelerator)?)
     }
 
-    /// Callbacks queued during the pass that has just ended.
+    /// Runs the callbacks that were queued during the pass that has just ended.
     pub(crate) fn run_end_of_backward(&mut self) -> Result<(), RunError> {
         if self.write(Op::EndOfPass) || !self.accelerator.take_callback() {
             return Ok(());
@@ -666,7 +669,7 @@ impl Session {
     }
 }
 
-/// A node in the making.
+/// A node that is not finished yet.
 pub(crate) struct Recording {
     name: &'static str,
     formula: Formula,
@@ -674,27 +677,27 @@ pub(crate) struct Recording {
     next: Edges,
     saved: Variables,
     sequence: u64,
-    /// Arithmetic of the formula, where it is a matter of products.
+    /// Floating point operations of the formula, if it computes products.
     pub flops: u64,
     /// Attributes of the context.
     pub ctx: Vec<Tensor>,
-    /// How long they live.
+    /// How long these attributes live.
     pub ctx_lifetime: CtxLifetime,
     fate: Fate,
 }
 
-/// Whether a node in the making will ever run.
+/// Whether this node will ever run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It becomes part of a graph.
     Runs,
-    /// A recompute makes it only to save tensors; all such nodes are one.
+    /// A recompute makes it only to save tensors; one node replaces all of these.
     Discarded,
 }
 
 impl Recording {
-    /// A recompute's graph is dropped when it ends, and what it saved is in the holders by then:
-    /// its nodes need no edges, no sizes and no place of their own.
+    /// The graph of a recompute is dropped when the recompute ends. What it saved is then in the
+    /// holders, so its nodes need no edges, no sizes and no identity of their own.
     fn of_recompute(name: &'static str, formula: Formula) -> Recording {
         Recording {
             name,
@@ -710,7 +713,7 @@ impl Recording {
         }
     }
 
-    /// The node.
+    /// Makes the node.
     fn finish(self, outputs: usize) -> Rc<Node> {
         Rc::new(Node {
             sequence: self.sequence,

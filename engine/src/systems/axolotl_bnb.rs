@@ -1,5 +1,5 @@
-//! The vision-language run as axolotl had it in May 2026: TRL 1.5 with bitsandbytes, and its own
-//! reset on entry, which shadows TRL's.
+//! The vision-language run in axolotl's version of May 2026: TRL 1.5 with bitsandbytes, and
+//! axolotl's own reset on entry, which shadows that of TRL.
 
 use api::bench::{Evidence, PublishedOnly};
 
@@ -52,7 +52,7 @@ fn published(patches: &[&'static Patch]) -> Option<Evidence> {
     Some(statement(source, said))
 }
 
-/// The same program as the vision run's; what it allocates does not depend on bitsandbytes.
+/// It is the same program as the vision run; its allocations do not depend on bitsandbytes.
 fn measured(code: MeasuredCode) -> Option<Evidence> {
     (code == MeasuredCode::Trl15).then(|| Evidence {
         note: Some(

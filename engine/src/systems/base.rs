@@ -10,23 +10,23 @@ use crate::session::{Around, HostKey, Limits, ModuleOffload};
 pub enum Base {
     /// The offloader of a TRL release.
     Release(&'static Release),
-    /// The same workload without an offloader: what checkpointing alone leaves.
+    /// The same workload without an offloader: only checkpoints save memory.
     NoOffloading,
     /// `torch.autograd.graph.save_on_cpu(pin_memory=True)`.
     SaveOnCpu,
-    /// The inputs of checkpointed blocks on the host, as Unsloth and axolotl have it.
+    /// The inputs of checkpointed blocks on the host, as in Unsloth and axolotl.
     HiddenStates,
     /// Megatron-LM's fine-grained activation offloading.
     MegatronLm,
     /// ms-swift's offloader of FSDP layers, before #10157.
     MsSwift,
-    /// A program that has no offloader; its name.
+    /// A program without an offloader; this is its name.
     Program(&'static str),
 }
 
 impl Base {
-    /// The offloaders that can be chosen for every system that has one: what is known of each
-    /// release, then the others.
+    /// The offloaders that can be chosen for every system with an offloader: the known releases,
+    /// and then the others.
     pub fn choices() -> impl Iterator<Item = Base> {
         let others = [
             Base::SaveOnCpu,
@@ -37,7 +37,7 @@ impl Base {
         Release::ALL.map(Base::Release).into_iter().chain(others)
     }
 
-    /// The base called so: one of [`Base::choices`], ms-swift's, or any TRL release such as
+    /// The base with this name: one of [`Base::choices`], ms-swift's, or any TRL release such as
     /// `trl-1.16`.
     pub fn from_label(label: &str) -> Option<Base> {
         let mut known = Base::choices().chain([Base::MsSwift]);
@@ -45,17 +45,17 @@ impl Base {
         choice.or_else(|| Release::from_label(label).map(Base::Release))
     }
 
-    /// What users call it.
+    /// Its name for users.
     pub fn label(self) -> &'static str {
         self.words().0
     }
 
-    /// What is new in it, or what it is.
+    /// What is new in this base, or what it is.
     pub fn about(self) -> &'static str {
         self.words().1
     }
 
-    /// Label, and what it is.
+    /// Its name, and what it is.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Base::Release(release) => (release.label, release.about),
@@ -80,7 +80,7 @@ impl Base {
         }
     }
 
-    /// The offloader's changes; `None` where there is no offloader.
+    /// The changes of the offloader; `None` if there is no offloader.
     pub fn changes(self) -> Option<Changes> {
         match self {
             Base::Release(release) => Some(release.changes()),
@@ -88,7 +88,7 @@ impl Base {
         }
     }
 
-    /// What stands around the steps.
+    /// What is around the steps.
     pub(crate) fn around(self) -> Around {
         match self {
             Base::Release(_) => Around::Trl,

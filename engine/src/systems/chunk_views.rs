@@ -1,4 +1,4 @@
-//! Gated blocks that save both halves of a `chunk`: views of one storage, the second from its
+//! Gated blocks that save both halves of a `chunk`: views of one storage, the second one from the
 //! middle on. Before #5694 the second half cannot be restored; since then the halves are copied.
 
 use api::bench::{BenchInput, Evidence};
@@ -40,7 +40,7 @@ impl System {
     };
 }
 
-/// Only whether it raised was written down.
+/// The measurement only noted whether it raised.
 fn measured(code: MeasuredCode) -> Option<Evidence> {
     let command = "a small program that saves chunk, transpose and expand views";
     match code {

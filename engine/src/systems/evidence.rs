@@ -20,12 +20,12 @@ const REAL_MACHINE: &str = "NVIDIA H200, PyTorch 2.11.0+cu130, transformers 5.17
 const REAL_FILE: &str = "docs/measurements.md";
 const REAL_DATE: &str = "November 2026";
 
-/// Decimal gigabytes, as [`Evidence`] wants them.
+/// Decimal gigabytes, in the form that [`Evidence`] needs.
 pub(super) fn gigabytes(gigabytes: f64) -> Option<Bytes> {
     Some(Bytes((gigabytes * 1e9).round() as u64))
 }
 
-/// A row of the published table: its peak in GB.
+/// A row of the published table, by its peak in GB.
 pub(super) fn page(peak: f64, steps: u32) -> Evidence {
     Evidence {
         peak_allocated: gigabytes(peak),
@@ -35,7 +35,7 @@ pub(super) fn page(peak: f64, steps: u32) -> Evidence {
     }
 }
 
-/// What a source says in words.
+/// What a source says in words, without numbers.
 pub(super) fn statement(source: &str, note: &str) -> Evidence {
     Evidence {
         note: Some(note.to_owned()),
@@ -43,7 +43,7 @@ pub(super) fn statement(source: &str, note: &str) -> Evidence {
     }
 }
 
-/// A statement that has no computed counterpart.
+/// A statement for which nothing can be computed.
 pub(super) fn only(what: &str, source: &str, why: &str) -> PublishedOnly {
     PublishedOnly {
         what: what.to_owned(),
@@ -52,7 +52,7 @@ pub(super) fn only(what: &str, source: &str, why: &str) -> PublishedOnly {
     }
 }
 
-/// A run of the real software that was counted.
+/// A run of the real software in which memory was counted.
 pub(super) fn real_run(command: &str) -> Evidence {
     Evidence {
         file: Some(REAL_FILE.to_owned()),
@@ -63,7 +63,7 @@ pub(super) fn real_run(command: &str) -> Evidence {
     }
 }
 
-/// A run of the real software that raised.
+/// A run of the real software that raised an exception.
 pub(super) fn real_crash(command: &str, crash: &str) -> Evidence {
     Evidence {
         crash: Some(crash.to_owned()),
@@ -95,7 +95,7 @@ pub enum MeasuredCode {
 }
 
 impl MeasuredCode {
-    /// The code that a base and patches amount to, if it was measured.
+    /// The code that a base with patches gives, if it was measured.
     pub fn of(base: Base, patches: &[&'static Patch]) -> Option<MeasuredCode> {
         match base {
             Base::Release(release) => MeasuredCode::of_release(release, patches),
@@ -105,8 +105,8 @@ impl MeasuredCode {
         }
     }
 
-    /// The patches that touch other code than the offloader's were not in these runs, and neither
-    /// are those that only one project had.
+    /// These runs had no patches of code outside the offloader, and no patches that only one
+    /// project had.
     fn of_release(release: &'static Release, patches: &[&'static Patch]) -> Option<MeasuredCode> {
         if !patches.iter().all(|patch| patch.change().is_some()) {
             return None;

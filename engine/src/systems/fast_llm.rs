@@ -1,8 +1,9 @@
-//! Fast-LLM's micro-batch loop: a language-model head that computes its own input gradient.
+//! Fast-LLM's micro-batch loop: its language-model head computes the gradient of its own input.
 //!
-//! The head stores that gradient on its context. A loss that is kept for logging keeps the head's
-//! node, so the context, the accumulator behind it, its leaf and the leaf's gradient: three tensors
-//! of the same size for each micro-batch (docs/scenarios.md, "Losses that are kept").
+//! The head stores this gradient on its context. If a loss is kept for logging, it keeps the node
+//! of the head alive. The node keeps the context, the accumulator behind it, its leaf and the
+//! leaf's gradient: three tensors of the same size for each micro-batch (docs/scenarios.md,
+//! "Losses that are kept").
 
 use api::bench::{BenchInput, Evidence, EvidenceKind, PublishedOnly};
 
@@ -16,7 +17,7 @@ use crate::tensor::DType;
 use crate::workload::Workload;
 use trace::units::Bytes;
 
-/// Memory of the card that was used, bytes: 80 GiB less what the driver and the context keep.
+/// Memory of the card that was used, bytes: 80 GiB minus what the driver and the context use.
 const CAPACITY: Bytes = Bytes(85_150_000_000);
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -76,9 +77,9 @@ fn published_only() -> Vec<PublishedOnly> {
     )]
 }
 
-/// Flat buffers are given rows of this length: a single dimension stays below 2^32.
+/// Flat buffers have rows of this length, so that every dimension stays below 2^32.
 const ROW: u64 = 512;
-/// What is kept in fp32 of a parameter: weight, gradient and two moments.
+/// What exists in fp32 for each parameter: weight, gradient and two moments.
 const STATES: u64 = 4;
 
 /// The numbers of the model and its loop.
@@ -101,7 +102,7 @@ impl FastLlmSpec {
         self.sequence / self.sequence_ranks
     }
 
-    /// A flat buffer of so many numbers.
+    /// The shape of a flat buffer with this many numbers.
     fn flat(numbers: u64) -> [u64; 2] {
         [numbers / ROW, ROW]
     }
@@ -169,7 +170,7 @@ impl Spec for FastLlmSpec {
 /// Whether the loop keeps the graph of each loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeptLoss {
-    /// The loss as it is.
+    /// The loss is kept as it is.
     WithGraph,
     /// `loss.detach()`.
     Detached,

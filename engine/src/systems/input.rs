@@ -1,8 +1,8 @@
-//! Inputs as users see them: a name, a value, and who says so.
+//! Inputs as users see them: a name, a value, and its source.
 
 use api::bench::{BenchInput, Provenance};
 
-/// An input that the source of the published numbers states.
+/// An input from the source of the published numbers.
 pub fn published(name: &str, value: impl Into<String>) -> BenchInput {
     input(name, value.into(), Provenance::Published)
 }

@@ -1,7 +1,7 @@
 //! Systems: what the bench runs. The command line and the API call them configurations.
 //!
-//! One file a system, which holds everything about it: its numbers, the program that is run with
-//! them, what others published and what was measured. [`System::ALL`] is the table.
+//! Each system has one file with everything about it: its numbers, the program that runs with them,
+//! what others published and what was measured. [`System::ALL`] is the table.
 //! `docs/add-a-system.md` shows how to add one.
 
 use trace::units::Bytes;
@@ -39,7 +39,7 @@ use crate::patches::Patch;
 use crate::session::{RunError, Session};
 use crate::workload::Workload;
 
-/// Everything about a system. Two with the same id are the same.
+/// Everything about a system. Two systems with the same id are equal.
 pub struct System {
     /// The public id: it is in links, in the database and in result files.
     pub id: &'static str,
@@ -49,7 +49,7 @@ pub struct System {
     pub base: Base,
     /// Steps of a run, unless the caller says otherwise.
     pub default_steps: u32,
-    /// Device memory that the published run had, where it limits anything.
+    /// Device memory of the published run, if it limits anything.
     pub capacity: Option<Bytes>,
     /// Whether the process has imported bitsandbytes, which the offloader looks for.
     pub bitsandbytes: bool,
@@ -57,25 +57,25 @@ pub struct System {
     pub has_layers: bool,
     /// What a run is made of.
     pub spec: &'static dyn Spec,
-    /// Whether a patch touches anything that it runs.
+    /// Whether a patch changes anything that it runs.
     pub applies: fn(&Patch) -> bool,
     /// The combination of patches that was published or merged as the solution.
     pub combination: &'static [&'static Patch],
-    /// What was published of a run with these patches.
+    /// What was published about a run with these patches.
     pub published: fn(&[&'static Patch]) -> Option<Evidence>,
-    /// What was measured with the real software, by the code that ran.
+    /// What was measured with the real software, for the code that ran.
     pub measured: fn(MeasuredCode) -> Option<Evidence>,
     /// What was published but cannot be derived, and why.
     pub published_only: fn() -> Vec<PublishedOnly>,
 }
 
-/// The numbers of a system. What is allocated and what users are shown are both made of them, so
-/// the two cannot differ.
+/// The numbers of a system. The allocations and the numbers that users see both come from them, so
+/// they cannot differ.
 pub trait Spec: Sync {
-    /// What users are shown, each with where it comes from.
+    /// What users see, each number with its source.
     fn inputs(&self) -> Vec<BenchInput>;
 
-    /// The program, with the patches that are not the offloader's.
+    /// The program with its patches, except those of the offloader.
     ///
     /// # Errors
     /// Out of memory.
@@ -103,8 +103,8 @@ impl System {
         System::TEXT_4096,
     ];
 
-    /// A system of ten steps on TRL 0.29, of which nothing is published or measured. The entries
-    /// of [`System::ALL`] say what is otherwise.
+    /// A system of ten steps on TRL 0.29, without anything published or measured. The entries of
+    /// [`System::ALL`] say what is different.
     pub const fn new(id: &'static str, about: &'static str, spec: &'static dyn Spec) -> System {
         System {
             id,
@@ -134,7 +134,7 @@ impl System {
         System::ALL.into_iter().filter(has_one)
     }
 
-    /// Patches that touch anything it runs.
+    /// Patches that change anything it runs.
     pub fn applicable(&self) -> Vec<&'static Patch> {
         let all = Patch::ALL.into_iter();
         all.filter(|patch| (self.applies)(patch)).collect()

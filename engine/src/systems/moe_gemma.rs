@@ -1,9 +1,9 @@
 //! Path 1: a mixture of experts whose checkpointed layers are never recomputed.
 //!
-//! A `NoOpManager` on every module sits above the checkpoint's own hook, so tensors inside a layer
-//! are simply kept, no holder is ever unpacked, and the layer's saved inputs (a dummy and the
-//! hidden states) stay in the tracker: 2 entries × 30 layers a micro-batch (docs/scenarios.md,
-//! "Mixture of experts").
+//! Every module has a `NoOpManager`, which is above the checkpoint's own hook. So tensors in a
+//! layer are simply kept, and no holder is ever unpacked. The saved inputs of the layer (a dummy
+//! and the hidden states) stay in the tracker: 2 entries × 30 layers for each micro-batch
+//! (docs/scenarios.md, "Mixture of experts").
 
 use std::rc::Rc;
 
@@ -88,7 +88,7 @@ fn published_only() -> Vec<PublishedOnly> {
 struct MoeSpec {
     layers: u64,
     hidden: u64,
-    /// Of a micro-batch.
+    /// Tokens of a micro-batch.
     tokens: u64,
     heads: u64,
     kv_heads: u64,
@@ -97,11 +97,11 @@ struct MoeSpec {
     dense: u64,
     /// Width inside an expert.
     expert: u64,
-    /// Experts that each token goes through.
+    /// How many experts each token uses.
     active_experts: u64,
     lora_rank: u64,
     micro_batches: u64,
-    /// Weights that play no part in the growth, bytes.
+    /// Weights that have no effect on the growth, bytes.
     other_weights: u64,
 }
 
@@ -154,7 +154,7 @@ struct Layer {
     expert_out: Tensor,
 }
 
-/// The model and its optimizer-free loop.
+/// The model and its loop, which has no optimizer.
 struct Moe {
     spec: MoeSpec,
     layers: Vec<Rc<Layer>>,
@@ -240,7 +240,7 @@ impl Layer {
         self.out.forward(s, &flat)
     }
 
-    /// Every token goes through several experts; their weights are frozen.
+    /// Each token uses several experts; their weights are frozen.
     fn experts(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
         let MoeSpec {
             tokens,

@@ -1,5 +1,5 @@
-//! The chain of checkpointed blocks on a stream of its own, as under FSDP2 or with custom kernels:
-//! an offloader that keeps the default stream of its start waits for the wrong one.
+//! The chain of checkpointed blocks on its own stream, as under FSDP2 or with custom kernels. An
+//! offloader that remembers the default stream of its construction waits for the wrong stream.
 
 use api::bench::Evidence;
 
@@ -17,7 +17,7 @@ const SPEC: &ReuseSpec = &ReuseSpec {
 };
 
 impl System {
-    /// A chain that computes on a stream of its own.
+    /// A chain that computes on its own stream.
     pub const OWN_STREAM: &'static System = &System {
         base: Base::Release(Release::TRL_1_5),
         applies: |patch| patch == Patch::LIVE_STREAM,

@@ -59,7 +59,7 @@ fn published(patches: &[&'static Patch]) -> Option<Evidence> {
     }
 }
 
-/// The same program as the vision run's, with bitsandbytes imported.
+/// It is the same program as the vision run, with bitsandbytes imported.
 fn measured(code: MeasuredCode) -> Option<Evidence> {
     (code == MeasuredCode::Trl14).then(|| Evidence {
         note: Some("counted on vl-qwen3.5-9b, whose program this is".to_owned()),

@@ -1,4 +1,4 @@
-//! What the systems on Qwen3.5-9B share: the inputs of their program, and words about it.
+//! What the systems on Qwen3.5-9B share: the inputs of their program, and texts about it.
 
 use api::bench::BenchInput;
 
@@ -13,13 +13,13 @@ pub(super) use crate::workload::Samples;
 pub(super) const MEASURED_PROGRAM: &str =
     "Qwen3.5-9B dimensions, NF4 and LoRA, non-reentrant checkpointing, batch 1";
 
-/// Why nothing can be derived of P5.
+/// Why nothing about P5 can be derived.
 pub(super) const NO_SOURCE: &str = "the source of the patch was never published";
 
-/// Patches of the offloader and of the training around it, on TRL 0.29.
+/// Patches of the offloader, and of the training around it, that change something on TRL 0.29.
 pub(super) fn touches_trl_029(patch: &Patch) -> bool {
-    // #7195 moves the copies of #5694, which that release does not make; both passes run on the
-    // default stream; and ms-swift's offloader is another one.
+    // #7195 moves the copies of #5694, which this release does not make. Both passes run on the
+    // default stream. And ms-swift's offloader is a different one.
     !matches!(
         patch,
         Patch::LOSS_DETACH
@@ -67,7 +67,7 @@ impl Spec for QwenVlSpec {
         inputs
     }
 
-    /// P1 and P2 change no line that runs here: `forward` of a Python function runs without
+    /// P1 and P2 change no line that runs here: the `forward` of a Python function runs without
     /// gradients, and cross-entropy runs in fp32 under autocast.
     fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
         Ok(Box::new(QwenVl::new(s, *self)?))
@@ -109,7 +109,7 @@ impl QwenVlSpec {
     }
 }
 
-/// Changes that move the same inputs in every system of this model.
+/// Changes that affect the same inputs in every system of this model.
 #[cfg(test)]
 pub(super) const CASES: [super::shown::Case<QwenVlSpec>; 9] = [
     (&["dimensions"], |s| s.text.layers += 4),

@@ -1,4 +1,4 @@
-//! A chain of checkpointed blocks with inputs of one size: each address comes back soon.
+//! A chain of checkpointed blocks with inputs of one size, so that each address is soon used again.
 
 use std::rc::Rc;
 
@@ -52,13 +52,13 @@ pub(super) struct ReuseSpec {
 pub(super) enum RunsOn {
     /// The device's default stream.
     Default,
-    /// One of the program's own, which waits for the default stream before each step, and is
-    /// waited for after it.
+    /// The program's own stream. It waits for the default stream before each step, and the default
+    /// stream waits for it after the step.
     OwnStream,
 }
 
 impl ReuseSpec {
-    /// One activation.
+    /// Size of one activation.
     fn activation(&self) -> Bytes {
         BF16.size() * (self.tokens * self.width)
     }

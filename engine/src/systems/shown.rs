@@ -1,4 +1,5 @@
-//! Tests that what users are shown is what is computed with. Every system's file uses them.
+//! Tests that users see the numbers that are used in the computation. Every system's file uses
+//! them.
 
 use crate::device::sim::{SimDevice, SimSpec};
 use crate::session::Session;
@@ -6,14 +7,14 @@ use crate::session::Session;
 use super::Spec;
 use trace::units::Bytes;
 
-/// Inputs whose numbers are constants of the engine, which a spec cannot change.
+/// Inputs whose numbers are constants of the engine, so a spec cannot change them.
 const CONSTANT: [&str; 4] = ["batch", "cuBLAS workspaces", "forward stash", "card"];
 
-/// A change of a spec, and the inputs that it moves.
+/// A change of a spec, and the inputs that change with it.
 pub(super) type Case<S> = (&'static [&'static str], fn(&mut S));
 
-/// Each change moves these inputs and no other, and it moves what a step does to the device. No
-/// input shows a number that none of the changes moves.
+/// Each change affects exactly these inputs, and it affects what a step does to the device. If an
+/// input shows a number, at least one of the changes affects it.
 pub(super) fn is_computed_with<S: Spec + Copy>(spec: &S, cases: &[Case<S>]) {
     let before = computed(spec);
     for (names, change) in cases {
@@ -44,8 +45,7 @@ fn shows_a_number(text: &str) -> bool {
     text.split_whitespace().any(starts)
 }
 
-/// What building the program and one step do to the device: allocated, peak, and the time that it
-/// takes.
+/// What building the program and one step do to the device: allocated memory, peak, and time.
 fn computed(spec: &dyn Spec) -> (Bytes, Bytes, f64) {
     let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
     let mut program = spec.build(&[], &mut session).unwrap();

@@ -1,8 +1,8 @@
 //! Transformer Engine's fused attention in fp8, with DelayedScaling.
 //!
-//! Query, key, value and output are attributes of the function's context rather than saved
-//! tensors, so the engine does not release them: they live as long as the graph, and the graph as
-//! long as the output (docs/scenarios.md, "Tensors kept by contexts").
+//! Query, key, value and output are attributes of the function's context and not saved tensors, so
+//! the engine does not release them. They live as long as the graph, and the graph lives as long as
+//! the output (docs/scenarios.md, "Tensors kept by contexts").
 
 use api::bench::{BenchInput, Evidence, PublishedOnly};
 
@@ -70,7 +70,7 @@ struct TeAttentionSpec {
     heads: u64,
     head_width: u64,
     layers: u64,
-    /// Memory that building the model touches and frees.
+    /// Memory that is allocated and freed while the model is built.
     build_bytes: Bytes,
 }
 
@@ -119,14 +119,14 @@ struct TeAttention {
     lifetime: CtxLifetime,
     /// Whether the model has been built.
     built: bool,
-    /// Output and loss of the last iteration, which the script still refers to.
+    /// Output and loss of the last iteration; the script still has variables for them.
     last: Option<[Tensor; 2]>,
 }
 
 impl Workload for TeAttention {
     fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
         if !self.built {
-            // What building and sharding leaves behind is cached, and serves the activations.
+            // Building and sharding leave memory in the cache, which activations use later.
             drop(s.scratch(self.spec.build_bytes)?);
             self.built = true;
         }

@@ -1,7 +1,8 @@
 //! The text run with the published inputs: samples of 4096 tokens, and 150 steps.
 //!
-//! What is computed is about three times what was published: the loss alone, in eager fp32 over
-//! 248,320 logits a token, takes more than the published peak. Nothing here was moved to fit.
+//! The computed numbers are about three times the published ones: the loss alone, in eager fp32
+//! over 248,320 logits for each token, takes more than the published peak. No number here was
+//! changed to fit.
 
 use api::bench::{Evidence, PublishedOnly};
 
@@ -74,7 +75,7 @@ mod tests {
         );
     }
 
-    /// The inputs shown are the published ones.
+    /// Users see the published inputs.
     #[test]
     fn its_inputs_are_the_published_ones() {
         let tokens = |name: &str| {

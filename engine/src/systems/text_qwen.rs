@@ -1,4 +1,4 @@
-//! The model of the vision-language run on text alone, as it was measured: 512 tokens. The
+//! The model of the vision-language run with text only, as it was measured: 512 tokens. The
 //! published samples are eight times as long ([`super::text_4096`]).
 
 use api::bench::{Evidence, Losses};
@@ -9,13 +9,13 @@ use super::qwen::{self, Samples};
 use crate::patches::Patch;
 use crate::workload::QwenVlSpec;
 
-/// The loss of the first step, in every measured run: the same seed and weights.
+/// The loss of the first step in every measured run: they have the same seed and weights.
 const FIRST_LOSS: f64 = 13.314_535_140_991_211;
 
 const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::Text);
 
 impl System {
-    /// The model of the vision-language run on text alone.
+    /// The model of the vision-language run with text only.
     pub const TEXT_QWEN: &'static System = &System {
         default_steps: 40,
         applies: qwen::touches_trl_029,
@@ -29,7 +29,7 @@ impl System {
     };
 }
 
-/// 40 steps with every code but one.
+/// Each code was measured for 40 steps, except one.
 fn measured(code: MeasuredCode) -> Option<Evidence> {
     let command = format!("{}, 512 tokens", qwen::MEASURED_PROGRAM);
     let (peak, last_loss) = match code {

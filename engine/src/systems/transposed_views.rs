@@ -1,5 +1,5 @@
-//! Blocks that multiply a square activation by its own transpose, so that both are saved: two views
-//! of one storage that begin at one place. ms-swift before #10157 gives them one host copy.
+//! Blocks that multiply a square activation by its own transpose. Both are saved: two views of one
+//! storage with the same start. ms-swift before #10157 gives them one host copy.
 
 use api::bench::{BenchInput, Evidence};
 
@@ -34,7 +34,7 @@ impl System {
     };
 }
 
-/// No numbers were published but those of a test.
+/// The only published numbers are those of a test.
 fn published_of(patches: &[&'static Patch]) -> Option<Evidence> {
     let said = match patches {
         [] => "a square transpose silently uses the wrong activations in backward",

@@ -8,7 +8,7 @@ use super::qwen::{self, Samples};
 use crate::patches::Patch;
 use crate::workload::QwenVlSpec;
 
-/// The loss of the first step, in every measured run: the same seed and weights.
+/// The loss of the first step in every measured run: they have the same seed and weights.
 const FIRST_LOSS: f64 = 13.382_083_892_822_266;
 
 const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
@@ -44,7 +44,7 @@ fn published(patches: &[&'static Patch]) -> Option<Evidence> {
     Some(page(peak, 100))
 }
 
-/// 100 steps with every code but one.
+/// Each code was measured for 100 steps, except one.
 pub(super) fn measured(code: MeasuredCode) -> Evidence {
     let command = format!(
         "{}, 512 tokens and an image of 1024 patches",

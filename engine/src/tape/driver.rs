@@ -1,4 +1,4 @@
-//! Drives the offloader along a tape and compares after each call.
+//! Drives the offloader with a tape and compares after each call.
 
 use std::rc::Rc;
 
@@ -55,7 +55,7 @@ struct Driver {
     offloader: OffloadActivations<TapeRuntime>,
     runtime: TapeRuntime,
     comparison: Comparison,
-    /// A post-hook has run since the last unpack, so the next unpack belongs to another node.
+    /// Whether a post-hook has run since the last unpack; then the next unpack is for another node.
     node_done: bool,
 }
 
@@ -137,7 +137,7 @@ impl Driver {
             self.node_done = false;
         }
         self.runtime.graph = line.graph;
-        // The reading that a restore takes is written on the line after it.
+        // The use count that a restore reads is on the line after it.
         let held = std::mem::take(&mut self.runtime.use_counts);
         if let Some(Line::UseCount { value }) = rest.first() {
             self.runtime.use_counts.push_back(*value);
@@ -148,7 +148,7 @@ impl Driver {
         if let Some((_, origin)) = self.compare_outcome(line.error.as_deref(), outcome) {
             let recorded = line.from.as_deref().unwrap_or_default();
             self.comparison.equal("from", recorded, origin_name(origin));
-            // Skipped when its own line comes: this restore has used it up.
+            // This restore has used the count, so its own line is skipped later.
             self.runtime.skip_next_use_count = origin == Origin::Host && self.has_streams();
         }
         self.compare_sizes(&line.after);
@@ -199,7 +199,8 @@ impl Driver {
             .equal("use counts read without a record", 0, reads);
     }
 
-    /// Compares success with success; an exception must be recorded where the engine raises one.
+    /// Compares success with success. If the engine raises an exception, the recording must have
+    /// one.
     fn compare_outcome<T, E: std::error::Error + 'static>(
         &mut self,
         recorded: Option<&str>,
@@ -256,8 +257,8 @@ fn key_number(key: StorageKey) -> u64 {
     }
 }
 
-/// Whether what is counted of a tensor, its elements and its last one's place, stays far below what
-/// a number holds, so that bytes can be counted too.
+/// Whether the number of elements, and the position of the last one, are far below what a number
+/// can hold, so that bytes can be counted too.
 fn is_counted(shape: &[u64], stride: &[u64], offset: u64) -> bool {
     const MOST: u128 = 1 << 48;
     let times = |all: u128, &size: &u64| all.saturating_mul(u128::from(size.max(1)));
@@ -285,7 +286,7 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
         || malformed("a tensor of more or larger dimensions than this reader handles".into());
     let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
     let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
-    // Some versions make a dense copy of it.
+    // Some versions make a dense copy of the tensor, so its dense layout must fit too.
     let is_counted = is_counted(&line.shape, &line.stride, line.offset);
     if !is_counted || Layout::dense(shape).is_none() {
         return Err(too_many());
@@ -311,7 +312,7 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
         dtype,
         placement,
         class,
-        // Where no address can be read, the key is the object's identity.
+        // If no address can be read, the key is the identity of the object.
         object: line.key.0,
     })
 }

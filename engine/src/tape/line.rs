@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use trace::units::{Bytes, DeviceAddr};
 
-/// Container sizes after a call. A recording without streams has no stashes to report.
+/// Container sizes after a call. A recording without streams has no stashes.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct After {
     /// Entries of the tracker.
@@ -25,12 +25,12 @@ pub struct After {
     pub bwd_ev: Option<u64>,
 }
 
-/// Arguments and outcome of a pack.
+/// Arguments and result of a pack.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PackLine {
     /// De-duplication key: place and element type.
     pub key: (u64, String),
-    /// Base address of the storage, where it can be read.
+    /// Base address of the storage, if it can be read.
     pub storage: Option<DeviceAddr>,
     /// Bytes of the storage.
     pub storage_bytes: Bytes,
@@ -54,13 +54,13 @@ pub struct PackLine {
     pub id: Option<u64>,
     /// Whether a host copy was made.
     pub offloaded: Option<bool>,
-    /// Exception, where pack raised.
+    /// The exception, if pack raised one.
     pub error: Option<String>,
     /// State after the call.
     pub after: After,
 }
 
-/// Arguments and outcome of an unpack.
+/// Arguments and result of an unpack.
 #[derive(Debug, Clone, Deserialize)]
 pub struct UnpackLine {
     /// Id that was asked for.
@@ -69,7 +69,7 @@ pub struct UnpackLine {
     pub graph: u64,
     /// `kept`, `host` or `fwd_stash`.
     pub from: Option<String>,
-    /// Exception, where unpack raised.
+    /// The exception, if unpack raised one.
     pub error: Option<String>,
     /// State after the call.
     pub after: After,
@@ -79,13 +79,13 @@ pub struct UnpackLine {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Line {
-    /// Constructor arguments; without streams there is no forward stash.
+    /// Arguments of the constructor; without streams there is no forward stash.
     Init {
-        /// Side stream or not.
+        /// Whether there is a side stream.
         use_streams: bool,
-        /// Bytes.
+        /// Size of the smallest tensor that is offloaded, bytes.
         min_offload_size: Bytes,
-        /// Ids.
+        /// For how many ids an entry of the forward stash stays alive.
         max_fwd_stash_size: Option<u64>,
     },
     /// A training step begins.
@@ -104,19 +104,19 @@ pub enum Line {
     },
     /// The unpack hook.
     Unpack(UnpackLine),
-    /// A reading of a storage's use count, which the next lines' call acted upon.
+    /// A storage's use count, which the call on one of the next lines used.
     UseCount {
         /// References to the storage.
         value: u64,
     },
     /// A post-hook has run.
     NodeHook {
-        /// Exception, where the hook raised.
+        /// The exception, if the hook raised one.
         error: Option<String>,
         /// State after the call.
         after: After,
     },
-    /// `backward()` has returned, so queued callbacks have run.
+    /// `backward()` has returned, so the queued callbacks have run.
     BackwardEnd {
         /// State at that moment.
         after: After,
@@ -131,7 +131,7 @@ pub enum Line {
         /// State at that moment.
         after: After,
     },
-    /// A line this reader does not know; newer recorders may add some.
+    /// A line that this reader does not know; newer recorders may write some.
     #[serde(other)]
     Unknown,
 }

@@ -1,8 +1,8 @@
-//! Tapes: recordings of the real offloader, and the replay that holds this one against them.
+//! Tapes: recordings of the real offloader, and the replay that checks this offloader against them.
 //!
-//! Each line of a tape is a call with its arguments, its outcome and the size of every container
-//! afterwards. [`replay`] drives [`crate::offload`] with the same calls and counts every value
-//! that differs: the decision of a pack, the origin of a restore, the sizes.
+//! Each line of a tape is a call with its arguments, its result and the size of every container
+//! after it. [`replay`] makes the same calls to [`crate::offload`] and counts every value that
+//! differs: the decision of a pack, the origin of a restore, the sizes.
 
 mod driver;
 mod line;
@@ -27,7 +27,7 @@ pub enum TapeError {
     /// A line is not what a recorder writes.
     #[error("line {line} of the tape: {reason}")]
     Malformed {
-        /// From 1.
+        /// Its number, from 1.
         line: usize,
         /// What is wrong with it.
         reason: String,
@@ -35,7 +35,7 @@ pub enum TapeError {
     /// The tape does not begin with `init`, or `init` comes twice.
     #[error("line {line} of the tape: expected exactly one init, before all calls")]
     MisplacedInit {
-        /// From 1.
+        /// Its number, from 1.
         line: usize,
     },
     /// The constructor refuses the recorded arguments.
@@ -66,12 +66,12 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
 /// Replays the tape from `reader` (JSON lines) against one version of the offloader.
 ///
 /// # Errors
-/// Where the tape cannot be read; a tape that disagrees is a report, not an error.
+/// The tape cannot be read. If a tape disagrees, this is in the report and not an error.
 pub fn replay(reader: impl Read, version: TapeVersion) -> Result<ReplayReport, TapeError> {
     driver::drive(&read(reader)?, version, None)
 }
 
-/// [`replay`] with one rule broken on purpose: it has to end in mismatches.
+/// [`replay`] with one rule broken on purpose: it must find mismatches.
 ///
 /// # Errors
 /// As for [`replay`].
@@ -83,11 +83,10 @@ pub fn replay_deviating(
     driver::drive(&read(reader)?, version, Some(deviation))
 }
 
-/// Replays a tape file, `.zst` or plain (recognised by its content).
+/// Replays a tape file, `.zst` or plain; its content says which.
 ///
-/// The version is the one given, else the one that the file's name states, as
-/// `trl-1.5_dense.jsonl.zst` does, else the one that agrees best: a tape does not say which code it
-/// recorded.
+/// The version is the given one; else the one in the file's name, as in `trl-1.5_dense.jsonl.zst`;
+/// else the one that agrees best. A tape does not say which code it recorded.
 ///
 /// # Errors
 /// As for [`replay`].

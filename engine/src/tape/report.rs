@@ -1,8 +1,8 @@
-//! The outcome of a replay.
+//! The result of a replay.
 
 use serde::Serialize;
 
-/// The first place where engine and recording part.
+/// The first place where engine and recording differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
     /// Line of the tape, from 1.
@@ -17,7 +17,7 @@ pub struct Mismatch {
     pub computed: String,
 }
 
-/// Calls driven and values that differed. Serialises to `{"calls", "mismatches", "first"}`.
+/// Numbers of calls and of different values. Serialises to `{"calls", "mismatches", "first"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ReplayReport {
     /// Calls of the offloader that were driven.

@@ -1,4 +1,4 @@
-//! The runtime behind a replayed tape: it allocates nothing and answers from the recording.
+//! The runtime of a replayed tape: it allocates nothing and answers from the recording.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,23 +16,23 @@ pub enum TapeStream {
     Side,
 }
 
-/// State that the driver sets before, and reads after, each call.
+/// State that the driver sets before each call and reads after it.
 #[derive(Debug, Default)]
 pub struct TapeRuntime {
     pub graph: u64,
-    /// Stand-in for the identity of the running autograd node.
+    /// Represents the identity of the running autograd node.
     ///
-    /// The recording's own node numbers count Python wrapper objects, which come and go within one
-    /// node. What they must decide is whether two restores belong to the same node; and that is
-    /// so exactly when no post-hook ran in between, because hooks run when their node is done.
+    /// The node numbers in a recording count Python wrapper objects, which come and go within one
+    /// node. The only question is whether two restores belong to the same node. They do if no
+    /// post-hook ran between them, and only then, because hooks run when their node is done.
     pub node: u64,
     pub hooks: VecDeque<PostHook>,
     pub callback_queued: bool,
     /// Recorded use counts, in the order in which they were read.
     pub use_counts: VecDeque<u64>,
-    /// The next recorded use count was already handed to the restore before it.
+    /// Whether the restore before has already taken the next recorded use count.
     pub skip_next_use_count: bool,
-    /// Reads of a use count for which the recording has none.
+    /// How often a use count was read for which the recording has none.
     pub unrecorded_reads: u64,
 }
 
@@ -141,7 +141,7 @@ impl Runtime for TapeRuntime {
     fn empty_cache(&mut self) {}
 }
 
-/// A copy of its own, at an address that is not in the recording.
+/// A separate copy, at an address that is not in the recording.
 fn dense_copy(source: &SavedTensor) -> SavedTensor {
     SavedTensor {
         storage: StorageInfo {

@@ -1,11 +1,11 @@
-//! Which code a tape recorded: a TRL release, or one with a single change on top.
+//! Which code a tape recorded: a TRL release, or a release with one change added.
 
 use std::fmt;
 
 use crate::offload::{Changes, Release};
 use crate::patches::{self, Patch};
 
-/// The recorded code. Written `trl-1.4`, or `trl-0.29+P3` with a patch on top.
+/// The recorded code, such as `trl-1.4`, or `trl-0.29+P3` with a patch added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapeVersion {
     /// The release.
@@ -14,10 +14,10 @@ pub struct TapeVersion {
     added: Option<&'static Patch>,
 }
 
-/// Patches that were recorded alone on a release.
+/// Patches that were recorded on a release, each alone.
 const ADDED: [&Patch; 2] = [Patch::EXIT_SYNC_AND_CLEAR, Patch::PACK_CONTIGUOUS];
 
-/// Labels of older recordings, which count from the published baseline.
+/// Labels of older recordings, in which the published baseline is `v0`.
 const OLD_LABELS: [(&str, &str); 7] = [
     ("v0", "trl-0.29"),
     ("v0+P3", "trl-0.29+P3"),
@@ -29,7 +29,7 @@ const OLD_LABELS: [(&str, &str); 7] = [
 ];
 
 impl TapeVersion {
-    /// Every code that a recording is compared with where its name says nothing, oldest first.
+    /// Every code that a recording is compared with if its name says nothing, oldest first.
     pub fn candidates() -> impl Iterator<Item = TapeVersion> {
         let plain = Release::ALL.map(TapeVersion::from);
         let patched = ADDED.map(|patch| TapeVersion {
@@ -39,8 +39,8 @@ impl TapeVersion {
         plain.into_iter().chain(patched)
     }
 
-    /// The code with this label: a TRL release (`trl-1.16`), perhaps with a patch (`trl-0.29+P3`),
-    /// or one of the older labels `v0` to `v4`.
+    /// The code with this label: a TRL release (`trl-1.16`), which may have a patch
+    /// (`trl-0.29+P3`), or one of the older labels `v0` to `v4`.
     pub fn from_label(label: &str) -> Option<TapeVersion> {
         let old = OLD_LABELS.iter().find(|(old, _)| *old == label);
         let label = old.map_or(label, |(_, new)| new);
@@ -56,14 +56,14 @@ impl TapeVersion {
         Some(TapeVersion { release, added })
     }
 
-    /// The code that a file name such as `trl-1.5_dense.jsonl.zst` states, if it states one.
+    /// The code that a file name such as `trl-1.5_dense.jsonl.zst` gives, if it gives one.
     pub fn from_name(name: &str) -> Option<TapeVersion> {
         let name = name.strip_suffix(".zst").unwrap_or(name);
         let name = name.strip_suffix(".jsonl").unwrap_or(name);
         TapeVersion::from_label(name.split('_').next()?)
     }
 
-    /// The changes that are in.
+    /// The changes that are included.
     pub fn changes(self) -> Changes {
         patches::changes(self.release.changes(), self.added.as_slice())
     }

@@ -1,4 +1,4 @@
-//! Blocks of two linears, all of whose weights are trained.
+//! Blocks of two linear layers; all their weights are trained.
 
 use super::declare_parameters;
 use crate::autograd::Tensor;
@@ -8,9 +8,9 @@ use crate::tensor::DType;
 /// A block's weights.
 #[derive(Clone)]
 pub(crate) struct Block {
-    /// Of the linear that widens.
+    /// The weight of the layer that widens.
     pub up: Tensor,
-    /// Of the one that narrows.
+    /// The weight of the layer that narrows.
     pub down: Tensor,
 }
 
@@ -50,7 +50,7 @@ impl Blocks {
         }
     }
 
-    /// Shows the weights; `up` and `down` are the names of the linears.
+    /// Shows the weights; `up` and `down` are the names of the two layers.
     pub(crate) fn visit(&self, [up, down]: [&str; 2], visit: &mut dyn FnMut(&str, &Tensor)) {
         for (index, block) in self.0.iter().enumerate() {
             visit(&format!("blocks.{index}.{up}.weight"), &block.up);

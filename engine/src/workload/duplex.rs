@@ -1,19 +1,19 @@
-//! The stack of blocks with the backward pass of one micro-batch beside the forward pass of the
-//! next, so that copies can go both ways at once.
+//! The stack of blocks, with the backward pass of one micro-batch next to the forward pass of the
+//! next one. So copies can go in both directions at once.
 
 use super::{MlpStack, Workload};
 use crate::autograd::{Pass, Tensor};
 use crate::session::{RunError, Session};
 
-/// A step computes one micro-batch forward and the one before it backward, block by block.
+/// A step runs one micro-batch forward and the one before it backward, block by block.
 pub struct DuplexStack {
     stack: MlpStack,
-    /// The micro-batch that is to go backward.
+    /// The micro-batch whose backward pass comes next.
     behind: Option<Pass>,
 }
 
 impl DuplexStack {
-    /// Nothing has gone forward yet.
+    /// A stack that has not run any micro-batch yet.
     pub fn new(stack: MlpStack) -> DuplexStack {
         DuplexStack {
             stack,

@@ -1,7 +1,7 @@
 //! 24 blocks of Linear, GELU, Linear in bf16, without checkpoints (docs/measurements.md, "Copies").
 //!
-//! Every activation is saved, so the offloader moves gigabytes a step: what is measured is whether
-//! copies keep up with the link and hide behind arithmetic.
+//! Every activation is saved, so the offloader moves gigabytes in each step. The benchmark measures
+//! whether copies are as fast as the link and run at the same time as arithmetic.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ const WIDTH: u64 = 4096;
 const INNER: u64 = 12_288;
 const BF16: DType = DType::Bfloat16;
 
-/// Floating point operations of a step: two products a block, each once forward and twice backward,
-/// except that the first input needs no gradient.
+/// Floating point operations of a step: each block has two products, each runs once in forward and
+/// twice in backward; but the first input needs no gradient.
 pub fn stack_flops(tokens: u64) -> f64 {
     let product = 2.0 * (tokens * WIDTH * INNER) as f64;
     product * (6 * BLOCKS - 1) as f64
@@ -27,9 +27,9 @@ pub fn stack_flops(tokens: u64) -> f64 {
 /// What a block keeps for its backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
-    /// Every activation.
+    /// It keeps every activation.
     All,
-    /// Its input: the rest is computed again (a checkpoint).
+    /// It keeps its input and computes the rest again (a checkpoint).
     Input,
 }
 
@@ -57,7 +57,7 @@ impl MlpStack {
         })
     }
 
-    /// The same with blocks that keep something else.
+    /// The same, but with blocks that keep something else.
     #[must_use]
     pub fn keeping(mut self, keeps: Keeps) -> MlpStack {
         self.keeps = keeps;

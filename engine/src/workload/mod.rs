@@ -1,7 +1,7 @@
 //! Workloads: training loops whose sizes follow from model dimensions.
 //!
-//! Here is what they have in common, and those that serve more than one purpose. The program of a
-//! single system stands in that system's file.
+//! This file has what they share; this folder also has workloads that serve more than one purpose.
+//! The program of a single system is in the file of that system.
 
 mod blocks;
 mod duplex;
@@ -21,23 +21,24 @@ pub trait Workload {
     /// Runs one step on the session.
     ///
     /// # Errors
-    /// What ends the run: out of memory, an exception of the offloader, a device fault.
+    /// What ends the run: out of memory, an exception of the offloader, or a fault of the device.
     fn step(&mut self, session: &mut Session) -> Result<(), RunError>;
 
     /// Shows what the program itself refers to between steps: weights, optimizer states, and
-    /// whatever else its variables keep.
+    /// everything else that its variables keep.
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor));
 
-    /// Whether a step depends on nothing that the program keeps but what [`Workload::visit`] shows,
-    /// so that it repeats where that does ([`crate::repeat`]). A program that counts its steps, or
-    /// holds tensors that it does not show, says no, as does one that says nothing.
+    /// Whether a step depends only on what [`Workload::visit`] shows, and on nothing else that the
+    /// program keeps. Then the step repeats if that repeats ([`crate::repeat`]). The answer must be
+    /// no if a program counts its steps or holds tensors that it does not show; no is also the
+    /// default.
     fn shows_all(&self) -> bool {
         false
     }
 }
 
-/// A forward pass that returns the loss, and its backward pass, both inside the offloader's
-/// context. The context is left even where a pass fails, and the first failure counts.
+/// Runs a forward pass that returns the loss, and its backward pass, both in the offloader's
+/// context. The context is left even if a pass fails, and the first failure counts.
 ///
 /// # Errors
 /// The failure of either pass, or of leaving the context.
@@ -52,7 +53,7 @@ pub fn offloaded_pass(
     left
 }
 
-/// Tells the offloader which tensors are parameters: it leaves views of them alone.
+/// Tells the offloader which tensors are parameters. It does not move views of them.
 pub fn declare_parameters<'t>(s: &mut Session, parameters: impl IntoIterator<Item = &'t Tensor>) {
     let storages = parameters
         .into_iter()

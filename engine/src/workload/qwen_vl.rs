@@ -1,7 +1,7 @@
 //! QLoRA on Qwen3.5-9B: NF4 text model with adapters, frozen vision tower, checkpoints everywhere.
 //!
 //! The program is the one of docs/measurements.md, "The 9B program": batch 1, forward and backward
-//! inside the offloader's context, AdamW, gradients set to none.
+//! in the offloader's context, AdamW, gradients set to none.
 
 use super::{Workload, offloaded_pass};
 use crate::autograd::Tensor;
@@ -10,21 +10,21 @@ use crate::model::{AdamW, TextConfig, TextModel, VisionConfig, VisionTower};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
-/// What the run is made of.
+/// What the run consists of.
 #[derive(Debug, Clone, Copy)]
 pub struct QwenVlSpec {
     /// Text model.
     pub text: TextConfig,
-    /// Vision tower; it is loaded in text mode too.
+    /// Vision tower; it is also loaded if there is only text.
     pub vision: VisionConfig,
-    /// What a sample holds.
+    /// What a sample contains.
     pub samples: Samples,
 }
 
-/// What a sample holds.
+/// What a sample contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Samples {
-    /// Tokens alone.
+    /// Only tokens.
     Text,
     /// Tokens and an image.
     WithImage,
@@ -67,7 +67,7 @@ impl QwenVlSpec {
         }
     }
 
-    /// The same with samples of so many tokens.
+    /// The same with samples of this many tokens.
     pub const fn with_tokens(mut self, tokens: u64) -> QwenVlSpec {
         self.text.tokens = tokens;
         self

@@ -1,4 +1,4 @@
-//! What axolotl changed about TRL's offloader, and what came of it.
+//! What axolotl changed in TRL's offloader, and what the changes did.
 
 use api::bench::{BenchResult, BenchStatus};
 use engine::bench::run_matrix;
@@ -20,8 +20,8 @@ fn matrix(system: &'static System) -> impl Fn(&[&Patch]) -> (BenchStatus, BenchR
 }
 
 /// axolotl b04d0c860 called its own reset strictly worse than TRL 1.5's, and the cause of Xid 43.
-/// Neither can be reproduced: the same tensors race with both, nothing grows with either, and no
-/// peak is higher with axolotl's.
+/// Neither can be reproduced: the same tensors race with both, nothing grows with either, and
+/// axolotl's has no higher peak.
 #[test]
 fn the_backport_is_not_worse_than_what_it_shadows() {
     let row = matrix(System::AXOLOTL_BNB);
@@ -44,7 +44,7 @@ fn the_backport_is_not_worse_than_what_it_shadows() {
     assert_eq!((status, live), (BenchStatus::Corruption, upstream));
 }
 
-/// axolotl 93a94e0d7: elsewhere than on the default stream, what comes back is read too early.
+/// axolotl 93a94e0d7: on any stream but the default one, restored tensors are read too early.
 #[test]
 fn the_live_stream_orders_what_another_stream_reads() {
     let row = matrix(System::OWN_STREAM);

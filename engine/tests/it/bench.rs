@@ -1,4 +1,4 @@
-//! Rows of the bench against what was derived, published or measured.
+//! Compares rows of the bench with what was derived, published or measured.
 
 use api::bench::{BenchResult, BenchStatus, Fate, verdict};
 use engine::bench::{Row, RunSpec, run, run_all, run_matrix};
@@ -20,7 +20,7 @@ fn row(system: &'static System, patches: &[&'static Patch], steps: u32) -> Bench
     run(&spec, &mut |_| true)
 }
 
-/// What a row of published code found out.
+/// The result of a row of published code.
 fn outcome(row: &Row) -> &BenchResult {
     row.outcome.as_ref().expect("its source is public")
 }
@@ -56,7 +56,7 @@ fn the_vision_run_grows_as_measured() {
     );
     assert_eq!((reset.growth_per_step, reset.growth_error), (0.0, 0.0));
     assert_eq!(reset.tracker_end, 54);
-    // Peak of the flat run: 10.742 GB measured.
+    // The peak of the run without growth: 10.742 GB measured.
     assert!(
         within(reset.peak_allocated.0 as f64, 10.742e9, 0.02),
         "{reset:?}"
@@ -79,7 +79,7 @@ fn the_vision_run_grows_as_measured() {
     );
 }
 
-/// docs/offloader-rules.md, "Invariants", 8 and 9: P1 and P2 change nothing, and combined they add
+/// docs/offloader-rules.md, "Invariants", 8 and 9: P1 and P2 change nothing, and together they add
 /// nothing to P3.
 #[test]
 fn patches_that_change_nothing_change_nothing() {
@@ -93,7 +93,7 @@ fn patches_that_change_nothing_change_nothing() {
     assert_ne!(p3.allocated_end, baseline.allocated_end);
 }
 
-/// Invariants 8 and 9, event by event: not only the figures are the same.
+/// Invariants 8 and 9 for every event: not only the figures are the same.
 #[test]
 fn patches_that_change_nothing_leave_every_event_as_it_was() {
     let events = |system: &'static System, patches: &[&'static Patch]| {
@@ -111,12 +111,12 @@ fn patches_that_change_nothing_leave_every_event_as_it_was() {
     let p3 = events(System::VL_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR]);
     assert!(events(System::VL_QWEN, &Patch::PUBLISHED_FIVE[..3]) == p3);
     assert!(p3 != baseline);
-    // Nothing in this chain is a view: P4 has nothing to copy.
+    // No tensor in this chain is a view, so P4 has nothing to copy.
     let chain = events(System::REUSE, &[]);
     assert!(events(System::REUSE, &[Patch::PACK_CONTIGUOUS]) == chain);
 }
 
-/// #5694 alone: the same memory, and bytes that nobody can vouch for.
+/// #5694 alone: the memory is the same, but bytes may be wrong.
 #[test]
 fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_clean() {
     let racy = row(System::VL_QWEN, &[Patch::PACK_CONTIGUOUS], 2);
@@ -155,7 +155,7 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
         within(baseline.growth_per_step, 168.0 * MIB as f64, 0.001),
         "{baseline:?}"
     );
-    // Invariant 11: a line, not only a slope.
+    // Invariant 11: the growth is a line, and not only its slope is right.
     assert!(baseline.growth_error < 1e-4 * baseline.growth_per_step);
     let oom = baseline.oom_step.unwrap();
     assert!((108..=116).contains(&oom), "{oom}");
@@ -192,8 +192,7 @@ fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
     assert_eq!((fixed.tracker_end, fixed.growth_per_step), (60, 0.0));
 }
 
-/// docs/scenarios.md, "De-duplication": without false de-duplication more is offloaded and less
-/// stays.
+/// docs/scenarios.md, "De-duplication": without false duplicates, more is offloaded and less stays.
 #[test]
 fn released_keys_lower_the_peak() {
     let rows = run_matrix(System::REUSE, None, SimSpec::default());
@@ -203,7 +202,7 @@ fn released_keys_lower_the_peak() {
     assert_eq!(rows[1].status, BenchStatus::LowersPeak);
 }
 
-/// A recording as whoever gets the file reads it.
+/// Reads a recording like anybody who gets the file.
 fn read_back(recording: &engine::recording::Recording) -> trace::trace::Trace {
     let mut bytes = Vec::new();
     recording.write_pickle(&mut bytes).unwrap();
@@ -238,7 +237,7 @@ fn a_small_card_runs_out_and_says_when() {
 
 #[test]
 fn an_injected_failure_is_retried_with_an_empty_cache() {
-    // The last segment that the run asks for: by then there is a cache to give back.
+    // The last segment that the run asks for: at that time there is a cache to give back.
     let faults = Faults {
         fail_segment: Some(3),
         ..Faults::default()
@@ -326,7 +325,7 @@ fn the_json_of_a_row_has_the_documented_fields() {
     assert_eq!(json["status"], "BASELINE");
 }
 
-/// A recording is read by the reader of uploads, and names who holds what leaked.
+/// The reader of uploads can read a recording, which names the holders of what leaked.
 #[test]
 fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     let spec = RunSpec {
@@ -355,7 +354,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     let segments = snapshot.segments.iter();
     let reserved: Bytes = segments.map(|segment| segment.total_size).sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
-    // Events and segments are of one moment: the trace ends as the segments say.
+    // Events and segments are from the same moment: at its end the trace agrees with the segments.
     let trace = trace::replay::run(snapshot);
     let notes = &trace.quality;
     let disagree = ["segments_newer", "end_differs", "addresses_not_predicted"];
@@ -363,7 +362,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         !notes.iter().any(|n| disagree.contains(&n.code.as_str())),
         "{notes:?}"
     );
-    // What the engine knows of each block is not left to be inferred.
+    // What the engine knows about each block need not be inferred.
     let device = &trace.devices[0];
     let alive = Categories::of(device, &trace.stacks).alive(device, None);
     let unknown = [Category::Unknown, Category::Before].map(|category| alive.get(category).get());
@@ -376,7 +375,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     assert!(row.bwd_stash_end > 0);
 }
 
-/// A base that already corrupts says so, and does not hide what a patch on it does.
+/// A base that has wrong bytes says so, and does not hide what a patch on it does.
 #[test]
 fn a_racy_base_fails_and_its_patches_are_judged_by_what_they_change() {
     let sets = [
@@ -398,7 +397,7 @@ fn a_racy_base_fails_and_its_patches_are_judged_by_what_they_change() {
     assert!(corrupted(&rows[0]) > 0 && corrupted(&rows[2]) == 0);
 }
 
-/// The same code has the same word, whichever base and patches made it.
+/// The same code has the same status, whichever base and patches it is made from.
 #[test]
 fn the_same_program_has_the_same_verdict_everywhere() {
     let patched = [
@@ -414,7 +413,7 @@ fn the_same_program_has_the_same_verdict_everywhere() {
     assert_eq!(quantised[1].status, vision[1].status);
 }
 
-/// Over as many steps as there are: what races in each step is counted in each.
+/// If something races in each step, it is counted in each step, however many there are.
 #[test]
 fn corruption_is_counted_over_all_steps() {
     let p4 = [Patch::PACK_CONTIGUOUS];
@@ -422,7 +421,7 @@ fn corruption_is_counted_over_all_steps() {
     assert_eq!(counted, [3, 7], "the labels, once a step");
 }
 
-/// #5694 ends the crash of #4247 and brings another fault; with #7195 neither is left.
+/// #5694 ends the crash of #4247 and brings another fault. With #7195 both are gone.
 #[test]
 fn chunk_views_crash_then_corrupt_then_run() {
     let copied_before = [Patch::PACK_CONTIGUOUS, Patch::CLONE_BEFORE_WAIT];
@@ -447,7 +446,7 @@ fn a_leak_that_moves_to_the_host_is_no_fix() {
     assert_eq!(rows[1].status, BenchStatus::MovesToHost, "{:?}", rows[1]);
 }
 
-/// The same patch where it makes the leak larger, as on the vision run.
+/// The same patch on a system where it makes the leak larger, the vision run.
 #[test]
 fn a_patch_that_leaves_more_behind_makes_it_worse() {
     let sets = [vec![], vec![Patch::RELEASE_DEDUPE_KEY]];
@@ -455,8 +454,9 @@ fn a_patch_that_leaves_more_behind_makes_it_worse() {
     assert_eq!(rows[1].status, BenchStatus::MakesItWorse, "{:?}", rows[1]);
 }
 
-/// docs/measurements.md, "The 9B program": `save_on_cpu` peaks at 11.410 GB, more than no
-/// offloading at all, because the head's weight comes back beside the gradients of the logits.
+/// docs/measurements.md, "The 9B program": the peak of `save_on_cpu` is 11.410 GB, more than
+/// without offloading, because the head's weight comes back while the gradients of the logits are
+/// alive.
 #[test]
 fn save_on_cpu_peaks_where_the_real_one_does() {
     let with = |base| RunSpec {
@@ -480,8 +480,8 @@ fn save_on_cpu_peaks_where_the_real_one_does() {
     assert!(hidden.d2h_bytes < saved.d2h_bytes && hidden.peak_allocated < none.peak_allocated);
 }
 
-/// A patch whose source nobody has shows what was published of it, and what became of the
-/// assumption, but no number of ours.
+/// If nobody has the source of a patch, its row shows what was published about it, and the result
+/// for the assumption. It shows no number of this engine.
 #[test]
 fn a_patch_without_source_has_no_numbers_of_ours() {
     let sets = [vec![Patch::TORCH_MEMORY_FIX]];
@@ -496,7 +496,7 @@ fn a_patch_without_source_has_no_numbers_of_ours() {
     assert!(json.get("peak_allocated").is_none(), "{json}");
 }
 
-/// The side table names every allocation, and an owner for each that still lives.
+/// The side table has a name for every allocation, and an owner for each one that is still alive.
 #[test]
 fn the_tensors_of_a_recording_have_names_roles_and_owners() {
     let spec = RunSpec {

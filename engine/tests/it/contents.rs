@@ -1,4 +1,4 @@
-//! Whether what was packed comes back, seen in contents and not inferred from an order.
+//! Whether what was packed comes back: checked in contents, not inferred from an order.
 
 use api::bench::DeviceKind;
 use engine::bench::{RunSpec, run};
@@ -12,7 +12,7 @@ use trace::units::Bytes;
 
 use crate::late_device::{Late, LateDevice};
 
-/// Restored tensors, and how many of them held other contents than were packed.
+/// The number of restored tensors, and how many of them had other contents than the packed ones.
 fn restored(
     system: &System,
     patches: &[&'static Patch],
@@ -49,8 +49,8 @@ fn seen(session: &Session) -> (u64, u64) {
     (seen.verified_tensors, seen.corrupted_tensors)
 }
 
-/// Where everything is in order, the wrong tensors that the simulation counts are those that have
-/// other contents. TRL 0.29 puts a transposed tensor's strides over its elements in logical order.
+/// If nothing races, the simulation counts exactly those tensors as wrong that have other contents.
+/// TRL 0.29 applies a transposed tensor's strides to its elements in logical order.
 #[test]
 fn wrong_tensors_without_a_race_are_those_with_other_contents() {
     let mut wrong = Vec::new();
@@ -63,7 +63,7 @@ fn wrong_tensors_without_a_race_are_those_with_other_contents() {
         for release in Release::ALL {
             let mut session = Session::new(Box::new(LateDevice::new(Late::Side)));
             session.accelerator.watch_races();
-            // A release that cannot run the program has restored what came before.
+            // If a release cannot run the program, the tensors restored before the error count.
             let _ = run_steps(&mut session, system, release.changes(), &[], 2);
             let (verified, corrupted) = seen(&session);
             let watched = session.accelerator.detector().unwrap();
@@ -96,7 +96,7 @@ fn the_clone_on_the_side_stream_is_seen_in_the_contents() {
     }
 }
 
-/// Before #5694, and with every other patch, the worst timing changes nothing.
+/// Before #5694, and with every other patch, even the worst timing changes nothing.
 #[test]
 fn ordered_offloaders_bring_back_what_was_packed() {
     for patches in [
@@ -116,14 +116,14 @@ fn ordered_offloaders_bring_back_what_was_packed() {
     assert_eq!(corrupted, 0);
 }
 
-/// A pool that all streams share hands memory over without an order: the check must see that.
+/// A pool that all streams share reuses memory without an order; the check must see that.
 #[test]
 fn a_pool_shared_by_all_streams_corrupts() {
     let broken = Some(Deviation::IgnoreStream);
     assert!(restored(System::VL_QWEN, &[], 2, Late::Default, broken).1 > 0);
 }
 
-/// Where there is no card, the row has run nothing, and says why.
+/// If there is no card, the row has run nothing and says why.
 #[test]
 fn a_row_without_a_card_says_why_and_invents_nothing() {
     let Err(why) = cuda::probe() else { return };

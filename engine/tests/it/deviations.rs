@@ -1,5 +1,5 @@
-//! Negative controls (docs/offloader-rules.md, "Negative controls"): with one rule broken, the
-//! figures that the other tests hold the engine to must be wrong.
+//! Negative controls (docs/offloader-rules.md, "Negative controls"): if one rule is broken, the
+//! figures that the other tests check must be wrong.
 
 use std::path::Path;
 
@@ -34,7 +34,8 @@ fn mismatches(name: &str, version: &str, deviation: Deviation) -> u64 {
         .mismatches
 }
 
-/// The gradient on the context must not be taken over: 112 MiB a micro-batch instead of 168.
+/// The gradient on the context must not be taken over; otherwise the growth is 112 MiB for each
+/// micro-batch instead of 168.
 #[test]
 fn stealing_every_gradient_loses_a_third_of_the_leak() {
     let broken = row(System::FAST_LLM, &[], 40, Some(Deviation::StealAlways));
@@ -61,14 +62,14 @@ fn a_key_without_the_type_disagrees_with_a_recording() {
     assert!(wrong > 0);
 }
 
-/// One entry a vision block instead of two.
+/// There is one entry for each vision block instead of two.
 #[test]
 fn a_checkpoint_without_its_dummy_leaves_half_the_entries() {
     let broken = row(System::VL_QWEN, &[], 2, Some(Deviation::SkipDummy));
     assert_eq!(broken.tracker_end, 27 * 2);
 }
 
-/// Addresses come back differently, so another share of the activations is taken for duplicates.
+/// Other addresses are used again, so other activations count as duplicates.
 #[test]
 fn segments_that_fit_exactly_change_what_is_offloaded() {
     let right = row(System::VL_QWEN, &[], 8, None);
@@ -77,7 +78,7 @@ fn segments_that_fit_exactly_change_what_is_offloaded() {
     assert_ne!(broken.peak_reserved, right.peak_reserved);
 }
 
-/// Blocks of the copying stream reach compute without an order.
+/// Compute gets blocks of the copying stream without an order.
 #[test]
 fn a_pool_shared_by_all_streams_races() {
     let broken = row(System::VL_QWEN, &[], 2, Some(Deviation::IgnoreStream));

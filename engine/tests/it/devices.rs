@@ -1,5 +1,5 @@
-//! Several devices of one host: what each finds out, what they take of the host together, and whose
-//! recording is whose. Simulated; on cards the same code runs.
+//! Several devices of one host: the result of each one, what they use of the host together, and
+//! which recording belongs to which device. The test is simulated; on cards the same code runs.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn rows(devices: u16) -> Vec<Row> {
     run_all(&on_devices(&spec(), devices))
 }
 
-/// Each simulated device is a machine of its own, so each finds out what one alone does.
+/// Each simulated device is its own machine, so each gives the same result as one device alone.
 #[test]
 fn every_device_runs_the_row() {
     let alone = run(&spec(), &mut |_| true);
@@ -35,7 +35,8 @@ fn every_device_runs_the_row() {
     }
 }
 
-/// Pinned memory is the host's: the sum over the devices, and nothing to sum where there is one.
+/// Pinned memory belongs to the host: it is the sum over the devices. With one device there is no
+/// sum.
 #[test]
 fn pinned_memory_is_summed_over_the_devices() {
     let alone = run(&spec(), &mut |_| true);
@@ -73,8 +74,8 @@ fn devices_of(ordinal: u16) -> [Vec<u32>; 3] {
     ]
 }
 
-/// A recording says which device it is of, as PyTorch's do: by the place of its trace, in each
-/// segment and in each step.
+/// A recording says which device it is of, in the same way as PyTorch: by the position of its
+/// trace, in each segment and in each step.
 #[test]
 fn a_recording_carries_its_device() {
     for ordinal in [0, 2] {
@@ -83,7 +84,7 @@ fn a_recording_carries_its_device() {
     }
 }
 
-/// All points on each device, each with its number.
+/// Each device runs all points, and the results have its number.
 #[test]
 fn the_frontier_runs_on_every_device() {
     let spec = FrontierSpec {

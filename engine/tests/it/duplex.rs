@@ -1,4 +1,5 @@
-//! Ours, which copies both ways at once: what it costs, what it saves, and that every byte is back.
+//! Tidemark's own offloader, which copies in both directions at once: its cost, what it saves, and
+//! that every byte comes back.
 
 use api::bench::FrontierPoint;
 use engine::bench::frontier;
@@ -12,9 +13,9 @@ use trace::units::Bytes;
 
 use crate::late_device::{Late, LateDevice};
 
-/// The smallest sample of which every activation is moved.
+/// The smallest sample in which every activation is large enough to be moved.
 const TOKENS: u64 = 128;
-/// Blocks of the stack of which the last stays, and tensors that each of them saves.
+/// How many blocks of the stack move (the last one stays), and how many tensors each of them saves.
 const MOVED: u64 = 23;
 const SAVED: u64 = 3;
 
@@ -27,7 +28,7 @@ fn on(device: Box<dyn engine::device::Device>) -> (Session, DuplexStack) {
     (session, DuplexStack::new(stack))
 }
 
-/// Every tensor that left is compared with what was packed, with the worst timing of either side.
+/// Every tensor that left is compared with the packed one, with the worst timing on either side.
 #[test]
 fn every_restored_tensor_is_what_was_packed() {
     for late in [Late::Side, Late::Default] {
@@ -42,8 +43,8 @@ fn every_restored_tensor_is_what_was_packed() {
     }
 }
 
-/// No two streams work on the same bytes without an order, pinned memory included; the first step
-/// copies out only, and what is held does not add up.
+/// Two streams never use the same bytes without an order; this includes pinned memory. The first
+/// step only copies out, and the held memory does not grow.
 #[test]
 fn steps_are_alike_and_do_not_race() {
     let (mut session, mut stack) = on(Box::new(SimDevice::new(SimSpec::default())));
@@ -65,7 +66,7 @@ fn steps_are_alike_and_do_not_race() {
     assert_eq!(races.count(), 0);
 }
 
-/// A buffer that is given up while it is still read races with the copy that takes it next.
+/// If a buffer is given up while it is still read, this races with the next copy into it.
 #[test]
 fn pinned_memory_is_watched() {
     let check = |waits: bool, expected: usize| {
@@ -92,7 +93,7 @@ fn pinned_memory_is_watched() {
     check(false, 1);
 }
 
-/// Both directions at once carry what was measured in sum.
+/// Both directions together have the rate that was measured.
 #[test]
 fn the_link_carries_both_ways_what_was_measured() {
     let both = CostModel::default().both_ways();
@@ -100,8 +101,8 @@ fn the_link_carries_both_ways_what_was_measured() {
     assert!((sum - 101.1e9).abs() < 1.0, "{sum}");
 }
 
-/// Where copies bound TRL's steps, ours are at least 1.6 times as many in the same time, for less
-/// than two gigabytes more at the peak, and no race.
+/// Where copies limit TRL's steps, this offloader runs at least 1.6 times as many steps in the same
+/// time. Its peak is less than two gigabytes higher, and it has no race.
 #[test]
 fn it_outruns_the_newest_release_where_copies_bound_it() {
     let check = |points: &[FrontierPoint]| {
@@ -115,6 +116,6 @@ fn it_outruns_the_newest_release_where_copies_bound_it() {
         assert!(ours.to_host > trl.to_host * 9 / 10);
     };
     check(&frontier().points);
-    // On a card, beside products of cuBLASLt.
+    // The same on a card, with products of cuBLASLt.
     check(&frontier().card.points);
 }

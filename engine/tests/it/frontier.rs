@@ -1,4 +1,4 @@
-//! The kept frontier against the simulation of today, and against what was measured.
+//! Compares the stored frontier with the simulation of today, and with measurements.
 
 use api::bench::{DeviceKind, Frontier, FrontierKind, FrontierPoint};
 use engine::bench::{FrontierSpec, FrontierTable, frontier, run_frontier};
@@ -22,7 +22,7 @@ fn today() -> FrontierTable {
         ordinal: Ordinal::default(),
     };
     let now = run_frontier(&spec).unwrap();
-    // Written and read like the kept one: reading a float can be off by its last bit.
+    // Written and read like the stored one, because reading a float can change its last bit.
     serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn the_kept_points_are_computed_again() {
     assert_eq!(kept.command, "tidemark bench --frontier --json");
 }
 
-/// Where PyTorch and the real offloader were measured, step and peak are within a tenth of it.
+/// Where PyTorch and the real offloader were measured, step and peak differ by less than a tenth.
 #[test]
 fn the_points_agree_with_what_was_measured() {
     let measured = kept().points.iter().filter_map(|point| {
@@ -53,9 +53,9 @@ fn the_points_agree_with_what_was_measured() {
     }
 }
 
-/// A card ran the same points, with evidence: memory is the simulation's, and so is time where
-/// copies bound the step. Where products do, cuBLASLt is faster than the rate that PyTorch's step
-/// was calibrated to.
+/// A card ran the same points, and the file says where and how. Memory equals that of the
+/// simulation. Time does too, if copies limit the step. If products limit it, cuBLASLt is faster
+/// than the rate that was calibrated with PyTorch's step.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
     let kept = kept();
@@ -84,9 +84,9 @@ fn every_point_on_the_card_is_a_computed_one() {
     assert_eq!(card.date, "2026-11-23");
 }
 
-/// No point is left of what computes, and none that moves or keeps activations is below what could
-/// be copied in its time, one way after the other. What computes them again may be, and what copies
-/// both ways at once: that is bounded by the longer way.
+/// No point is faster than its products. If a point moves or keeps activations, it is not faster
+/// than copying them out and back one after the other. This does not hold for points that compute
+/// activations again. Points that copy in both directions at once may take half of that time.
 #[test]
 fn no_point_is_beyond_the_limits() {
     let kept = kept();
@@ -108,7 +108,7 @@ fn no_point_is_beyond_the_limits() {
     }
 }
 
-/// More of the modules: less memory, and time once copies bound the step.
+/// If more modules move, memory falls, and time rises once copies limit the step.
 #[test]
 fn a_larger_fraction_lies_lower_and_further_to_the_right() {
     let shares = [0, 25, 50, 75, 100].map(|percent| point(&format!("megatron-lm {percent} %")));
@@ -116,7 +116,7 @@ fn a_larger_fraction_lies_lower_and_further_to_the_right() {
         assert!(pair[0].peak_allocated > pair[1].peak_allocated);
         assert!(pair[0].step_seconds <= pair[1].step_seconds);
     }
-    // It still tells its streams to wait for each other.
+    // With a share of 0 the offloader still makes its streams wait for each other.
     let over_none = shares[0].step_seconds / point("none").step_seconds;
     assert!((1.0..1.001).contains(&over_none), "{over_none}");
 }

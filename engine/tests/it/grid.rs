@@ -1,11 +1,11 @@
-//! The kept grid of offloaders against the simulation of today, and against what is known of the
-//! real software.
+//! Compares the stored grid of offloaders with the simulation of today, and with what is known
+//! about the real software.
 
 use api::bench::{GridCell, Trouble};
 use engine::bench::{RunSpec, offloader_grid, outcomes};
 use engine::systems::{Base, System};
 
-/// Steps of the longest rows that are simulated again each time; `TIDEMARK_SLOW=1` repeats all.
+/// For the longest rows, this many steps are simulated each time; `TIDEMARK_SLOW=1` repeats all.
 const QUICK: u32 = 20;
 
 fn spec(cell: &GridCell) -> RunSpec {
@@ -33,7 +33,7 @@ fn every_pair_is_there_and_says_where_it_is_from() {
     assert!(grid.command.starts_with("tidemark bench ") && !grid.date.is_empty());
 }
 
-/// Numbers that are kept are numbers of today.
+/// The stored numbers are those of today.
 #[test]
 fn the_kept_numbers_are_computed_again() {
     let slow = std::env::var_os("TIDEMARK_SLOW").is_some();
@@ -42,15 +42,15 @@ fn the_kept_numbers_are_computed_again() {
     assert!(cells.len() >= 20, "{}", cells.len());
     let specs: Vec<RunSpec> = cells.iter().map(|cell| spec(cell)).collect();
     for (cell, now) in cells.iter().zip(outcomes(&specs)) {
-        // Written and read like the kept row: reading a float can be off by its last bit.
+        // Written and read like the stored row, because reading a float can change its last bit.
         let now: api::bench::BenchResult =
             serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
         assert_eq!(cell.result, now, "{} {}", cell.config, cell.offloader);
     }
 }
 
-/// Where the real software was measured, the computed peak is within 2 % of it, and a run whose
-/// loss diverged is one that corrupts.
+/// Where the real software was measured, the computed peak differs by 2 % at most. If the loss of a
+/// run diverged, the row says that it has wrong bytes.
 #[test]
 fn the_grid_agrees_with_what_was_measured() {
     let mut compared = 0;
@@ -73,7 +73,7 @@ fn the_grid_agrees_with_what_was_measured() {
     assert!(compared >= 9, "{compared}");
 }
 
-/// What docs/measurements.md says, in words.
+/// The statements of docs/measurements.md, in words.
 #[test]
 fn the_history_is_told_as_it_was() {
     use Trouble::{Corrupts, Crashes, Leaks, LeaksOnHost};

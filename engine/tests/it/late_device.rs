@@ -1,8 +1,8 @@
-//! A device with contents and the worst legal timing: streams that are late do nothing until
-//! somebody waits for them, the others are always up to date.
+//! A device with contents and the worst legal timing: late streams do nothing until somebody waits
+//! for them, and the other streams do their work at once.
 //!
-//! Contents are symbols, not bytes: a write leaves "write number n", a copy carries it on. What
-//! comes back must be what was packed, whatever the timing, unless an order is missing.
+//! Contents are symbols, not bytes: a write leaves "write number n", and a copy passes this on.
+//! Whatever the timing, what comes back must equal what was packed, unless an order is missing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ use trace::units::{Bytes, DeviceAddr};
 pub enum Late {
     /// The default stream.
     Default,
-    /// Every other.
+    /// Every other stream.
     Side,
 }
 
@@ -33,7 +33,7 @@ struct Piece {
 
 type Content = Vec<Piece>;
 
-/// Memory that nobody wrote is write number 0.
+/// Memory that nobody has written is write number 0.
 #[derive(Default)]
 struct Memory(BTreeMap<u64, Piece>);
 
@@ -112,7 +112,8 @@ fn unwritten(start: u64, end: u64) -> Piece {
     }
 }
 
-/// Adds a piece, joined to the last one where it continues it: equal contents are equal lists.
+/// Adds a piece, or joins it to the last piece if it continues that one. So equal contents are
+/// equal lists.
 fn push(content: &mut Content, piece: Piece) {
     if piece.bytes == 0 {
         return;
@@ -143,12 +144,12 @@ pub struct LateDevice {
     memory: Memory,
     host: HashMap<u64, Content>,
     queues: Vec<VecDeque<Work>>,
-    /// Work that each stream has been given, and has done.
+    /// How much work each stream has been given, and how much it has done.
     given: Vec<u64>,
     done: Vec<u64>,
     events: HashMap<EventId, (StreamId, u64)>,
     prints: HashMap<u64, Content>,
-    /// Numbers of what strided views hold, as if each had been written so.
+    /// Numbers for the contents of strided views, as if each had been written by one write.
     strided: HashMap<(Content, Layout), u64>,
     late: Late,
     next: u64,
@@ -195,7 +196,7 @@ impl LateDevice {
         }
     }
 
-    /// What a view holds, element by element.
+    /// The contents of a view, element by element.
     fn logical(&mut self, view: &View) -> Content {
         let range = self.memory.read(span_of(view));
         if view.layout.is_contiguous() {
@@ -253,7 +254,7 @@ impl LateDevice {
     }
 }
 
-/// The range in which a view's elements lie.
+/// The range that contains the elements of a view.
 fn span_of(view: &View) -> Span {
     let start = view.storage.start + view.width * view.layout.offset;
     let end = view.storage.start + view.storage.bytes;

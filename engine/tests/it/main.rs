@@ -1,4 +1,4 @@
-//! Tests of the engine as a whole: one binary, one module for each subject.
+//! Tests of the whole engine: one binary, with one module for each subject.
 
 mod axolotl;
 mod bench;

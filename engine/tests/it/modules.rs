@@ -10,11 +10,11 @@ use trace::units::Bytes;
 
 use crate::late_device::{Late, LateDevice};
 
-/// Layers of `transposed-views` that leave the device: all but the last.
+/// How many layers of `transposed-views` leave the device: all but the last one.
 const MOVED: u64 = 7;
 
-/// Restored tensors of all passes, and how many of them held other contents than were packed; the
-/// same after the first pass.
+/// The number of restored tensors, and how many of them had other contents than the packed ones:
+/// for the first pass, and for all passes.
 fn restored(system: &System, offload: ModuleOffload, late: Late) -> [(u64, u64); 2] {
     let mut session = Session::new(Box::new(LateDevice::new(late)));
     session.surround(Around::Modules(offload)).unwrap();
@@ -30,8 +30,9 @@ fn restored(system: &System, offload: ModuleOffload, late: Late) -> [(u64, u64);
     [first, seen()]
 }
 
-/// ms-swift before #10157: of an activation and its transpose, the second gets the elements of the
-/// first in the wrong order. It is counted on the simulated device, and seen in contents.
+/// ms-swift before #10157: if a tensor and its transpose are saved, the second one gets the
+/// elements of the first in the wrong order. The simulated device counts this, and the contents
+/// show it.
 #[test]
 fn a_shared_host_copy_of_a_transpose_is_seen() {
     let sets = [vec![], vec![Patch::DISTINGUISH_VIEWS]];
@@ -59,7 +60,7 @@ fn a_shared_host_copy_of_a_transpose_is_seen() {
     }
 }
 
-/// Halves of a chunk begin at different places; ms-swift brings them back as they were.
+/// The halves of a chunk have different starts, so ms-swift brings them back right.
 #[test]
 fn views_with_an_offset_do_not_share_a_copy() {
     for late in [Late::Side, Late::Default] {
@@ -84,7 +85,8 @@ fn megatron(system: &'static System, limits: Limits) -> BenchResult {
     result
 }
 
-/// More modules moved: more bytes, no higher peak. Without any, it is as if there were none.
+/// If more modules move, more bytes move and the peak is not higher. With none, the run equals one
+/// without the offloader.
 #[test]
 fn a_fraction_of_modules_moves_a_fraction_of_the_bytes() {
     for system in [System::CHUNK_VIEWS, System::TRANSPOSED_VIEWS] {
@@ -100,7 +102,7 @@ fn a_fraction_of_modules_moves_a_fraction_of_the_bytes() {
             assert!(pair[0].d2h_bytes < pair[1].d2h_bytes, "{system:?}");
             assert!(pair[0].allocated_end >= pair[1].allocated_end, "{system:?}");
         }
-        // Only the first pass, which learns the modules, moves anything.
+        // Only the first pass moves anything, because it learns the modules.
         let first = RunSpec {
             base: Base::MegatronLm,
             steps: Some(1),
@@ -112,7 +114,7 @@ fn a_fraction_of_modules_moves_a_fraction_of_the_bytes() {
     }
 }
 
-/// Fewer copies under way: the stream that computes waits longer.
+/// If fewer copies may be under way, the computing stream waits longer.
 #[test]
 fn a_cap_on_copies_under_way_costs_time() {
     let of = |in_flight| {
@@ -128,9 +130,9 @@ fn a_cap_on_copies_under_way_costs_time() {
     assert_eq!(none.d2h_bytes, many.d2h_bytes);
 }
 
-/// After the pass that learns, everything comes back as it was, whatever the timing. In that pass
-/// the last modules are read back with no order after their copies: read from the source, and
-/// measured nowhere.
+/// After the pass that learns, everything comes back right, whatever the timing. In that pass,
+/// nothing orders reading the last modules back after their copies. This was read in the source;
+/// nobody has measured it.
 #[test]
 fn modules_come_back_as_they_were() {
     let offload = ModuleOffload::Megatron(Limits::NONE);
@@ -154,7 +156,7 @@ fn modules_come_back_as_they_were() {
     assert!(first > 0);
 }
 
-/// What backward never asks for stays on the host for one step, not for ever.
+/// Tensors that backward never asks for stay on the host for one step only.
 #[test]
 fn what_backward_never_asks_for_does_not_add_up() {
     let spec = RunSpec {

@@ -1,6 +1,6 @@
 //! The offloader's rules: ports of the upstream tests (docs/offloader-rules.md, "Upstream tests"),
-//! the invariants that concern it alone (docs/offloader-rules.md, "Invariants"), and programs that
-//! only some versions survive.
+//! the invariants that concern only the offloader (docs/offloader-rules.md, "Invariants"), and
+//! programs that only some versions can run.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ fn session(changes: Changes, adjust: impl FnOnce(&mut OffloadConfig)) -> Session
     session
 }
 
-/// #5694 alone, which no release was.
+/// #5694 alone, which was never a release.
 fn with_contiguous_packs() -> Changes {
     Release::TRL_0_29.changes().with(Change::PackContiguous)
 }
@@ -36,8 +36,8 @@ fn sizes(s: &Session) -> engine::offload::ContainerSizes {
     s.offloader().unwrap().sizes(&s.accelerator)
 }
 
-/// `used` feeds the loss, `unused` saves its input and is dropped (docs/measurements.md,
-/// "A branch that is not used", in small).
+/// `used` is part of the loss; `unused` saves its input and is dropped (docs/measurements.md,
+/// "A branch that is not used", here with a small program).
 fn stale_step(s: &mut Session, used: usize, unused: usize) -> Result<(), RunError> {
     s.enter();
     let input = s.empty(&[64, 64], F32)?;
@@ -73,7 +73,7 @@ fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
     ));
     s.install_offloader(config(1)).unwrap();
     stale_step(&mut s, 6, 0).unwrap();
-    // Without streams there is no stash whose size could be wrong.
+    // Without streams there is no stash, so no stash can have a wrong size.
     s.install_offloader(OffloadConfig {
         use_streams: false,
         ..config(0)
@@ -81,7 +81,7 @@ fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
     .unwrap();
 }
 
-/// `test_min_offload_size`, and the border of invariant 10.
+/// `test_min_offload_size`, and the limit in invariant 10.
 #[test]
 fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
     for (bytes, expected) in [(1023, Decision::Kept), (1024, Decision::Offloaded)] {
@@ -121,7 +121,7 @@ fn views_of_one_storage_are_offloaded_once() {
     assert_eq!(sizes(&s).tracker, 0);
 }
 
-/// `test_parameter_filtering`: a parameter, and any view of one, stays where it is.
+/// `test_parameter_filtering`: parameters, and all views of them, stay where they are.
 #[test]
 fn parameters_and_their_views_stay_on_the_device() {
     let mut s = session(Release::TRL_0_29.changes(), |_| {});
@@ -141,7 +141,7 @@ fn parameters_and_their_views_stay_on_the_device() {
     let _out = s.mul(&leaf, &view).unwrap();
     let now = sizes(&s);
     assert_eq!((now.tracker, now.offloaded), (1, 0));
-    // Before #4247 only the class of the object counted, so the view went to the host.
+    // Before #4247 only the class of the object counted, so the view was copied to the host.
     let mut s = session(Release::TRL_0_24.changes(), |_| {});
     let weight = s.frozen(&[4096], F32).unwrap();
     let view = s.view(&weight, &[4096]).unwrap();
@@ -216,7 +216,8 @@ fn a_healthy_step_leaves_nothing() {
     }
 }
 
-/// Invariant 3: from the second step on every restore stays in the backward stash, for good.
+/// Invariant 3: from the second step on, every restored tensor stays in the backward stash for
+/// ever.
 #[test]
 fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
     let mut s = session(Release::TRL_0_24.changes(), |_| {});
@@ -233,8 +234,8 @@ fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
     );
 }
 
-/// docs/offloader-rules.md, "What each version gets wrong": trl-0.29 against #5694: a restored view
-/// of a larger storage does not fit its copy.
+/// docs/offloader-rules.md, "What each version gets wrong", trl-0.29 and #5694: a restored view of
+/// a larger storage does not fit its copy.
 #[test]
 fn an_offset_view_raises_before_5694_and_comes_back_after() {
     let step = |changes: Changes| {
@@ -260,11 +261,11 @@ fn an_offset_view_raises_before_5694_and_comes_back_after() {
     assert_eq!(error.python_class(), "RuntimeError");
     assert!(error.to_string().contains("out of bounds"), "{error}");
     step(with_contiguous_packs()).unwrap();
-    // Before strides were saved, nothing was checked and nothing raised.
+    // Before strides were saved, nothing was checked, so nothing raised.
     step(Release::TRL_0_24.changes()).unwrap();
 }
 
-/// A broadcast view (stride 0) is copied as its storage and comes back as the view it was.
+/// A broadcast view (stride 0) is copied as its whole storage, and comes back as the same view.
 #[test]
 fn a_broadcast_view_round_trips() {
     let mut s = session(Release::TRL_0_29.changes(), |_| {});
@@ -287,8 +288,8 @@ fn a_broadcast_view_round_trips() {
     assert_eq!(sizes(&s).tracker, 0);
 }
 
-/// docs/offloader-rules.md, "Entering and leaving": two forwards before their backwards are legal
-/// until #5730 clears the first one's entries.
+/// docs/offloader-rules.md, "Entering and leaving": two forward passes may come before their
+/// backward passes, until #5730 clears the entries of the first one.
 #[test]
 fn two_forwards_before_their_backwards() {
     let run = |changes: Changes| -> Result<(), RunError> {
@@ -317,8 +318,8 @@ fn two_forwards_before_their_backwards() {
     }
 }
 
-/// docs/offloader-rules.md, "Entering and leaving": backward after the context. #5700 must not
-/// clear the tracker when the context is left.
+/// docs/offloader-rules.md, "Entering and leaving": backward runs after the context. So #5700 must
+/// not clear the tracker when the context is left.
 #[test]
 fn backward_outside_the_context_works_in_every_version() {
     for version in Release::ALL {
@@ -342,7 +343,7 @@ fn backward_outside_the_context_works_in_every_version() {
     }
 }
 
-/// `test_noop_manager_with_offloading`: under a nested NoOpManager nothing reaches the offloader.
+/// `test_noop_manager_with_offloading`: in a nested `NoOpManager` nothing reaches the offloader.
 #[test]
 fn a_nested_noop_manager_hides_its_region() {
     let mut s = session(Release::TRL_1_8.changes(), |_| {});
@@ -359,7 +360,7 @@ fn a_nested_noop_manager_hides_its_region() {
     assert!(leaf.grad().is_some());
 }
 
-/// axolotl's `test_no_vram_leak_regression`: 4 MiB put into the tracker after each step.
+/// axolotl's `test_no_vram_leak_regression`: adds 4 MiB to the tracker after each step.
 #[test]
 fn an_injected_tensor_leaks_until_enter_resets() {
     for (version, leaks) in [
@@ -384,8 +385,8 @@ fn an_injected_tensor_leaks_until_enter_resets() {
     }
 }
 
-/// Invariants 4 and 10: with right flags the backward stash holds two nodes' tensors at most, and
-/// without streams nothing is ever stashed.
+/// Invariants 4 and 10: if the flags are right, the backward stash holds the tensors of two nodes
+/// at most. Without streams nothing is ever stashed.
 #[test]
 fn the_backward_stash_holds_two_nodes_at_most() {
     let run = |use_streams: bool| {
@@ -416,7 +417,7 @@ fn the_backward_stash_holds_two_nodes_at_most() {
     assert_eq!(run(false), 0);
 }
 
-/// Invariant 7: every key of #6241 stands for a tensor that is alive; before it, some do not.
+/// Invariant 7: every key of #6241 belongs to a live tensor; before it, some keys do not.
 #[test]
 fn a_key_outlives_its_tensor_only_before_6241() {
     let dead_keys = |version: &'static Release| {
@@ -448,8 +449,8 @@ fn a_key_outlives_its_tensor_only_before_6241() {
     );
 }
 
-/// `test_reused_storage_key_after_stash_reap_is_not_deduplicated`, with a real reused address: the
-/// first tensor is gone when the third gets its block.
+/// `test_reused_storage_key_after_stash_reap_is_not_deduplicated`, with an address that is really
+/// reused: the first tensor is gone when the third one gets its block.
 #[test]
 fn a_reused_address_is_a_duplicate_only_before_6241() {
     let decide = |version: &'static Release| {
@@ -474,8 +475,8 @@ fn a_reused_address_is_a_duplicate_only_before_6241() {
     assert_eq!(decide(Release::TRL_1_5), [Offloaded, Offloaded, Kept]);
 }
 
-/// Invariant 12: work on another stream is unordered with the captured `s0`, and ordered with the
-/// live one (axolotl 93a94e0d7).
+/// Invariant 12: nothing orders work on another stream and the captured `s0`; the live `s0` has an
+/// order (axolotl 93a94e0d7).
 #[test]
 fn a_captured_default_stream_races_with_compute_elsewhere() {
     let races = |changes: Changes| {
@@ -492,8 +493,8 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
     assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
 }
 
-/// Invariant 6: entering brings every step to the same level; an emptied cache takes nothing from
-/// the program, and keeps exactly the segments that hold something.
+/// Invariant 6: entering brings memory to the same level in every step. Emptying the cache takes
+/// nothing from the program, and keeps exactly those segments that hold something.
 #[test]
 fn entering_gives_back_wholly_free_segments_and_no_others() {
     let mut s = session(Release::TRL_1_5.changes(), |config| {
@@ -531,7 +532,7 @@ fn entering_gives_back_wholly_free_segments_and_no_others() {
     drop(kept);
 }
 
-/// Invariant 10: without streams there is one pool, and no stash is ever used.
+/// Invariant 10: without streams there is one pool, and no stash is used.
 #[test]
 fn a_single_stream_touches_no_stash_and_no_other_pool() {
     for version in Release::ALL {

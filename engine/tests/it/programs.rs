@@ -1,5 +1,5 @@
-//! Random programs in every version: what holds whatever is saved, dropped, recomputed or hidden
-//! (docs/offloader-rules.md, "Invariants").
+//! Random programs in every version: what is always true, whatever is saved, dropped, recomputed or
+//! hidden (docs/offloader-rules.md, "Invariants").
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -12,20 +12,21 @@ use engine::tensor::DType;
 use proptest::prelude::*;
 use trace::units::Bytes;
 
-/// One line of a program whose current value is `x`; places count back from the latest value.
+/// One line of a program with the current value `x`; places count back from the latest value.
 #[derive(Debug, Clone, Copy)]
 enum Line {
     /// Saves its input.
     Silu,
     /// Saves nothing.
     Scale,
-    /// Saves both factors, one of them an older value: duplicates, and storages with many names.
+    /// Saves both factors, of which one is an older value. This makes duplicates, and storages with
+    /// many names.
     TimesEarlier(usize),
     /// Another name for the same storage.
     View,
-    /// A region of so many operations that is recomputed in backward.
+    /// A region with this many operations, which backward recomputes.
     Checkpoint(usize),
-    /// Hidden from the offloader.
+    /// An operation that is hidden from the offloader.
     Hidden,
     /// A branch that saves its input and that backward never reaches.
     Dead,
@@ -92,7 +93,7 @@ fn line(s: &mut Session, line: Line, values: &[Tensor]) -> Result<Option<Tensor>
     }))
 }
 
-/// Keys of #6241 whose tensor is gone (invariant 7).
+/// The number of keys of #6241 whose tensor is gone (invariant 7).
 fn dead_keys(s: &Session) -> usize {
     let offloader = s.offloader().unwrap();
     let kept = offloader.forward_stash().chain(offloader.kept_tensors());
@@ -101,7 +102,7 @@ fn dead_keys(s: &Session) -> usize {
     keys.filter(|(_, id)| !alive.contains(id)).count()
 }
 
-/// What one step leaves.
+/// What is left after one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Left {
     tracker: u64,
@@ -151,7 +152,7 @@ fn versions(range: RangeInclusive<usize>) -> impl Strategy<Value = &'static Rele
     range.prop_map(|index| Release::ALL[index])
 }
 
-/// Programs run in milliseconds: enough of them to meet most pairs of lines.
+/// Programs run in milliseconds, so there are enough of them to meet most pairs of lines.
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: 400,
@@ -162,7 +163,8 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// Invariants 2 and 10: a program that uses all it saves leaves nothing, in any version.
+    /// Invariants 2 and 10: if a program uses everything that it saves, nothing is left, in any
+    /// version.
     #[test]
     fn what_backward_reaches_leaves_nothing(
         program in prop::collection::vec(alive_line(), 1..24),
@@ -179,7 +181,7 @@ proptest! {
         prop_assert!(flat, "{left:?}");
     }
 
-    /// Invariant 5: what backward never reaches adds up in the tracker until #5730 resets it.
+    /// Invariant 5: what backward never reaches collects in the tracker until #5730 resets it.
     #[test]
     fn leftovers_add_up_until_enter_resets(
         program in prop::collection::vec(any_line(), 1..24),
@@ -196,7 +198,7 @@ proptest! {
             if !streams {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
-            // #5700: whatever the flags say, nothing stays in a stash after the context.
+            // #5700: whatever the flags are, no stash holds anything after the context.
             if version >= Release::TRL_1_4 {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
@@ -207,7 +209,7 @@ proptest! {
         }
     }
 
-    /// Invariant 7: with #6241 every key stands for a tensor that is alive, at every moment.
+    /// Invariant 7: with #6241 every key belongs to a live tensor, at every moment.
     #[test]
     fn a_key_of_the_last_version_never_outlives_its_tensor(
         program in prop::collection::vec(any_line(), 1..24),
@@ -218,8 +220,8 @@ proptest! {
         prop_assert_eq!(steps(&mut s, &program).1, 0);
     }
 
-    /// Invariant 12: dense programs on the default stream have no unordered accesses, whatever the
-    /// version: only the copies that #5694 makes of views race.
+    /// Invariant 12: dense programs on the default stream have no races in any version. Only the
+    /// copies that #5694 makes of views race.
     #[test]
     fn dense_programs_do_not_race(
         program in prop::collection::vec(any_line(), 1..24),

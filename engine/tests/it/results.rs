@@ -1,4 +1,4 @@
-//! The results kept from a real card, against the simulation of today.
+//! Compares the stored results of a real card with the simulation of today.
 
 use api::bench::BenchResult;
 use engine::bench::{RunSpec, outcomes};
@@ -7,14 +7,14 @@ use engine::session::{Limits, Share};
 use engine::systems::{Base, System};
 use serde_json::Value;
 
-/// The first day's file, which also holds the copies.
+/// The file of the first day, which also has the copies.
 const FIRST: &str = include_str!("../../results/h200-2026-11-20.json");
-/// Every configuration for its own number of steps, and rows that the dashboard ran.
+/// Every configuration with its own number of steps, and rows that were run from the dashboard.
 const FULL: &str = include_str!("../../results/h200-2026-11-21.json");
-/// Patches that were new then.
+/// Patches that were new on that day.
 const PATCHES: &str = include_str!("../../results/h200-2026-11-22.json");
 
-/// Rows whose products cuBLASLt computed, on one card and on two at the same time.
+/// Rows with products by cuBLASLt, on one card and on two cards at the same time.
 const PRODUCTS: &str = include_str!("../../results/h200-2026-11-23.json");
 
 fn parsed(file: &str) -> Value {
@@ -31,14 +31,14 @@ fn rows() -> Vec<Value> {
     rows
 }
 
-/// The rows of all runs; none where there are no runs.
+/// The rows of all runs; empty if there are no runs.
 fn rows_of(file: &Value) -> impl Iterator<Item = Value> {
     let runs = file["runs"].as_array().into_iter().flatten();
     let rows = runs.flat_map(|run| run["table"]["rows"].as_array().unwrap());
     rows.cloned().collect::<Vec<_>>().into_iter()
 }
 
-/// What the allocator and the offloader did, and what came of it; time is the card's own.
+/// What the allocator and the offloader decided, and the results of that; time is the card's own.
 const DECIDED: [&str; 13] = [
     "corrupted_tensors",
     "steps_run",
@@ -58,8 +58,8 @@ const DECIDED: [&str; 13] = [
 /// What the card's checksums found.
 const SEEN: &str = "wrong bytes on the card";
 
-/// Systems of small copies: most are over before what overwrites their source begins. The
-/// simulation counts every tensor that a race can change, so the card may see fewer.
+/// Systems with small copies: most copies end before their source is overwritten. The simulation
+/// counts every tensor that a race can change, so the card may see fewer.
 const WON_RACES: [&str; 2] = ["chunk-views", "own-stream"];
 
 fn spec_of(row: &Value) -> RunSpec {
@@ -76,7 +76,7 @@ fn spec_of(row: &Value) -> RunSpec {
         ..RunSpec::new(system, &patches)
     };
     let base = row["base"].as_str().unwrap_or(system.base.label());
-    // Of the first days: a release with what it was called here, and programs under older names.
+    // Rows of the first days have a release with an old name, or a program with an older name.
     if base.ends_with(')') || matches!(system.base, Base::Program(_)) {
         return spec;
     }
@@ -84,7 +84,7 @@ fn spec_of(row: &Value) -> RunSpec {
     on.unwrap_or_else(|| panic!("{base} is the name of a base"))
 }
 
-/// What a row says of its base, limits included, leads back to the run.
+/// What a row says about its base, with limits, is enough to make the same run.
 #[test]
 fn bases_read_back_with_their_limits() {
     let mut limits = vec![Limits::NONE];
@@ -98,7 +98,7 @@ fn bases_read_back_with_their_limits() {
         for base in Base::choices().chain([Base::MsSwift, system.base]) {
             for &limits in &limits {
                 let plain = RunSpec::new(system, &[]);
-                // Nothing else has limits.
+                // Only this base has limits.
                 let limits = match base {
                     Base::MegatronLm => limits,
                     _ => Limits::NONE,
@@ -132,15 +132,15 @@ fn what_no_row_says_of_its_base_is_no_base() {
     check("");
 }
 
-/// Numbers of the row that the simulation gives otherwise: decisions, and what only the card can
-/// know: how many restored tensors had other bytes, and how much memory the driver gave out.
+/// Numbers of the row that differ in the simulation: decisions, and what only the card can know
+/// (how many restored tensors had other bytes, and how much memory the driver gave out).
 fn disagreements(card: &Value, sim: &BenchResult) -> Vec<String> {
-    // Written and read like the card's row: reading a float can be off by its last bit.
+    // Written and read like the card's row, because reading a float can change its last bit.
     let sim: Value = parsed(&serde_json::to_string(sim).unwrap());
     let config = card["config"].as_str().unwrap();
     let of_field = |field: &str| (field.to_owned(), &card[field], &sim[field]);
     let mut pairs: Vec<_> = DECIDED.iter().map(|field| of_field(field)).collect();
-    // Called so in the first files.
+    // The name in the first files.
     let hardware = card.get("card").unwrap_or(&card["hardware"]);
     let seen = &hardware["corrupted_tensors"];
     if !seen.is_null() {
@@ -167,12 +167,13 @@ fn disagreements(card: &Value, sim: &BenchResult) -> Vec<String> {
     told
 }
 
-/// Steps of the longest runs that are simulated again each time; `TIDEMARK_SLOW=1` repeats all.
+/// For the longest runs, this many steps are simulated each time; `TIDEMARK_SLOW=1` repeats all.
 const QUICK: u64 = 20;
 
-/// The card's run and the simulation take the same decisions, to the byte. For allocator numbers
-/// that is largely so by construction: on a card the simulation decides addresses and the order of
-/// events. Which tensors had other bytes, and what the driver gave out, is the card's own.
+/// The card's run and the simulation make the same decisions, to the byte. For the allocator's
+/// numbers this is mostly so by design, because on a card the simulation decides addresses and the
+/// order of events. But only the card says which tensors had other bytes, and how much memory the
+/// driver gave out.
 #[test]
 fn the_card_and_the_simulation_agree_on_every_allocator_number() {
     let rows = rows();
@@ -186,7 +187,8 @@ fn the_card_and_the_simulation_agree_on_every_allocator_number() {
     assert_eq!(simulated_otherwise(&rows), Vec::<String>::new());
 }
 
-/// On two cards at the same time each row has its card's number, and pinned memory is the sum.
+/// On two cards at the same time, each row has the number of its card, and pinned memory is the
+/// sum.
 #[test]
 fn two_cards_took_of_the_host_what_both_took() {
     let file = parsed(PRODUCTS);
@@ -214,12 +216,12 @@ fn two_cards_took_of_the_host_what_both_took() {
     }
 }
 
-/// A server's child process on the card takes the same decisions as the command line there.
+/// A server's child process on the card makes the same decisions as the command line there.
 #[test]
 fn rows_that_the_dashboard_ran_agree_too() {
     let file = parsed(FULL);
     let rows = file["dashboard"]["rows"].as_array().unwrap();
-    // The request's side of a row names what ran, the result's what came of it.
+    // The request in a row names what ran; the result says what came of it.
     let merge = |row: &Value| {
         let mut merged = row["result"].clone();
         merged["config"] = row["config"].clone();
@@ -233,7 +235,7 @@ fn rows_that_the_dashboard_ran_agree_too() {
     assert_eq!(rows[1]["corrupted_tensors"], 2, "P4's corruption was seen");
 }
 
-/// What the simulation of today gives otherwise for the same rows.
+/// The numbers that differ in the simulation of today for the same rows.
 fn simulated_otherwise(rows: &[&Value]) -> Vec<String> {
     let specs: Vec<RunSpec> = rows.iter().map(|row| spec_of(row)).collect();
     let simulated = outcomes(&specs);

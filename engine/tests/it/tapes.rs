@@ -1,4 +1,4 @@
-//! Replays of recordings of the real offloader, and what happens to a tape that is wrong.
+//! Replays recordings of the real offloader, and checks what happens if a tape is wrong.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,8 @@ fn every_fixture_replays_without_a_mismatch() {
 fn a_tape_disagrees_with_another_version() {
     let stale = text_of("v1_stale.jsonl.zst");
     let report = tape::replay(stale.as_bytes(), version("v2")).unwrap();
-    // #5700 empties the backward stash on exit; without it three tensors were recorded there.
+    // #5700 empties the backward stash on exit. The recording was made without it, so three tensors
+    // are in the stash there.
     let first = report.first.unwrap();
     assert_eq!((first.op, first.field), ("exit", "bwd_ev"));
     assert!(report.mismatches > 10, "{}", report.mismatches);
@@ -170,7 +171,7 @@ fn a_broken_tape_is_an_error_with_its_line() {
     assert!(error.to_string().contains("float33"), "{error}");
 }
 
-/// Found by fuzzing: a dense copy of such a tensor has strides, or bytes, that no number holds.
+/// Found by fuzzing: a dense copy of such a tensor has strides or bytes too large for any number.
 #[test]
 fn a_tensor_too_large_to_be_counted_is_an_error() {
     let text = text_of("v3_stale.jsonl.zst");

@@ -1,4 +1,4 @@
-//! The system of `docs/add-a-system.md`: it is the code of `toy.rs`, short, and runs.
+//! The system of `docs/add-a-system.md`: it has the code of `toy.rs`, is short, and runs.
 
 use engine::bench::{RunSpec, run, run_all};
 
@@ -19,7 +19,7 @@ fn the_toy_leaks_what_it_keeps() {
     let spec = RunSpec::new(TOY, &[]);
     let outcome = run(&spec, &mut |_| true);
     assert_eq!(outcome.steps_run, TOY.default_steps);
-    // 1024 tokens of width 1024 in bf16.
+    // 1024 tokens with a width of 1024 in bf16.
     assert_eq!(outcome.growth_per_step, f64::from(2 * 1024 * 1024));
     let rows = run_all(&[spec]);
     assert_eq!(rows[0].config, "toy");

@@ -1,11 +1,12 @@
-//! Matrix products by cuBLASLt, where its library is found when the first device is opened.
+//! Matrix products by cuBLASLt, if its library is found when the first device is opened.
 //!
-//! The library is as large as half a gigabyte and not part of a driver, so a machine may lack it.
+//! The library is about half a gigabyte and not part of a driver, so a machine may not have it.
 //! Then a stand-in kernel reads and writes the operands for as long as the model says, and results
-//! say so ([`Compute`]). Only what is called here is looked up, and nothing here panics.
+//! say so ([`Compute`]). Only the functions that are called here are loaded, and nothing here
+//! panics.
 //!
-//! A product is scaled so that chains of products neither vanish nor overflow, and by a factor that
-//! differs in every launch: no two leave the same bytes, so that stale ones are noticed.
+//! A product is scaled so that chains of products neither vanish nor overflow. The factor is
+//! different in every launch, so that no two launches leave the same bytes: this shows stale bytes.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -19,7 +20,7 @@ use trace::units::{Bytes, DeviceAddr};
 use super::super::{DeviceError, Product, ProductSizes, StreamId};
 use super::CudaDevice;
 
-/// Names of the library, newest first; the last is there where CUDA's toolkit is installed.
+/// Names of the library, newest first. The last name exists if CUDA's toolkit is installed.
 const NAMES: [&str; 3] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];
 
 // Values of cublasLt.h, cublas_api.h and library_types.h, the same in versions 11 to 13.
@@ -38,7 +39,8 @@ const PREFERENCE_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
 /// Size of an operand's element.
 const BF16: Bytes = Bytes(2);
 
-/// Mean square of what `write_span` of kernels.cu writes: 0.5 to 2, each octave as often.
+/// Mean square of the numbers that `write_span` of kernels.cu writes: from 0.5 to 2, equally often
+/// below and above 1.
 const MEAN_SQUARE: f64 = (7.0 / 12.0 + 7.0 / 3.0) / 2.0;
 
 /// A handle, a description or a layout.
@@ -90,14 +92,14 @@ type GetHeuristic = unsafe extern "C" fn(
     *mut c_int,
 ) -> Status;
 
-/// `…SetAttribute`: of what, which, its value, the value's size.
+/// `…SetAttribute`: the object, the attribute, its value, and the size of the value.
 type SetAttribute = unsafe extern "C" fn(Opaque, c_int, *const c_void, usize) -> Status;
 /// `…Destroy`.
 type Destroy = unsafe extern "C" fn(Opaque) -> Status;
 
 /// The library's functions, as far as they are called here.
 pub(super) struct Lt {
-    /// As in 130100 for 13.1.0.
+    /// The version, as in 130100 for 13.1.0.
     pub version: u64,
     create: unsafe extern "C" fn(*mut Opaque) -> Status,
     destroy: Destroy,
@@ -117,20 +119,22 @@ pub(super) struct Lt {
 }
 
 impl Lt {
-    /// The process's library, looked for once, or a sentence that says why there is none.
+    /// The library of the process, which is looked for once, or a sentence that says why there is
+    /// none.
     pub fn find() -> Result<&'static Lt, &'static str> {
         static LT: OnceLock<Result<Lt, String>> = OnceLock::new();
         let found = LT.get_or_init(|| Lt::load(&NAMES));
         found.as_ref().map_err(String::as_str)
     }
 
-    /// The first library of these names that has all functions.
+    /// The first library with one of these names that has all functions.
     fn load(names: &[&str]) -> Result<Lt, String> {
         let mut why = "no name was given".to_owned();
         for name in names {
             match Lt::open(name) {
                 Ok(found) => return Ok(found),
-                // The linker's own words name the file or the function; without them, what failed.
+                // The linker's message names the file or the function. If there is none, say what
+                // failed.
                 Err(error) => {
                     why = match error.source() {
                         Some(detail) => detail.to_string(),
@@ -144,7 +148,7 @@ impl Lt {
 
     fn open(name: &str) -> Result<Lt, libloading::Error> {
         // SAFETY: loading a library runs its initialisers, as in any program linked to it. The
-        // types of the functions are those of cublasLt.h, the same in versions 11 to 13.
+        // types of the functions are those of cublasLt.h, which are the same in versions 11 to 13.
         unsafe {
             let library = Library::new(name)?;
             let version = library.get::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion")?;
@@ -173,23 +177,23 @@ impl Lt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Way {
     sizes: ProductSizes,
-    /// Of right operand, left operand and result on the card.
+    /// Alignment of right operand, left operand and result on the card.
     alignments: [Bytes; 3],
     workspace: Bytes,
 }
 
-/// How a product is computed. The library's columns are rows here, so its first operand is the
+/// How a product is computed. Columns for the library are rows here, so its first operand is our
 /// right one.
 struct Plan {
     lt: &'static Lt,
     description: Opaque,
-    /// Of right operand, left operand and result.
+    /// Layouts of right operand, left operand and result.
     layouts: [Opaque; 3],
     algorithm: [u64; 8],
 }
 
 impl Plan {
-    /// `None` where the library refuses.
+    /// `None` if the library refuses.
     fn new(blas: &Blas, way: &Way) -> Option<Plan> {
         let mut plan = Plan {
             lt: blas.lt,
@@ -285,8 +289,8 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: made by this plan, or never made; no launch refers to them any more, because the
-        // library has taken note of what they say.
+        // SAFETY: made by this plan, or never made. No launch refers to them any more, because the
+        // library has read them when it was called.
         unsafe {
             for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
                 (self.lt.destroy_layout)(layout);
@@ -298,7 +302,8 @@ impl Drop for Plan {
     }
 }
 
-/// Rows and columns of right operand, left operand and result as they lie in memory, by columns.
+/// Rows and columns of right operand, left operand and result, as the library sees them (by
+/// columns).
 fn shapes(sizes: &ProductSizes) -> [(u64, u64); 3] {
     let &ProductSizes { m, n, k, .. } = sizes;
     let turned = |(rows, columns), is: bool| if is { (columns, rows) } else { (rows, columns) };
@@ -318,11 +323,11 @@ fn ok(status: Status) -> Option<()> {
 /// # Safety
 /// `of` must be alive and have such an attribute of this type.
 unsafe fn set<T>(with: SetAttribute, of: Opaque, attribute: c_int, value: &T) -> Status {
-    // SAFETY: the caller vouches for the attribute; the value is read before the call returns.
+    // SAFETY: the caller guarantees the attribute; the value is read before the call returns.
     unsafe { with(of, attribute, (&raw const *value).cast(), size_of::<T>()) }
 }
 
-/// The library as one device uses it.
+/// The library, as used by one device.
 pub(super) struct Blas {
     lt: &'static Lt,
     handle: Opaque,
@@ -330,7 +335,8 @@ pub(super) struct Blas {
 }
 
 impl Blas {
-    /// `None` where the library is missing, or does not start. The device's context is current.
+    /// `None` if the library is missing or does not start. The context of the device must be
+    /// current.
     pub fn new() -> Option<Blas> {
         let lt = Lt::find().ok()?;
         let mut handle = null_mut();
@@ -358,8 +364,8 @@ impl Drop for Blas {
 }
 
 impl CudaDevice {
-    /// Enqueues a product. `false`, and nothing has happened, where the library is missing or has
-    /// no algorithm for it, or an operand is not wholly in its segment.
+    /// Enqueues a product. Returns `false`, and has done nothing, if the library is missing or has
+    /// no algorithm for it, or if an operand is not wholly in its segment.
     pub(super) fn multiply(
         &mut self,
         stream: StreamId,
@@ -395,9 +401,9 @@ impl CudaDevice {
         let (alpha, beta) = (scale(sizes.k, launches), 0.0f32);
         let [right, left, out] = spans.map(|span| span.start.0 as *mut c_void);
         let [right_layout, left_layout, out_layout] = plan.layouts;
-        // SAFETY: the plan's handles are alive. Each operand lies inside a segment, as long as its
-        // layout says, and segments are freed only after all work is done; the workspace is as
-        // long as the algorithm was told, and used on one stream.
+        // SAFETY: the plan's handles are alive. Each operand lies inside a segment and is as long
+        // as its layout says. Segments are freed only after all work is done. The workspace is as
+        // long as the algorithm was told, and is used on one stream.
         let status = unsafe {
             (plan.lt.matmul)(
                 blas.handle,
@@ -427,17 +433,17 @@ impl CudaDevice {
     }
 }
 
-/// The largest power of two up to 256 that the address is a multiple of; the library asks for no
-/// more.
+/// The largest power of two, up to 256, that divides the address. The library needs no more than
+/// 256.
 fn alignment(address: DeviceAddr) -> Bytes {
     const MOST: u64 = 256;
     Bytes(1 << (address.0 | MOST).trailing_zeros())
 }
 
-/// What a product is multiplied with: results are as large as operands, give or take a quarter
-/// that differs from launch to launch.
+/// The factor of a product. With it, results are about as large as operands: up to a quarter more
+/// or less, which differs from launch to launch.
 fn scale(inner: u64, launches: u64) -> f32 {
-    // The golden ratio: multiples of it spread evenly.
+    // Multiples of the golden ratio spread evenly.
     let spread = (launches as f64 * 0.618_033_988_749_895).fract();
     ((0.75 + 0.5 * spread) / (MEAN_SQUARE * inner as f64).sqrt()) as f32
 }
@@ -446,7 +452,7 @@ fn scale(inner: u64, launches: u64) -> f32 {
 mod tests {
     use super::*;
 
-    /// Whether the library is there or not, the answer is a value; where it is not, a sentence.
+    /// The answer is the library, or a sentence if it is missing.
     #[test]
     fn a_machine_without_the_library_says_so() {
         match Lt::find() {
@@ -464,14 +470,14 @@ mod tests {
         };
         check(&[], "no name was given");
         check(&["libno-such-library.so.1"], "libno-such-library.so.1");
-        // There, and without the functions.
+        // This library exists, but does not have the functions.
         check(
             &["libno-such-library.so.1", "libm.so.6"],
             "cublasLtGetVersion",
         );
     }
 
-    /// As they lie in memory, by columns: `x · wᵀ`, and what its backward pass multiplies.
+    /// By columns, as in memory: `x · wᵀ`, and the products of its backward pass.
     #[test]
     fn operands_lie_as_the_library_reads_them() {
         let check = |left_transposed, right_transposed, expected| {
@@ -505,7 +511,8 @@ mod tests {
         check(0, 256);
     }
 
-    /// No two launches in a row scale alike, and all of them around the same.
+    /// Two launches in a row never have similar factors, and the mean of all factors is as
+    /// expected.
     #[test]
     fn every_launch_scales_otherwise() {
         let scales: Vec<f32> = (0..1000).map(|launch| scale(4096, launch)).collect();

@@ -1,7 +1,7 @@
-//! Contents: kernels that write and read tensors, and checksums of what was packed and restored.
+//! Contents: kernels that write and read tensors, and checksums of packed and restored tensors.
 //!
-//! All checks run on the stream that packs and consumes, in its order: a checksum sees exactly what
-//! a kernel in its place would have seen. Nothing here moves the clock that decides.
+//! All checks run in order on the stream that packs or uses the tensor: a checksum sees exactly
+//! what a kernel at this point would see. Nothing here moves the clock that decides.
 
 use std::ffi::c_void;
 
@@ -12,13 +12,13 @@ use super::super::{DeviceError, Fingerprint, Span, StreamId, Touched, View};
 use super::CudaDevice;
 use super::driver::{blocks, fault, launch};
 
-/// Reads that one launch takes; more take another launch.
+/// How many reads one launch can have; if there are more, there is another launch.
 const READS: usize = 6;
-/// Writes that one launch takes.
+/// How many writes one launch can have.
 const WRITES: usize = 2;
 /// Checksums in one piece of memory.
 const PRINTS_A_PIECE: u64 = 1 << 17;
-/// Places of the first piece that are two counters and the sink for unwanted results.
+/// The first places of the first piece: two counters, and one for results that nobody needs.
 const RESERVED: u64 = 3;
 /// Bytes of a checksum, and of a counter.
 const PRINT: u64 = 8;
@@ -52,7 +52,7 @@ struct CardView {
     pad: u32,
 }
 
-/// Memory for checksums. The first places are counters and a sink for unwanted results.
+/// Memory for checksums. The first places are counters, and one for results that nobody needs.
 pub(super) struct Prints {
     pieces: Vec<u64>,
     spare: Vec<u64>,
@@ -70,7 +70,7 @@ impl Prints {
 
     fn add_piece(&mut self) -> Result<(), DeviceError> {
         let bytes = (PRINTS_A_PIECE * PRINT) as usize;
-        // SAFETY: a plain allocation, freed in `drop`, and cleared before anybody reads it.
+        // SAFETY: a plain allocation, freed in `drop`, and cleared before it is read.
         let piece = unsafe {
             let piece = result::malloc_sync(bytes)
                 .map_err(|error| fault("no memory for checksums", error))?;
@@ -107,7 +107,7 @@ impl Prints {
         self.spare.push(print.0);
     }
 
-    /// Comparisons, and how many of them failed. All work must be done.
+    /// The number of comparisons, and how many failed. All work must be done.
     pub fn counters(&self) -> Result<[u64; 2], DeviceError> {
         let mut counters = [0; 2];
         // SAFETY: two integers, which live for the whole run.
@@ -159,7 +159,7 @@ impl CudaDevice {
         let mut work = Work {
             reads: [[0; 2]; READS],
             writes: [[0; 2]; WRITES],
-            // An odd multiplier: no two launches of a run begin alike.
+            // An odd multiplier, so that no two launches of a run start with the same seed.
             seed: self.launches.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             nanos,
             sink: self.prints.sink(),
@@ -179,8 +179,8 @@ impl CudaDevice {
         }
         let grid = blocks(most / 8, self.driver.info.multiprocessors);
         let mut parameters = [(&raw mut work).cast::<c_void>()];
-        // SAFETY: `Work` is laid out as the kernel declares it and copied by the launch; spans lie
-        // inside segments, which are freed only after all work is done.
+        // SAFETY: `Work` has the layout that the kernel declares, and the launch copies it. Spans
+        // lie inside segments, which are freed only after all work is done.
         unsafe { launch(self.driver.work, grid, self.stream(stream), &mut parameters) }
     }
 
@@ -223,8 +223,8 @@ impl CudaDevice {
             (&raw mut view).cast::<c_void>(),
             (&raw mut target).cast::<c_void>(),
         ];
-        // SAFETY: types as the kernel declares them; it reads inside the storage only, and the
-        // target has room for all elements.
+        // SAFETY: the types are those that the kernel declares. The kernel reads only inside the
+        // storage, and the target has room for all elements.
         unsafe {
             launch(
                 self.driver.gather,
@@ -249,8 +249,8 @@ impl CudaDevice {
             (&raw mut view).cast::<c_void>(),
             (&raw mut slot).cast::<c_void>(),
         ];
-        // SAFETY: the slot is eight bytes of a piece that lives for the whole run, and its earlier
-        // use was on the same stream; types as the kernel declares them.
+        // SAFETY: the slot is eight bytes of a piece that lives for the whole run, and it was used
+        // before on the same stream. The types are those that the kernel declares.
         unsafe {
             sys::cuMemsetD8Async(slot, 0, PRINT as usize, queue)
                 .result()
@@ -277,7 +277,7 @@ impl CudaDevice {
         // SAFETY: three addresses of eight bytes each (the counters of sixteen) in pieces that
         // live for the whole run.
         unsafe { launch(self.driver.compare, 1, self.stream(stream), &mut parameters)? };
-        // The next user of the places clears them on the same stream.
+        // The next user clears these places, on the same stream.
         self.prints.release(packed);
         self.prints.release(restored);
         Ok(())

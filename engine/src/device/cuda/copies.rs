@@ -1,4 +1,4 @@
-//! The link: how fast plain pinned copies are, without anything else.
+//! The link: how fast plain pinned copies are when nothing else runs.
 
 use std::time::Instant;
 
@@ -21,12 +21,12 @@ pub struct PlainRates {
     pub to_device: f64,
 }
 
-/// Copies that are timed together.
+/// How many copies are timed together.
 const COPIES: u32 = 64;
-/// Timings, of which the median counts.
+/// How many timings there are; the median counts.
 const ROUNDS: usize = 5;
 
-/// Measures plain pinned copies of one size, each way on its own.
+/// Measures plain pinned copies of one size, in each direction alone.
 ///
 /// # Errors
 /// No card, or its fault.
@@ -58,7 +58,7 @@ pub fn plain_rates(copy_bytes: Bytes, ordinal: Ordinal) -> Result<PlainRates, De
     })
 }
 
-/// Median rate of rounds of copies; the first round warms up and does not count.
+/// Median rate over several rounds of copies. The first round is a warm-up and does not count.
 fn rate(
     bytes: Bytes,
     stream: sys::CUstream,

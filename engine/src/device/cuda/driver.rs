@@ -1,4 +1,4 @@
-//! The driver API, as far as it is used here: one context for each card, the kernels, and calls
+//! The part of the driver API that is used here: one context for each card, the kernels, and calls
 //! that return sentences instead of codes.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use trace::units::Bytes;
 
 use super::super::{DeviceError, Ordinal};
 
-/// `kernels.cu`, compiled ahead of time: no compiler is needed where it runs.
+/// `kernels.cu`, compiled in advance, so that no compiler is needed at run time.
 const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
 
-/// What the card is, for results.
+/// What results say about the card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardInfo {
     /// Name, as in `NVIDIA H200`.
@@ -39,8 +39,8 @@ pub(super) struct Driver {
     pub compare: sys::CUfunction,
 }
 
-// SAFETY: context and functions are handles that the driver lets any thread use, and nothing here
-// changes after construction.
+// SAFETY: context and functions are handles that any thread may use, and nothing here changes after
+// construction.
 unsafe impl Send for Driver {}
 // SAFETY: as above.
 unsafe impl Sync for Driver {}
@@ -64,20 +64,20 @@ fn unavailable(why: impl Into<String>) -> DeviceError {
 }
 
 impl Driver {
-    /// The driver of one card, opened once in the process.
+    /// The driver of one card, opened once in each process.
     pub fn open(ordinal: Ordinal) -> Result<&'static Driver, DeviceError> {
         type Opened = BTreeMap<Ordinal, Result<&'static Driver, DeviceError>>;
         static DRIVERS: Mutex<Opened> = Mutex::new(BTreeMap::new());
         let mut drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = drivers.entry(ordinal).or_insert_with(|| {
             let driver = Driver::new(ordinal)?;
-            // One for each card, for as long as the process lives.
+            // There is one for each card, and it lives as long as the process.
             Ok(Box::leak(Box::new(driver)))
         });
         opened.clone()
     }
 
-    /// Cards of the host; a driver must have been opened.
+    /// Number of cards of the host; a driver must have been opened.
     pub fn count() -> Result<u16, DeviceError> {
         let count = result::device::get_count();
         let count = count.map_err(|error| fault("cards cannot be counted", error))?;
@@ -85,14 +85,14 @@ impl Driver {
     }
 
     fn new(ordinal: Ordinal) -> Result<Driver, DeviceError> {
-        // SAFETY: only looks for the library; loading it runs its initialisers, which is what any
-        // program that uses the card does.
+        // SAFETY: this only looks for the library. Loading it runs its initialisers, as in any
+        // program that uses the card.
         if !unsafe { sys::is_culib_present() } {
             return Err(unavailable(
                 "the driver's library libcuda.so.1 is not installed on this machine",
             ));
         }
-        // A symbol that an old driver lacks is a panic in the bindings; say it as a sentence.
+        // If an old driver lacks a symbol, the bindings panic: turn the panic into a sentence.
         let quiet = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
         let outcome = panic::catch_unwind(|| Driver::with_library(ordinal));
@@ -110,8 +110,8 @@ impl Driver {
         result::init().map_err(|error| refused("the driver does not start", error))?;
         let card =
             result::device::get(i32::from(ordinal.0)).map_err(|error| refused("no card", error))?;
-        // SAFETY: `card` is a device that the driver has just named; the context is never released
-        // and lives as long as the process.
+        // SAFETY: the driver has just named the device `card`. The context is never released and
+        // lives as long as the process.
         let context = unsafe { result::primary_ctx::retain(card) };
         let context = context.map_err(|error| refused("no context", error))?;
         // SAFETY: the context is alive.
@@ -137,7 +137,7 @@ impl Driver {
         })
     }
 
-    /// Makes the context that of the calling thread.
+    /// Makes this context the current one of the calling thread.
     pub fn enter(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is never released.
         unsafe { result::ctx::set_current(self.context) }
@@ -168,8 +168,8 @@ fn card_info(card: sys::CUdevice) -> Result<CardInfo, DriverError> {
     })
 }
 
-/// A kernel's grid: enough threads for the memory, few enough to run all at once, because a kernel
-/// that is to last a given time is as long as its last block.
+/// The size of a kernel's grid: enough threads for the memory, but few enough to run all at once. A
+/// kernel that must last a given time takes as long as its last block.
 pub(super) fn blocks(words: u64, multiprocessors: u32) -> u32 {
     const THREADS: u64 = 256;
     const WORDS_A_THREAD: u64 = 4;
@@ -189,7 +189,7 @@ pub(super) unsafe fn launch(
     stream: sys::CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<(), DeviceError> {
-    // SAFETY: the caller vouches for function and parameters.
+    // SAFETY: the caller guarantees function and parameters.
     unsafe { result::launch_kernel(function, (blocks, 1, 1), (256, 1, 1), 0, stream, parameters) }
         .map_err(|error| fault("a kernel cannot be launched", error))
 }

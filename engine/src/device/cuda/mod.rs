@@ -1,18 +1,18 @@
 //! A real CUDA card: segments from `cuMemAlloc`, streams, events, pinned memory, asynchronous
-//! copies, and kernels that write and read every tensor the program makes.
+//! copies, and kernels that write and read every tensor of the program.
 //!
-//! **Whose decisions.** What the caching allocator does depends on two things that differ from run
-//! to run on a real card: the addresses of segments, and whether an event has completed by the time
-//! it is asked for. So that a run on a card can be compared with the simulation to the byte, both
-//! come from a [`SimDevice`] that gets the same calls as the card: segments are known by the
-//! addresses that the simulation gives them and translated on the way to the card, and an event
-//! counts as done when the simulated clock says so – the card is then waited for, so that memory is
-//! never reused early, and the waits are counted. [`Addresses::Card`] takes the driver's addresses
-//! instead; decisions may then differ, which is how much of a result depends on them can be seen.
+//! **Whose decisions.** The caching allocator depends on two things that differ from run to run on
+//! a real card: the addresses of segments, and whether an event is done when the allocator asks. To
+//! make a run on a card comparable with the simulation to the byte, a [`SimDevice`] decides both.
+//! It gets the same calls as the card. Segments have the addresses of the simulation, which are
+//! translated for the card. An event counts as done when the simulated clock says so. Then the
+//! program waits for the card, so that memory is never reused too early, and these waits are
+//! counted. [`Addresses::Card`] takes the driver's addresses instead: decisions may then differ,
+//! and this shows how much of a result depends on them.
 //!
-//! Everything else is the card's: memory, copies, order, time, and whether bytes survive.
+//! Everything else comes from the card: memory, copies, order, time, and whether bytes survive.
 //!
-//! Only this folder may use `unsafe`; the driver is found when the first device is opened.
+//! Only this folder may use `unsafe`. The driver is loaded when the first device is opened.
 #![allow(unsafe_code)]
 
 mod blas;
@@ -40,13 +40,13 @@ pub use copies::{PlainRates, plain_rates};
 pub use driver::CardInfo;
 use driver::{Driver, fault};
 
-/// Which addresses allocator and offloader see.
+/// Which addresses the allocator and the offloader see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Addresses {
-    /// Those that the simulation would give: the run is comparable to the byte.
+    /// The addresses of the simulation: the run can be compared to the byte.
     #[default]
     Simulated,
-    /// The driver's own.
+    /// The addresses of the driver.
     Card,
 }
 
@@ -58,7 +58,7 @@ pub fn probe() -> Result<CardInfo, DeviceError> {
     Driver::open(Ordinal::default()).map(|driver| driver.info.clone())
 }
 
-/// Cards of the host.
+/// Number of cards of the host.
 ///
 /// # Errors
 /// [`DeviceError::Unavailable`], or the driver's fault.
@@ -66,7 +66,7 @@ pub fn count() -> Result<u16, DeviceError> {
     probe().and_then(|_| Driver::count())
 }
 
-/// What products of bf16 matrices are computed with here: cuBLASLt, or a stand-in and why.
+/// What computes products of bf16 matrices here: cuBLASLt, or a stand-in and the reason for it.
 pub fn products() -> String {
     match Lt::find() {
         Ok(found) => {
@@ -91,7 +91,7 @@ struct Segment {
     simulated: DeviceAddr,
 }
 
-/// Operations that were done, and those that a kernel stood for.
+/// Operations that the library did, and operations that a stand-in kernel replaced.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arithmetic {
     by_library: f64,
@@ -112,12 +112,12 @@ pub struct CudaDevice {
     buffers: Vec<HostBuffer>,
     prints: Prints,
     launches: u64,
-    /// Where cuBLASLt is there.
+    /// cuBLASLt, if it is installed.
     blas: Option<Blas>,
     arithmetic: Arithmetic,
     started: Instant,
     memory: CardFacts,
-    /// A failure in a call that cannot report it; the next one that can does.
+    /// A failure in a call that cannot report it; the next call that can report does so.
     failed: Option<DeviceError>,
 }
 
@@ -177,7 +177,7 @@ impl CudaDevice {
         self.streams[usize::from(stream.0)]
     }
 
-    /// Where a span lies on the card, cut off at the end of its segment.
+    /// The place of a span on the card, cut off at the end of its segment.
     fn on_card(&self, span: Span) -> Span {
         match self.segments.range(..=span.start).next_back() {
             Some((&start, segment)) if span.start < start + segment.bytes => Span {
@@ -212,7 +212,7 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// Takes the segment from the driver; `None` where it has no memory left.
+    /// Takes the segment from the driver; `None` if the driver has no memory left.
     fn take_from_card(&mut self, bytes: Bytes) -> Result<Option<DeviceAddr>, DeviceError> {
         // SAFETY: a plain allocation, given back in `give_to_card`.
         match unsafe { result::malloc_sync(bytes.0 as usize) } {
@@ -419,7 +419,8 @@ impl Device for CudaDevice {
 
     fn drop_event(&mut self, event: EventId) {
         self.decisions.drop_event(event);
-        // A stream that waits for it has taken note of the work, not of the event.
+        // The driver can use the event again: a stream that waits has already noted the work before
+        // it.
         self.spare_events.extend(self.events.remove(&event));
     }
 
@@ -508,7 +509,7 @@ impl Device for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // Where the card has failed, every call below fails too, and there is no one to report to.
+        // If the card has failed, all calls below fail too, and nobody can be told.
         let _ = self.wait_for_all();
         for segment in std::mem::take(&mut self.segments).into_values() {
             self.give_to_card(segment.card);
@@ -532,7 +533,7 @@ impl Drop for CudaDevice {
 mod tests {
     use super::*;
 
-    /// On a machine without a driver there is a sentence, and no panic; on one with, a card.
+    /// Without a driver the answer is a sentence, not a panic; with a driver it is a card.
     #[test]
     fn a_machine_without_a_driver_says_so() {
         match probe() {

@@ -1,8 +1,8 @@
 //! Pinned host memory of the process.
 //!
-//! Pinning costs about a second for a few gigabytes, so what one run gives back serves the next.
-//! Within a run, [`crate::memory::HostPool`] reuses blocks; here whole buffers change hands
-//! between runs, when nothing is in flight.
+//! Pinning a few gigabytes takes about a second, so the next run uses what one run gives back.
+//! Within a run, [`crate::memory::HostPool`] reuses blocks. Here whole buffers are reused between
+//! runs, when no copy is under way.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,8 @@ use trace::units::Bytes;
 
 use super::super::{DeviceError, HostBuffer};
 
-/// Addresses by size. An address is a number here; only the driver and its copies look behind it.
+/// Addresses by size. Here an address is only a number; the driver and its copies use it as a
+/// pointer.
 static SPARE: Mutex<BTreeMap<Bytes, Vec<u64>>> = Mutex::new(BTreeMap::new());
 
 /// Usable from every context (`CU_MEMHOSTALLOC_PORTABLE`).
@@ -33,7 +34,7 @@ pub(super) fn take(bytes: Bytes) -> Result<HostBuffer, DeviceError> {
     })
 }
 
-/// Keeps a buffer for the next run. No copy may be in flight.
+/// Keeps a buffer for the next run. No copy may be under way.
 pub(super) fn give_back(buffer: HostBuffer) {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     spare.entry(buffer.bytes).or_default().push(buffer.handle);

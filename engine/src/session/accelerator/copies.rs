@@ -27,12 +27,12 @@ impl HostCopy {
         &self.source
     }
 
-    /// Whether it holds the whole storage, not the elements of the view.
+    /// Whether it holds the whole storage instead of the elements of the view.
     pub(in crate::session) fn is_whole_storage(&self) -> bool {
         self.shape == HostCopyShape::WholeStorage
     }
 
-    /// What decides how it comes back, as numbers.
+    /// Everything that decides how it comes back, as numbers.
     pub(crate) fn standing(&self) -> impl Iterator<Item = u64> {
         let known = [self.lease.buffer().bytes.0, self.source.dtype as u64];
         known.into_iter().chain(self.layout.numbers())
@@ -40,7 +40,7 @@ impl HostCopy {
 }
 
 impl Accelerator {
-    /// The copy of a tensor on the host, enqueued on `stream`.
+    /// Copies a tensor to the host; the copy is enqueued on `stream`.
     pub(super) fn copied_out(
         &mut self,
         tensor: &Tensor,
@@ -50,9 +50,9 @@ impl Accelerator {
         self.not_written()?;
         let source = *tensor.saved();
         if shape == HostCopyShape::View && !source.layout.is_contiguous() {
-            // `copy_` between devices: what has gaps is gathered into a temporary first, on the
-            // stream of the copy, and freed as soon as the copy is enqueued
-            // (docs/offloader-rules.md, "Copies of views").
+            // Like `copy_` between devices: a view with gaps is first gathered into a temporary
+            // tensor, on the stream of the copy. The temporary is freed as soon as the copy is
+            // enqueued (docs/offloader-rules.md, "Copies of views").
             let dense = self.gathered(tensor, Role::Workspace, stream)?;
             let copy = self.copied_out(&dense, shape, stream)?;
             return Ok(HostCopy { source, ..copy });
@@ -97,7 +97,7 @@ impl Accelerator {
         })
     }
 
-    /// A new tensor with the bytes of a host copy, enqueued on `stream`.
+    /// Copies a host copy into a new tensor; the copy is enqueued on `stream`.
     pub(super) fn copied_back(
         &mut self,
         host: &HostCopy,
@@ -132,8 +132,9 @@ impl Accelerator {
         Ok(self.tensor_over(storage, host.layout, host.source.dtype))
     }
 
-    /// Shows the race detector what a copy does to a pinned buffer, where that is watched: a byte
-    /// that no device has stands for it, because buffers are written and read from their start.
+    /// Shows the race detector what a copy does to a pinned buffer, if pinned memory is watched. A
+    /// byte at an address that no device has represents the buffer: copies use buffers from their
+    /// start.
     fn note_pinned(&mut self, stream: StreamId, of: (Access, &str), buffer: HostBuffer) {
         const HOST: u64 = 1 << 63;
         if self.watches_pinned {

@@ -1,4 +1,4 @@
-//! The accelerator as program and offloader use it: tensors, streams, events, and their order.
+//! The accelerator as used by program and offloader: tensors, streams, events, and their order.
 
 mod copies;
 mod runtime;
@@ -31,7 +31,7 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Both.
+    /// The sums of both.
     pub(crate) fn and(self, more: Copied) -> Copied {
         Copied {
             to_host: self.to_host + more.to_host,
@@ -39,7 +39,7 @@ impl Copied {
         }
     }
 
-    /// What has been copied since.
+    /// What has been copied since `earlier`.
     pub(crate) fn since(self, earlier: Copied) -> Copied {
         Copied {
             to_host: self.to_host - earlier.to_host,
@@ -58,19 +58,19 @@ pub struct Accelerator {
     node: NodeRef,
     copied: Copied,
     detector: Option<Detector>,
-    /// What streams had done when the allocator began to wait for them.
+    /// What each stream had done when the allocator began to wait for it.
     awaited: HashMap<EventId, Clock>,
-    /// Streams made so far, the default one included.
+    /// How many streams exist, including the default one.
     streams: u16,
     site: Site,
-    /// Operation that allocates now, for recordings.
+    /// The operation that allocates now, for recordings.
     op: &'static str,
     keeps_contents: bool,
-    /// Whether races are looked for in pinned memory too.
+    /// Whether the detector also looks for races in pinned memory.
     watches_pinned: bool,
 }
 
-/// An event, forgotten by the device when the last holder drops it.
+/// An event; the device forgets it when the last holder drops it.
 pub struct AcceleratorEvent {
     id: EventId,
     clock: Option<Clock>,
@@ -83,7 +83,7 @@ impl AcceleratorEvent {
         self.id
     }
 
-    /// What it orders, where races are watched for.
+    /// What it orders, if races are watched.
     pub(crate) fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()
     }
@@ -148,7 +148,7 @@ impl Accelerator {
         std::mem::replace(&mut self.stream, stream)
     }
 
-    /// Watches all accesses from now on for races.
+    /// From now on, watches all accesses for races.
     pub fn watch_races(&mut self) {
         let mut detector = Detector::new();
         for _ in 0..self.streams {
@@ -159,14 +159,14 @@ impl Accelerator {
         self.heap.borrow_mut().caching.watch_order();
     }
 
-    /// Looks for races in pinned memory as well. The results that are kept of other offloaders were
-    /// taken without.
+    /// Also looks for races in pinned memory. The stored results of other offloaders were made
+    /// without this.
     pub fn watch_pinned_memory(&mut self) {
         self.watches_pinned = true;
     }
 
-    /// Tells the detector what the allocator has waited for. Streams' clocks must not have moved
-    /// since: every method that moves one calls this first.
+    /// Tells the detector what the allocator has waited for. No stream's clock may have moved since
+    /// then, so every method that moves one calls this first.
     fn follow_allocator(&mut self) {
         let Some(detector) = &mut self.detector else {
             return;
@@ -191,8 +191,8 @@ impl Accelerator {
         }
     }
 
-    /// What decides what later calls do beside memory, as numbers; `None` while a node runs or a
-    /// callback waits. The allocator is followed first, as any work would.
+    /// Everything besides memory that decides what later calls do, as numbers; `None` while a node
+    /// runs or a callback waits. It first follows the allocator, as any work would.
     pub(crate) fn standing(&mut self) -> Option<Vec<u64>> {
         self.follow_allocator();
         let is_idle = self.task == GraphTask(0) && !self.callback_queued && self.node.0.is_none();
@@ -214,7 +214,7 @@ impl Accelerator {
         self.awaited.get(&event)
     }
 
-    /// Counts what is copied and spoilt in steps that are written down.
+    /// Adds the copied bytes and wrong operations of steps that are written down.
     pub(crate) fn add(&mut self, copied: Copied, spoilt: u64) {
         self.copied = self.copied.and(copied);
         if let Some(detector) = &mut self.detector {
@@ -222,14 +222,14 @@ impl Accelerator {
         }
     }
 
-    /// Counts a restored tensor whose elements are known to be others than were packed.
+    /// Counts a restored tensor that is known to have other elements than the packed one.
     pub(super) fn count_wrong_bytes(&mut self) {
         if let Some(detector) = &mut self.detector {
             detector.add_spoilt(1);
         }
     }
 
-    /// The race detector, where one has been watching.
+    /// The race detector, if races are watched.
     pub fn detector(&self) -> Option<&Detector> {
         self.detector.as_ref()
     }
@@ -315,7 +315,7 @@ impl Accelerator {
         self.next_task
     }
 
-    /// Takes numbers for so many backward passes; the first of them.
+    /// Takes the numbers of this many backward passes; returns the first one.
     pub(super) fn skip_tasks(&mut self, tasks: u64) -> u64 {
         self.next_task += tasks;
         self.next_task - tasks
@@ -326,7 +326,7 @@ impl Accelerator {
         self.node.0.clone()
     }
 
-    /// Where the program is: what a step leaves as it was.
+    /// Where the program is; a step must end where it began.
     pub(super) fn place_in_program(&self) -> PlaceInProgram {
         PlaceInProgram {
             stream: self.stream,
@@ -337,8 +337,8 @@ impl Accelerator {
         }
     }
 
-    /// Goes back to where the program was; whether it was there already, but for the name of its
-    /// last operation.
+    /// Goes back to this place. Returns whether the program was already there; the name of its last
+    /// operation does not count.
     pub(super) fn return_to(&mut self, place: PlaceInProgram) -> bool {
         let now = PlaceInProgram {
             op: place.op,

@@ -1,4 +1,4 @@
-//! The accelerator as TRL's offloader uses it.
+//! The accelerator as used by TRL's offloader.
 
 use std::rc::Rc;
 

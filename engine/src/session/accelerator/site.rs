@@ -1,17 +1,17 @@
-//! Places in the program that work is attributed to.
+//! Places in the program, which say where work comes from.
 
 use std::collections::HashMap;
 
 use super::Accelerator;
 use crate::race::{self, Detector};
 
-/// Place in the program that work is attributed to.
+/// Where in the program the present work comes from.
 #[derive(Debug, Default)]
 pub(super) struct Site {
     pub(super) names: Vec<String>,
-    /// Places by name.
+    /// Numbers of places, by name.
     ids: HashMap<String, u32>,
-    /// What the race detector calls each place, where it has met it.
+    /// The race detector's number for each place that it knows.
     pub(super) watched: Vec<Option<race::Site>>,
     pub(super) current: u32,
 }
@@ -24,7 +24,7 @@ impl Site {
         site
     }
 
-    /// A new place; its number.
+    /// Adds a place; returns its number.
     fn add(&mut self, name: &str) -> u32 {
         let number = self.names.len() as u32;
         self.names.push(name.to_owned());
@@ -32,7 +32,7 @@ impl Site {
         number
     }
 
-    /// What the race detector calls the current place.
+    /// The race detector's number for the current place.
     pub(super) fn watched_by(&mut self, detector: &mut Detector) -> race::Site {
         let at = self.current as usize;
         if self.watched.len() <= at {
@@ -43,14 +43,14 @@ impl Site {
 }
 
 impl Accelerator {
-    /// Attributes work from now on to a named place; returns the place before.
+    /// From now on, work comes from the place with this name; returns the place before.
     pub fn enter_site(&mut self, name: &str) -> u32 {
         let known = self.site.ids.get(name).copied();
         let index = known.unwrap_or_else(|| self.site.add(name));
         std::mem::replace(&mut self.site.current, index)
     }
 
-    /// Attributes work to a backward node, as long as races are watched for.
+    /// From now on, work comes from a backward node, if races are watched.
     pub(crate) fn enter_node_site(&mut self, name: &'static str) -> u32 {
         if self.detector.is_some() {
             self.enter_site(name)
@@ -59,12 +59,12 @@ impl Accelerator {
         }
     }
 
-    /// Attributes work to a place known by number.
+    /// From now on, work comes from the place with this number.
     pub fn restore_site(&mut self, site: u32) {
         self.site.current = site;
     }
 
-    /// Names the operation that allocates from now on; returns the one before.
+    /// Sets the name of the operation that allocates from now on; returns the one before.
     pub(crate) fn set_op(&mut self, op: &'static str) -> &'static str {
         std::mem::replace(&mut self.op, op)
     }

@@ -1,4 +1,4 @@
-//! Work on the device: kernels and checksums, and what of them the race detector is shown.
+//! Work on the device: kernels and checksums, and what the race detector is shown of them.
 
 use crate::autograd::Tensor;
 use crate::device::{DeviceError, Fingerprint, Kernel, Product, Span, StreamId, Touched, View};
@@ -62,7 +62,7 @@ impl Accelerator {
         writer.launch(self.stream, site, seconds, &reads, &writes);
     }
 
-    /// Launches a kernel that was written down.
+    /// Launches a kernel from a script.
     pub(in crate::session) fn relaunch(
         &mut self,
         stream: StreamId,
@@ -104,12 +104,13 @@ impl Accelerator {
         }
     }
 
-    /// Whether memory holds bytes on this device.
+    /// Whether this device has bytes in memory.
     pub fn keeps_contents(&self) -> bool {
         self.keeps_contents
     }
 
-    /// Writes a tensor that the program fills from outside: real bytes, but no time.
+    /// Writes a tensor that the program fills from outside: with real bytes, but without taking
+    /// time.
     pub(in crate::session) fn initialise(&mut self, tensor: &Tensor) -> Result<(), DeviceError> {
         let mut heap = self.heap.borrow_mut();
         if heap.writer.is_some() {
@@ -188,7 +189,7 @@ pub(in crate::session) fn range_of(saved: &SavedTensor) -> Range {
     let size = saved.dtype.size();
     let base = saved.storage.base.unwrap_or_default();
     let first = base + size * saved.layout.offset;
-    // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
+    // Views in models have dense layouts even if PyTorch's are strided: do not go past the storage.
     let end = base + saved.storage.bytes;
     let last = (base + size * required).min(end);
     Range {

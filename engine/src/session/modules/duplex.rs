@@ -1,10 +1,10 @@
-//! Ours: both directions of the link at once.
+//! Tidemark's own offloader: it copies in both directions of the link at once.
 //!
 //! A schedule that copies out in forward and back in backward uses one direction at a time. Here
-//! the backward pass of one micro-batch runs beside the forward pass of the next, layer by layer:
-//! while a layer of the one is copied out, a layer of the other comes back. There are two streams
-//! for copies. What they work on is given up only to a stream that has been told to wait: sources
-//! to the one that computes, pinned memory to the one that copies out.
+//! the backward pass of one micro-batch runs next to the forward pass of the next one, layer by
+//! layer: while one copies a layer out, the other brings a layer back. There are two streams for
+//! copies. Memory that copies use may only be reused by a stream that has been told to wait:
+//! sources by the stream that computes, pinned memory by the stream that copies out.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,19 +15,20 @@ use crate::autograd::Tensor;
 use crate::offload::{HostCopyShape, Runtime};
 use trace::units::Bytes;
 
-/// Smaller tensors stay.
+/// Smaller tensors stay on the device.
 const SMALLEST: Bytes = Bytes::mib(1);
 
-/// Layers whose copies may be under way, each way, before another stream waits for the oldest.
+/// How many layers may have copies under way, in each direction, before another stream waits for
+/// the oldest copy.
 const UNDER_WAY: usize = 2;
 
 /// A layer of a pass.
 #[derive(Default)]
 struct Layer {
     slots: Vec<Rc<Slot>>,
-    /// When its copies out are done; none where it stays.
+    /// When its copies out are done; none if it stays.
     copied_out: Option<AcceleratorEvent>,
-    /// When it is back.
+    /// When it is back on the device.
     brought_back: Option<Rc<AcceleratorEvent>>,
 }
 
@@ -35,13 +36,13 @@ struct Layer {
 pub(super) struct Duplex {
     copies: Copies,
     layers: usize,
-    /// The layer whose forward pass runs.
+    /// The layer in which the forward pass is.
     open: Layer,
-    /// Of the pass that goes forward, the first layer first.
+    /// The layers of the forward pass, the first one first.
     forward: Vec<Layer>,
-    /// Of the pass that goes backward, without those that it is through with.
+    /// The layers of the backward pass that it has not finished.
     backward: Vec<Layer>,
-    /// What copies out still read, the oldest first.
+    /// Tensors that copies out still read, the oldest first.
     leaving: VecDeque<(AcceleratorEvent, Vec<Tensor>)>,
     /// Pinned memory that copies back still read, the oldest first.
     spent: VecDeque<(Rc<AcceleratorEvent>, Vec<Rc<HostCopy>>)>,
@@ -70,7 +71,7 @@ impl Duplex {
         layers.flat_map(|(at, layer)| layer.slots.iter().map(move |slot| (at, slot)))
     }
 
-    /// Tensors that have left, and whose copies may still be under way.
+    /// Tensors that have left, if their copies may still be under way.
     pub(super) fn held(&self) -> impl Iterator<Item = (usize, &Tensor)> {
         let tensors = self.leaving.iter().flat_map(|(_, tensors)| tensors);
         tensors.map(|tensor| (0, tensor))
@@ -91,7 +92,8 @@ impl Duplex {
         self.open.slots.push(Rc::clone(slot));
     }
 
-    /// The end of a layer's forward pass. The last one stays: its backward pass comes at once.
+    /// The end of a layer's forward pass. The last layer stays, because its backward pass comes at
+    /// once.
     pub(super) fn commit(&mut self, accelerator: &mut Accelerator) -> Result<(), RunError> {
         let mut layer = std::mem::take(&mut self.open);
         if self.forward.len() + 1 < self.layers {
@@ -137,7 +139,7 @@ impl Duplex {
         Ok(())
     }
 
-    /// Before a layer's backward pass: the one that comes after it is on its way back then.
+    /// Before a layer's backward pass: the layer that comes after it begins to come back.
     pub(super) fn reached_by_backward(
         &mut self,
         accelerator: &mut Accelerator,
@@ -153,7 +155,7 @@ impl Duplex {
         Ok(())
     }
 
-    /// Brings the next layer back, into memory that the stream which computes is through with.
+    /// Brings the next layer back, into memory that the computing stream no longer uses.
     fn bring_back_next(&mut self, accelerator: &mut Accelerator) -> Result<(), RunError> {
         let Some(layer) = self.backward.last_mut() else {
             return Ok(());
@@ -178,8 +180,8 @@ impl Duplex {
         Ok(())
     }
 
-    /// The end of a forward pass and of the backward pass beside it: backward comes to what has
-    /// just gone forward.
+    /// The end of a forward pass and of the backward pass next to it. The next backward pass runs
+    /// through the layers that have just gone forward.
     pub(super) fn end_pass(&mut self) {
         self.backward = std::mem::take(&mut self.forward);
     }

@@ -1,10 +1,10 @@
-//! Megatron-LM's fine-grained activation offloading: named modules, of which a fraction is moved.
+//! Megatron-LM's fine-grained activation offloading: it moves a fraction of the named modules.
 //!
-//! The first pass moves every module and learns their order. Then the last module of each name
-//! stays, for its backward pass comes at once, and of the others the later ones up to the
-//! fraction. Copies go out on one stream and come back on another. While backward leaves a module,
-//! the one that was copied out last is brought back, so as many modules are on their way as there
-//! are names. (docs/offloader-rules.md, "Module by module".)
+//! The first pass moves every module and learns their order. After it, the last module of each name
+//! stays, because its backward pass comes at once. Of the others, the later ones stay, so that only
+//! the fraction moves. Copies go out on one stream and come back on another. When backward leaves a
+//! module, it brings back the module that was copied out last. So the number of modules on their
+//! way back equals the number of names. (docs/offloader-rules.md, "Module by module".)
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,21 +17,22 @@ use trace::units::Bytes;
 /// Elements of the smallest tensor that is moved (`min_offloaded_tensor_size`).
 const SMALLEST: u64 = 1 << 20;
 
-/// A view that covers less than this share of its storage is gathered, not moved with all of it.
+/// If a view covers less than this share of its storage, it is gathered and not moved with all of
+/// it.
 const LEAST_COVERED: f64 = 0.5;
 
-/// How much is moved, and how far copies may lag behind.
+/// How much is moved, and how many copies may be under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of the modules that could be moved (`activation_offload_fraction`).
+    /// The share of the modules that could be moved (`activation_offload_fraction`).
     pub share: Share,
-    /// Modules of one name whose copies may be under way before the stream that computes waits
-    /// (`fine_grained_offloading_max_inflight_offloads`); `None` where it never waits.
+    /// How many modules of one name may have copies under way before the computing stream waits
+    /// (`fine_grained_offloading_max_inflight_offloads`); `None` if it never waits.
     pub in_flight: Option<u32>,
 }
 
 impl Limits {
-    /// Megatron-LM's own: everything, without a limit.
+    /// Megatron-LM's own setting: moves everything, without a limit.
     pub const NONE: Limits = Limits {
         share: Share(100),
         in_flight: None,
@@ -43,7 +44,7 @@ impl Limits {
 pub struct Share(u8);
 
 impl Share {
-    /// All of them.
+    /// All modules.
     pub const ALL: Share = Share(100);
 
     /// The share; `None` for more than 100 percent.
@@ -54,12 +55,12 @@ impl Share {
         }
     }
 
-    /// In percent.
+    /// The share in percent.
     pub const fn as_percent(self) -> u8 {
         self.0
     }
 
-    /// How many of so many stay: the product is cut off, as upstream cuts it.
+    /// How many modules stay; the product is rounded down, as in the original.
     fn that_stay(self, modules: usize) -> usize {
         (modules as f64 * (1.0 - f64::from(self.0) / 100.0)) as usize
     }
@@ -82,19 +83,19 @@ pub(super) struct Megatron {
     limits: Limits,
     copies: Copies,
     modules: Vec<Module>,
-    /// Whether the first pass is still to come, or running.
+    /// Whether the first pass has not ended yet.
     learns: bool,
-    /// Modules that this pass has started.
+    /// How many modules this pass has started.
     started: usize,
-    /// Modules whose forward pass runs.
+    /// Modules in which the forward pass is.
     open: Vec<usize>,
     /// Modules that have left the device, the last one last.
     away: Vec<usize>,
     /// Modules on their way back.
     returning: VecDeque<usize>,
-    /// Modules that backward will come to, the next one last.
+    /// Modules that backward will reach, the next one last.
     ahead: Vec<usize>,
-    /// Copies that the stream that computes has not waited for.
+    /// Copies that the computing stream has not waited for.
     pending: VecDeque<(&'static str, Rc<AcceleratorEvent>)>,
 }
 
@@ -126,7 +127,7 @@ impl Megatron {
         numbers
     }
 
-    /// The end of a pass: nothing that was begun in it is waited for later.
+    /// The end of a pass. Nothing that began in this pass is waited for later.
     pub(super) fn end_pass(&mut self) {
         if self.learns && self.started > 0 {
             self.plan();
@@ -144,7 +145,7 @@ impl Megatron {
         }
     }
 
-    /// Which modules move from now on.
+    /// Decides which modules move from now on.
     fn plan(&mut self) {
         self.learns = false;
         let mut names: Vec<&str> = Vec::new();
@@ -166,7 +167,7 @@ impl Megatron {
         let at = self.started;
         self.started += 1;
         match self.modules.get_mut(at) {
-            // What backward never asked for is overwritten.
+            // Tensors that backward never asked for are dropped.
             Some(module) => module.slots.clear(),
             None => self.modules.push(Module {
                 name,
@@ -186,7 +187,7 @@ impl Megatron {
         }
     }
 
-    /// The end of a module's forward pass. `returns`: whether backward will come to it.
+    /// The end of a module's forward pass. `returns` says whether backward will reach the module.
     pub(super) fn commit(
         &mut self,
         returns: bool,
@@ -216,7 +217,7 @@ impl Megatron {
         self.wait_for_old_copies(name, event, accelerator)
     }
 
-    /// Lets the stream that computes wait until no more copies are under way than may be.
+    /// Makes the computing stream wait until few enough copies are under way.
     fn wait_for_old_copies(
         &mut self,
         name: &'static str,
@@ -241,7 +242,7 @@ impl Megatron {
         }
     }
 
-    /// Before a module's backward pass: what was brought back is waited for.
+    /// Before a module's backward pass: waits for what was brought back.
     pub(super) fn reached_by_backward(
         &mut self,
         accelerator: &mut Accelerator,
@@ -263,7 +264,7 @@ impl Megatron {
         Ok(())
     }
 
-    /// After a module's backward pass: the module that left last is brought back.
+    /// After a module's backward pass: brings back the module that left last.
     pub(super) fn left_by_backward(
         &mut self,
         accelerator: &mut Accelerator,
@@ -290,7 +291,7 @@ impl Megatron {
     }
 }
 
-/// Copies a slot's tensor out, where it is large enough; what was copied.
+/// Copies a slot's tensor out, if it is large enough; returns the number of bytes.
 fn copy_out(slot: &Slot, copies: Copies, accelerator: &mut Accelerator) -> Result<Bytes, RunError> {
     let Some(tensor) = slot.on_device() else {
         return Ok(Bytes::ZERO);
@@ -325,7 +326,7 @@ mod tests {
         check(0, 23, 23);
         check(75, 46, 11);
         check(50, 5, 2);
-        // `int(10 * (1 - 0.9))`: in floating point just below 1.
+        // `int(10 * (1 - 0.9))`: in floating point this is just below 1.
         check(90, 10, 0);
         assert_eq!(Share::percent(101), None);
     }

@@ -1,9 +1,10 @@
-//! Offloaders that move the tensors of a module together: Megatron-LM's, ms-swift's, and ours.
+//! Offloaders that move the tensors of a module together: those of Megatron-LM, ms-swift and
+//! Tidemark.
 //!
-//! What a module saves is collected while it runs forward and copied out after it; before its
-//! backward pass it is brought back (docs/offloader-rules.md, "Module by module"). Here is what
-//! all have in common; [`megatron`], [`ms_swift`] and [`duplex`] say when copies are made, and of
-//! what.
+//! What a module saves is collected in its forward pass and copied out after it. Before its
+//! backward pass it is brought back (docs/offloader-rules.md, "Module by module"). This file has
+//! what these offloaders share. [`megatron`], [`ms_swift`] and [`duplex`] say when copies are made,
+//! and of what.
 
 mod duplex;
 mod megatron;
@@ -33,19 +34,19 @@ use trace::units::DeviceAddr;
 pub enum ModuleOffload {
     /// Megatron-LM's fine-grained activation offloading.
     Megatron(Limits),
-    /// ms-swift's `activation_cpu_offload`, with what it takes for the same tensor.
+    /// ms-swift's `activation_cpu_offload`; the key says which tensors it treats as the same.
     MsSwift(HostKey),
-    /// Ours, which copies out and back at once, for programs that run both passes beside each
-    /// other.
+    /// Tidemark's own, which copies out and back at once. It is for programs that run both passes
+    /// next to each other.
     Duplex,
 }
 
 /// A part of a model whose saved tensors may be moved together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// A layer, as FSDP wraps it.
+    /// A layer in the sense of FSDP.
     Layer,
-    /// A module inside of a layer, which Megatron-LM knows by name.
+    /// A module in a layer, which Megatron-LM knows by name.
     Part(&'static str),
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Slot {
     /// The tensor that was saved.
     saved: SavedTensor,
     place: RefCell<Place>,
-    /// Of the tensor that was saved, until it is compared.
+    /// Checksum of the saved tensor, until it is compared.
     print: Cell<Option<Fingerprint>>,
     heap: SharedHeap,
 }
@@ -63,13 +64,13 @@ pub(crate) struct Slot {
 enum Place {
     Device(Tensor),
     Host(Rc<HostCopy>),
-    /// Back on the device; whether its elements are those that were saved.
+    /// Back on the device, and whether its elements are the saved ones.
     Restored(Tensor, Contents),
-    /// Backward has it.
+    /// Backward has taken it.
     Taken,
 }
 
-/// The node that backward comes to first in a module.
+/// The node of a module that backward reaches first.
 pub(crate) const END_OF_MODULE: &str = "GroupCommitBackward";
 
 /// What a restored tensor holds.
@@ -81,7 +82,7 @@ enum Contents {
 }
 
 impl Slot {
-    /// Copies the tensor out; the device's memory is held by `Some` of what is returned.
+    /// Changes the place; returns the tensor that was on the device, which keeps its memory alive.
     fn replace(&self, place: Place) -> Option<Tensor> {
         match self.place.replace(place) {
             Place::Device(tensor) | Place::Restored(tensor, _) => Some(tensor),
@@ -89,7 +90,7 @@ impl Slot {
         }
     }
 
-    /// The tensor, while it has not left the device.
+    /// The tensor, if it has not left the device.
     fn on_device(&self) -> Option<Tensor> {
         match &*self.place.borrow() {
             Place::Device(tensor) => Some(tensor.clone()),
@@ -97,7 +98,7 @@ impl Slot {
         }
     }
 
-    /// The copy, while the tensor is on the host.
+    /// The copy, if the tensor is on the host.
     fn on_host(&self) -> Option<Rc<HostCopy>> {
         match &*self.place.borrow() {
             Place::Host(copy) => Some(Rc::clone(copy)),
@@ -140,7 +141,7 @@ impl Drop for Slot {
     }
 }
 
-/// The streams of copies.
+/// The streams that copies run on.
 #[derive(Debug, Clone, Copy)]
 struct Copies {
     out: StreamId,
@@ -162,7 +163,7 @@ enum Schedule {
 
 impl Modules {
     /// # Errors
-    /// The device's refusal of a stream.
+    /// The device refuses a stream.
     pub(super) fn new(
         offload: ModuleOffload,
         accelerator: &mut Accelerator,
@@ -185,7 +186,7 @@ impl Modules {
         })
     }
 
-    /// Both passes are over.
+    /// Both passes have ended.
     pub(super) fn end_pass(&mut self) {
         match &mut self.schedule {
             Schedule::Megatron(schedule) => schedule.end_pass(),
@@ -202,7 +203,7 @@ impl Modules {
         }
     }
 
-    /// Whether a tensor is left to the graph.
+    /// Whether the graph keeps this tensor, so that the offloader does not move it.
     fn leaves(&self, saved: &SavedTensor) -> bool {
         let host = saved.placement == Placement::Host;
         match self.schedule {
@@ -214,7 +215,7 @@ impl Modules {
         }
     }
 
-    /// Every slot that is known, with the number of its module.
+    /// Every known slot, with the number of its module.
     fn slots(&self) -> Vec<(usize, &Rc<Slot>)> {
         match &self.schedule {
             Schedule::Megatron(schedule) => schedule.slots().collect(),
@@ -223,7 +224,7 @@ impl Modules {
         }
     }
 
-    /// Shows the tensors that are held on the device, each with the number of its module.
+    /// Shows the tensors that are on the device, each with the number of its module.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(usize, &Tensor)) {
         for (module, slot) in self.slots() {
             if let Place::Device(tensor) | Place::Restored(tensor, _) = &*slot.place.borrow() {
@@ -238,7 +239,7 @@ impl Modules {
         }
     }
 
-    /// What is held between two steps beside the tensors that [`Modules::visit`] shows, as
+    /// What is held between two steps besides the tensors that [`Modules::visit`] shows, as
     /// numbers.
     pub(crate) fn standing(&self) -> Vec<u64> {
         let mut numbers = match &self.schedule {
@@ -282,7 +283,7 @@ fn committed(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
 }
 
 impl Session {
-    /// Says how many layers the model has, as FSDP wraps them.
+    /// Sets how many layers the model has, in the sense of FSDP.
     pub(crate) fn declare_layers(&mut self, layers: u64) {
         match self.modules.as_mut().map(|all| &mut all.schedule) {
             Some(Schedule::MsSwift(schedule)) => schedule.set_layers(layers as usize),
@@ -291,30 +292,30 @@ impl Session {
         }
     }
 
-    /// Says which storages hold parameters.
+    /// Sets which storages hold parameters.
     pub(crate) fn keep_parameters(&mut self, storages: impl IntoIterator<Item = DeviceAddr>) {
         if let Some(modules) = &mut self.modules {
             modules.parameters = storages.into_iter().collect();
         }
     }
 
-    /// Shows what an offloader of modules holds on the device, with the number of its module.
+    /// Shows what an offloader of modules holds on the device, with the number of the module.
     pub(crate) fn visit_modules(&self, visit: &mut dyn FnMut(usize, &Tensor)) {
         if let Some(modules) = &self.modules {
             modules.visit(visit);
         }
     }
 
-    /// What an offloader of modules holds between two steps beside those tensors, as numbers.
+    /// What an offloader of modules holds between two steps besides those tensors, as numbers.
     pub(crate) fn standing_of_modules(&self) -> Vec<u64> {
         let modules = self.modules.as_ref();
         modules.map_or_else(Vec::new, Modules::standing)
     }
 
-    /// Runs a part of the model; an offloader that moves modules takes what it saves.
+    /// Runs a part of the model. An offloader that moves modules takes what the part saves.
     ///
     /// # Errors
-    /// What the part or the copies fail with.
+    /// The errors of the part or of the copies.
     pub(crate) fn module(
         &mut self,
         unit: Unit,
@@ -358,7 +359,7 @@ impl Session {
         Ok(self.attach(out.alias(), node))
     }
 
-    /// The pack hook inside of a module.
+    /// The pack hook in a module.
     pub(super) fn pack_into_module(&mut self, tensor: &Tensor) -> Result<Saved, RunError> {
         let Some(modules) = self.modules.as_mut() else {
             return Ok(Saved::Plain(tensor.clone()));
@@ -387,7 +388,7 @@ impl Session {
     /// The unpack hook.
     pub(crate) fn unpack_from_module(&mut self, slot: &Slot) -> Result<Tensor, RunError> {
         if let Some(copy) = slot.on_host() {
-            // Megatron-LM brings back here what no schedule brought back before; the others assert.
+            // What no schedule has brought back, Megatron-LM brings back here; the others assert.
             let schedule = self.modules.as_ref().map(|all| &all.schedule);
             if let Some(Schedule::MsSwift(_) | Schedule::Duplex(_)) = schedule {
                 return Err(RunError::NotBroughtBack);

@@ -1,10 +1,10 @@
-//! ms-swift's offloader of FSDP layers (first in verl): two layers on the device, the others on
-//! the host, and one copy for tensors that share memory.
+//! ms-swift's offloader of FSDP layers (first in verl): it keeps two layers on the device and the
+//! others on the host, with one copy for tensors that share memory.
 //!
-//! A layer is copied out while the next one computes, and brought back while the one behind it
-//! runs backward. Both streams wait for each other at each layer. Tensors of a layer under one
-//! key share one dense copy, which is brought back once and given to each in its own shape. Before
-//! #10157 the key is where a tensor starts and its type, so that a tensor and its transpose get
+//! A layer is copied out while the next one computes, and brought back during the backward pass of
+//! the layer after it. Both streams wait for each other at each layer. Tensors of a layer with the
+//! same key share one dense copy, which is brought back once and given to each in its own shape.
+//! Before #10157 the key is the start of a tensor and its type. Then a tensor and its transpose get
 //! the same elements in the same order. (docs/offloader-rules.md, "Module by module".)
 
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use crate::autograd::Tensor;
 use crate::offload::{HostCopyShape, Runtime, StorageKey};
 use crate::tensor::SavedTensor;
 
-/// What is taken for the same tensor.
+/// Which tensors count as the same tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKey {
-    /// Tensors that start at one place, with elements of one type.
+    /// Tensors with the same start and the same type.
     Start,
-    /// With the same shape and strides as well (#10157).
+    /// Tensors that also have the same shape and strides (#10157).
     View,
 }
 
@@ -35,7 +35,7 @@ impl HostKey {
     }
 }
 
-/// A model of fewer layers is left alone.
+/// Models with fewer layers are not offloaded.
 const FEWEST_LAYERS: usize = 3;
 
 /// The schedule and its state.
@@ -43,13 +43,13 @@ pub(super) struct MsSwift {
     key: HostKey,
     copies: Copies,
     layers: usize,
-    /// The layer that computes, counted up by forward and down by backward.
+    /// The layer that computes; forward counts it up and backward counts it down.
     current: usize,
-    /// Layers that have left.
+    /// How many layers have left the device.
     away: usize,
     /// Slots by layer, in the order in which they were saved.
     slots: Vec<(usize, Rc<Slot>)>,
-    /// Tensors whose copies have begun and that have not been given up.
+    /// Tensors whose copies have begun and that are still held.
     held: Vec<(usize, Tensor)>,
 }
 
@@ -87,8 +87,8 @@ impl MsSwift {
         numbers.map(|number| number as u64).to_vec()
     }
 
-    /// The layer that gives up its memory when `current` ends: all but the last one move, and
-    /// each does so one layer later.
+    /// How many layers move: all but the last one. Each layer gives up its memory at the end of the
+    /// next layer.
     fn moves(&self) -> usize {
         self.layers - 1
     }
@@ -122,7 +122,7 @@ impl MsSwift {
         Ok(())
     }
 
-    /// Copies a layer's tensors out, one copy for each key.
+    /// Copies out the tensors of a layer, with one copy for each key.
     fn copy_out(&mut self, layer: usize, accelerator: &mut Accelerator) -> Result<(), RunError> {
         let mut copies: IndexMap<_, Rc<HostCopy>> = IndexMap::new();
         for (_, slot) in self.slots.iter().filter(|(of, _)| *of == layer) {
@@ -170,7 +170,7 @@ impl MsSwift {
         Ok(())
     }
 
-    /// Brings a layer back: each copy once, for all that share it.
+    /// Brings a layer back: each copy once, for all tensors that share it.
     fn bring_back(&self, layer: usize, accelerator: &mut Accelerator) -> Result<(), RunError> {
         let mut returned: Vec<(Rc<HostCopy>, Tensor)> = Vec::new();
         for (_, slot) in self.slots.iter().filter(|(of, _)| *of == layer) {

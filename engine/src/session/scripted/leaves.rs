@@ -1,5 +1,5 @@
-//! Leaves that a step makes. The graph above a tensor keeps them, so a tensor that the offloader
-//! holds longer than the program does keeps their memory too.
+//! Leaves that a step makes. The graph of a tensor keeps them alive. So if the offloader holds a
+//! tensor longer than the program does, it keeps the memory of these leaves too.
 
 use std::rc::{Rc, Weak};
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::autograd::{Edge, Kind, Node, Tensor, TensorImpl};
 use crate::script::{Name, Place};
 
-/// Most leaves of a step: sets of them are bits of a number.
+/// How many leaves a step may have: a set of leaves is the bits of one number.
 const MOST: usize = 64;
 
 /// The leaves of a step, and which of them each node reaches.
@@ -18,7 +18,7 @@ pub(super) struct Leaves {
     /// Sequence number of the first node of the step.
     first: u64,
     nodes: Vec<Known>,
-    /// Nodes that the offloader may hold, or the tensors above which it may hold.
+    /// Nodes that the offloader may hold, itself or through a tensor.
     held: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Leaves {
 struct Known {
     reaches: u64,
     next: SmallVec<[u32; 3]>,
-    /// Whether it holds tensors itself, until it runs.
+    /// Whether it holds tensors itself until it runs.
     holds: bool,
 }
 
@@ -42,12 +42,13 @@ impl Leaves {
         }
     }
 
-    /// Where their memory is.
+    /// The places of the leaves' memory.
     pub fn into_places(self) -> Vec<Place> {
         self.places
     }
 
-    /// Number of a leaf that the step made; `None` where there are too many, and for others.
+    /// Number of a leaf that the step made; `None` if there are too many, or if the step did not
+    /// make it.
     pub fn number(&mut self, leaf: &Tensor) -> Option<u32> {
         let name = Name::of(leaf.storage().start())?;
         let this = Rc::downgrade(&leaf.0);
@@ -67,7 +68,8 @@ impl Leaves {
         }
     }
 
-    /// Those that a tensor keeps alive for the offloader: itself, or those above it.
+    /// The leaves that a tensor keeps alive for the offloader: itself, or those that its graph
+    /// leads to.
     pub fn held_by_tensor(&mut self, tensor: &Tensor) -> Option<u64> {
         match (&tensor.0.grad_fn, &tensor.0.leaf) {
             (Some(edge), _) => self.held_by_node(&edge.node),
@@ -76,14 +78,14 @@ impl Leaves {
         }
     }
 
-    /// Those that a node keeps alive for the offloader.
+    /// The leaves that a node keeps alive for the offloader.
     pub fn held_by_node(&mut self, node: &Node) -> Option<u64> {
         self.held.extend(self.place(node));
         self.of_node(node)
     }
 
-    /// Its place among the nodes of the step. Nodes from before it hold nothing of it, nor do those
-    /// that a recompute drops.
+    /// The position of a node in the step. Earlier nodes hold nothing of the step, and neither do
+    /// nodes that a recompute drops.
     fn place(&self, node: &Node) -> Option<usize> {
         let of_step = matches!(node.kind, Kind::Formula(_));
         let place = node.sequence.checked_sub(self.first).filter(|_| of_step)?;
@@ -98,7 +100,7 @@ impl Leaves {
         Some(known.unwrap_or(0))
     }
 
-    /// A new node with edges; whether it holds tensors itself, until it runs.
+    /// Adds a node with its edges; `holds` says whether it holds tensors itself until it runs.
     pub fn add_node(&mut self, sequence: u64, edges: &[Option<Edge>], holds: bool) -> Option<()> {
         let mut reaches = 0;
         let mut next = SmallVec::new();
@@ -118,15 +120,15 @@ impl Leaves {
         Some(())
     }
 
-    /// A node runs, and lets go of what it held.
+    /// Notes that a node runs, and drops what it held.
     pub fn run(&mut self, node: &Node) {
         if let Some(place) = self.place(node) {
             self.nodes[place].holds = false;
         }
     }
 
-    /// Whether the offloader may hold a node that leads to one that has not run, and holds tensors:
-    /// how long those live is more than a script can say.
+    /// Whether the offloader may hold a node that leads to one which has not run and holds tensors.
+    /// A script cannot say how long those tensors live.
     pub fn leave_holders(&self) -> bool {
         let mut leads = vec![false; self.nodes.len()];
         // Edges lead to earlier nodes.

@@ -1,8 +1,8 @@
 //! Writes a step down as a script, and plays it ([`crate::script`]).
 //!
-//! While a step is written, the program runs as ever, but its memory has no blocks behind it and
-//! the offloader holds nothing. So every storage of the step ends where the program itself lets go
-//! of it; how much longer the offloader holds it is found out in each step that is played.
+//! While a step is written, the program runs as usual, but its memory has no blocks and the
+//! offloader holds nothing. So every storage of the step ends when the program itself drops it. How
+//! much longer the offloader holds it shows in each step that is played.
 
 mod leaves;
 mod play;
@@ -21,27 +21,27 @@ use crate::tensor::{SavedTensor, StorageInfo};
 use leaves::Leaves;
 use trace::units::{Bytes, DeviceAddr};
 
-/// What became of the attempt to write a step down.
+/// The result of the attempt to write a step down.
 pub(crate) enum Written {
     /// It can be played.
     Script(Box<Scripted>),
-    /// It does something that a script has no words for; nothing has happened.
+    /// The step does something that a script cannot express; nothing has changed.
     Refused,
-    /// The same, and the program has let go of memory, so that it cannot go on.
+    /// The same, but the program has freed memory, so it cannot continue.
     Lost,
 }
 
 /// A tensor that was saved through the offloader.
 struct Packed {
     saved: SavedTensor,
-    /// Memory that is there before and after the step; `None` for that of the step.
+    /// Memory that exists before and after the step; `None` if the step made it.
     kept: Option<Rc<Storage>>,
-    /// Leaves of the step that it keeps alive.
+    /// Leaves of the step that this tensor keeps alive.
     reaches: u64,
     unpacked: bool,
 }
 
-/// A tensor that was wanted again.
+/// A tensor that backward needed again.
 struct Unpacked {
     pack: u32,
     /// Leaves of the step that the node keeps alive.
@@ -55,24 +55,24 @@ struct Restored {
     storage: Weak<Storage>,
 }
 
-/// What is known of a step while it is written down, beside the script itself.
+/// What is known about a step while it is written down, besides the script itself.
 pub(super) struct Writing {
     leaves: Leaves,
     packs: Vec<Packed>,
-    /// Where their memory is.
+    /// The places of the packed tensors.
     packed: Vec<Place>,
     unpacks: Vec<Unpacked>,
     unpacked: Vec<Place>,
     restored: Vec<Restored>,
-    /// Whether a node has unpacked, and its hooks have not run.
+    /// Whether a node has unpacked and its hooks have not run yet.
     unpacks_now: bool,
-    /// The pass that is counted as the first.
+    /// The pass that counts as the first.
     first_task: u64,
 }
 
 impl Session {
-    /// Writes down what `step` does. It must leave everything as it was, as far as the session
-    /// knows; what the program keeps is up to the caller.
+    /// Writes down what `step` does. For the session, everything must be the same afterwards; the
+    /// caller must check what the program keeps.
     pub(crate) fn write_step(
         &mut self,
         step: &mut dyn FnMut(&mut Session) -> Result<(), RunError>,
@@ -127,7 +127,7 @@ impl Session {
         simple && watched && simulated && self.hooks.is_empty() && self.grad_enabled
     }
 
-    /// Notes something of the step that is written down; whether one is.
+    /// Adds an instruction to the step that is written down; returns whether there is one.
     pub(super) fn write(&self, op: Op) -> bool {
         if self.writing.is_none() {
             return false;
@@ -138,7 +138,7 @@ impl Session {
         true
     }
 
-    /// The step cannot be written down, if it is.
+    /// If a step is being written down, notes why it cannot be.
     fn refuse(&self, why: &'static str) {
         if let Some(writer) = &mut self.heap().borrow_mut().writer {
             writer.refuse(why);
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// A node begins to live, with its edges.
+    /// Notes a new node, with its edges.
     pub(crate) fn write_node(&mut self, sequence: u64, next: &[Option<Edge>], holds: bool) {
         let Some(writing) = &mut self.writing else {
             return;
@@ -165,7 +165,7 @@ impl Session {
         }
     }
 
-    /// A node runs.
+    /// Notes that a node runs.
     pub(crate) fn write_run(&mut self, node: &Node) {
         if let Some(writing) = &mut self.writing {
             writing.leaves.run(node);
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Pack, of a step that is written down.
+    /// Pack in a step that is written down.
     pub(super) fn write_pack(&mut self, tensor: &Tensor) -> Option<TensorId> {
         let writing = self.writing.as_mut()?;
         let number = writing.packs.len() as u32;
@@ -200,7 +200,7 @@ impl Session {
         Some(TensorId(u64::from(number)))
     }
 
-    /// The offloader may hold a storage of the step.
+    /// Notes that the offloader may hold a storage of the step.
     fn share(&self, name: Name) {
         if let Some(writer) = &mut self.heap().borrow_mut().writer {
             if name.restored {
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Unpack, of a step that is written down.
+    /// Unpack in a step that is written down.
     pub(super) fn write_unpack(&mut self, id: TensorId) -> Option<Result<Tensor, RunError>> {
         let writing = self.writing.as_mut()?;
         let Some(packed) = writing.packs.get_mut(id.0 as usize) else {
@@ -251,8 +251,8 @@ impl Session {
         Some(Ok(tensor))
     }
 
-    /// The hooks of a node that unpacked: how many tensors, beside the restored ones, show what was
-    /// restored is what the offloader asks.
+    /// Writes down the hooks of a node that unpacked. The offloader asks how many tensors, besides
+    /// the restored ones, show the restored memory.
     pub(crate) fn write_hooks(&mut self) {
         let Some(writing) = &mut self.writing else {
             return;
@@ -274,7 +274,8 @@ impl Session {
         }
     }
 
-    /// Somebody asks whether a gradient has one owner: that must not depend on the offloader.
+    /// Something asks whether a gradient has one owner. The answer must not depend on the
+    /// offloader.
     pub(crate) fn write_asked(&self, gradient: &Tensor) {
         if let Some(writer) = &mut self.heap().borrow_mut().writer {
             let name = Name::of(gradient.storage().start());
@@ -284,7 +285,7 @@ impl Session {
         }
     }
 
-    /// A leaf gets its first gradient.
+    /// Notes that a leaf gets its first gradient.
     pub(crate) fn write_gradient(&mut self, leaf: &Tensor, gradient: &Tensor) {
         let Some(writing) = &mut self.writing else {
             return;
@@ -306,14 +307,14 @@ impl Session {
     }
 }
 
-/// Which workspaces there are.
+/// Which workspaces exist.
 fn holds(of: &([Option<Rc<Storage>>; 2], Option<Rc<Storage>>)) -> [bool; 3] {
     let ([forward, backward], lt) = of;
     [forward, backward, lt].map(Option::is_some)
 }
 
-/// The bytes that a tensor shows, where it may come back in another layout, or with other memory
-/// around it.
+/// The bytes that a tensor shows, if it may come back in another layout or with other memory around
+/// it.
 fn only_bytes(saved: &SavedTensor) -> Option<(u64, u64)> {
     if saved.layout.is_dense_from_start() && saved.storage.bytes == saved.bytes() {
         return None;
@@ -329,7 +330,7 @@ fn only_bytes(saved: &SavedTensor) -> Option<(u64, u64)> {
 }
 
 impl Accelerator {
-    /// Refuses what a script has no words for, while a step is written down.
+    /// Fails while a step is written down: a script cannot express this.
     pub(super) fn not_written(&self) -> Result<(), crate::device::DeviceError> {
         match self.heap().borrow().writer {
             None => Ok(()),

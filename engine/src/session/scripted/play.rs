@@ -14,7 +14,7 @@ use crate::session::{RunError, Session};
 use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 use trace::units::{Bytes, DeviceAddr};
 
-/// What is in a place.
+/// The contents of a place.
 #[derive(Default)]
 enum Held {
     #[default]
@@ -22,19 +22,20 @@ enum Held {
     Block(Block),
     /// Memory that the offloader may hold too.
     Shared(Rc<Storage>),
-    /// What unpack brought back: the tensor itself, as the program holds it.
+    /// What unpack brought back: the tensor that the program holds.
     Restored(Tensor),
 }
 
 /// A leaf of the step that is played.
 struct Leaf {
     place: Place,
-    /// Stands for it in the graph of those that keep it alive beside the program.
+    /// Represents the leaf in the graph of everything besides the program that keeps the leaf
+    /// alive.
     node: Weak<Node>,
     gradient: Option<Place>,
 }
 
-/// A step that can be played, with what is there while it is.
+/// A step that can be played, with what exists while it is played.
 pub(crate) struct Scripted {
     script: Script,
     packs: Vec<Packed>,
@@ -43,9 +44,9 @@ pub(crate) struct Scripted {
     unpacked: Vec<Place>,
     /// Backward passes of the step.
     tasks: u64,
-    // From here on: of the step that is played.
+    // The fields from here on belong to the step that is being played.
     held: Vec<Held>,
-    /// First address of what is in each place.
+    /// First address of the contents of each place.
     bases: Vec<u64>,
     ids: Vec<TensorId>,
     leaves: Vec<Leaf>,
@@ -103,7 +104,7 @@ impl Scripted {
         }
     }
 
-    /// The bytes that an operand stands for now.
+    /// The bytes that an operand means now.
     fn range(&self, operand: &Operand) -> Range {
         match *operand {
             Operand::Part(place, from, to) => {
@@ -158,7 +159,7 @@ impl Session {
     /// Plays a step.
     ///
     /// # Errors
-    /// What the program would fail with. The session is then of no use any more.
+    /// The errors of the program. The session cannot be used after an error.
     pub(crate) fn play(&mut self, step: &mut Scripted) -> Result<(), RunError> {
         let first_task = self.accelerator.skip_tasks(step.tasks);
         for leaf in &mut step.leaves {
@@ -192,7 +193,7 @@ impl Session {
                 Op::Free(place) => {
                     match std::mem::take(&mut step.held[place.0 as usize]) {
                         Held::Block(block) => self.heap().borrow_mut().caching.give_block(block),
-                        // Dropped, and freed unless the offloader holds it.
+                        // Dropping frees the memory, unless the offloader still holds it.
                         Held::Shared(_) | Held::Restored(_) | Held::Nothing => {}
                     }
                 }
@@ -239,7 +240,7 @@ impl Session {
         Ok(())
     }
 
-    /// Instructions that come a few hundred times in a step.
+    /// Plays the instructions that come only a few hundred times in a step.
     fn play_offload(&mut self, step: &mut Scripted, op: Op) -> Result<(), RunError> {
         match op {
             Op::Stream(stream) => {
@@ -333,7 +334,7 @@ impl Session {
     }
 }
 
-/// A node that keeps what it is given alive, and never runs.
+/// A node that keeps these edges and tensors alive, and never runs.
 fn stand_in(next: Edges, ctx: Vec<Tensor>) -> Rc<Node> {
     Rc::new(Node {
         sequence: 0,
@@ -351,7 +352,7 @@ fn stand_in(next: Edges, ctx: Vec<Tensor>) -> Rc<Node> {
     })
 }
 
-/// A tensor that only stands for its memory.
+/// A tensor that only represents its memory.
 fn memory_of(storage: &Rc<Storage>) -> Tensor {
     let saved = SavedTensor {
         storage: StorageInfo {
