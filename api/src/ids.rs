@@ -101,6 +101,10 @@ id!(
     TokenId, "tok_", "a token's id"
 );
 id!(
+    /// A saved view.
+    ViewId, "view_", "a view's id"
+);
+id!(
     /// A training that reports while it runs.
     LiveId, "live_", "a live run's id"
 );

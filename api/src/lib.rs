@@ -40,4 +40,5 @@ pub mod runs;
 pub mod shares;
 pub mod timeline;
 pub mod view_state;
+pub mod views;
 pub mod what_if;

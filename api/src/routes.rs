@@ -7,7 +7,7 @@ use crate::compare_view::CompareState;
 use crate::contents::Contents;
 use crate::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
-    UploadId,
+    UploadId, ViewId,
 };
 use crate::labels::{self, Label};
 use crate::leaks::Leaks;
@@ -88,6 +88,17 @@ pub const HISTORY_PAGE: &str = "/history";
 /// The page with the labels of a run; `POST` changes one.
 pub fn labels_page(run: &RunId) -> String {
     format!("/runs/{run}/labels")
+}
+
+/// The page with the saved views; `POST` saves one.
+pub const VIEWS_PAGE: &str = "/views";
+/// That page, ready to save an address.
+pub fn save_view_page(path: &str) -> String {
+    format!("{VIEWS_PAGE}?path={}", encode(path))
+}
+/// `POST`: forgets a saved view.
+pub fn forget_view_page(view: &ViewId) -> String {
+    format!("{VIEWS_PAGE}/{view}/forget")
 }
 
 /// The page with the trainings that report while they run.

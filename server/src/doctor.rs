@@ -236,7 +236,7 @@ impl Repair {
     }
 
     /// Restores what was read from the old database: names, dates, deletions and labels of runs,
-    /// ranks and keys of jobs, own categories, people, tokens and links. Returns the numbers of
+    /// ranks and keys of jobs, own categories, views, people, tokens and links. Returns the numbers of
     /// runs and links.
     ///
     /// # Errors
@@ -248,6 +248,7 @@ impl Repair {
             keys,
             labels,
             own_categories,
+            views,
             people,
             tokens,
             shares,
@@ -265,6 +266,8 @@ impl Repair {
                 let mut each = labels.iter();
                 each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
                 writer.set_own_categories(&own_categories, "", latest_ms)?;
+                let mut each = views.iter();
+                each.try_for_each(|view| writer.put_view(view))?;
                 let mut each = people.iter();
                 each.try_for_each(|person| writer.insert_person(person))?;
                 let mut each = tokens.iter();

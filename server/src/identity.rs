@@ -2,7 +2,7 @@
 
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
-    UploadId,
+    UploadId, ViewId,
 };
 use trace::redact::Key;
 
@@ -78,6 +78,13 @@ pub fn request_id() -> String {
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
     by_chance(SessionId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a saved view.
+pub fn view_id() -> ViewId {
+    by_chance(ViewId::PREFIX)
         .parse()
         .expect("base 62 digits are an id")
 }

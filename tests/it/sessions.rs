@@ -219,6 +219,7 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
         "/jobs",
         "/history",
         "/pull-requests",
+        "/views?path=/history",
     ];
     for path in plain {
         look_at(&ada, &server, path).await;

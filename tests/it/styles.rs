@@ -138,7 +138,7 @@ fn is_name(c: char) -> bool {
 fn front_end() -> Vec<String> {
     let mut texts = Vec::new();
     let root = workspace_root();
-    let plain = ["account", "trends", "labels", "categories", "live"]
+    let plain = ["account", "trends", "labels", "categories", "live", "views"]
         .map(|name| format!("server/src/http/{name}"));
     let shown = ["web/src", "timeline/src"].map(str::to_owned);
     for dir in shown.into_iter().chain(plain) {

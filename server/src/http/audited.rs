@@ -31,7 +31,7 @@ pub struct SignedIn(pub Entry);
 /// The audit's word for a request to this route. `None` if it changes nothing that anyone would ask
 /// about later.
 pub fn action(method: &Method, route: &str) -> Option<&'static str> {
-    const ACTIONS: [(Method, &str, &str); 39] = [
+    const ACTIONS: [(Method, &str, &str); 43] = [
         (Method::PUT, "/api/upload/{name}", "upload"),
         (Method::PUT, "/api/uploads/{upload}", "upload"),
         (Method::POST, "/api/samples/{name}", "open_sample"),
@@ -47,6 +47,10 @@ pub fn action(method: &Method, route: &str) -> Option<&'static str> {
         (Method::POST, "/api/live", "begin_live"),
         (Method::POST, "/api/live/{live}/capture", "ask_for_snapshot"),
         (Method::POST, "/live/{live}/capture", "ask_for_snapshot"),
+        (Method::POST, "/api/views", "save_view"),
+        (Method::DELETE, "/api/views/{view}", "forget_view"),
+        (Method::POST, "/views", "save_view"),
+        (Method::POST, "/views/{view}/forget", "forget_view"),
         (Method::POST, "/api/shares", "share"),
         (Method::DELETE, "/api/shares/{share}", "revoke_link"),
         (Method::POST, "/api/bench", "start_bench"),

@@ -21,6 +21,7 @@ use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::people::Scope;
 use api::shares::NewShare;
 use api::timeline::Marks;
+use api::views::MOST as MOST_VIEWS;
 use serde_json::Value;
 use trace::alive::{MAX_MOMENTS, MAX_NODES};
 use trace::compare::profile;
@@ -241,6 +242,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("TensorChange", &[("shape", 64)]),
     ("TensorChanges", &[("changes", TensorChanges::MOST)]),
     ("TensorDetail", &[("shape", 64)]),
+    ("Views", &[("views", MOST_VIEWS)]),
     ("Verdicts", &[("findings", Against::MAX_FINDINGS)]),
 ];
 

@@ -46,6 +46,7 @@ mod tests;
 mod trends;
 mod unfold;
 mod uploads;
+mod views;
 mod what_if;
 
 pub use serve::{Listening, serve};
@@ -116,6 +117,8 @@ fn team() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(categories::get, categories::put))
         .routes(routes!(categories::preview))
         .merge(live())
+        .routes(routes!(views::list, views::save))
+        .routes(routes!(views::forget))
 }
 
 /// Every route of the API.
@@ -248,6 +251,11 @@ fn account_pages() -> Router<Arc<App>> {
             api::routes::CATEGORIES_PAGE,
             get(categories::categories_page).post(categories::save_on_page),
         )
+        .route(
+            api::routes::VIEWS_PAGE,
+            get(views::views_page).post(views::save_on_page),
+        )
+        .route("/views/{view}/forget", post(views::forget_on_page))
         .route(api::routes::LIVE_PAGE, get(live::live_page))
         .route("/live/{live}", get(live::live_run_page))
         .route("/live/{live}/capture", post(live::ask_on_page))

@@ -35,6 +35,7 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["jobs"]
             | ["samples", _]
             | ["live", ..]
+            | ["views", ..]
             // A program that may send a recording may also label it.
             | ["runs", _, "labels"],
         ) => Need::Scope(Scope::Upload),

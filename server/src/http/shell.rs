@@ -64,6 +64,7 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                     a href=(routes::PULLS_PAGE) aria-current=[here("Pull requests")] {
                         "Pull requests"
                     }
+                    a href=(routes::VIEWS_PAGE) aria-current=[here("Views")] { "Views" }
                     a href=(routes::CATEGORIES_PAGE) aria-current=[here("Categories")] {
                         "Categories"
                     }

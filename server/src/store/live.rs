@@ -8,9 +8,9 @@ use rusqlite::{OptionalExtension, Row, named_params, params};
 use trace::units::Bytes;
 
 /// Steps kept of one run, the newest.
-const STEPS: u64 = 100_000;
+const STEPS: u64 = 20_000;
 /// Runs kept, the newest.
-const RUNS: u32 = 1000;
+const RUNS: u32 = 500;
 
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";

@@ -34,6 +34,7 @@ mod shares;
 mod tensors;
 mod tiles;
 mod uploads;
+mod views;
 
 pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
 pub use blobs::{BlobCodec, BlobRow, Quarantined, Stored};

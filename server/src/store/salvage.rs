@@ -14,6 +14,7 @@ use api::ids::{JobId, RunId};
 use api::labels::Label;
 use api::people::{Person, Role};
 use api::runs::RunSource;
+use api::views::View;
 use rusqlite::params;
 use std::path::Path;
 use trace::ranks::Rank;
@@ -61,6 +62,8 @@ pub struct Salvaged {
     pub labels: Vec<(RunId, Label)>,
     /// The rules for the team's own categories.
     pub own_categories: String,
+    /// Saved views.
+    pub views: Vec<View>,
     /// People.
     pub people: Vec<Person>,
     /// Their tokens.
@@ -90,6 +93,7 @@ impl Salvaged {
             keys: reader.remembered_keys().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
             own_categories: reader.own_categories().unwrap_or_default(),
+            views: reader.views().unwrap_or_default(),
             people: reader.people().unwrap_or_else(|_| unread_people(path)),
             tokens: reader.tokens().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),

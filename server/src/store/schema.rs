@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 23] = [
+const STEPS: [&str; 24] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -33,6 +33,7 @@ const STEPS: [&str; 23] = [
     include_str!("../../../migrations/0021_people.sql"),
     include_str!("../../../migrations/0022_own_categories.sql"),
     include_str!("../../../migrations/0023_live.sql"),
+    include_str!("../../../migrations/0024_views.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -67,6 +67,13 @@ pub(super) fn apply<'a>(
     blocks.map(move |(&kind, &found)| takers.of(kind, found).and_then(|rule| names[rule]))
 }
 
+/// The part of a name that rules read. A hostile file can hold names of megabytes, and each rule
+/// reads each name.
+fn read(name: &str) -> &str {
+    const MOST: usize = 1024;
+    &name[..name.floor_char_boundary(MOST)]
+}
+
 /// Which rule takes which blocks of a device. A bit stands for a rule.
 struct Takers<'a> {
     rules: &'a [Rule],
@@ -81,7 +88,10 @@ impl<'a> Takers<'a> {
             set.fold(0_u64, |bits, (at, _)| bits | 1 << at)
         };
         let of_frame = |frame: &Frame| {
-            let (function, file) = (stacks.str(frame.name), stacks.str(frame.filename));
+            let (function, file) = (
+                read(stacks.str(frame.name)),
+                read(stacks.str(frame.filename)),
+            );
             let module = module_name(file);
             bits(&|rule| rule.asks_for_frame() && rule.has_frame(function, file, &module))
         };

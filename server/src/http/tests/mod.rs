@@ -22,6 +22,7 @@ mod runs;
 mod shares;
 mod trends;
 mod uploads;
+mod views;
 mod what_if;
 
 use super::router;

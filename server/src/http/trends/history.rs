@@ -39,6 +39,7 @@ pub async fn history(
             "Runs with the same labels, oldest first. A line is a level that lasts; where it "
             "steps, the number changed for good."
         }
+        p { a href=(routes::save_view_page(&routes::history_page(&labels))) { "Save this view" } }
         (chooser(&labels, &history.runs))
         @if history.runs.is_empty() {
             p {
