@@ -236,8 +236,8 @@ impl Repair {
     }
 
     /// Restores what was read from the old database: names, dates, deletions and labels of runs,
-    /// ranks and keys of jobs, own categories, views, people, tokens and links. Returns the numbers of
-    /// runs and links.
+    /// ranks and keys of jobs, own categories, views, people, tokens and links. Returns the numbers
+    /// of runs and links.
     ///
     /// # Errors
     /// The database's.
