@@ -188,7 +188,7 @@ fn form(run: &LiveRun) -> Markup {
             input id="steps" class="input" name="steps" type="number" min="1"
                 max=(MOST_CAPTURED) value="3" required;
             p class="muted" {
-                "PyTorch's recorder runs for these steps only. All ranks of the training are asked."
+                "Where PyTorch's recorder is off, it runs for these steps. All ranks are asked."
             }
             button class="button primary" type="submit" { "Ask" }
         }
