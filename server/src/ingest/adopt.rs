@@ -5,7 +5,7 @@ use super::job::{Arrived, Job};
 use super::uploads::Uploads;
 use crate::clock::now_ms;
 use crate::identity::upload_id;
-use crate::store::{Quarantined, UploadState};
+use crate::store::{BlobRow, Quarantined, UploadState};
 use api::runs::RunSource;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -16,11 +16,7 @@ impl Uploads {
     /// # Errors
     /// Why it cannot become a run.
     pub async fn adopt_blob(&self, hash: &str, name: &str) -> Result<Arrived, IngestError> {
-        let (blobs, runtime, wanted) = (self.blobs().clone(), Handle::current(), hash.to_owned());
-        let identify = spawn_blocking(move || blobs.identify(&runtime, &wanted));
-        let row = identify
-            .await
-            .map_err(|_| IngestError::Panicked("blob"))??;
+        let row = self.identify(hash).await?;
         let job = Job::new(upload_id(), name.to_owned(), RunSource::Upload, None);
         let job = self.adopt(job);
         let aside = |why: String| Quarantined {
@@ -53,5 +49,13 @@ impl Uploads {
             self.shared().store.write(record).await?;
         }
         taken
+    }
+
+    /// Finds out how a blob is packed that is in the blob store.
+    pub(super) async fn identify(&self, hash: &str) -> Result<BlobRow, IngestError> {
+        let (blobs, runtime, hash) = (self.blobs().clone(), Handle::current(), hash.to_owned());
+        let identify = spawn_blocking(move || blobs.identify(&runtime, &hash));
+        let row = identify.await.map_err(|_| IngestError::Panicked("blob"))?;
+        Ok(row?)
     }
 }

@@ -55,7 +55,7 @@ impl Uploads {
             .await?;
         let mut complete = Vec::new();
         for upload in unfinished {
-            match &upload.blob {
+            match upload.blob.as_ref().or(upload.arrived.as_ref()) {
                 Some(hash) if shared.blobs.has(hash).await? => complete.push(upload),
                 _ => self.give_up(upload).await?,
             }
@@ -264,13 +264,18 @@ impl Uploads {
     }
 
     async fn take_up_one(&self, job: &Arc<Job>, upload: UploadRow) -> Result<Arrived, IngestError> {
-        let Some(hash) = upload.blob else {
+        let is_recorded = upload.blob.is_some();
+        let Some(hash) = upload.blob.or(upload.arrived) else {
             return Err(IngestError::ServerStopped);
         };
         let store = &self.shared().store;
         if upload.attempts < MOST_ATTEMPTS {
             let count = move |w: &mut Writer| w.count_attempt(&upload.id, now_ms());
             store.write(count).await?;
+            if !is_recorded {
+                let row = self.identify(&hash).await?;
+                self.record_blob(&job.id, row).await?;
+            }
             return self.resume(job, hash).await;
         }
         let error = IngestError::GivenUp {

@@ -14,7 +14,7 @@ use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
 use crate::judgements::Judge;
 use crate::pictures::{Decoded, Pictures};
-use crate::store::{RankOfJob, Store, StoreError, UploadState};
+use crate::store::{BlobRow, RankOfJob, Store, StoreError, StoreResult, UploadState};
 use crate::turns::Queue;
 use crate::work::background;
 use api::ids::{RunId, UploadId};
@@ -385,14 +385,24 @@ impl Uploads {
     }
 
     async fn keep_blob(&self, job: &Job, staged: &Staged) -> Result<RunId, IngestError> {
-        let _changing = self.shared.blobs.keep(staged).await?;
-        let (row, id) = (staged.row.clone(), job.id.clone());
+        let Shared { store, blobs, .. } = &*self.shared;
+        let (hash, id) = (staged.row.hash.clone(), job.id.clone());
+        // A server that dies before the last step finds the bytes again by this.
+        let announce = store.write(move |writer| writer.upload_arrived(&id, &hash, now_ms()));
+        announce.await?;
+        let _changing = blobs.keep(staged).await?;
+        self.record_blob(&job.id, staged.row.clone()).await?;
+        Ok(run_id(&staged.hash))
+    }
+
+    /// Records that the bytes of an upload are in the blob store.
+    pub(super) async fn record_blob(&self, id: &UploadId, row: BlobRow) -> StoreResult<()> {
+        let id = id.clone();
         let record = self.shared.store.write(move |writer| {
             writer.insert_blob(&row, now_ms())?;
             writer.upload_stored(&id, &row.hash, now_ms())
         });
-        record.await?;
-        Ok(run_id(&staged.hash))
+        record.await
     }
 
     async fn make_run(

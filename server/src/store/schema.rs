@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 24] = [
+const STEPS: [&str; 25] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -34,6 +34,7 @@ const STEPS: [&str; 24] = [
     include_str!("../../../migrations/0022_own_categories.sql"),
     include_str!("../../../migrations/0023_live.sql"),
     include_str!("../../../migrations/0024_views.sql"),
+    include_str!("../../../migrations/0025_arrived.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

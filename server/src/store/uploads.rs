@@ -36,6 +36,9 @@ pub struct UploadRow {
     pub source: RunSource,
     /// Set while the upload is unfinished but all its bytes are stored.
     pub blob: Option<String>,
+    /// Set before all its bytes are put into the blob store under this hash. If a server died, they
+    /// may be there or not.
+    pub arrived: Option<String>,
     /// How it stands.
     pub state: UploadState,
     /// The rank that its run will be.
@@ -93,6 +96,15 @@ impl Writer<'_> {
                 in_job.map(|place| place.job.as_str()),
                 in_job.map(|place| place.rank.0),
             ],
+        )?;
+        Ok(())
+    }
+
+    /// Records that all bytes of an upload are about to be put into the blob store.
+    pub fn upload_arrived(&mut self, id: &UploadId, hash: &str, now_ms: i64) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE uploads SET arrived = ?2, updated_ms = ?3 WHERE id = ?1",
+            params![id.as_str(), hash, now_ms],
         )?;
         Ok(())
     }
@@ -183,6 +195,7 @@ fn upload_of(row: &Row) -> StoreResult<UploadRow> {
             .map(|n| n.max(0) as u64),
         source: source_of(&row.get::<_, String>("source")?)?,
         blob: row.get("blob")?,
+        arrived: row.get("arrived")?,
         in_job: RankOfJob::of(row)?,
         attempts: row.get("attempts")?,
         state: match named("upload state", &state, STATES, |name| name)? {

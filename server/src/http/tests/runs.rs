@@ -149,9 +149,22 @@ async fn uploading_a_deleted_run_again_restores_it() {
     assert_eq!(live(&server).await, [again.run]);
 }
 
+/// When a server died over an upload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Died {
+    /// Before all bytes were there.
+    Receiving,
+    /// When it had recorded where it would put them.
+    Announced,
+    /// When they were in the blob store, and the database did not know it yet.
+    InPlace,
+    /// When the database knew it.
+    Recorded,
+}
+
 /// Stores a blob and an unfinished upload of it, as a server leaves them when it dies at that
 /// moment.
-async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId {
+async fn leave_unfinished(config: Config, died: Died) -> api::ids::UploadId {
     let app = App::open(config).await.unwrap();
     let id = upload_id();
     let (blobs, runtime) = (
@@ -165,14 +178,17 @@ async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId 
         incoming.finish().unwrap()
     });
     let staged = staged.await.unwrap();
-    if complete {
+    if died >= Died::InPlace {
         drop(blobs.keep(&staged).await.unwrap());
     }
     let upload = id.clone();
     let write = app.store.write(move |writer| {
         writer.insert_upload(&upload, "left.pickle", None, RunSource::Upload, None, 1)?;
         writer.move_upload(&upload, &UploadState::Running, 2)?;
-        if complete {
+        if died >= Died::Announced {
+            writer.upload_arrived(&upload, &staged.row.hash, 3)?;
+        }
+        if died >= Died::Recorded {
             writer.insert_blob(&staged.row, 3)?;
             writer.upload_stored(&upload, &staged.row.hash, 3)?;
         }
@@ -186,9 +202,15 @@ async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_whose_bytes_are_all_there_is_taken_up_again() {
+    for died in [Died::InPlace, Died::Recorded] {
+        taken_up_again(died).await;
+    }
+}
+
+async fn taken_up_again(died: Died) {
     let folder = tempfile::tempdir().unwrap();
     let config = Config::new(folder.path().join("data"));
-    let id = leave_unfinished(config.clone(), true).await;
+    let id = leave_unfinished(config.clone(), died).await;
     let server = reopened(config, folder).await;
     let expected = run_id(&blake3::hash(packed_snapshot()));
     let done = async {
@@ -209,9 +231,15 @@ async fn an_upload_whose_bytes_are_all_there_is_taken_up_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_lacks_bytes_has_failed() {
+    for died in [Died::Receiving, Died::Announced] {
+        has_failed(died).await;
+    }
+}
+
+async fn has_failed(died: Died) {
     let folder = tempfile::tempdir().unwrap();
     let config = Config::new(folder.path().join("data"));
-    let id = leave_unfinished(config.clone(), false).await;
+    let id = leave_unfinished(config.clone(), died).await;
     let server = reopened(config, folder).await;
     let progress: UploadProgress = server.get(&routes::upload(&id)).await.read();
     assert!(matches!(progress, UploadProgress::Failed { problem }
