@@ -9,6 +9,7 @@ mod drill_down;
 mod edges;
 mod explore;
 mod eyes;
+mod folders;
 mod front_page;
 mod job_page;
 mod live;

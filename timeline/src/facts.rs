@@ -2,6 +2,7 @@
 
 use super::colours::{OTHER_KEY, Palette, Rgba};
 use super::mountain::Mountain;
+use super::order;
 use super::plot::Columns;
 use super::tile_cache::Piece;
 use std::cmp::Reverse;
@@ -82,7 +83,7 @@ pub fn composition(
             bytes,
         })
         .collect();
-    groups.sort_by_key(|g| (g.key == OTHER_KEY, Reverse(g.bytes)));
+    order::sort_by_key(&mut groups, |g| (g.key == OTHER_KEY, Reverse(g.bytes)));
     Some(Composition {
         event: tile.samples[column],
         total,

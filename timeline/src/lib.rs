@@ -25,6 +25,7 @@ pub mod model;
 pub mod mountain;
 pub mod neighbours;
 pub mod oom;
+pub mod order;
 pub mod overlay;
 pub mod paint;
 pub mod plot;

@@ -6,6 +6,7 @@
 //! run is one rectangle.
 
 use super::colours::{Palette, Rgba};
+use super::order;
 use super::plot::{Columns, Layout, PxRect, Rows, Run, TilePart};
 use super::scene::{Anchor, Scene, Text, fitted, text_width};
 use super::stack::{Item, ItemIdx, QUANTUM, StackLayout};
@@ -327,7 +328,7 @@ impl<'a> Pen<'a> {
     /// One label for each item with room for one, in its largest rectangle.
     fn label_items(&mut self, labels: &mut Vec<Text>, labelled: &mut [bool]) {
         let area = |r: &PxRect| i64::from(r.width()) * i64::from(r.height().min(40));
-        self.roomy.sort_by_key(|(item, rect)| (*item, -area(rect)));
+        order::sort_by_key(&mut self.roomy, |(item, rect)| (*item, -area(rect)));
         self.roomy.dedup_by_key(|(item, _)| *item);
         let size = LABEL_CSS * self.frame.layout.scale;
         for (item, rect) in &self.roomy {
@@ -363,8 +364,7 @@ impl<'a> Pen<'a> {
     /// A name for each group without any named block, if its band has room for it.
     fn label_groups(&mut self, labels: &mut Vec<Text>, labelled: &[bool]) {
         let size = LABEL_CSS * self.frame.layout.scale;
-        self.group_spans
-            .sort_by_key(|span| (span.group, span.rect.x0));
+        order::sort_by_key(&mut self.group_spans, |span| (span.group, span.rect.x0));
         for spans in self.group_spans.chunk_by(|a, b| a.group == b.group) {
             let group = spans[0].group as usize;
             if labelled[group] {

@@ -4,6 +4,7 @@
 //! window is put together from the tiles that are there: finer tiles as far as they reach, coarser
 //! ones elsewhere. The tile of the whole trace lies under everything and is never dropped.
 
+use super::order;
 use std::collections::HashMap;
 use std::rc::Rc;
 use trace::tiles::TileId;
@@ -205,7 +206,7 @@ impl<T> TileCache<T> {
         // Tiles of levels near the wanted one look most similar. Of two equally near levels, the
         // coarser has fewer seams.
         let distance = |id: &TileId| (id.level.abs_diff(here.level), id.level < here.level);
-        ready.sort_by_key(|id| (*id != here, distance(id), id.index));
+        order::sort_by_key(&mut ready, |id| (*id != here, distance(id), id.index));
         let mut pieces: Vec<Piece<T>> = Vec::new();
         let mut gaps = vec![(from, to)];
         for id in ready {
@@ -224,7 +225,7 @@ impl<T> TileCache<T> {
             }
             gaps = left;
         }
-        pieces.sort_by(|a, b| a.from.total_cmp(&b.from));
+        order::sort_by(&mut pieces, |a, b| a.from.total_cmp(&b.from));
         pieces
     }
 

@@ -2,7 +2,7 @@
 //! is removed afterwards.
 
 use super::CliError;
-use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
+use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC, is_tar};
 use flate2::read::MultiGzDecoder;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,12 +12,8 @@ use tempfile::TempDir;
 
 /// How a zip file begins (APPNOTE.TXT, 4.3.7).
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
-/// The mark in the head of a tar entry, and its position (POSIX.1-2017, pax, "ustar Interchange
-/// Format").
-const TAR_MAGIC: &[u8] = b"ustar";
-const TAR_MAGIC_AT: usize = 257;
 /// How many bytes are needed to recognise a tar file.
-const HEAD: usize = TAR_MAGIC_AT + TAR_MAGIC.len();
+const HEAD: usize = 512;
 
 /// An unpacked archive. Its folder is removed when this is dropped.
 #[derive(Debug)]
@@ -110,10 +106,6 @@ fn first_bytes(from: impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD);
     from.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
-}
-
-fn is_tar(head: &[u8]) -> bool {
-    head.get(TAR_MAGIC_AT..) == Some(TAR_MAGIC)
 }
 
 fn untar(from: impl Read, into: &Path, most: usize) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use super::allowance::Allowance;
 use super::decompress::Decompressor;
 use super::error::IngestError;
+use crate::compression::is_tar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use trace::reader::{Limits, ReadErrorKind, Reader};
@@ -102,6 +103,12 @@ impl Reading {
     fn push(&mut self, bytes: &[u8]) -> Result<(), IngestError> {
         for piece in bytes.chunks(PIECE) {
             let pushed = self.reader.push(piece);
+            if let Err(error) = &pushed
+                && matches!(error.kind, ReadErrorKind::NotASnapshot(_))
+                && is_tar(piece)
+            {
+                return Err(tar());
+            }
             let Some(allowance) = &mut self.allowance else {
                 pushed?;
                 continue;
@@ -116,6 +123,16 @@ impl Reading {
             allowance.go_on(self.reader.memory_soon() + unpacking)?;
         }
         Ok(())
+    }
+}
+
+/// The page unpacks archives, but not every browser knows every way to pack one.
+fn tar() -> IngestError {
+    let detail = "this is a tar archive, not a snapshot: `tidemark push FILE` sends the files in \
+                  it; or unpack it, and drop the folder on the page";
+    IngestError::BadSnapshot {
+        detail: detail.to_owned(),
+        offset: Some(0),
     }
 }
 

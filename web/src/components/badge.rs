@@ -5,6 +5,7 @@ use api::leaks::Verdict;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use std::cmp::Reverse;
+use timeline::order;
 use trace::units::Bytes;
 
 /// How much a finding matters.
@@ -112,7 +113,7 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
         let about = "An allocation failed: the run went out of memory.";
         badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
     }
-    badges.sort_by_key(|badge| Reverse(badge.weight));
+    order::sort_by_key(&mut badges, |badge| Reverse(badge.weight));
     let mut seen = Vec::new();
     badges.retain(|badge| {
         let is_new = !seen.contains(&badge.label);

@@ -1,14 +1,10 @@
 //! Dropped folders, and the files in them.
 
+use crate::upload::MOST;
 use js_sys::{Array, Function, Promise};
-use trace::ranks::MAX_RANKS;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{DataTransfer, File, FileSystemDirectoryEntry, FileSystemEntry, FileSystemFileEntry};
-
-/// The largest number of files taken from a folder; a folder with more was probably dropped by
-/// mistake.
-const MOST: usize = 2 * MAX_RANKS as usize;
 
 /// What was dropped, if it includes a folder.
 pub fn dropped(data: &DataTransfer) -> Vec<FileSystemEntry> {

@@ -148,7 +148,7 @@ fn row(uploads: Uploads, id: LocalId) -> AnyView {
     let is_unknown = Memo::new(move |_| {
         let running = item.with(|item| {
             let state = item.as_ref().map(|item| &item.state);
-            state.is_some_and(|state| matches!(state, State::Running(_)))
+            state.is_some_and(|state| matches!(state, State::Running(_) | State::Unpacking))
         });
         running && percent.get().is_none()
     });
@@ -183,7 +183,7 @@ fn bar(name: String, percent: Signal<Option<u8>>, is_unknown: Signal<bool>) -> A
 fn kind(state: &State) -> &'static str {
     match state {
         State::Waiting => "waiting",
-        State::Running(_) => "running",
+        State::Running(_) | State::Unpacking => "running",
         State::Done(..) => "done",
         State::Failed(_) => "failed",
         State::Cancelled => "cancelled",
@@ -194,7 +194,7 @@ fn kind(state: &State) -> &'static str {
 fn controls(uploads: Uploads, item: &Item) -> AnyView {
     let id = item.id;
     match &item.state {
-        State::Waiting | State::Running(_) => {
+        State::Waiting | State::Unpacking | State::Running(_) => {
             let label = format!("Cancel the upload of {}", item.name);
             view! {
                 <button class="icon-button" aria-label=label on:click=move |_| uploads.cancel(id)>

@@ -6,6 +6,7 @@ use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use timeline::order;
 
 /// A column to sort by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,8 @@ const COLUMNS: [(Column, &str); 6] = [
 
 /// The groups' positions in the order of a column; numbers from the largest down.
 fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
-    let compare = |a: &usize, b: &usize| -> Ordering {
-        let (a, b) = (&groups[*a], &groups[*b]);
+    let compare = |a: usize, b: usize| -> Ordering {
+        let (a, b) = (&groups[a], &groups[b]);
         match by {
             Column::Group => words::group_name(a).cmp(&words::group_name(b)),
             Column::Rate => b.bytes_per_step.total_cmp(&a.bytes_per_step),
@@ -40,12 +41,10 @@ fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
             Column::Confidence => b.confidence.total_cmp(&a.confidence),
         }
     };
-    let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by(|a, b| match reversed {
+    order::order_of(groups.len(), &mut |a, b| match reversed {
         true => compare(b, a),
         false => compare(a, b),
-    });
-    order
+    })
 }
 
 /// The table; a click on a row selects the group.

@@ -6,6 +6,7 @@
 use crate::client::{self, Method};
 use crate::clock::{self, sleep};
 use crate::objects;
+use crate::upload::archive::Source;
 use crate::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{JobId, RunId, UploadId};
@@ -15,12 +16,14 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 use trace::ranks::Rank;
 use trace::ranks::names::{Chosen, sets};
 use trace::units::Bytes;
-use web_sys::File;
+use web_sys::{Blob, File};
 
 /// How often to ask whether a run is ready, if the server answered before that.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +34,7 @@ pub struct Uploads {
     items: RwSignal<Vec<Item>>,
     jobs: RwSignal<Vec<Job>>,
     fresh: RwSignal<HashSet<RunId>>,
-    hidden: StoredValue<Hidden, LocalStorage>,
+    hidden: StoredValue<Rc<RefCell<Hidden>>, LocalStorage>,
 }
 
 /// A job whose ranks are uploaded. The server makes it when its first rank is sent.
@@ -48,7 +51,7 @@ pub struct Job {
 /// State that no component shows.
 #[derive(Default)]
 struct Hidden {
-    files: HashMap<LocalId, File>,
+    files: HashMap<LocalId, Source>,
     transfers: HashMap<LocalId, Transfer>,
     next_id: u32,
     sending: bool,
@@ -61,7 +64,7 @@ impl Uploads {
             items: RwSignal::new(Vec::new()),
             jobs: RwSignal::new(Vec::new()),
             fresh: RwSignal::new(HashSet::new()),
-            hidden: StoredValue::new_local(Hidden::default()),
+            hidden: StoredValue::new_local(Rc::default()),
         }
     }
 
@@ -95,6 +98,20 @@ impl Uploads {
         }
     }
 
+    // The next two take their work as a `dyn`, so that the code of a signal exists once.
+
+    fn look(self, work: &mut dyn FnMut(&[Item])) {
+        self.items.with_untracked(|items| work(items));
+    }
+
+    fn edit(self, work: &mut dyn FnMut(&mut Vec<Item>)) {
+        self.items.update(|items| work(items));
+    }
+
+    fn hidden(self) -> Rc<RefCell<Hidden>> {
+        self.hidden.get_value()
+    }
+
     /// Queues files that were chosen one by one. Files whose names differ only in the rank become a
     /// job.
     pub fn add(self, files: Vec<File>) {
@@ -102,24 +119,28 @@ impl Uploads {
         self.add_paths(named.collect(), Chosen::OneByOne);
     }
 
+    /// Queues files by their paths; see [`Uploads::add_sources`].
+    pub fn add_paths(self, files: Vec<(String, File)>, chosen: Chosen) {
+        let files = files.into_iter();
+        let sources = files.map(|(path, file)| Source::whole(path, file.into()));
+        self.add_sources(sources.collect(), chosen);
+    }
+
     /// Queues files by their paths, and groups the ranks of a job. If a folder has jobs, only their
     /// files are queued: other files there are often no snapshots.
-    pub fn add_paths(self, files: Vec<(String, File)>, chosen: Chosen) {
-        let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+    fn add_sources(self, files: Vec<Source>, chosen: Chosen) {
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let (sets, mut left) = sets(&paths, chosen);
         for set in &sets {
             let job = self.new_job(&set.name);
             for &(rank, at) in &set.files {
-                self.queue(vec![files[at].1.clone()], Some((job, rank)));
+                self.queue(vec![files[at].clone()], Some((job, rank)));
             }
         }
         if chosen == Chosen::Folder && !sets.is_empty() {
             left.clear();
         }
-        self.queue(
-            left.into_iter().map(|at| files[at].1.clone()).collect(),
-            None,
-        );
+        self.queue(left.into_iter().map(|at| files[at].clone()).collect(), None);
         self.work();
     }
 
@@ -130,28 +151,27 @@ impl Uploads {
         id
     }
 
-    fn queue(self, files: Vec<File>, in_job: Option<(LocalJob, Rank)>) {
+    fn queue(self, files: Vec<Source>, in_job: Option<(LocalJob, Rank)>) {
         for file in files {
-            let id = self.hidden.try_update_value(|hidden| {
-                let id = LocalId(hidden.next_id);
-                hidden.next_id += 1;
-                hidden.files.insert(id, file.clone());
-                id
-            });
-            if let Some(id) = id {
-                let item = Item::waiting(id, file.name(), file.size() as u64);
-                let item = Item { in_job, ..item };
-                self.items.update(|items| items.push(item));
-            }
+            let hidden = self.hidden();
+            let mut hidden = hidden.borrow_mut();
+            let id = LocalId(hidden.next_id);
+            hidden.next_id += 1;
+            let item = Item::waiting(id, file.name().to_owned(), file.size);
+            hidden.files.insert(id, file);
+            drop(hidden);
+            let item = Item { in_job, ..item };
+            self.edit(&mut |items| items.push(item.clone()));
         }
     }
 
     /// Cancels the unfinished uploads of a job.
     pub fn cancel_job(self, job: LocalJob) {
-        let open = self.items.with_untracked(|items| {
+        let mut open = Vec::new();
+        self.look(&mut |items| {
             let of_it = items.iter().filter(|item| item.is_of(job));
-            let open = of_it.filter(|item| !item.state.is_final());
-            open.map(|item| item.id).collect::<Vec<_>>()
+            let unfinished = of_it.filter(|item| !item.state.is_final());
+            open.extend(unfinished.map(|item| item.id));
         });
         open.into_iter().for_each(|id| self.cancel(id));
     }
@@ -184,23 +204,17 @@ impl Uploads {
     }
 
     fn item_untracked(self, id: LocalId) -> Option<Item> {
-        self.items
-            .with_untracked(|items| items.iter().find(|item| item.id == id).cloned())
+        let mut found = None;
+        self.look(&mut |items| found = items.iter().find(|item| item.id == id).cloned());
+        found
     }
 
     /// Cancels one, wherever it is.
     pub fn cancel(self, id: LocalId) {
-        let upload = self.items.with_untracked(|items| {
-            items
-                .iter()
-                .find(|item| item.id == id)
-                .and_then(|item| item.upload.clone())
-        });
+        let upload = self.item_untracked(id).and_then(|item| item.upload);
         self.change(id, Change::Cancelled);
-        let transfer = self
-            .hidden
-            .try_update_value(|hidden| hidden.transfers.remove(&id));
-        if let Some(Some(transfer)) = transfer {
+        let transfer = self.hidden().borrow_mut().transfers.remove(&id);
+        if let Some(transfer) = transfer {
             transfer.abort();
         }
         if let Some(upload) = upload {
@@ -219,22 +233,22 @@ impl Uploads {
 
     /// Forgets those that are over.
     pub fn clear(self) {
-        self.items
-            .update(|items| items.retain(|item| !item.state.is_final()));
-        self.items.with_untracked(|items| {
-            let kept: HashSet<LocalId> = items.iter().map(|item| item.id).collect();
-            self.hidden
-                .update_value(|hidden| hidden.files.retain(|id, _| kept.contains(id)));
+        let mut kept = HashSet::new();
+        self.edit(&mut |items| {
+            items.retain(|item| !item.state.is_final());
+            kept.extend(items.iter().map(|item| item.id));
         });
+        let hidden = self.hidden();
+        hidden.borrow_mut().files.retain(|id, _| kept.contains(id));
     }
 
     /// Passes a report of the server to its upload.
     pub fn report(self, upload: &UploadId, progress: UploadProgress) {
-        let id = self.items.with_untracked(|items| {
-            items
-                .iter()
-                .find(|item| item.upload.as_ref() == Some(upload))
-                .map(|item| item.id)
+        let mut id = None;
+        self.look(&mut |items| {
+            let mut named = items.iter();
+            let item = named.find(|item| item.upload.as_ref() == Some(upload));
+            id = item.map(|item| item.id);
         });
         if let Some(id) = id {
             self.change(id, Change::Progress(progress));
@@ -246,12 +260,16 @@ impl Uploads {
             Change::Finished(run, Novelty::New) => Some(run.clone()),
             _ => None,
         };
-        let there = self.items.try_update(|items| {
-            let item = items.iter_mut().find(|item| item.id == id)?;
-            item.on(change);
-            Some(())
+        let mut change = Some(change);
+        self.edit(&mut |items| {
+            if let Some(item) = items.iter_mut().find(|item| item.id == id)
+                && let Some(change) = change.take()
+            {
+                item.on(change);
+            }
         });
-        if let (Some(Some(())), Some(run)) = (there, new_run) {
+        // Nothing took the change of an upload that is gone.
+        if let (None, Some(run)) = (change, new_run) {
             self.fresh.update(|fresh| {
                 fresh.insert(run);
             });
@@ -259,38 +277,64 @@ impl Uploads {
     }
 
     fn work(self) {
-        let already = self
-            .hidden
-            .try_update_value(|hidden| std::mem::replace(&mut hidden.sending, true));
-        if already != Some(false) {
+        let already = std::mem::replace(&mut self.hidden().borrow_mut().sending, true);
+        if already {
             return;
         }
         leptos::task::spawn_local(async move {
-            while let Some(id) = self
-                .items
-                .with_untracked(|items| queue::next_waiting(items))
-            {
-                self.change(id, Change::Started(clock::now()));
-                if let Err(problem) = self.upload(id).await {
+            while let Some(id) = self.next_waiting() {
+                if let Err(problem) = self.take(id).await {
                     self.change(id, Change::Failed(problem));
                 }
-                self.hidden.update_value(|hidden| {
-                    hidden.transfers.remove(&id);
-                });
+                self.hidden().borrow_mut().transfers.remove(&id);
             }
-            self.hidden.update_value(|hidden| hidden.sending = false);
+            self.hidden().borrow_mut().sending = false;
         });
     }
 
-    async fn upload(self, id: LocalId) -> Result<(), Problem> {
-        let file = self
-            .hidden
-            .with_value(|hidden| hidden.files.get(&id).cloned());
-        let file = file.ok_or_else(gone)?;
-        let name = file.name();
+    fn next_waiting(self) -> Option<LocalId> {
+        let mut next = None;
+        self.look(&mut |items| next = queue::next_waiting(items));
+        next
+    }
+
+    /// Uploads a file; an archive is replaced by the files in it.
+    async fn take(self, id: LocalId) -> Result<(), Problem> {
+        let source = self.hidden().borrow().files.get(&id).cloned();
+        let source = source.ok_or_else(gone)?;
+        if let Some(archive) = source.archive().await.map_err(not_unpacked)? {
+            self.change(id, Change::Unpacking);
+            if let Some(members) = archive.members().await.map_err(not_unpacked)? {
+                self.replace(id, members);
+                return Ok(());
+            }
+        }
+        if source.is_packed {
+            self.change(id, Change::Unpacking);
+        }
+        let bytes = source.bytes().await.map_err(not_unpacked)?;
+        // It may have been cancelled in the meantime.
+        if !self.is_open(id) {
+            return Ok(());
+        }
+        self.change(id, Change::Started(clock::now()));
+        self.upload(id, source.name().to_owned(), bytes).await
+    }
+
+    /// Queues the files of an archive in its place, unless it was cancelled.
+    fn replace(self, archive: LocalId, members: Vec<Source>) {
+        if !self.is_open(archive) {
+            return;
+        }
+        self.edit(&mut |items| items.retain(|item| item.id != archive));
+        self.hidden().borrow_mut().files.remove(&archive);
+        self.add_sources(members, Chosen::Folder);
+    }
+
+    async fn upload(self, id: LocalId, name: String, file: Blob) -> Result<(), Problem> {
         let (job, rank) = self.job_of(id).await?;
         let announce = AnnounceUpload {
-            name,
+            name: name.clone(),
             size: Some(Bytes(file.size() as u64)),
             job,
             rank,
@@ -301,9 +345,8 @@ impl Uploads {
         self.change(id, Change::Announced(upload.clone()));
 
         let transfer = Transfer::to(&routes::upload(&upload)).map_err(|_| client::unreachable())?;
-        self.hidden.update_value(|hidden| {
-            hidden.transfers.insert(id, transfer.clone());
-        });
+        let hidden = self.hidden();
+        hidden.borrow_mut().transfers.insert(id, transfer.clone());
         let sent = move |bytes| self.change(id, Change::Sent(bytes, clock::now()));
         match transfer.send(&file, sent).await {
             Answer::Aborted => Ok(()),
@@ -326,7 +369,7 @@ impl Uploads {
                 client::busy(&problem);
                 sleep(wait).await;
                 match self.is_open(id) {
-                    true => Box::pin(self.upload(id)).await,
+                    true => Box::pin(self.upload(id, name, file)).await,
                     // The upload was cancelled in the meantime.
                     false => Ok(()),
                 }
@@ -373,17 +416,24 @@ impl Uploads {
     }
 
     fn is_open(self, id: LocalId) -> bool {
-        self.items.with_untracked(|items| {
-            items
-                .iter()
-                .any(|item| item.id == id && !item.state.is_final())
-        })
+        let item = self.item_untracked(id);
+        item.is_some_and(|item| !item.state.is_final())
     }
 }
 
 impl Default for Uploads {
     fn default() -> Uploads {
         Uploads::new()
+    }
+}
+
+fn not_unpacked(why: String) -> Problem {
+    Problem {
+        code: ProblemCode::BadSnapshot,
+        status: 0,
+        title: "The archive cannot be unpacked".to_owned(),
+        detail: why,
+        offset: None,
     }
 }
 

@@ -55,6 +55,8 @@ pub enum Novelty {
 pub enum State {
     /// Its turn has not come.
     Waiting,
+    /// The browser looks for the files in it: it is an archive.
+    Unpacking,
     /// Under way.
     Running(Running),
     /// It is a run.
@@ -77,6 +79,8 @@ impl State {
 pub enum Change {
     /// Its turn came.
     Started(UnixMillis),
+    /// It is an archive, or a file in one.
+    Unpacking,
     /// The server knows it by this id.
     Announced(UploadId),
     /// The browser handed so many bytes to the network.
@@ -153,6 +157,7 @@ impl Item {
                     witness: Witness::Browser,
                 });
             }
+            (Change::Unpacking, _) => self.state = State::Unpacking,
             (Change::Announced(upload), _) => self.upload = Some(upload),
             (Change::Sent(bytes, now), State::Running(running)) => {
                 self.state = State::Running(sent(*running, bytes, now.since(self.started)));
@@ -175,7 +180,7 @@ impl Item {
             }) => Some(format::percent(*received, self.size)),
             State::Done(..) => Some(100),
             State::Waiting => Some(0),
-            State::Running(_) | State::Failed(_) | State::Cancelled => None,
+            State::Unpacking | State::Running(_) | State::Failed(_) | State::Cancelled => None,
         }
     }
 
@@ -199,6 +204,7 @@ impl Item {
     pub fn status(&self) -> String {
         match &self.state {
             State::Waiting => format!("Waiting · {}", format::bytes(self.size)),
+            State::Unpacking => "Unpacking".to_owned(),
             State::Running(running) => self.running_status(running),
             State::Done(_, Novelty::Known) => "The same bytes were here already".to_owned(),
             State::Done(..) => "Done".to_owned(),
@@ -349,7 +355,7 @@ pub fn display_order(items: &[Item]) -> Vec<Line> {
     for rank in 0..4 {
         let of_rank = |item: &&Item| match item.state {
             State::Failed(_) => rank == 0,
-            State::Running(_) => rank == 1,
+            State::Running(_) | State::Unpacking => rank == 1,
             State::Waiting => rank == 2 && item.in_job.is_none(),
             State::Cancelled | State::Done(..) => rank == 3 && item.in_job.is_none(),
         };

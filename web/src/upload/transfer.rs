@@ -5,7 +5,7 @@ use std::rc::Rc;
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{File, ProgressEvent, XmlHttpRequest};
+use web_sys::{Blob, ProgressEvent, XmlHttpRequest};
 
 /// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Transfer {
     }
 
     /// Sends `file`, and tells `sent` how many bytes are sent.
-    pub async fn send(&self, file: &File, sent: impl Fn(u64) + 'static) -> Answer {
+    pub async fn send(&self, file: &Blob, sent: impl Fn(u64) + 'static) -> Answer {
         let progress = Closure::<dyn Fn(ProgressEvent)>::new(move |event: ProgressEvent| {
             sent(event.loaded() as u64);
         });

@@ -9,6 +9,7 @@ use crate::url_state::{Query, decode, encode};
 use api::bench::{Bench, BenchCatalog, BenchPatch, BenchRow, BenchRowState, BenchStatus};
 use api::ids::{BenchId, BenchRowId};
 use std::cmp::Ordering;
+use timeline::order;
 
 /// The version written.
 const VERSION: u32 = 1;
@@ -111,7 +112,7 @@ impl BenchState {
             }
         }
         let section = |(config, mut rows): (String, Vec<&BenchRow>)| {
-            rows.sort_by(|a, b| self.compare(a, b));
+            order::sort_by(&mut rows, |a, b| self.compare(a, b));
             let rows = rows.iter().map(|row| row.id.clone()).collect();
             Section { config, rows }
         };

@@ -117,21 +117,33 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
         }
         None => view! { <span>{shown}</span> }.into_any(),
     };
+    let name = view! {
+        <span class="bench-name">{name} {hypothesis}</span>
+        <span class="muted bench-about">{about}</span>
+    };
+    let prs = view! { <span class="bench-prs">{prs}</span> };
+    [
+        cell("patch", None, name.into_any()),
+        cell("project", Some("Project"), projects.join(", ").into_any()),
+        cell("pr", Some("PR"), prs.into_any()),
+        cell("peak", Some("Peak allocated"), peaks(pair)),
+        cell("versus", Some("vs Baseline"), versus(pair)),
+        cell("growth", Some("Growth a step"), growths(pair)),
+        cell(
+            "spark",
+            Some("Allocated, step by step"),
+            sparkline(pair).into_any(),
+        ),
+        cell("status", Some("Status"), status(shared, pair, &label)),
+    ]
+    .into_any()
+}
+
+/// A cell; on a narrow screen its label stands before it.
+fn cell(column: &'static str, label: Option<&'static str>, shown: AnyView) -> AnyView {
     view! {
-        <td role="cell" data-column="patch">
-            <span class="bench-name">{name} {hypothesis}</span>
-            <span class="muted bench-about">{about}</span>
-        </td>
-        <td role="cell" data-column="project" data-label="Project">{projects.join(", ")}</td>
-        <td role="cell" data-column="pr" data-label="PR"><span class="bench-prs">{prs}</span></td>
-        <td role="cell" data-column="peak" data-label="Peak allocated">{peaks(pair)}</td>
-        <td role="cell" data-column="versus" data-label="vs Baseline">{versus(pair)}</td>
-        <td role="cell" data-column="growth" data-label="Growth a step">{growths(pair)}</td>
-        <td role="cell" data-column="spark" data-label="Allocated, step by step">
-            {sparkline(pair)}
-        </td>
-        <td role="cell" data-column="status" data-label="Status">
-            {status(shared, pair, &label)}
+        <td role="cell" data-column=column data-label=label>
+            {shown}
         </td>
     }
     .into_any()

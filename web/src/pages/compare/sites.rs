@@ -10,6 +10,7 @@ use api::ids::RunId;
 use api::routes;
 use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
+use timeline::order;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta, SiteSide};
 use trace::units::Bytes;
 
@@ -28,7 +29,7 @@ fn arranged(sites: &[SiteDelta], state: &CompareState) -> Vec<SiteDelta> {
         SiteOrder::End => site.at_end.unsigned_abs() as f64,
         SiteOrder::Growth => site.growth.abs(),
     };
-    rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    order::sort_by(&mut rows, |a, b| key(b).total_cmp(&key(a)));
     rows
 }
 

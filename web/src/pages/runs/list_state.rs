@@ -6,6 +6,7 @@ use crate::letters::lower;
 use crate::url_state::{Query, decode, encode};
 use api::runs::RunSummary;
 use std::cmp::Ordering;
+use timeline::order;
 
 /// The version written.
 const VERSION: u32 = 1;
@@ -149,7 +150,7 @@ impl ListState {
             .collect();
         // Rows that are equal are ordered by age, newest first, in every column: rows must not jump
         // on refresh.
-        shown.sort_by(|a, b| {
+        order::sort_by(&mut shown, |a, b| {
             let by_column = match self.direction {
                 Direction::Ascending => compare(self.sort, a, b),
                 Direction::Descending => compare(self.sort, b, a),
