@@ -96,6 +96,10 @@ pub const VIEWS_PAGE: &str = "/views";
 pub fn save_view_page(path: &str) -> String {
     format!("{VIEWS_PAGE}?path={}", encode(path))
 }
+/// `GET`: the badge of a saved view of a history, as SVG.
+pub fn view_badge(view: &ViewId) -> String {
+    format!("{VIEWS_PAGE}/{view}/badge.svg")
+}
 /// `POST`: forgets a saved view.
 pub fn forget_view_page(view: &ViewId) -> String {
     format!("{VIEWS_PAGE}/{view}/forget")

@@ -267,7 +267,7 @@ impl Repair {
                 each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
                 writer.set_own_categories(&own_categories, "", latest_ms)?;
                 let mut each = views.iter();
-                each.try_for_each(|view| writer.put_view(view))?;
+                each.try_for_each(|view| writer.put_view(view).map(drop))?;
                 let mut each = people.iter();
                 each.try_for_each(|person| writer.insert_person(person))?;
                 let mut each = tokens.iter();

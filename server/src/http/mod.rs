@@ -256,6 +256,7 @@ fn account_pages() -> Router<Arc<App>> {
             get(views::views_page).post(views::save_on_page),
         )
         .route("/views/{view}/forget", post(views::forget_on_page))
+        .route("/views/{view}/badge.svg", get(views::badge))
         .route(api::routes::LIVE_PAGE, get(live::live_page))
         .route("/live/{live}", get(live::live_run_page))
         .route("/live/{live}/capture", post(live::ask_on_page))

@@ -1,6 +1,7 @@
 //! Tests of saved views.
 
 use super::{Server, request};
+use crate::config::Token;
 use api::views::{View, Views};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
@@ -65,4 +66,48 @@ async fn the_page_keeps_what_was_typed_and_says_what_is_wrong() {
     let page = server.get("/views").await.expect(StatusCode::OK);
     let page = String::from_utf8(page.body.to_vec()).unwrap();
     assert!(page.contains("<a href=\"/history\">mine</a>"));
+}
+
+/// A program that shows a badge has nothing but its address.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_badge_of_a_history_needs_only_its_address() {
+    let token = Token::new("correct-horse-battery-staple-0001").unwrap();
+    let server = Server::with(|config| config.token = Some(token)).await;
+    let saved = |name: &str, path: &str| View {
+        id: crate::identity::view_id(),
+        name: name.to_owned(),
+        path: path.to_owned(),
+        created_ms: 0,
+        created_by: String::new(),
+    };
+    let (main, jobs) = (
+        saved("main", "/history?label=branch%3Dmain"),
+        saved("jobs", "/jobs"),
+    );
+    let (again, kept) = (saved("Main", "/history?label=branch%3Dtrunk"), main.clone());
+    let write = server.app.store.write(move |writer| {
+        writer.put_view(&kept)?;
+        writer.put_view(&again)?;
+        writer.put_view(&jobs).map(|id| (jobs, id))
+    });
+    let (jobs, _) = write.await.unwrap();
+    let badge = async |view: &View| server.get(&api::routes::view_badge(&view.id)).await;
+    // A view that replaces another one keeps its address.
+    let found = badge(&main).await.expect(StatusCode::OK);
+    assert_eq!(found.headers[header::CONTENT_TYPE], "image/svg+xml");
+    let svg = String::from_utf8(found.body.to_vec()).unwrap();
+    assert!(svg.contains("GPU memory: no runs"), "{svg}");
+    badge(&jobs).await.expect(StatusCode::NOT_FOUND);
+    badge(&saved("x", "/history"))
+        .await
+        .expect(StatusCode::NOT_FOUND);
+    let id = main.id.clone();
+    server
+        .app
+        .store
+        .write(move |writer| writer.forget_view(&id))
+        .await
+        .unwrap();
+    badge(&main).await.expect(StatusCode::NOT_FOUND);
+    assert_ne!(server.get("/api/views").await.status, StatusCode::OK);
 }

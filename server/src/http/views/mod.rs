@@ -1,7 +1,9 @@
 //! Saved views: a name for an address, for everybody of the team.
 
+mod badge;
 mod page;
 
+pub use badge::badge;
 pub use page::{forget_on_page, save_on_page, views_page};
 
 use super::App;
@@ -54,8 +56,8 @@ async fn saved(app: &App, entry: &Entry, origin: &Origin, new: NewView) -> Resul
     };
     let kept = view.clone();
     let write = app.store.write(move |writer| writer.put_view(&kept));
-    write.await?;
-    Ok(view)
+    let id = write.await?;
+    Ok(View { id, ..view })
 }
 
 /// Forgets a view.

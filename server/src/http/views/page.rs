@@ -6,6 +6,7 @@ use super::super::audited::Subject;
 use super::super::extract::{Origin, Path, Query};
 use super::super::permits;
 use super::super::shell::{date, page, problem};
+use super::badge::has_badge;
 use super::{forgotten, saved};
 use crate::access::Entry;
 use crate::problems::Error;
@@ -83,7 +84,8 @@ async fn shown(
     let body = html! {
         p class="muted" {
             "The address of a page holds everything that is on screen: labels, runs, moment, "
-            "zoom. Here it gets a name, for everybody."
+            "zoom. Here it gets a name, for everybody. A view of a history has a badge, to show "
+            "elsewhere how its newest run stands."
         }
         @if views.is_empty() {
             p { "No view is saved yet." }
@@ -98,9 +100,10 @@ async fn shown(
 fn table(views: &[View], entry: &Entry) -> Markup {
     html! {
         div class="account-wide" tabindex="0" { table class="account-table" {
-            thead { tr { th { "View" } th { "Saved" } th { "By" } th { "Change" } } }
+            thead { tr { th { "View" } th { "Badge" } th { "Saved" } th { "By" } th { "Change" } } }
             tbody { @for view in views { tr {
                 td { a href=(view.path) { (view.name) } }
+                td { @if has_badge(&view.path) { (badge_of(view)) } }
                 td { (date(view.created_ms)) }
                 td { (view.created_by) }
                 td { @if entry.may(Scope::Upload) {
@@ -112,6 +115,15 @@ fn table(views: &[View], entry: &Entry) -> Markup {
             } } }
         } }
     }
+}
+
+/// The badge, which is also the link to copy.
+fn badge_of(view: &View) -> Markup {
+    let address = routes::view_badge(&view.id);
+    let alt = format!("The badge of {}", view.name);
+    html! { a href=(address) title="Its address works without signing in" {
+        img src=(address) alt=(alt) height="20";
+    } }
 }
 
 fn form(typed: &NewView, refused: Option<&str>) -> Markup {
