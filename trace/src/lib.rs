@@ -6,6 +6,7 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod address;
 pub mod alive;
 pub mod allocator;
 pub mod categories;

@@ -125,6 +125,17 @@ impl PyramidBuilder {
         }
     }
 
+    /// The same, with room for a number of events: columns that grow exist twice now and then.
+    pub fn for_events(start: Levels, n_events: u32) -> PyramidBuilder {
+        let buckets = Pyramid::base_count(n_events);
+        PyramidBuilder {
+            base: Vec::with_capacity(buckets),
+            peak_offset: Vec::with_capacity(buckets),
+            peak_active: Vec::with_capacity(buckets),
+            ..PyramidBuilder::new(start)
+        }
+    }
+
     /// The levels after the next event.
     #[inline]
     pub fn push(&mut self, levels: Levels) {

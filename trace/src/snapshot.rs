@@ -1,5 +1,6 @@
 //! The snapshot as the file has it, in columns. The reader makes it, and the replay uses it.
 
+use crate::address::AddressColumn;
 use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks, StrIdx};
 use crate::time::TimeColumn;
@@ -34,7 +35,7 @@ pub struct RawEvents {
     /// Index into [`Snapshot::kinds`].
     pub kind: Vec<u32>,
     /// `addr`, or `device_free` for `oom`.
-    pub addr: Vec<u64>,
+    pub addr: AddressColumn,
     /// `time_us`; 0 where the file has none.
     pub time: TimeColumn,
 }
@@ -148,7 +149,14 @@ pub struct Snapshot {
 impl RawEvents {
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
-        of_vec(&self.kind) + of_vec(&self.addr) + self.time.heap_bytes()
+        of_vec(&self.kind) + self.addr.heap_bytes() + self.time.heap_bytes()
+    }
+
+    /// Gives back memory for rows that never came.
+    pub fn shrink(&mut self) {
+        self.kind.shrink_to_fit();
+        self.addr.shrink();
+        self.time.shrink();
     }
 }
 

@@ -67,6 +67,13 @@ impl TimeColumn {
         })
     }
 
+    /// Gives back memory for rows that never came.
+    pub fn shrink(&mut self) {
+        self.deltas.shrink_to_fit();
+        self.anchors.shrink_to_fit();
+        self.wide.shrink_to_fit();
+    }
+
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.deltas) + of_vec(&self.anchors) + of_vec(&self.wide)

@@ -4,6 +4,7 @@ use super::ReadErrorKind;
 use super::builder::{Builder, Result};
 use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Table, Value};
+use crate::address::AddressColumn;
 use crate::clip::{CUT, clipped};
 use crate::snapshot::{KeysSeen, RawEvents, Snapshot};
 use crate::stacks::StrIdx;
@@ -230,7 +231,7 @@ fn split(mut events: RawEvents, ranges: &[Range<usize>]) -> Vec<RawEvents> {
             Some(busiest) if device == busiest => RawEvents::default(),
             _ => RawEvents {
                 kind: events.kind[range.clone()].to_vec(),
-                addr: events.addr[range.clone()].to_vec(),
+                addr: cut_addresses(&events.addr, range),
                 time: cut(&events.time, range),
             },
         })
@@ -240,16 +241,25 @@ fn split(mut events: RawEvents, ranges: &[Range<usize>]) -> Vec<RawEvents> {
         if range.len() < events.kind.len() {
             events.time = cut(&events.time, &range);
             cut_vec(&mut events.kind, &range);
-            cut_vec(&mut events.addr, &range);
+            events.addr = cut_addresses(&events.addr, &range);
         }
         devices[busiest] = events;
     }
+    // Columns that doubled are up to half empty. The busiest device's stay where they are.
+    devices.iter_mut().for_each(RawEvents::shrink);
     devices
 }
 
 fn cut_vec<T>(column: &mut Vec<T>, range: &Range<usize>) {
     column.truncate(range.end);
     column.drain(..range.start);
+}
+
+fn cut_addresses(column: &AddressColumn, range: &Range<usize>) -> AddressColumn {
+    let mut part = AddressColumn::default();
+    let rows = column.iter().skip(range.start).take(range.len());
+    rows.for_each(|addr| part.push(addr));
+    part
 }
 
 fn cut(column: &TimeColumn, range: &Range<usize>) -> TimeColumn {

@@ -1,7 +1,8 @@
 //! Segments before the first event: the final ones, with every segment event undone.
 
+use super::matching::Matched;
 use crate::allocator::{LARGE_BUFFER, PoolKey, SMALL_BUFFER};
-use crate::snapshot::{EventKind, RawEvents, RawSegment};
+use crate::snapshot::{EventKind, RawSegment};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, PoolSize};
 use std::collections::BTreeMap;
@@ -28,9 +29,9 @@ impl Initial {
     /// sums.
     pub fn walk_back(
         kinds: &[EventKind],
-        raw: &RawEvents,
+        rows: &[u32],
         final_segments: &[&RawSegment],
-        segment_events: &[u32],
+        matched: &Matched,
     ) -> Initial {
         let mut initial = Initial {
             segments: BTreeMap::new(),
@@ -50,9 +51,10 @@ impl Initial {
                 },
             );
         }
-        for &event in segment_events.iter().rev() {
-            let kind = &kinds[raw.kind[event as usize] as usize];
-            initial.undo(event, kind, raw.addr[event as usize]);
+        let rows_and_segments = matched.segment_events.iter().zip(&matched.events.segments);
+        for (&event, segment) in rows_and_segments.rev() {
+            let kind = &kinds[rows[event as usize] as usize];
+            initial.undo(event, kind, segment.addr.0);
         }
         initial
     }

@@ -61,7 +61,8 @@ const IS_BEFORE: u32 = 1 << 31;
 
 struct Matcher<'a> {
     kinds: &'a [EventKind],
-    raw: &'a RawEvents,
+    /// Per event, its kind.
+    rows: &'a [u32],
     never: u32,
     /// Blocks in use or pending, by address.
     open: FxHashMap<u64, u32>,
@@ -74,17 +75,19 @@ struct Matcher<'a> {
     anomalies: Anomalies,
 }
 
-/// Matches the events of one device with the blocks of its final segments.
+/// Matches the events of one device with the blocks of its final segments. Takes the addresses
+/// away: from here on, the rows that events belong to have them.
 pub fn run(
     kinds: &[EventKind],
-    raw: &RawEvents,
+    raw: &mut RawEvents,
     final_blocks: &FxHashMap<u64, FinalBlock>,
     watch: Watch<'_>,
 ) -> Result<Matched, Stopped> {
     let n = raw.kind.len();
+    let addresses = std::mem::take(&mut raw.addr);
     let mut matcher = Matcher {
         kinds,
-        raw,
+        rows: &raw.kind,
         never: n as u32,
         open: FxHashMap::default(),
         events: Events::default(),
@@ -99,16 +102,18 @@ pub fn run(
     let watch = watch.beside(n * PER_EVENT);
     matcher.events.action.reserve_exact(n);
     matcher.events.target.reserve_exact(n);
-    for event in 0..n {
+    for (event, at) in addresses.iter().enumerate() {
         watch.at_row(event, || matcher.memory_used())?;
-        let target = matcher.event(event as u32);
+        let target = matcher.event(event as u32, at);
         matcher.events.target.push(target);
     }
+    drop(addresses);
     let unmatched_frees = matcher.before_rows.len() as u64;
     watch.look(matcher.memory_used() + final_blocks.len() * 2 * PER_BEFORE)?;
     matcher.survivors(final_blocks);
-    let rows = matcher.blocks.len() + matcher.before_rows.len();
-    watch.look(matcher.memory_used() + rows * PER_BLOCK)?;
+    // Columns that are moved to take more rows do not exist twice.
+    let n_before = matcher.before_rows.len();
+    watch.look(matcher.memory_used() + n_before * PER_BLOCK)?;
     Ok(matcher.finish(unmatched_frees))
 }
 
@@ -145,9 +150,8 @@ impl Matcher<'_> {
     }
 
     /// Records one event. Returns its target.
-    fn event(&mut self, event: u32) -> u32 {
-        let kind = &self.kinds[self.raw.kind[event as usize] as usize];
-        let at = self.raw.addr[event as usize];
+    fn event(&mut self, event: u32, at: u64) -> u32 {
+        let kind = &self.kinds[self.rows[event as usize] as usize];
         self.events.action.push(kind.action);
         match kind.action {
             Action::Alloc => self.alloc(event, at),
@@ -274,7 +278,7 @@ impl Matcher<'_> {
                 (None, _) => self.anomalies.not_in_segments += 1,
                 (Some(FinalBlock { block, .. }), 0) => {
                     let alloc = self.blocks.alloc[target as usize] as usize;
-                    let requested = self.kinds[self.raw.kind[alloc] as usize].size;
+                    let requested = self.kinds[self.rows[alloc] as usize].size;
                     self.anomalies.size_mismatches += u64::from(block.requested != requested);
                 }
                 // Its free was requested and not completed: the block is known, and still in the
@@ -302,18 +306,15 @@ impl Matcher<'_> {
                 };
             }
         }
-        let (before, after) = (&mut self.before, &self.blocks);
-        let mut blocks = Blocks {
-            n_preexisting: n_before,
-            ..Blocks::default()
-        };
-        blocks.alloc = joined(&mut before.alloc, &after.alloc);
-        blocks.free_requested = joined(&mut before.free_requested, &after.free_requested);
-        blocks.free_completed = joined(&mut before.free_completed, &after.free_completed);
-        blocks.addr = joined(&mut before.addr, &after.addr);
+        let (before, blocks) = (self.before, &mut self.blocks);
+        blocks.n_preexisting = n_before;
+        put_first(before.alloc, &mut blocks.alloc);
+        put_first(before.free_requested, &mut blocks.free_requested);
+        put_first(before.free_completed, &mut blocks.free_completed);
+        put_first(before.addr, &mut blocks.addr);
         Matched {
             events: self.events,
-            blocks,
+            blocks: self.blocks,
             before: self.before_rows,
             pending_before: self.pending_before,
             segment_events: self.segment_events,
@@ -323,9 +324,9 @@ impl Matcher<'_> {
     }
 }
 
-fn joined<T: Copy>(first: &mut Vec<T>, second: &[T]) -> Vec<T> {
-    let mut all = Vec::with_capacity(first.len() + second.len());
-    all.append(first);
-    all.extend_from_slice(second);
-    all
+/// Puts rows in front of a column, in its own memory: a copy would double the peak.
+fn put_first<T>(first: Vec<T>, column: &mut Vec<T>) {
+    column.reserve_exact(first.len());
+    column.splice(..0, first);
+    column.shrink_to_fit();
 }

@@ -58,20 +58,17 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
-    // Each device's rows are freed when it is done, but its columns stay.
-    let raw_bytes: usize = raw_devices
-        .iter()
-        .flatten()
-        .map(RawEvents::heap_bytes)
-        .sum();
-    let beside = snapshot.heap_bytes() + raw_bytes + has_python.capacity();
+    let beside = snapshot.heap_bytes() + has_python.capacity();
     for device in ordinals {
-        let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
-        let watch = watch.beside(beside + done);
         let raw = raw_devices
             .get_mut(device as usize)
             .and_then(Option::take)
             .unwrap_or_default();
+        // Each device's rows are freed when it is done, but its columns stay.
+        let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
+        let waiting = raw_devices.iter().flatten();
+        let waiting: usize = waiting.map(RawEvents::heap_bytes).sum();
+        let watch = watch.beside(beside + done + waiting);
         let from = From {
             snapshot: &snapshot,
             has_python: &has_python,
@@ -130,7 +127,7 @@ fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
 fn replay_device(
     from: &From<'_>,
     device: u32,
-    raw: RawEvents,
+    mut raw: RawEvents,
     watch: Watch<'_>,
 ) -> Result<(DeviceTrace, Vec<QualityNote>), Stopped> {
     let From {
@@ -142,21 +139,28 @@ fn replay_device(
         .filter(|s| s.device == device)
         .collect();
     let n_blocks: usize = segments.iter().map(|s| s.blocks.len()).sum();
-    watch.look(n_blocks * PER_FINAL_BLOCK)?;
+    watch.look(raw.heap_bytes() + n_blocks * PER_FINAL_BLOCK)?;
     let final_blocks = final_blocks(snapshot, &segments);
     let watch = watch.beside(of_map(&final_blocks));
-    let mut matched = matching::run(&snapshot.kinds, &raw, &final_blocks, watch)?;
-    let watch = watch.beside(matched.heap_bytes());
-    watch.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
-    let initial = Initial::walk_back(&snapshot.kinds, &raw, &segments, &matched.segment_events);
-    let watch = watch.beside((initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT);
-    let simulated = simulate::run(config, &snapshot.kinds, &raw, &initial, &matched, watch)?;
-    let watch = watch.beside(simulated.heap_bytes());
+    let addresses_too = watch.beside(raw.heap_bytes());
+    let mut matched = matching::run(&snapshot.kinds, &mut raw, &final_blocks, addresses_too)?;
+    let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
+    rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
+    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched);
+    let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
+    let rows_too = rows_too.beside(of_segments);
+    let rows = &raw.kind;
+    let mut simulated = simulate::run(config, &snapshot.kinds, rows, &initial, &matched, rows_too)?;
+    let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
-    let blocks = assemble(snapshot, &raw, &mut matched, of_blocks, watch)?;
+    let blocks = assemble(snapshot, rows, &mut matched, of_blocks, sizes_too)?;
+    // The blocks have all of this now, and the pyramid takes its place.
+    raw.kind = Vec::new();
+    simulated.forget_blocks();
+    let held = raw.heap_bytes() + matched.heap_bytes() + of_segments + blocks.heap_bytes();
     let n_annotations = snapshot.annotations.len();
-    let measuring = raw.kind.len() * PER_EVENT_MEASURED + n_annotations * PER_ANNOTATION;
-    let watch = watch.beside(of_vec(&blocks.kind) + of_vec(&blocks.kinds) + measuring);
+    let measuring = matched.events.action.len() * PER_EVENT_MEASURED;
+    let watch = watch.beside(held + measuring + n_annotations * PER_ANNOTATION);
     watch.look(0)?;
     let mut trace = DeviceTrace {
         device,
@@ -190,8 +194,8 @@ fn replay_device(
 const PER_FINAL_BLOCK: usize = 192;
 /// Bytes for a segment, in a tree and a table.
 const PER_SEGMENT: usize = 192;
-/// Bytes of the pyramid for each event, while it grows.
-const PER_EVENT_MEASURED: usize = 6;
+/// Bytes of the pyramid for each event.
+const PER_EVENT_MEASURED: usize = 3;
 /// Bytes for a scope, while the list of them grows and is sorted.
 const PER_ANNOTATION: usize = 64;
 
@@ -211,18 +215,18 @@ fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64,
 /// Builds the block table: pre-existing blocks first, then in the order of their alloc events.
 fn assemble(
     snapshot: &Snapshot,
-    raw: &RawEvents,
+    rows: &[u32],
     matched: &mut Matched,
     (simulated, final_blocks): (&Simulated, &FxHashMap<u64, FinalBlock>),
     watch: Watch<'_>,
 ) -> Result<Blocks, Stopped> {
     let mut blocks = std::mem::take(&mut matched.blocks);
-    let n_events = raw.kind.len() as u32;
+    let n_events = rows.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
     // Most blocks repeat: their small key (alloc kind, free kind, size) is looked up first.
     let mut recent: FxHashMap<(u32, u32, u64, u16), KindIdx> = FxHashMap::default();
     let stack_of = |event: u32| match event < n_events {
-        true => snapshot.kinds[raw.kind[event as usize] as usize].stack,
+        true => snapshot.kinds[rows[event as usize] as usize].stack,
         false => StackIdx::NONE,
     };
     watch.look(blocks.len() * size_of::<KindIdx>())?;
@@ -235,13 +239,13 @@ fn assemble(
         let size = simulated.size[index];
         let freed = blocks.free_requested[index].min(blocks.free_completed[index]);
         let free_kind = match freed < n_events {
-            true => raw.kind[freed as usize],
+            true => rows[freed as usize],
             false => u32::MAX,
         };
         let before = index < blocks.n_preexisting as usize;
         let alloc_kind = match before {
             true => u32::MAX - 1 - index as u32,
-            false => raw.kind[blocks.alloc[index] as usize],
+            false => rows[blocks.alloc[index] as usize],
         };
         let key = (alloc_kind, free_kind, size, simulated.pool[index]);
         if let Some(&kind) = recent.get(&key) {
@@ -341,7 +345,7 @@ fn start_levels(blocks: &Blocks, pending: &[bool], reserved: u64) -> Levels {
 /// Builds the pyramid and the summary.
 fn measure(trace: &mut DeviceTrace, start: Levels, watch: Watch<'_>) -> Result<(), Stopped> {
     let mut levels = start;
-    let mut builder = PyramidBuilder::new(start);
+    let mut builder = PyramidBuilder::for_events(start, trace.events.len());
     let mut summary = start.0.map(|level| SeriesSummary {
         start: level,
         peak: level,

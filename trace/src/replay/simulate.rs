@@ -4,7 +4,7 @@ use super::initial::{Initial, Range, guess};
 use super::matching::Matched;
 use crate::allocator::{Arena, Config, PoolKey, Slot};
 use crate::footprint::{of_map, of_vec, of_vec_after};
-use crate::snapshot::{EventKind, RawEvents};
+use crate::snapshot::EventKind;
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, Fidelity, PoolId, PoolSize};
 use crate::watch::{EVERY, Stopped, Watch};
@@ -34,7 +34,8 @@ pub struct Simulated {
 
 struct Simulator<'a> {
     kinds: &'a [EventKind],
-    raw: &'a RawEvents,
+    /// Per event, its kind.
+    rows: &'a [u32],
     matched: &'a Matched,
     arena: Arena,
     /// The slot of each block while it is in use or pending.
@@ -51,7 +52,7 @@ struct Simulator<'a> {
 pub fn run(
     config: &Config,
     kinds: &[EventKind],
-    raw: &RawEvents,
+    rows: &[u32],
     initial: &Initial,
     matched: &Matched,
     watch: Watch<'_>,
@@ -61,7 +62,7 @@ pub fn run(
     let watch = watch.beside(n_blocks * PER_BLOCK + matched.before.len() * PER_BEFORE);
     let mut simulator = Simulator {
         kinds,
-        raw,
+        rows,
         matched,
         arena: Arena::new(config.clone()),
         slot: vec![Slot::NONE; n_blocks],
@@ -85,7 +86,7 @@ pub fn run(
         },
     };
     simulator.begin(initial);
-    for event in 0..raw.kind.len() {
+    for event in 0..rows.len() {
         watch.at_row(event, || simulator.memory_soon())?;
         simulator.event(event, initial);
     }
@@ -101,6 +102,11 @@ impl Simulated {
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.size) + of_vec(&self.pool) + of_vec(&self.resized_before)
+    }
+
+    /// Frees what is said of each block.
+    pub fn forget_blocks(&mut self) {
+        (self.size, self.pool) = (Vec::new(), Vec::new());
     }
 }
 
@@ -224,16 +230,13 @@ impl Simulator<'_> {
     }
 
     fn event(&mut self, event: usize, initial: &Initial) {
-        let kind = &self.kinds[self.raw.kind[event] as usize];
-        let at = self.raw.addr[event];
+        let kind = &self.kinds[self.rows[event] as usize];
+        let target = self.matched.events.target[event];
+        let of_segment = || self.matched.events.segments[target as usize].addr.0;
         match kind.action {
-            Action::Alloc => {
-                let block = self.matched.events.target[event];
-                self.alloc(block, at, kind.size.0);
-            }
+            Action::Alloc => self.alloc(target, kind),
             Action::FreeCompleted => {
-                let block = self.matched.events.target[event] as usize;
-                let slot = std::mem::replace(&mut self.slot[block], Slot::NONE);
+                let slot = std::mem::replace(&mut self.slot[target as usize], Slot::NONE);
                 self.fresh = None;
                 if slot != Slot::NONE {
                     if !self.uncertain.is_empty() {
@@ -245,31 +248,31 @@ impl Simulator<'_> {
             Action::SegmentAlloc => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
                 let key = key.unwrap_or_else(|| guess(kind));
-                self.fresh = Some(self.arena.add_segment(key, at, kind.size.0));
+                self.fresh = Some(self.arena.add_segment(key, of_segment(), kind.size.0));
             }
             Action::SegmentMap => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
                 let key = key.unwrap_or_else(|| guess(kind));
-                self.fresh = Some(self.arena.map(key, at, kind.size.0));
+                self.fresh = Some(self.arena.map(key, of_segment(), kind.size.0));
             }
             Action::SegmentFree => {
                 self.fresh = None;
-                let gone = self.arena.remove_segment(at);
+                let gone = self.arena.remove_segment(of_segment());
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
             Action::SegmentUnmap => {
                 self.fresh = None;
-                let gone = self.arena.unmap(at, kind.size.0);
+                let gone = self.arena.unmap(of_segment(), kind.size.0);
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
             _ => {}
         }
     }
 
-    fn alloc(&mut self, block: u32, at: u64, requested: u64) {
+    fn alloc(&mut self, block: u32, kind: &EventKind) {
         self.out.fidelity.allocs += 1;
-        let rounded = self.arena.config().round_size(requested);
-        let kind = &self.kinds[self.raw.kind[self.alloc_event(block)] as usize];
+        let at = self.matched.blocks.addr[block as usize].0;
+        let rounded = self.arena.config().round_size(kind.size.0);
         // For nearly every allocation this is the right pool: the default pool of the event's
         // stream.
         let usual = PoolKey {
@@ -333,9 +336,5 @@ impl Simulator<'_> {
                 self.settle(block, slot);
             }
         }
-    }
-
-    fn alloc_event(&self, block: u32) -> usize {
-        self.matched.blocks.alloc[block as usize] as usize
     }
 }

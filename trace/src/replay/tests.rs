@@ -369,7 +369,9 @@ fn one_event_a_device_is_a_file_of_state_only() {
         let mut snapshot = program.snapshot(from);
         let one = RawEvents {
             kind: vec![0],
-            addr: vec![0],
+            addr: program.snapshot(program.log.len() - 1).devices[0]
+                .addr
+                .clone(),
             time: program.snapshot(program.log.len() - 1).devices[0]
                 .time
                 .clone(),

@@ -111,7 +111,7 @@ fn describe(snapshot: &Snapshot) -> String {
             let mut text = format!(
                 " {:?} {:#x} {} stream {} {}",
                 kind.action,
-                events.addr[row],
+                events.addr.get(row),
                 kind.size.0,
                 kind.stream,
                 stack(kind.stack),

@@ -179,7 +179,8 @@ fn long_lists_come_in_batches() {
     let first = snapshot.kinds[snapshot.devices[0].kind[0] as usize];
     assert_eq!(snapshot.stacks.frames(first.stack).len(), 2_001);
     assert_eq!(snapshot.stacks.frames(first.forward_stack).len(), 2_500);
-    assert_eq!(snapshot.devices[0].addr, (0..5_001).collect::<Vec<u64>>());
+    let addresses: Vec<u64> = snapshot.devices[0].addr.iter().collect();
+    assert_eq!(addresses, (0..5_001).collect::<Vec<u64>>());
     let from_json = read(json(&root).as_bytes(), Limits::default()).unwrap();
     assert_eq!(from_json.devices, snapshot.devices);
 }
