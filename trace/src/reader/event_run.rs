@@ -8,6 +8,7 @@
 
 use super::builder::Builder;
 use super::keys::{Key, action_at};
+use super::lists::Lists;
 use super::memo::Memo;
 use super::rows::{pool_id, says_something};
 use super::values::{MAX_SIZE, NO_MEMO, Value};
@@ -16,10 +17,11 @@ use crate::stacks::{StackIdx, StrIdx};
 use crate::trace::Action;
 use crate::units::{Bytes, Micros};
 
-/// The keys of the last events.
+/// The keys of the last events, and their lists of frames.
 #[derive(Default)]
 pub struct EventShape {
     slots: Vec<Slot>,
+    lists: Lists,
 }
 
 /// A reference to a key, as bytes: `BINGET` or `LONG_BINGET`.
@@ -56,6 +58,12 @@ impl EventShape {
     /// Must be called when a memo entry changes its meaning.
     pub fn forget(&mut self) {
         self.slots.clear();
+        self.lists.forget();
+    }
+
+    /// Heap bytes that it uses, without a few keys.
+    pub fn heap_bytes(&self) -> usize {
+        self.lists.heap_bytes()
     }
 
     /// Reads the event at the start of `buf`, up to and including its `SETITEMS`, into the next
@@ -77,6 +85,7 @@ impl EventShape {
             at: 3,
             memo,
             builder,
+            lists: &mut self.lists,
         };
         let done = cursor.event(&mut self.slots);
         let end = cursor.at;
@@ -179,6 +188,7 @@ struct Cursor<'a> {
     at: usize,
     memo: &'a mut Vec<Memo>,
     builder: &'a mut Builder,
+    lists: &'a mut Lists,
 }
 
 impl Cursor<'_> {
@@ -451,14 +461,41 @@ impl Cursor<'_> {
             return None;
         }
         self.at += 2;
-        let index = self.memo.len();
-        self.memo.push(Memo::EMPTY_LIST);
-        self.frames((word >> 16) as u8)?;
-        let stack = self.builder.interner.stack(&self.builder.frames).ok()?;
-        if stack != StackIdx::NONE {
-            self.memo[index] = Memo::of(Value::Stack(stack, NO_MEMO));
-        }
+        let next = (word >> 16) as u8;
+        let items = self.buf.get(self.at + 1..)?;
+        let known = match next {
+            MARK => self.lists.find(items),
+            _ => None,
+        };
+        let stack = match known {
+            Some((stack, len)) => {
+                self.at += 1 + len;
+                stack
+            }
+            None => self.new_list(next)?,
+        };
+        self.memo.push(match stack {
+            StackIdx::NONE => Memo::EMPTY_LIST,
+            stack => Memo::of(Value::Stack(stack, NO_MEMO)),
+        });
         Some(Word::new(Is::Stack, u64::from(stack.0)))
+    }
+
+    /// The stack of a list that was not seen recently. `next` is the opcode after those that made
+    /// it.
+    #[inline(never)]
+    fn new_list(&mut self, next: u8) -> Option<StackIdx> {
+        let from = self.at + 1;
+        // The list is remembered already, so its items could refer to it.
+        self.memo.push(Memo::EMPTY_LIST);
+        let done = self.frames(next);
+        self.memo.pop();
+        done?;
+        let stack = self.builder.interner.stack(&self.builder.frames).ok()?;
+        if next == MARK {
+            self.lists.keep(&self.buf[from..], self.at - from, stack);
+        }
+        Some(stack)
     }
 
     /// Reads the items of a list, in a batch or one by one, into the builder's frames. `next` is

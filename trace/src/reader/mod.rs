@@ -12,6 +12,7 @@ mod generic;
 mod interner;
 mod json;
 pub(crate) mod keys;
+mod lists;
 mod memo;
 mod pickle;
 mod rows;

@@ -69,7 +69,11 @@ impl Machine {
 
     /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        of_vec(&self.stack) + of_vec(&self.marks) + of_vec(&self.memo) + of_vec(&self.carry)
+        of_vec(&self.stack)
+            + of_vec(&self.marks)
+            + of_vec(&self.memo)
+            + of_vec(&self.carry)
+            + self.shape.heap_bytes()
     }
 
     /// Runs the next bytes.
@@ -410,6 +414,10 @@ impl Machine {
         if let Value::OpenDict(memo) | Value::OpenList(memo) | Value::Stack(_, memo) = before
             && let Some(entry) = self.memo.get_mut(memo as usize)
         {
+            // A hostile file may double an empty dictionary, and fill it twice.
+            if entry.frame().is_some() {
+                self.shape.forget();
+            }
             *entry = Memo::of(after);
         }
     }
