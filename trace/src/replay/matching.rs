@@ -41,7 +41,7 @@ pub struct Anomalies {
 
 /// What matching finds.
 pub struct Matched {
-    /// Actions and targets; times are filled in later.
+    /// Targets, and the rows of rare events; actions and times are filled in later.
     pub events: Events,
     /// Lifetimes and addresses; kinds are filled in later.
     pub blocks: Blocks,
@@ -66,6 +66,9 @@ struct Matcher<'a> {
     never: u32,
     /// Blocks in use or pending, by address.
     open: FxHashMap<u64, u32>,
+    /// The block that the last event gave back, which is not among those above: nearly always the
+    /// next event completes that.
+    given_back: Option<(u64, u32)>,
     events: Events,
     segment_events: Vec<u32>,
     blocks: Blocks,
@@ -90,6 +93,7 @@ pub fn run(
         rows: &raw.kind,
         never: n as u32,
         open: FxHashMap::default(),
+        given_back: None,
         events: Events::default(),
         segment_events: Vec::new(),
         blocks: Blocks::default(),
@@ -100,7 +104,6 @@ pub fn run(
     };
     watch.look(n * PER_EVENT)?;
     let watch = watch.beside(n * PER_EVENT);
-    matcher.events.action.reserve_exact(n);
     matcher.events.target.reserve_exact(n);
     for (event, at) in addresses.iter().enumerate() {
         watch.at_row(event, || matcher.memory_used())?;
@@ -108,6 +111,7 @@ pub fn run(
         matcher.events.target.push(target);
     }
     drop(addresses);
+    matcher.keep_open();
     let unmatched_frees = matcher.before_rows.len() as u64;
     watch.look(matcher.memory_used() + final_blocks.len() * 2 * PER_BEFORE)?;
     matcher.survivors(final_blocks);
@@ -117,8 +121,8 @@ pub fn run(
     Ok(matcher.finish(unmatched_frees))
 }
 
-/// Bytes of an event's action and target.
-const PER_EVENT: usize = 5;
+/// Bytes of an event's target.
+const PER_EVENT: usize = 4;
 /// Bytes of a block's lifetime and address.
 const PER_BLOCK: usize = 20;
 /// Bytes of a block that existed before the first event.
@@ -152,26 +156,26 @@ impl Matcher<'_> {
     /// Records one event. Returns its target.
     fn event(&mut self, event: u32, at: u64) -> u32 {
         let kind = &self.kinds[self.rows[event as usize] as usize];
-        self.events.action.push(kind.action);
         match kind.action {
             Action::Alloc => self.alloc(event, at),
             Action::FreeRequested => {
-                let target = match self.open.get(&at) {
-                    Some(&target) => target,
+                self.keep_open();
+                let target = match self.open.remove(&at) {
+                    Some(target) => target,
                     None => self.existed(at, kind, false),
                 };
+                self.given_back = Some((at, target));
                 let column = self.column(target);
                 column.0.free_requested[column.1] = event;
                 target
             }
             Action::FreeCompleted => {
-                let target = match self.open.remove(&at) {
-                    Some(target) => target,
-                    None => {
-                        let target = self.existed(at, kind, true);
-                        self.open.remove(&at);
-                        target
-                    }
+                let target = match self.given_back.take_if(|(given_back, _)| *given_back == at) {
+                    Some((_, target)) => target,
+                    None => match self.open.remove(&at) {
+                        Some(target) => target,
+                        None => self.existed(at, kind, true),
+                    },
                 };
                 let never = self.never;
                 let (blocks, row) = self.column(target);
@@ -207,7 +211,15 @@ impl Matcher<'_> {
         }
     }
 
+    /// Puts back a block whose free is not completed at once.
+    fn keep_open(&mut self) {
+        if let Some((at, target)) = self.given_back.take() {
+            self.open.insert(at, target);
+        }
+    }
+
     fn alloc(&mut self, event: u32, at: u64) -> u32 {
+        self.keep_open();
         let row = self.blocks.len() as u32;
         self.blocks.alloc.push(event);
         self.blocks.free_requested.push(self.never);
@@ -223,7 +235,7 @@ impl Matcher<'_> {
         row
     }
 
-    /// A block of population A.
+    /// A block of population A, which is not open.
     fn existed(&mut self, at: u64, kind: &EventKind, pending: bool) -> u32 {
         let row = self.before_rows.len() as u32;
         self.before.alloc.push(0);
@@ -239,7 +251,6 @@ impl Matcher<'_> {
             stream: kind.stream,
             final_size: None,
         });
-        self.open.insert(at, row | IS_BEFORE);
         row | IS_BEFORE
     }
 
@@ -294,9 +305,9 @@ impl Matcher<'_> {
     /// Puts pre-existing blocks first and points the events at the final rows.
     fn finish(mut self, unmatched_frees: u64) -> Matched {
         let n_before = self.before_rows.len() as u32;
-        for (action, target) in self.events.action.iter().zip(&mut self.events.target) {
+        for (&row, target) in self.rows.iter().zip(&mut self.events.target) {
             let is_block = matches!(
-                action,
+                self.kinds[row as usize].action,
                 Action::Alloc | Action::FreeRequested | Action::FreeCompleted
             );
             if is_block && *target != NO_TARGET {

@@ -133,11 +133,8 @@ fn replay_device(
     let From {
         snapshot, config, ..
     } = *from;
-    let segments: Vec<&RawSegment> = snapshot
-        .segments
-        .iter()
-        .filter(|s| s.device == device)
-        .collect();
+    let of_device = |segment: &&RawSegment| segment.device == device;
+    let segments: Vec<&RawSegment> = snapshot.segments.iter().filter(of_device).collect();
     let n_blocks: usize = segments.iter().map(|s| s.blocks.len()).sum();
     watch.look(raw.heap_bytes() + n_blocks * PER_FINAL_BLOCK)?;
     let final_blocks = final_blocks(snapshot, &segments);
@@ -154,12 +151,18 @@ fn replay_device(
     let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
     let blocks = assemble(snapshot, rows, &mut matched, of_blocks, sizes_too)?;
-    // The blocks have all of this now, and the pyramid takes its place.
-    raw.kind = Vec::new();
+    // The blocks have all of this now, and actions and the pyramid take its place.
     simulated.forget_blocks();
+    let n_events = raw.kind.len();
+    rows_too.look(blocks.heap_bytes() + n_events * size_of::<Action>())?;
+    let actions = rows
+        .iter()
+        .map(|&kind| snapshot.kinds[kind as usize].action);
+    matched.events.action = actions.collect();
+    raw.kind = Vec::new();
     let held = raw.heap_bytes() + matched.heap_bytes() + of_segments + blocks.heap_bytes();
     let n_annotations = snapshot.annotations.len();
-    let measuring = matched.events.action.len() * PER_EVENT_MEASURED;
+    let measuring = n_events * PER_EVENT_MEASURED;
     let watch = watch.beside(held + measuring + n_annotations * PER_ANNOTATION);
     watch.look(0)?;
     let mut trace = DeviceTrace {
