@@ -5,6 +5,7 @@
 //! all rows that share them. A file of other addresses takes twelve bytes a row.
 
 use crate::footprint::of_vec;
+use std::ops::Range;
 
 /// The lowest bit that is kept for each row.
 const LOW: u32 = 9;
@@ -39,15 +40,22 @@ impl AddressColumn {
     /// # Panics
     /// When there is no such row.
     pub fn get(&self, row: usize) -> u64 {
-        let begun = self.others.partition_point(|&(at, _)| at as usize <= row);
-        let others = begun.checked_sub(1).map_or(0, |last| self.others[last].1);
-        joined(self.middle[row], others)
+        joined(self.middle[row], self.others_at(row).1)
     }
 
     /// All addresses in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let (mut next, mut others) = (0, 0);
-        self.middle.iter().enumerate().map(move |(row, &middle)| {
+        self.rows(0..self.middle.len())
+    }
+
+    /// A range of rows in order.
+    ///
+    /// # Panics
+    /// When the range ends after the last row.
+    pub fn rows(&self, rows: Range<usize>) -> impl Iterator<Item = u64> + '_ {
+        let (mut next, mut others) = self.others_at(rows.start);
+        let middle = self.middle[rows.clone()].iter();
+        middle.zip(rows).map(move |(&middle, row)| {
             if let Some(&(at, new)) = self.others.get(next)
                 && at as usize == row
             {
@@ -55,6 +63,13 @@ impl AddressColumn {
             }
             joined(middle, others)
         })
+    }
+
+    /// The first entry of `others` that begins after a row, and the other bits of that row.
+    fn others_at(&self, row: usize) -> (usize, u32) {
+        let next = self.others.partition_point(|&(at, _)| at as usize <= row);
+        let others = next.checked_sub(1).map_or(0, |last| self.others[last].1);
+        (next, others)
     }
 
     /// Gives back memory for rows that never came.
@@ -97,10 +112,14 @@ mod tests {
                 ],
                 0..300,
             ),
+            from in 0..300_usize,
         ) {
             let mut column = AddressColumn::default();
             addresses.iter().for_each(|&addr| column.push(addr));
             prop_assert_eq!(column.iter().collect::<Vec<_>>(), addresses.clone());
+            let from = from.min(addresses.len());
+            let rest = column.rows(from..addresses.len());
+            prop_assert_eq!(rest.collect::<Vec<_>>(), &addresses[from..]);
             for (row, &addr) in addresses.iter().enumerate() {
                 prop_assert_eq!(column.get(row), addr);
             }

@@ -257,8 +257,7 @@ fn cut_vec<T>(column: &mut Vec<T>, range: &Range<usize>) {
 
 fn cut_addresses(column: &AddressColumn, range: &Range<usize>) -> AddressColumn {
     let mut part = AddressColumn::default();
-    let rows = column.iter().skip(range.start).take(range.len());
-    rows.for_each(|addr| part.push(addr));
+    column.rows(range.clone()).for_each(|addr| part.push(addr));
     part
 }
 

@@ -144,10 +144,10 @@ fn a_list_that_is_referred_to_a_million_times_stays_small() {
     let file = [body, &thousand.repeat(1000), b"eau."].concat();
     let mut reader = Reader::new(Limits::default());
     reader.push(&file).unwrap();
-    // 16 bytes a row and 4 in the memo, in columns of up to 2^20 rows; the frames themselves are
+    // 12 bytes a row and 4 in the memo, in columns of up to 2^20 rows; the frames themselves are
     // stored once.
     assert!(
-        reader.memory_used() < 26_000_000,
+        reader.memory_used() < 22_000_000,
         "{}",
         reader.memory_used()
     );
