@@ -97,10 +97,11 @@ async fn a_bench_is_chosen_watched_and_opened() {
     browser
         .wait_within(Duration::from_secs(120), "every row is done", done)
         .await;
-    let address = browser
-        .eval("return location.search.includes('bench=ben_');")
+    // The address is written a moment after the state changes.
+    let address = "return location.search.includes('bench=ben_');";
+    browser
+        .wait_until("the address names the bench", address)
         .await;
-    assert_eq!(address, true, "the address names the bench");
     let spark = "return document.querySelectorAll('.spark polyline').length >= 2;";
     assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
     pictures(&browser, "bench-matrix").await;

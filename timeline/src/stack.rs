@@ -10,6 +10,7 @@
 //! are exact for its blocks, and take half the memory of bytes (a tile may hold millions of
 //! entries).
 
+use super::order;
 use trace::tiles::MountainTile;
 use trace::units::Bytes;
 
@@ -266,8 +267,9 @@ struct LiveBlocks {
 
 impl LiveBlocks {
     fn new(tile: &MountainTile) -> LiveBlocks {
-        let mut by_start: Vec<u32> = (0..tile.blocks.len() as u32).collect();
-        by_start.sort_by_key(|&b| tile.blocks[b as usize].live.start());
+        let start = |block: usize| tile.blocks[block].live.start();
+        let by_start = order::order_of(tile.blocks.len(), &mut |a, b| start(a).cmp(&start(b)));
+        let by_start = by_start.into_iter().map(|block| block as u32).collect();
         LiveBlocks {
             by_start,
             next: 0,

@@ -35,6 +35,16 @@ impl AddressColumn {
         self.middle.push((addr >> LOW) as u32);
     }
 
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.middle.len()
+    }
+
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        self.middle.is_empty()
+    }
+
     /// The address of a row.
     ///
     /// # Panics

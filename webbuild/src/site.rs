@@ -77,6 +77,11 @@ impl Site {
         let page = String::from_utf8_lossy(&read("index.html")?).into_owned();
         if *packing != Packing::None {
             progress.say("compressing");
+            for (name, bytes) in &mut assets {
+                if let Some(short) = minified(name, bytes) {
+                    *bytes = short.into_bytes();
+                }
+            }
         }
         Ok(Self::of(&page, assets, packing))
     }
@@ -173,6 +178,17 @@ fn joined_styles(dir: &Path) -> Result<Vec<u8>, Error> {
         .collect())
 }
 
+/// A style sheet or a script without comments and spaces; `None` for other files, and for what the
+/// library cannot read.
+fn minified(name: &str, bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    match name.rsplit_once('.')?.1 {
+        "css" => Some(minifier::css::minify(text).ok()?.to_string()),
+        "js" => Some(minifier::js::minify(text).ok()?.to_string()),
+        _ => None,
+    }
+}
+
 fn mime(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, extension)| extension) {
         Some("html") => "text/html; charset=utf-8",
@@ -252,6 +268,17 @@ mod tests {
             ),
         ];
         Site::of(page, assets, &packing())
+    }
+
+    #[test]
+    fn scripts_and_styles_lose_comments_and_spaces_only() {
+        let css = b"/* why */\na > b {\n  width: calc(100% - 2px);\n}\n";
+        let css = minified("a.css", css).unwrap();
+        assert_eq!(css.trim(), "a>b{width:calc(100% - 2px);}");
+        let js = b"// why\nconst a = `x  ${1 + 2}`;\nexport { a };\n";
+        let js = minified("a.js", js).unwrap();
+        assert!(js.contains("`x  ${1 + 2}`") && !js.contains("why"), "{js}");
+        assert_eq!(minified("a.wasm", b"\0asm"), None);
     }
 
     #[test]

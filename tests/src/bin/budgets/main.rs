@@ -28,8 +28,22 @@ fn main() -> ExitCode {
     page::settle(&server, &mut table);
     runtime.block_on(page::open(&mut server, &run_url, &mut table));
     runtime.block_on(page::move_about(&server, &run_url, &mut table));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let other = another(&big, folder.path());
+    page::compare(&mut server, &run_url, &other, &mut table);
     print!("{table}");
     ExitCode::SUCCESS
+}
+
+/// A second recording as large: the same one, but for a letter in a file's name.
+fn another(big: &Path, folder: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(big).expect("the snapshot can be read");
+    let at = bytes.windows(3).position(|bytes| bytes == b".py");
+    let at = at.expect("a snapshot names files of Python");
+    bytes[at + 2] = b'x';
+    let path = folder.join("other.pickle");
+    std::fs::write(&path, bytes).expect("there is room for a copy");
+    path
 }
 
 /// The large snapshot, unpacked once into the target folder.

@@ -2,11 +2,15 @@
 
 use crate::memory;
 use crate::table::Table;
+use api::ids::RunId;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::{Browser, TestServer, Theme, Viewport};
+
+/// How often the page is opened again.
+const AGAIN: usize = 5;
 
 /// Uploads the file over loopback; returns the address of the run's page.
 pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Table) -> String {
@@ -80,6 +84,38 @@ pub async fn open(server: &mut TestServer, url: &str, table: &mut Table) {
     table.kilobytes("— data of the trace", "≤ 300 KB", of_the_trace);
     let front_end = transferred(&browser, "!entry.name.includes('/api/')").await;
     table.kilobytes("front end, brotli, all included", "≤ 700 KB", front_end);
+    let mut again = Vec::with_capacity(AGAIN);
+    for _ in 0..AGAIN {
+        browser.goto("about:blank").await;
+        browser.goto(&server.url(path_of(url))).await;
+        again.push(first_picture(&browser).await);
+    }
+    again.sort_by(f64::total_cmp);
+    let median = again[AGAIN / 2];
+    table.seconds("— opened again, median", "≤ 0.2 s", median);
+}
+
+/// Compares the run with a second recording as large, on a newly started server: its answer to
+/// the first question about the two.
+pub fn compare(server: &mut TestServer, url: &str, other: &Path, table: &mut Table) {
+    let mut no_table = Table::new(0);
+    let second = upload(server, other, 0.0, &mut no_table);
+    server.restart();
+    let runs: Vec<RunId> = [url, &second]
+        .iter()
+        .map(|url| url.rsplit('/').next().unwrap_or_default())
+        .map(|id| id.parse().expect("the address of a run ends with its id"))
+        .collect();
+    let started = Instant::now();
+    let answer = ureq::get(server.url(&api::routes::compare(&runs))).call();
+    let answer = answer.expect("they are compared").into_body().read_to_vec();
+    assert!(!answer.expect("an answer").is_empty());
+    let seconds = started.elapsed().as_secs_f64();
+    table.seconds(
+        "two such recordings compared for the first time",
+        "≤ 2 s",
+        seconds,
+    );
 }
 
 /// Bytes transferred by those requests of the page for which `which`, a condition on `entry`, is

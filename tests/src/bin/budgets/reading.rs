@@ -28,11 +28,11 @@ pub fn measure(big: &Path, table: &mut Table) -> f64 {
     let (python_seconds, python_peak) = timed(python);
     table.ratio(
         "read + analyse, CLI",
-        "≥ 10× CPython",
+        "≥ 20× CPython",
         python_seconds,
         seconds,
     );
-    table.bytes("— peak memory", "≤ 600 MB", peak);
+    table.bytes("— peak memory", "≤ 300 MB", peak);
     table.bytes("— CPython's peak memory", "", python_peak);
     seconds
 }
