@@ -4,6 +4,7 @@ use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
 use crate::names::PublicUrl;
 use crate::site::{FrontEnd, Site};
+use crate::webhook::Webhook;
 use api::people::Role;
 use axum::http::HeaderName;
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ pub struct Config {
     pub repack_level: Option<i32>,
     /// The team's own categories, as a file has them; `None`: as the database has them.
     pub categories: Option<(String, Rules)>,
+    /// Who is told what to look at in trainings that report.
+    pub alert: Option<Webhook>,
     /// How rows of benches are run.
     pub bench: BenchSettings,
     /// The address under which people reach the server; it is written into links.
@@ -63,6 +66,7 @@ impl Config {
             cache: Bytes::mib(320),
             repack_level: None,
             categories: None,
+            alert: None,
             bench: BenchSettings::default(),
             public_url: None,
             proxies: Proxies::default(),

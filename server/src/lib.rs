@@ -56,4 +56,5 @@ mod table;
 mod tensors;
 mod texts;
 mod turns;
+mod webhook;
 mod work;

@@ -16,8 +16,27 @@ const SMALLEST_SHARE: f64 = 0.005;
 /// A peak above this share of the limit is close to it.
 const CLOSE: f64 = 0.95;
 
-/// What somebody should look at, a sentence each. `steps` are the last ones, oldest first.
-pub fn warnings(run: &LiveRun, steps: &[LiveStep]) -> Vec<String> {
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    /// Memory that grows from step to step.
+    Growth,
+    /// A peak that nears the limit.
+    Limit,
+}
+
+/// What somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What it is about.
+    pub concern: Concern,
+    /// A sentence.
+    pub said: String,
+}
+
+/// What somebody should look at. `steps` are the last ones, oldest first.
+pub fn warnings(run: &LiveRun, steps: &[LiveStep]) -> Vec<Warning> {
+    let about = |concern| move |said| Warning { concern, said };
     let growth = growing(steps).map(|slope| {
         let rise = Bytes(slope.round() as u64);
         let said = format!("Memory grows by {rise} a step ({} steps)", steps.len());
@@ -32,7 +51,11 @@ pub fn warnings(run: &LiveRun, steps: &[LiveStep]) -> Vec<String> {
         let peak = last.peak;
         format!("The peak ({peak}) is close to what the process may use ({limit}).")
     });
-    growth.into_iter().chain(close).collect()
+    let growth = growth.map(about(Concern::Growth));
+    growth
+        .into_iter()
+        .chain(close.map(about(Concern::Limit)))
+        .collect()
 }
 
 fn is_close(peak: Bytes, limit: Bytes) -> bool {
@@ -118,7 +141,8 @@ mod tests {
     #[test]
     fn what_grows_and_what_is_close_is_said() {
         let check = |limit, allocated: Vec<u64>, expected: &[&str]| {
-            let said = warnings(&run(limit), &steps(allocated));
+            let found = warnings(&run(limit), &steps(allocated));
+            let said: Vec<&str> = found.iter().map(|warning| warning.said.as_str()).collect();
             assert_eq!(said, expected);
         };
         check(

@@ -3,11 +3,10 @@
 use super::CliError;
 use super::labels::environment;
 use crate::forge::{Status, Verdict};
+use crate::webhook::Webhook;
 use api::labels::Labels;
 use clap::Args;
 use serde::Serialize;
-use std::time::Duration;
-use ureq::http::Uri;
 
 /// Where to send it.
 #[derive(Args)]
@@ -17,12 +16,6 @@ pub struct AlertArgs {
     /// can be set as TIDEMARK_ALERT
     #[arg(long, value_name = "URL")]
     alert: Option<String>,
-}
-
-/// Somebody to tell.
-pub struct Alert {
-    address: String,
-    host: String,
 }
 
 /// What is sent.
@@ -37,6 +30,9 @@ struct Message<'a> {
     labels: &'a Labels,
 }
 
+/// Somebody to tell.
+pub struct Alert(Webhook);
+
 impl AlertArgs {
     /// Whether the command line names an address.
     pub fn is_named(&self) -> bool {
@@ -49,17 +45,20 @@ impl AlertArgs {
     /// [`CliError::Usage`]: no address of the web.
     pub fn alert(&self) -> Result<Option<Alert>, CliError> {
         let address = self.alert.clone().or_else(|| environment("TIDEMARK_ALERT"));
-        let Some(address) = address.filter(|address| !address.is_empty()) else {
-            return Ok(None);
-        };
-        // The address is not repeated: who knows it can post.
-        let wrong = || CliError::Usage("--alert: expected https://HOST/…".to_owned());
-        let uri: Uri = address.parse().map_err(|_| wrong())?;
-        let host = uri.host().map(str::to_owned).ok_or_else(wrong)?;
-        match uri.scheme_str() {
-            Some("https" | "http") => Ok(Some(Alert { address, host })),
-            _ => Err(wrong()),
-        }
+        Ok(webhook(address.as_deref())?.map(Alert))
+    }
+}
+
+/// The address that is named, if any; an empty one is none.
+///
+/// # Errors
+/// [`CliError::Usage`]: no address of the web.
+pub fn webhook(address: Option<&str>) -> Result<Option<Webhook>, CliError> {
+    // The address is not repeated: who knows it can post.
+    let wrong = || CliError::Usage("--alert: expected https://HOST/…".to_owned());
+    match address {
+        None | Some("") => Ok(None),
+        Some(address) => Webhook::at(address).map(Some).ok_or_else(wrong),
     }
 }
 
@@ -70,33 +69,11 @@ impl Alert {
         if status.verdict != Verdict::Regression {
             return;
         }
-        match self.try_send(status, labels) {
-            Ok(()) => eprintln!("sent an alert to {}", self.host),
-            Err(why) => eprintln!("cannot send an alert to {}: {why}", self.host),
-        }
-    }
-
-    fn try_send(&self, status: &Status, labels: &Labels) -> Result<(), String> {
-        let body = serde_json::to_vec(&message(status, labels)).expect("texts are plain data");
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(Duration::from_secs(10)))
-            .user_agent(concat!("tidemark/", env!("CARGO_PKG_VERSION")));
-        let agent = config.build().new_agent();
-        let post = agent.post(&self.address);
-        let sent = post.header("content-type", "application/json").send(body);
-        let answer = sent.map_err(|error| match error {
-            // The others may hold the address.
-            ureq::Error::Io(why) => why.to_string(),
-            ureq::Error::HostNotFound => "there is no such host".to_owned(),
-            ureq::Error::ConnectionFailed => "it does not answer".to_owned(),
-            ureq::Error::Timeout(_) => "it did not answer in time".to_owned(),
-            _ => "the request failed".to_owned(),
-        })?;
-        match answer.status() {
-            status if status.is_success() => Ok(()),
-            status => Err(format!("it answered {status}")),
+        let Alert(webhook) = self;
+        let json = serde_json::to_vec(&message(status, labels)).expect("texts are plain data");
+        match webhook.post(&json) {
+            Ok(()) => eprintln!("sent an alert to {}", webhook.host()),
+            Err(why) => eprintln!("cannot send an alert to {}: {why}", webhook.host()),
         }
     }
 }
@@ -120,28 +97,6 @@ fn message<'a>(status: &'a Status, labels: &'a Labels) -> Message<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_is_one_of_the_web() {
-        let check = |address: &str, expected: Option<&str>| {
-            let args = AlertArgs {
-                alert: Some(address.to_owned()),
-            };
-            let host = args.alert().ok().map(|alert| alert.expect("one").host);
-            assert_eq!(host.as_deref(), expected, "{address}");
-        };
-        check("https://hooks.example/T0/B0/secret", Some("hooks.example"));
-        check("http://127.0.0.1:9/x", Some("127.0.0.1"));
-        for wrong in [
-            "hooks.example/x",
-            "file:///etc/passwd",
-            "https://",
-            "ftp://a/b",
-            "two words",
-        ] {
-            check(wrong, None);
-        }
-    }
 
     #[test]
     fn the_message_says_where_what_and_how_to_see_it() {

@@ -1,6 +1,7 @@
 //! `tidemark serve`.
 
 use super::CliError;
+use super::alert;
 use super::categories::OwnArgs;
 use crate::app::App;
 use crate::bench::BenchSettings;
@@ -144,6 +145,15 @@ pub struct ServeArgs {
     /// Memory that the process of a row may take; on a GPU sixteen times as much
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     row_memory: Bytes,
+    /// Tell a chat when memory of a training that reports live grows, or nears its limit: post a
+    /// JSON message to this address, such as a webhook of Slack or Mattermost; prefer the variable
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEMARK_ALERT",
+        hide_env_values = true
+    )]
+    alert: Option<String>,
     #[command(flatten)]
     own: OwnArgs,
 }
@@ -246,6 +256,7 @@ impl ServeArgs {
             cache: self.cache,
             repack_level: Some(self.repack_level).filter(|&level| level > 0),
             categories: self.own.file()?,
+            alert: alert::webhook(self.alert.as_deref())?,
             bench: BenchSettings {
                 time: Duration::from_secs(self.row_seconds),
                 memory: self.row_memory,

@@ -2,6 +2,7 @@
 
 use super::rows::{bytes, corrupt, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
+use crate::live::Concern;
 use api::ids::LiveId;
 use api::live::{Capture, LiveEnd, LiveOutcome, LiveRun, LiveStep, NewLive};
 use rusqlite::{OptionalExtension, Row, named_params, params};
@@ -14,6 +15,9 @@ const RUNS: u32 = 500;
 
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";
+
+/// All ranks of the training `?1`.
+const RANKS: &str = "(id = ?1 OR job = (SELECT job FROM live WHERE id = ?1))";
 
 const OUTCOMES: [(LiveOutcome, &str); 3] = [
     (LiveOutcome::Done, "done"),
@@ -181,6 +185,24 @@ impl Writer<'_> {
         Ok(capture)
     }
 
+    /// Notes that somebody is told of this concern, and returns whether it is new: no rank of this
+    /// training was the cause of such a message before.
+    pub fn tell_live(&mut self, id: &LiveId, concern: Concern) -> StoreResult<bool> {
+        let bit = match concern {
+            Concern::Growth => 1,
+            Concern::Limit => 2,
+        };
+        let sql = format!("SELECT count(*) FROM live WHERE told & ?2 <> 0 AND {RANKS}");
+        let told = params![id.as_str(), bit];
+        let known: u32 = self.tx.query_row(&sql, told, |row| row.get(0))?;
+        if known > 0 {
+            return Ok(false);
+        }
+        let sql = "UPDATE live SET told = told | ?2 WHERE id = ?1";
+        self.tx.execute(sql, told)?;
+        Ok(true)
+    }
+
     /// Asks a training for a snapshot of the next steps: all its ranks, under one number, which
     /// makes a job of their snapshots.
     ///
@@ -188,11 +210,10 @@ impl Writer<'_> {
     /// As [`Writer::add_live_steps`].
     pub fn ask_live(&mut self, id: &LiveId, steps: u32) -> StoreResult<()> {
         self.must_run(id)?;
-        let ranks = "(id = ?1 OR job = (SELECT job FROM live WHERE id = ?1))";
-        let sql = format!("SELECT max(capture) + 1 FROM live WHERE {ranks}");
+        let sql = format!("SELECT max(capture) + 1 FROM live WHERE {RANKS}");
         let number: u32 = self.tx.query_row(&sql, [id.as_str()], |row| row.get(0))?;
         let sql = format!(
-            "UPDATE live SET capture = ?2, capture_steps = ?3 WHERE outcome IS NULL AND {ranks}"
+            "UPDATE live SET capture = ?2, capture_steps = ?3 WHERE outcome IS NULL AND {RANKS}"
         );
         self.tx.execute(&sql, params![id.as_str(), number, steps])?;
         Ok(())

@@ -1,5 +1,6 @@
 //! Trainings that tell their memory after each step, while they run.
 
+mod alert;
 mod page;
 
 pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
@@ -8,7 +9,7 @@ use super::App;
 use super::extract::{Json, Origin, Path};
 use crate::clock::now_ms;
 use crate::identity;
-use crate::live::{JUDGED, thinned, warnings};
+use crate::live::{JUDGED, Warning, thinned, warnings};
 use crate::problems::Error;
 use crate::store::{Reader, StoreError, StoreResult};
 use api::ids::LiveId;
@@ -95,6 +96,7 @@ fn checked(given: Labels) -> Result<Labels, Error> {
 pub async fn report(
     State(app): State<Arc<App>>,
     Path(live): Path<String>,
+    origin: Origin,
     Json(reports): Json<Reports>,
 ) -> Result<axum::Json<Heard>, Error> {
     let id = live_id(&live)?;
@@ -103,16 +105,24 @@ pub async fn report(
     }
     let steps = reports.steps.into_iter().map(step);
     let steps: Vec<LiveStep> = steps.collect::<Result<_, Error>>()?;
-    let now = now_ms();
+    let (now, tells) = (now_ms(), app.config.alert.is_some());
     let write = app.store.write(move |writer| {
         let capture = writer.add_live_steps(&id, &steps, now)?;
-        let run = judged(&writer.reader(), writer.reader().live(&id)?)?;
-        Ok(Heard {
-            capture,
-            warnings: run.warnings,
-        })
+        let run = writer.reader().live(&id)?;
+        let found = look_at(&writer.reader(), &run)?;
+        let warnings = found.iter().map(|warning| warning.said.clone()).collect();
+        let untold = match tells {
+            true => alert::untold(writer, &id, found)?,
+            false => Vec::new(),
+        };
+        Ok((Heard { capture, warnings }, run, untold))
     });
-    Ok(axum::Json(write.await.map_err(over)?))
+    let (heard, run, untold) = write.await.map_err(over)?;
+    if let Some(webhook) = app.config.alert.as_ref().filter(|_| !untold.is_empty()) {
+        let page = format!("{origin}{}", routes::live_page(&run.id));
+        alert::send(webhook, &run, &untold, &page);
+    }
+    Ok(axum::Json(heard))
 }
 
 fn step(
@@ -228,11 +238,16 @@ fn judged(reader: &Reader<'_>, run: LiveRun) -> StoreResult<LiveRun> {
     if run.outcome.is_some() {
         return Ok(run);
     }
-    let steps = reader.live_steps(&run.id, JUDGED)?;
+    let found = look_at(reader, &run)?.into_iter();
     Ok(LiveRun {
-        warnings: warnings(&run, &steps),
+        warnings: found.map(|warning| warning.said).collect(),
         ..run
     })
+}
+
+fn look_at(reader: &Reader<'_>, run: &LiveRun) -> StoreResult<Vec<Warning>> {
+    let steps = reader.live_steps(&run.id, JUDGED)?;
+    Ok(warnings(run, &steps))
 }
 
 /// A training that has ended takes nothing more.

@@ -1,6 +1,7 @@
 //! Tests of trainings that report while they run.
 
 use super::Server;
+use crate::webhook::Webhook;
 use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns};
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -131,4 +132,49 @@ async fn what_is_no_report_is_refused() {
     check(&steps, json!({ "steps": many[..1000] }), StatusCode::OK).await;
     let outcome = json!({"outcome": "lost", "what": null});
     check(&format!("/api/live/{live}/end"), outcome, unread).await;
+}
+
+/// Receives messages; each is the body of a request.
+async fn chat() -> (String, tokio::sync::mpsc::UnboundedReceiver<Value>) {
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let take = move |axum::Json(message): axum::Json<Value>| async move {
+        tell.send(message).unwrap();
+    };
+    let chat = axum::Router::new().route("/secret", axum::routing::post(take));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/secret", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, chat).await });
+    (address, told)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_is_told_once_of_each_concern_of_a_training() {
+    let (address, mut told) = chat().await;
+    let server = Server::with(|config| config.alert = Webhook::at(&address)).await;
+    let ranks = [begin(&server, 0).await, begin(&server, 1).await];
+    let growing = |from: u64| (from..from + 30).map(|n| (n, 1000 + 5 * n));
+    for rank in &ranks {
+        report(&server, rank, growing(1)).await;
+        report(&server, rank, growing(31)).await;
+    }
+    let message = told.recv().await.unwrap();
+    let text = message["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("llama, rank 0: Memory grows by 5.00 MiB a step"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with(&format!("/live/{}", ranks[0].live)),
+        "{text}"
+    );
+    assert_eq!(message["labels"], json!({"config": "a"}));
+    // Of another concern it is told, too, by whichever rank has it first.
+    report(&server, &ranks[1], [(61, 1990)].into_iter()).await;
+    let message = told.recv().await.unwrap();
+    let reason = message["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("The peak (1.94 GiB) is close"),
+        "{reason}"
+    );
+    assert!(told.try_recv().is_err());
 }
