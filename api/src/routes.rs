@@ -61,6 +61,10 @@ pub fn token(token: &TokenId) -> String {
 
 /// The page to sign in; `POST` is its form.
 pub const SIGN_IN_PAGE: &str = "/sign-in";
+/// Begins to sign in at a provider of OpenID Connect; takes `?next=`.
+pub const OIDC_PAGE: &str = "/sign-in/oidc";
+/// Where the provider sends the browser back.
+pub const OIDC_CALLBACK: &str = "/sign-in/oidc/callback";
 /// `POST`: signs out.
 pub const SIGN_OUT_PAGE: &str = "/sign-out";
 /// `POST`: signs out all other browsers of the person.

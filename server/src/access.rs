@@ -124,7 +124,7 @@ impl Entry {
 
 impl Gate {
     /// A gate that opens for this token, for people, and for sessions that were opened before.
-    /// People whom a proxy names are added with the role of newcomers, if there is one.
+    /// If somebody else signs people in (a proxy, a provider), newcomers are added with this role.
     ///
     /// # Errors
     /// The database's.
@@ -162,8 +162,7 @@ impl Gate {
         // person.
         let named = shown.named.and_then(|name| self.people.called(name));
         if let Some(person) = named.filter(|person| person.left_ms.is_none()) {
-            let scopes = person.role.scopes();
-            return Ok(Entry::granted(Who::Person(person), scopes));
+            return Ok(self.signed_in(person));
         }
         if let Some(entry) = self.of_session(shown.session, now_ms) {
             return Ok(entry);
@@ -200,16 +199,18 @@ impl Gate {
                     ..Entry::granted(Who::Person(shown.person), shown.scopes)
                 }
             }
-            Opener::Person(person) => {
-                let person = self.people.active(&person)?;
-                let scopes = person.role.scopes();
-                Entry::granted(Who::Person(person), scopes)
-            }
+            Opener::Person(person) => self.signed_in(self.people.active(&person)?),
         };
         Some(Entry {
             session: Some(id),
             ..entry
         })
+    }
+
+    /// What this person may do, who was signed in by somebody else than this server.
+    pub fn signed_in(&self, person: Person) -> Entry {
+        let scopes = person.role.scopes();
+        Entry::granted(Who::Person(person), scopes)
     }
 
     /// Adds a person whom a proxy names, if the person is not known yet.

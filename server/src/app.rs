@@ -12,6 +12,7 @@ use crate::config::{Config, Credulous};
 use crate::ingest::{IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
+use crate::oidc::Provider;
 use crate::pictures::Pictures;
 use crate::private::{self, Kind};
 use crate::problems::describe;
@@ -46,6 +47,9 @@ pub enum OpenError {
     /// It would believe any client about who it is.
     #[error(transparent)]
     Credulous(#[from] Credulous),
+    /// The provider that signs people in cannot be used.
+    #[error("{0}")]
+    Oidc(String),
     /// The data folder cannot be used.
     #[error("cannot use the data folder {folder}: {source}")]
     Folder {
@@ -98,6 +102,8 @@ pub struct App {
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
     pub gate: Gate,
+    /// Who signs people in, besides this server.
+    pub oidc: Option<Provider>,
     /// Cards that were drawn.
     pub cards: CardShelf,
     /// Runs in words. They take longer than cards, so they have a shelf of their own and cards do
@@ -171,7 +177,7 @@ impl App {
         store: Store,
         blobs: Blobs,
         locks: (DataLock, Ownership),
-    ) -> Result<App, StoreError> {
+    ) -> Result<App, OpenError> {
         let budget = Budget::new(config.memory);
         let pictures = Pictures::new(store.clone(), &budget, config.cache);
         pictures
@@ -200,8 +206,10 @@ impl App {
             config.data.join("bench"),
         );
         let clients = &config.clients;
+        let provider = config.oidc.clone().map(Provider::new);
         Ok(App {
             gate: gate(&config, &store).await?,
+            oidc: provider.transpose().map_err(OpenError::Oidc)?,
             cards: CardShelf::new("cards", clients.cards, CARD_BYTES),
             explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
@@ -277,8 +285,7 @@ async fn own_rules(config: &Config, store: &Store) -> Rules {
 }
 
 async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {
-    let newcomers = config.user_header.as_ref().map(|header| header.newcomers);
-    Gate::new(config.token.as_ref(), newcomers, store, now_ms()).await
+    Gate::new(config.token.as_ref(), config.newcomers(), store, now_ms()).await
 }
 
 /// The database's file in the data folder.

@@ -3,6 +3,7 @@
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
 use crate::names::PublicUrl;
+use crate::oidc;
 use crate::site::{FrontEnd, Site};
 use crate::webhook::Webhook;
 use api::people::Role;
@@ -46,6 +47,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// The header of these proxies that names people.
     pub user_header: Option<UserHeader>,
+    /// The provider of OpenID Connect that signs people in.
+    pub oidc: Option<oidc::Settings>,
     /// Limits for clients.
     pub clients: ClientLimits,
     /// Where the page comes from.
@@ -71,6 +74,7 @@ impl Config {
             public_url: None,
             proxies: Proxies::default(),
             user_header: None,
+            oidc: None,
             clients: ClientLimits::default(),
             site: Site::Embedded(FrontEnd::default()),
         }
@@ -80,6 +84,12 @@ impl Config {
     pub fn needs_admin(&self) -> bool {
         let exposed = !self.listen.ip().is_loopback();
         exposed && self.token.is_none() && self.user_header.is_none()
+    }
+
+    /// The role of people whom a proxy or a provider signs in for the first time, if there is one.
+    pub fn newcomers(&self) -> Option<Role> {
+        let named = self.user_header.as_ref().map(|header| header.newcomers);
+        named.or_else(|| self.oidc.as_ref().map(|oidc| oidc.newcomers))
     }
 
     /// Refuses settings that would believe any client about who it is.

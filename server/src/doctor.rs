@@ -12,6 +12,7 @@ use crate::problems::describe;
 use crate::store::{
     BlobRow, Quarantined, Remembered, RememberedRank, Salvaged, Store, StoreError, StoreResult,
 };
+use api::ids::PersonId;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
@@ -251,6 +252,7 @@ impl Repair {
             views,
             people,
             tokens,
+            identities,
             shares,
             latest_ms,
         } = salvaged;
@@ -270,8 +272,12 @@ impl Repair {
                 each.try_for_each(|view| writer.put_view(view).map(drop))?;
                 let mut each = people.iter();
                 each.try_for_each(|person| writer.insert_person(person))?;
-                let mut each = tokens.iter();
+                // Those of people who could not be read are lost with them.
+                let known = |id: &PersonId| people.iter().any(|person| person.id == *id);
+                let mut each = tokens.iter().filter(|row| known(&row.token.person));
                 each.try_for_each(|token| writer.insert_token(token))?;
+                let mut each = identities.iter().filter(|row| known(&row.person));
+                each.try_for_each(|identity| writer.insert_identity(identity))?;
                 writer.saw_time(latest_ms)
             })
             .await?;

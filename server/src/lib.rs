@@ -38,6 +38,7 @@ mod live;
 mod machine;
 mod mcp;
 mod names;
+mod oidc;
 mod own_categories;
 mod people;
 mod pictures;

@@ -8,6 +8,7 @@ use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
 use crate::explain;
 use crate::ingest::IngestError;
+use crate::oidc::OidcError;
 use crate::people::PeopleError;
 use crate::store::StoreError;
 use api::people::{Scope, Scopes};
@@ -91,6 +92,9 @@ pub enum Error {
     /// The change of people is refused.
     #[error(transparent)]
     People(#[from] PeopleError),
+    /// A provider did not sign somebody in.
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
     /// A link asks for more than it opens.
     #[error("{0}")]
     OutOfScope(&'static str),
@@ -171,6 +175,7 @@ impl Error {
             Error::Scope { .. } | Error::NotAdmin => {
                 (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
             }
+            Error::Oidc(error) => of_sign_in(error),
             Error::Gone(_) => (
                 StatusCode::GONE,
                 ProblemCode::Gone,
@@ -291,6 +296,25 @@ fn full() -> Kind {
         code,
         "Not enough disk space",
     )
+}
+
+fn of_sign_in(error: &OidcError) -> Kind {
+    match error {
+        OidcError::Provider { .. } => (
+            StatusCode::BAD_GATEWAY,
+            ProblemCode::Unauthorized,
+            "The provider cannot sign you in now",
+        ),
+        OidcError::NotSignedIn { .. } => (
+            StatusCode::UNAUTHORIZED,
+            ProblemCode::Unauthorized,
+            "Not signed in",
+        ),
+        OidcError::NotAllowed { .. } => {
+            (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
+        }
+        OidcError::Busy => of_crowd(Crowd::Everybody),
+    }
 }
 
 fn internal() -> Kind {

@@ -13,6 +13,7 @@ mod folders;
 mod front_page;
 mod job_page;
 mod live;
+mod oidc;
 mod prune;
 mod recipes;
 mod recorded;

@@ -16,6 +16,7 @@ mod history;
 mod inspect;
 mod labels;
 mod mcp;
+mod oidc;
 mod output;
 mod people;
 mod prune;
@@ -68,7 +69,7 @@ A snapshot is made by the training program itself:
 #[derive(Subcommand)]
 enum Command {
     /// Serve the dashboard (the default command)
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Make an access token for `tidemark serve --token-file`
     #[command(after_help = token::EXAMPLES)]
     Token,
@@ -172,7 +173,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
     let line = Line::parse();
     match line.command {
         None => serve::serve(line.serve, front_end),
-        Some(Command::Serve(args)) => serve::serve(args, front_end),
+        Some(Command::Serve(args)) => serve::serve(*args, front_end),
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::alert;
 use super::categories::OwnArgs;
+use super::oidc::{OidcArgs, read_secret};
 use crate::app::App;
 use crate::bench::BenchSettings;
 use crate::clients::limits::Share;
@@ -23,7 +24,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use trace::units::Bytes;
@@ -104,9 +105,12 @@ pub struct ServeArgs {
     /// person named for the first time is added
     #[arg(long, value_name = "HEADER")]
     user_header: Option<HeaderName>,
-    /// Role of a person whom the header names for the first time; the very first person is an admin
+    /// Role of a person whom the header or the provider names for the first time; the very first
+    /// person is an admin
     #[arg(long, value_name = "ROLE", default_value = "member")]
     newcomers: Role,
+    #[command(flatten)]
+    oidc: OidcArgs,
     /// Connections open at a time
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(16..))]
@@ -229,7 +233,7 @@ impl ServeArgs {
     fn config(&self, front_end: FrontEnd) -> Result<Config, CliError> {
         let token = match (&self.token, &self.token_file) {
             (Some(text), _) => Some(text.clone()),
-            (None, Some(path)) => Some(read_token(path)?),
+            (None, Some(path)) => Some(read_secret(path)?),
             (None, None) => None,
         };
         let token = token.map(|text| Token::new(&text)).transpose();
@@ -245,6 +249,7 @@ impl ServeArgs {
                 name,
                 newcomers: self.newcomers,
             }),
+            oidc: self.oidc.settings(self.newcomers)?,
             clients: self.clients(),
             site: match &self.front_end {
                 None => Site::Embedded(front_end),
@@ -268,13 +273,6 @@ impl ServeArgs {
 
 fn usage(error: impl std::fmt::Display) -> CliError {
     CliError::Usage(error.to_string())
-}
-
-fn read_token(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| CliError::BadInput {
-        path: path.to_owned(),
-        why: format!("cannot read the token: {error}"),
-    })
 }
 
 /// Prints a line that must always appear, whatever the log's filter, for example the line that

@@ -31,7 +31,7 @@ pub struct SignedIn(pub Entry);
 /// The audit's word for a request to this route. `None` if it changes nothing that anyone would ask
 /// about later.
 pub fn action(method: &Method, route: &str) -> Option<&'static str> {
-    const ACTIONS: [(Method, &str, &str); 43] = [
+    const ACTIONS: [(Method, &str, &str); 44] = [
         (Method::PUT, "/api/upload/{name}", "upload"),
         (Method::PUT, "/api/uploads/{upload}", "upload"),
         (Method::POST, "/api/samples/{name}", "open_sample"),
@@ -72,6 +72,7 @@ pub fn action(method: &Method, route: &str) -> Option<&'static str> {
         (Method::POST, "/api/tokens", "make_token"),
         (Method::DELETE, "/api/tokens/{token}", "end_token"),
         (Method::POST, "/sign-in", "sign_in"),
+        (Method::GET, "/sign-in/oidc/callback", "sign_in"),
         (Method::POST, "/sign-out", "sign_out"),
         (Method::POST, "/people", "add_person"),
         (Method::POST, "/people/{person}", "change_person"),

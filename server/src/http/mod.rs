@@ -228,6 +228,8 @@ fn account_pages() -> Router<Arc<App>> {
     let people = get(account::people).post(account::add_person);
     Router::new()
         .route(api::routes::SIGN_IN_PAGE, sign_in)
+        .route(api::routes::OIDC_PAGE, get(account::begin_oidc))
+        .route(api::routes::OIDC_CALLBACK, get(account::finish_oidc))
         .route(api::routes::SIGN_OUT_PAGE, post(account::sign_out))
         .route(api::routes::ACCOUNT_PAGE, get(account::account))
         .route(api::routes::TOKENS_PAGE, post(account::make_token))

@@ -43,7 +43,7 @@ pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
 pub use jobs::{JobRow, RankOfJob, RankRun};
-pub use people::TokenRow;
+pub use people::{IdentityRow, TokenRow};
 pub use rows::Slice;
 pub use runs::{NewRun, RunRef, RunRow, Which};
 pub use salvage::{Remembered, RememberedRank, Salvaged};

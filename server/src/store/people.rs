@@ -4,7 +4,7 @@ use super::rows::corrupt;
 use super::{Reader, Store, StoreError, StoreResult, Writer};
 use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 /// A file with this name next to the database says that the database has had people in it. It can
 /// be read even when the database is damaged.
@@ -21,6 +21,19 @@ impl Store {
             tracing::debug!(%error, "cannot note that there are people");
         }
     }
+}
+
+/// Who a person is for a provider of OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityRow {
+    /// The provider's address.
+    pub issuer: String,
+    /// What it calls the person, for good.
+    pub subject: String,
+    /// The person.
+    pub person: PersonId,
+    /// When they came for the first time.
+    pub created_ms: i64,
 }
 
 /// A token as stored.
@@ -43,6 +56,44 @@ impl Reader<'_> {
             found.push(person_of(row)?);
         }
         Ok(found)
+    }
+
+    /// Who is who for providers of OpenID Connect.
+    pub fn identities(&self) -> StoreResult<Vec<IdentityRow>> {
+        let sql = "SELECT issuer, subject, person, created_ms FROM identities";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let person: String = row.get("person")?;
+            found.push(IdentityRow {
+                issuer: row.get("issuer")?,
+                subject: row.get("subject")?,
+                person: person
+                    .parse()
+                    .map_err(|_| corrupt("person's id", &person))?,
+                created_ms: row.get("created_ms")?,
+            });
+        }
+        Ok(found)
+    }
+
+    /// The person whom a provider calls this.
+    pub fn identified(&self, issuer: &str, subject: &str) -> StoreResult<Option<PersonId>> {
+        let sql = "SELECT person FROM identities WHERE issuer = ?1 AND subject = ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row([issuer, subject], |row| row.get::<_, String>(0));
+        let found = found.optional()?;
+        found
+            .map(|id| id.parse().map_err(|_| corrupt("person's id", &id)))
+            .transpose()
+    }
+
+    /// Whether any provider knows this person.
+    pub fn is_identified(&self, person: &PersonId) -> StoreResult<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM identities WHERE person = ?1)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row([person.as_str()], |row| row.get(0))?)
     }
 
     /// All tokens, newest first.
@@ -112,6 +163,18 @@ impl Writer<'_> {
                 person.created_ms,
                 person.left_ms,
             ],
+        )?;
+        Ok(())
+    }
+
+    /// Notes who a person is for a provider.
+    ///
+    /// # Errors
+    /// The database's, for example if it has noted another person for the same subject.
+    pub fn insert_identity(&mut self, row: &IdentityRow) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT INTO identities (issuer, subject, person, created_ms) VALUES (?1, ?2, ?3, ?4)",
+            params![row.issuer, row.subject, row.person.as_str(), row.created_ms],
         )?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::jobs::RankOfJob;
 use super::people::HAS_PEOPLE;
 use super::rows::source_of;
 use super::schema::{self, Opening};
-use super::{Reader, ShareRow, StoreResult, TokenRow, Writer};
+use super::{IdentityRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
 use crate::identity;
 use api::ids::{JobId, RunId};
 use api::labels::Label;
@@ -68,6 +68,8 @@ pub struct Salvaged {
     pub people: Vec<Person>,
     /// Their tokens.
     pub tokens: Vec<TokenRow>,
+    /// Who they are for providers of OpenID Connect.
+    pub identities: Vec<IdentityRow>,
     /// Links.
     pub shares: Vec<ShareRow>,
     /// The latest time seen.
@@ -96,6 +98,7 @@ impl Salvaged {
             views: reader.views().unwrap_or_default(),
             people: reader.people().unwrap_or_else(|_| unread_people(path)),
             tokens: reader.tokens().unwrap_or_default(),
+            identities: reader.identities().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
         }

@@ -213,6 +213,51 @@ fn a_rebuilt_database_still_asks_everybody_to_sign_in() {
 }
 
 #[test]
+fn people_stay_who_they_are_for_a_provider_and_the_unreadable_take_their_tokens_along() {
+    let check = |damage: &str, names: &str, known: u32, tokens: u32| {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let server = Server::start(&data);
+        server.upload("0.pickle", SNAPSHOTS[0]);
+        server.upload("1.pickle", SNAPSHOTS[1]);
+        server.stop();
+        let place = data.to_str().unwrap();
+        let added = ["people", "add", "ada", "--role", "admin", "--data", place];
+        assert!(tidemark(&added).status.success());
+        let database = data.join("tidemark.db");
+        let script = format!(
+            "INSERT INTO identities SELECT 'https://login.example', 'u1', id, 1 FROM people;
+             PRAGMA foreign_keys = OFF;
+             UPDATE runs SET id = 'nobody writes this' WHERE name = '0.pickle'; {damage}"
+        );
+        let connection = Connection::open(&database).unwrap();
+        connection.execute_batch(&script).unwrap();
+        drop(connection);
+        let rebuilt = tidemark(&["doctor", "--data", place, "--rebuild"]);
+        assert!(rebuilt.status.success(), "{}", text(&rebuilt));
+        let list = tidemark(&["people", "list", "--data", place]);
+        assert!(text(&list).contains(names), "{}", text(&list));
+        let connection = Connection::open(&database).unwrap();
+        let count = |table: &str| -> u32 {
+            let sql = format!("SELECT count(*) FROM {table} JOIN people ON people.id = person");
+            connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(
+            (count("identities"), count("tokens")),
+            (known, tokens),
+            "{damage}"
+        );
+    };
+    check("", "ada", 1, 1);
+    check(
+        "UPDATE people SET role = 'nobody writes this';",
+        "admin",
+        0,
+        0,
+    );
+}
+
+#[test]
 fn a_database_that_is_damaged_while_it_is_used_takes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();

@@ -19,6 +19,13 @@ fn refusal(problem: &Problem) -> String {
     }
 }
 
+/// The address of this page, to come back to.
+fn here() -> String {
+    let place = window().location();
+    // Both are always there.
+    place.pathname().unwrap_or_default() + &place.search().unwrap_or_default()
+}
+
 /// The dialog. The page loads again with the session; it loses nothing, because its state is in the
 /// address.
 #[component]
@@ -58,6 +65,7 @@ pub fn TokenDialog() -> impl IntoView {
                 />
                 <p id="token-refused" class="bad-text" role="alert">{move || refused.get()}</p>
                 <button class="button primary" type="submit">"Open"</button>
+                <a href=move || routes::sign_in_page(&here()) rel="external">"Other ways to sign in"</a>
             </form>
         </Dialog>
     }

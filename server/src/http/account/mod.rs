@@ -3,12 +3,14 @@
 //! first.
 
 mod forms;
+mod oidc;
 mod pages;
 
 pub use forms::{
     add_person, change_person, end_other_sessions, end_session, end_token, make_token, sign_in,
     sign_out,
 };
+pub use oidc::{begin_oidc, finish_oidc};
 pub use pages::{account, audit, people, sign_in_page};
 
 use super::App;

@@ -10,6 +10,7 @@ use crate::access::{Entry, Who};
 use crate::clock::now_ms;
 use crate::problems::Error;
 use api::people::{AuditEntry, Person, PersonalToken, Role, Scope};
+use api::query::encode;
 use api::routes;
 use api::runs::{Access, Session};
 use axum::extract::State;
@@ -56,16 +57,30 @@ pub async fn sign_in_page(
 pub fn sign_in_form(app: &App, next: &str, why: Option<&str>) -> Response {
     let body = html! {
         @if let Some(why) = why { (problem(why)) }
+        @if let Some(provider) = &app.oidc {
+            div class="account-form" {
+                a class="button primary" href={ (routes::OIDC_PAGE) "?next=" (encode(next)) } {
+                    "Sign in with " (provider.host())
+                }
+                p class="muted" {
+                    "Your name and address of mail come from there. This server never sees your "
+                    "password."
+                }
+            }
+            h2 { "Or with a token" }
+        }
         form class="account-form" method="post" action=(routes::SIGN_IN_PAGE) {
             input type="hidden" name="next" value=(next);
             label for="token" { "Your token" }
             input id="token" class="input" type="password" name="token" required
-                autocomplete="current-password" autofocus;
+                autocomplete="current-password" autofocus[app.oidc.is_none()];
             p class="muted" {
                 "An admin of this server gives you one. This browser remembers the session, not "
                 "the token; it ends after seven days, or when somebody ends it."
             }
-            button class="button primary" type="submit" { "Sign in" }
+            button class={ "button" @if app.oidc.is_none() { " primary" } } type="submit" {
+                "Sign in"
+            }
         }
     };
     page(app, None, "Sign in", &body)
@@ -352,7 +367,7 @@ pub async fn audit(
         }
         @if let Some(offset) = older {
             p { a href={ (routes::AUDIT_PAGE) "?offset=" (offset) "&who="
-                (api::query::encode(&query.who)) } { "Older" } }
+                (encode(&query.who)) } { "Older" } }
         }
     };
     Ok(page(&app, Some(&entry), "Audit", &body))

@@ -14,6 +14,8 @@ mod jobs;
 mod labels;
 mod live;
 mod metrics;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod people;
 mod pictures;
 mod questions;

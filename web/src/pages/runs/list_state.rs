@@ -122,7 +122,8 @@ pub struct ListState {
     pub sort: Column,
     /// Which end comes first.
     pub direction: Direction,
-    /// The typed text; every word must occur.
+    /// The typed text; every word must occur. A word such as `config=` also sorts: by the value of
+    /// that label first, and by the column among runs with the same value.
     pub filter: String,
 }
 
@@ -148,14 +149,19 @@ impl ListState {
             .filter(|run| matches(run, &words))
             .cloned()
             .collect();
+        let label = words.iter().find_map(|word| word.strip_suffix('='));
         // Rows that are equal are ordered by age, newest first, in every column: rows must not jump
         // on refresh.
         order::sort_by(&mut shown, |a, b| {
+            let by_label = label.map_or(Ordering::Equal, |key| {
+                natural_order(value_of(a, key), value_of(b, key))
+            });
             let by_column = match self.direction {
                 Direction::Ascending => compare(self.sort, a, b),
                 Direction::Descending => compare(self.sort, b, a),
             };
-            by_column
+            by_label
+                .then(by_column)
                 .then_with(|| compare(Column::Age, a, b))
                 .then_with(|| a.id.cmp(&b.id))
         });
@@ -182,6 +188,13 @@ fn compare(column: Column, a: &RunSummary, b: &RunSummary) -> Ordering {
         // A small age is a late arrival.
         Column::Age => b.created_ms.cmp(&a.created_ms),
     }
+}
+
+/// The value of the label with this key, in any case.
+fn value_of<'a>(run: &'a RunSummary, key: &str) -> &'a str {
+    let mut labels = run.labels.iter();
+    let found = labels.find(|(name, _)| name.eq_ignore_ascii_case(key));
+    found.map_or("", |(_, value)| value)
 }
 
 /// Ignores case, and compares numbers by value: `rank2` comes before `rank10`.
@@ -382,6 +395,26 @@ mod tests {
         check("rank", "rank0", Ordering::Less);
         check("a1b2", "a1b10", Ordering::Less);
         check("ä", "z", Ordering::Greater);
+    }
+
+    #[test]
+    fn a_label_sorts_its_runs_and_the_column_sorts_within() {
+        let mut runs = [
+            run("a", 1, 1),
+            run("b", 3, 2),
+            run("c", 2, 3),
+            run("d", 9, 4),
+        ];
+        for (run, ranks) in runs.iter_mut().zip(["10", "2", "2"]) {
+            run.labels.extend([("Ranks".to_owned(), ranks.to_owned())]);
+        }
+        let mut state = ListState {
+            filter: "ranks=".to_owned(),
+            ..ListState::default()
+        };
+        assert_eq!(names(&state, &runs), ["c", "b", "a"]);
+        state = state.clicked(Column::Peak);
+        assert_eq!(names(&state, &runs), ["b", "c", "a"]);
     }
 
     #[test]
