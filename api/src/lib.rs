@@ -9,7 +9,7 @@
 //!   serde (and, with the feature `openapi`, its schema) in `trace`, and is not repeated here. Its
 //!   module is then part of the protocol, and changes there only add, as in this crate.
 //! * Where `trace` has an index (of a stack, a site, a name), the answer has the name itself,
-//!   perhaps redacted. Such types are here, and `server/src/questions` and `answers` make them.
+//!   perhaps redacted. Such types are here, and the crate `answers` makes them.
 //! * Values that the database keeps in columns are flat here too: [`leaks::Pattern`] has its
 //!   `every` beside it.
 

@@ -10,13 +10,12 @@ use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{StoreError, StoreResult};
 use crate::texts::Texts;
-use api::compare::{Against, Curve, Curves, CurvesWanted};
+use answers::curves;
+use api::compare::{Against, Curves, CurvesWanted};
 use std::sync::Arc;
-use trace::compare::curves::{Align, Alignment};
 use trace::compare::gate::Limits;
 use trace::compare::phase::Rhythm;
 use trace::compare::profile::Profile;
-use trace::trace::DeviceTrace;
 
 /// How many profiles are kept.
 const PROFILES: usize = 64;
@@ -104,7 +103,7 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
-            let draw = move || curve(&decoded, base.as_deref(), wanted, window);
+            let draw = move || curves::curve(&decoded, base.as_deref(), wanted, window);
             runs.push(off_runtime(draw).await?);
         }
         Ok(Curves {
@@ -140,9 +139,8 @@ impl Comparisons {
             let decoded = self.decoded(at, trace, held).await?;
             let first = base.is_none();
             let look = move || {
-                let device = decoded.trace.devices.get(wanted.pair as usize)?;
-                let rhythm = first.then(|| Rhythm::of(device, &decoded.trace.stacks));
-                Some((Alignment::new(device, wanted.align, &[]).domain(), rhythm))
+                let domain = curves::domain(&decoded, wanted)?;
+                Some((domain, first.then(|| curves::rhythm(&decoded, wanted))))
             };
             let Some((domain, rhythm)) = off_runtime(look).await? else {
                 base.get_or_insert_with(Rhythm::default);
@@ -157,49 +155,6 @@ impl Comparisons {
         let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
         Ok((whole, Arc::new(base.unwrap_or_default())))
     }
-}
-
-/// The curve of one run; empty if it has no such device.
-fn curve(
-    decoded: &Decoded,
-    base: Option<&Rhythm>,
-    wanted: CurvesWanted,
-    window: (f64, f64),
-) -> Curve {
-    let n = wanted.parts as usize;
-    let Some(device) = decoded.trace.devices.get(wanted.pair as usize) else {
-        return Curve {
-            parts: vec![None; n],
-            events: vec![0; n + 1],
-            steps: vec![None; n],
-        };
-    };
-    let anchors = match (wanted.align, base) {
-        (Align::Step, Some(base)) => Rhythm::of(device, &decoded.trace.stacks).over(base),
-        _ => Vec::new(),
-    };
-    let alignment = Alignment::new(device, wanted.align, &anchors);
-    let (extents, events) = alignment.curve(wanted.series, window, n);
-    let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
-    Curve {
-        parts: extents
-            .into_iter()
-            .map(|extent| extent.map(levels))
-            .collect(),
-        steps: events[..n]
-            .iter()
-            .map(|&event| step_at(device, event))
-            .collect(),
-        events,
-    }
-}
-
-fn step_at(device: &DeviceTrace, event: u32) -> Option<u32> {
-    let after = device
-        .steps
-        .partition_point(|step| step.events.start().0 <= event);
-    let at = after.checked_sub(1)?;
-    (event < device.steps[at].events.end().0).then_some(at as u32)
 }
 
 async fn off_runtime<T: Send + 'static>(

@@ -9,7 +9,8 @@
 //! If judging takes long, explaining does too: so the explanation is stored with the verdict.
 
 use crate::budget::Permit;
-use crate::explain::{self, EXPLAINING, Waiting, allowed};
+use crate::explain;
+use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Pictures, is_judged_now};
 use crate::processor_time::within;
 use crate::questions::{JUDGING, report};

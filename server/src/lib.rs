@@ -2,19 +2,20 @@
 //!
 //! Read it in the order of the data. `http` takes an upload, `ingest` runs the pure core (`trace`)
 //! on its bytes, and `blobs` and `store` keep the results. `pictures` draws and serves tiles,
-//! `questions` answers questions about a run, `comparisons` compares runs, and `jobs` handles the
-//! ranks of one program. `explain` puts a run into words, `mcp` answers language models. `bench`
-//! runs the engine, one row after the other, each in a process of its own. `app` opens all of this;
-//! `cli` is the command line.
+//! `comparisons` compares runs, and `jobs` handles the ranks of one program. The answers themselves
+//! come from the crate `answers`. `mcp` answers language models. `bench` runs the engine, one row
+//! after the other, each in a process of its own. `app` opens all of this; `cli` is the command
+//! line.
+
+// The modules that answer without a server, under the names that the rest of this crate uses.
+use answers::{cards, explain, facts, questions, texts};
 
 mod access;
-mod answers;
 pub mod app;
 mod backup;
 pub mod bench;
 mod blobs;
 mod budget;
-mod cards;
 pub mod cli;
 mod clients;
 mod clock;
@@ -23,9 +24,8 @@ mod compression;
 pub mod config;
 mod disk;
 mod doctor;
-mod explain;
+mod explaining;
 mod export;
-mod facts;
 mod forge;
 mod history;
 mod http;
@@ -46,16 +46,15 @@ pub mod plain;
 mod private;
 mod problems;
 mod processor_time;
-mod questions;
 mod recent;
 mod requests;
 mod samples;
 mod sessions;
+mod shelf;
 pub mod site;
 pub mod store;
 mod table;
 mod tensors;
-mod texts;
 mod turns;
 mod webhook;
 mod work;

@@ -6,11 +6,12 @@ use crate::blobs::BlobError;
 use crate::budget::NoMemory;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
-use crate::explain;
+use crate::explaining;
 use crate::ingest::IngestError;
 use crate::oidc::OidcError;
 use crate::people::PeopleError;
 use crate::store::StoreError;
+use answers::decoded::NoDevice;
 use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
 use axum::Json;
@@ -103,10 +104,16 @@ pub enum Error {
     Gone(String),
     /// Explaining the run takes too much.
     #[error(transparent)]
-    Unexplained(#[from] explain::Refused),
+    Unexplained(#[from] explaining::Refused),
     /// A defect.
     #[error("a handler panicked")]
     Panicked,
+}
+
+impl From<NoDevice> for Error {
+    fn from(missing: NoDevice) -> Error {
+        Error::Store(missing.into())
+    }
 }
 
 /// Describes a failed upload for clients.
@@ -181,10 +188,10 @@ impl Error {
                 ProblemCode::Gone,
                 "This link does not open any more",
             ),
-            Error::Unexplained(explain::Refused::NoMemory(error)) => of_memory(error),
-            Error::Unexplained(explain::Refused::TooLong(_)) => too_long(),
+            Error::Unexplained(explaining::Refused::NoMemory(error)) => of_memory(error),
+            Error::Unexplained(explaining::Refused::TooLong(_)) => too_long(),
             // The client has gone, so nobody reads this.
-            Error::Unexplained(explain::Refused::NobodyWaits) => internal(),
+            Error::Unexplained(explaining::Refused::NobodyWaits) => internal(),
             Error::Panicked => internal(),
         };
         problem(status, code, title, outward(code, self.to_string()), None)
@@ -200,7 +207,7 @@ impl Error {
             Error::Ingest(IngestError::NoMemory(error))
             | Error::Ingest(IngestError::Store(StoreError::NoMemory(error)))
             | Error::Bench(BenchError::Store(StoreError::NoMemory(error)))
-            | Error::Unexplained(explain::Refused::NoMemory(error))
+            | Error::Unexplained(explaining::Refused::NoMemory(error))
             | Error::Store(StoreError::NoMemory(error)) => error.retry(),
             _ => None,
         }

@@ -64,6 +64,21 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
             "web_sys",
         ],
     ),
+    (
+        "answers/src/",
+        &[],
+        &[
+            "std::fs",
+            "std::net",
+            "std::thread",
+            "std::process",
+            "std::env",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "tokio",
+            "web_sys",
+        ],
+    ),
     ("server/src/store/", &[], &["axum"]),
     ("server/src/bench/", &[], &["axum"]),
     ("server/src/ingest/", &[], &["axum"]),
@@ -93,10 +108,11 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Code that must not print: the caller decides what people see.
-const SILENT: [&str; 8] = [
+const SILENT: [&str; 9] = [
     "trace/src/",
     "api/src/",
     "timeline/src/",
+    "answers/src/",
     "engine/src/",
     "web/src/",
     "server/src/http/",

@@ -8,8 +8,10 @@ use super::extract::{Client, Origin, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
-use crate::cards::{self, ComparisonCard, RunCard};
+use crate::cards::{self, ComparisonCard, Head, RunCard};
 use crate::problems::Error;
+use crate::processor_time::within;
+use crate::questions::JUDGING;
 use crate::store::{RunRow, StoreError};
 use crate::texts::Texts;
 use crate::work;
@@ -370,7 +372,15 @@ async fn run_card<T: Send + 'static>(
     let traces = &app.pictures.traces;
     let decoded = traces.get_for(row.trace, texts).await?;
     let draw = move || {
-        let card = RunCard::new(&row, &decoded, &view, texts, theme)?;
+        let head = Head {
+            id: &row.id,
+            name: &row.name,
+            torch_guess: row.torch_guess.as_deref(),
+            devices: &row.devices,
+        };
+        let card = within(JUDGING, |watch| {
+            RunCard::new(&head, &decoded, (&view, theme), texts, watch)
+        })?;
         Ok::<_, StoreError>(finish(&card))
     };
     Ok(drawn(draw).await??)

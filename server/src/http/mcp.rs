@@ -6,7 +6,7 @@ use super::cards::live;
 use super::extract::Origin;
 use super::runs::summary;
 use crate::budget::Permit;
-use crate::explain::{EXPLAINING, Waited, Waiting, allowed};
+use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
 use crate::mcp::{self, Agent, Answers, Library, MOST_RUNS, Page, Panicked, Recording};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;

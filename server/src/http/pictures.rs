@@ -251,7 +251,7 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
 /// A run's id stands for its content, so the address and the version identify the picture. The tag
 /// is weak, because the bytes depend on the coding.
 fn etag(run: &RunId, device: u32, picture: Picture, texts: Texts) -> String {
-    let key = picture.key_for(0, device, texts);
+    let key = pictures::key_for(picture, 0, device, texts);
     format!(
         "W/\"{run}-{device}-{}-{}-{}-v{}\"",
         key.kind, key.level, key.index, key.version

@@ -14,7 +14,7 @@ use crate::store::{RunRow, Which};
 use crate::texts::Texts;
 use api::ids::RunId;
 use api::problem::Problem;
-use api::runs::{DeviceSummary, RenameRun, RunDetail, RunSummary};
+use api::runs::{RenameRun, RunDetail, RunSummary};
 use api::shares::nameless;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -251,26 +251,11 @@ pub fn summary(row: RunRow) -> RunSummary {
             .max()
             .unwrap_or(0),
         peak_allocated: row.devices.iter().map(peak).max().unwrap_or_default(),
-        devices: row.devices.into_iter().map(device_summary).collect(),
+        devices: row.devices.into_iter().map(DeviceFacts::summary).collect(),
         quality: row.quality.into_iter().map(|note| note.code).collect(),
         leaks: row.leaks,
         job: row.job,
         labels: row.labels,
         deleted_ms: row.deleted_ms,
-    }
-}
-
-fn device_summary(facts: DeviceFacts) -> DeviceSummary {
-    DeviceSummary {
-        device: facts.device,
-        events: facts.events,
-        blocks: facts.blocks,
-        series: facts.series,
-        fidelity: facts.fidelity,
-        unmatched_frees: facts.unmatched_frees,
-        step_source: facts.step_source,
-        steps: facts.steps,
-        time: facts.time.map(|(first, last)| (first.0, last.0)),
-        oom_events: facts.ooms.iter().map(|oom| oom.event.0).collect(),
     }
 }

@@ -5,7 +5,7 @@ use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::question::StepsQuery;
-use crate::explain::{EXPLAINING, Waiting, allowed};
+use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::questions::what_if::{Asked, what_if_drawn};

@@ -5,26 +5,21 @@
 //! is drawn from the decoded trace, which a limited cache holds, and is then stored in the
 //! database.
 
-pub mod details;
-mod marks;
 mod traces;
 
-pub use marks::marks;
-pub use traces::{Ask, Decoded, Traces, is_judged_now};
+pub use answers::decoded::{Decoded, is_judged_now};
+pub use answers::pictures::{Picture, details, marks};
+pub use traces::{Ask, Traces};
 
-use crate::answers;
 use crate::budget::{Budget, Spare};
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
 use crate::work;
-use api::contents::Contents;
 use api::ids::RunId;
-use api::timeline::Marks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
-use trace::tiles::{GroupBy, TileId};
-use trace::trace::DeviceTrace;
+use trace::tiles::GroupBy;
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
@@ -38,111 +33,38 @@ const KEEPING: usize = 64;
 /// After this many drawn tiles, the size of the cached ones is checked.
 const TRIM_EVERY: u32 = 256;
 
-/// One picture of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Picture {
-    /// The four lines.
-    Series(TileId),
-    /// Live allocations, stacked.
-    Mountain(GroupBy, TileId),
-    /// Steps, scopes, failed allocations.
-    Marks,
-    /// What the recording holds.
-    Contents,
+/// The key of a picture in the database.
+pub fn key(picture: Picture, trace: i64, device: u32) -> TileKey {
+    let (kind, id) = picture.kind();
+    TileKey {
+        trace,
+        device,
+        kind,
+        level: id.level,
+        index: id.index,
+        version: picture.version(),
+    }
 }
 
-impl Picture {
-    /// The pictures that are drawn when a run is stored.
-    pub fn overviews(n_events: u32) -> [Picture; 3] {
-        let whole = TileId::covering(0, u64::from(n_events));
-        [
-            Picture::Series(whole),
-            Picture::Mountain(GroupBy::Stack, whole),
-            Picture::Marks,
-        ]
+/// Its key in the database, for readers who may see these texts.
+pub fn key_for(picture: Picture, trace: i64, device: u32, texts: Texts) -> TileKey {
+    let mut key = key(picture, trace, device);
+    let differs = match texts {
+        Texts::Redacted(_) => picture.has_texts(),
+        Texts::All(_) => picture.has_categories(),
+    };
+    if let Some(tag) = texts.tag().filter(|_| differs) {
+        key.kind = format!("{tag}/{}", key.kind);
     }
+    key
+}
 
-    /// Its key in the database.
-    pub fn key(self, trace: i64, device: u32) -> TileKey {
-        let origin = TileId { level: 0, index: 0 };
-        let (kind, id) = match self {
-            Picture::Series(id) => ("series".to_owned(), id),
-            Picture::Mountain(group, id) => (format!("mountain/{}", group.name()), id),
-            Picture::Marks => ("marks".to_owned(), origin),
-            Picture::Contents => ("contents".to_owned(), origin),
-        };
-        TileKey {
-            trace,
-            device,
-            kind,
-            level: id.level,
-            index: id.index,
-            version: self.version(),
-        }
-    }
-
-    /// Its key in the database, for readers who may see these texts.
-    pub fn key_for(self, trace: i64, device: u32, texts: Texts) -> TileKey {
-        let mut key = self.key(trace, device);
-        let differs = match texts {
-            Texts::Redacted(_) => self.has_texts(),
-            Texts::All(_) => self.has_categories(),
-        };
-        if let Some(tag) = texts.tag().filter(|_| differs) {
-            key.kind = format!("{tag}/{}", key.kind);
-        }
-        key
-    }
-
-    /// Whether it has texts. Lines have none, so they are the same for everybody.
-    fn has_texts(self) -> bool {
-        !matches!(self, Picture::Series(_))
-    }
-
-    /// Whether it names categories, so that a team's own rules change it.
-    pub fn has_categories(self) -> bool {
-        match self {
-            Picture::Series(_) => false,
-            Picture::Mountain(group, _) => group == GroupBy::Category,
-            Picture::Marks | Picture::Contents => true,
-        }
-    }
-
-    /// Version of its encoding.
-    pub fn version(self) -> u32 {
-        match self {
-            Picture::Series(_) | Picture::Mountain(..) => u32::from(trace::tiles::VERSION),
-            Picture::Marks => Marks::VERSION,
-            Picture::Contents => Contents::VERSION,
-        }
-    }
-
-    /// What is needed to draw it.
-    fn asks(self) -> Ask {
-        match self {
-            Picture::Series(_) => Ask::Known,
-            Picture::Mountain(group, _) if group != GroupBy::Category => Ask::Known,
-            Picture::Mountain(..) | Picture::Marks | Picture::Contents => Ask::Stacks,
-        }
-    }
-
-    /// Draws it: the encoded bytes.
-    fn draw(self, decoded: &Decoded, device: &DeviceTrace) -> Vec<u8> {
-        match self {
-            Picture::Series(id) => device.series_tile(id).encode(),
-            Picture::Mountain(group, id) => {
-                let index = decoded.mountain_index(device, group);
-                device.mountain_tile(id, &index).encode()
-            }
-            Picture::Marks => {
-                let marks = marks(device, &decoded.trace.stacks);
-                serde_json::to_vec(&marks).expect("marks are plain data")
-            }
-            Picture::Contents => {
-                let contents = answers::contents(device, &decoded.trace.stacks);
-                serde_json::to_vec(&contents).expect("contents are plain data")
-            }
-        }
+/// What is needed to draw a picture.
+fn asks(picture: Picture) -> Ask {
+    match picture {
+        Picture::Series(_) => Ask::Known,
+        Picture::Mountain(group, _) if group != GroupBy::Category => Ask::Known,
+        Picture::Mountain(..) | Picture::Marks | Picture::Contents => Ask::Stacks,
     }
 }
 
@@ -190,7 +112,7 @@ impl Pictures {
             .store
             .read(move |reader| {
                 let trace = reader.run_ref(&id)?.trace;
-                let key = picture.key_for(trace, device, texts);
+                let key = key_for(picture, trace, device, texts);
                 Ok((trace, reader.tile(&key)?))
             })
             .await?;
@@ -225,7 +147,7 @@ impl Pictures {
             for picture in Picture::overviews(device.events.len()) {
                 watch.look(0)?;
                 let texts = self.traces.all_texts();
-                let key = picture.key_for(trace, device.device, texts);
+                let key = key_for(picture, trace, device.device, texts);
                 let packed = pack_tile(&picture.draw(decoded, device))?;
                 let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
                 self.store.write_derived_now(keep)?;
@@ -242,11 +164,11 @@ impl Pictures {
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get_for(trace, texts).await?;
-        let memory = self.traces.memory_to_ask(&decoded, picture.asks()).await?;
+        let memory = self.traces.memory_to_ask(&decoded, asks(picture)).await?;
         let draw = move || {
             let _memory = memory;
             let device = decoded.device(device)?;
-            let key = picture.key_for(trace, device.device, texts);
+            let key = key_for(picture, trace, device.device, texts);
             let packed = pack_tile(&picture.draw(&decoded, device))?;
             Ok::<_, StoreError>((key, packed))
         };

@@ -1,6 +1,7 @@
 //! What can go wrong in the database. This module knows nothing of HTTP.
 
 use crate::budget::NoMemory;
+use answers::decoded::NoDevice;
 use std::path::PathBuf;
 
 /// The result of anything in this folder.
@@ -106,6 +107,15 @@ pub enum StoreError {
     /// The thread that ran the closure died.
     #[error("the database closure panicked")]
     Interrupted,
+}
+
+impl From<NoDevice> for StoreError {
+    fn from(NoDevice(device): NoDevice) -> StoreError {
+        StoreError::NotFound {
+            what: "device",
+            id: device.to_string(),
+        }
+    }
 }
 
 impl StoreError {

@@ -8,13 +8,11 @@
 //! advice     what to try where nothing failed
 //! words      why, and what would have helped, in sentences
 //! page       all of it as a page of Markdown
-//! allowance  what it may use where somebody waits for it
 //! ```
 //!
 //! `docs/explain.md` describes the parts of an explanation and their sources.
 
 mod advice;
-mod allowance;
 mod failure;
 mod moment;
 mod page;
@@ -23,10 +21,9 @@ mod room;
 mod tests;
 mod words;
 
-pub use allowance::{EXPLAINING, Refused, Waited, Waiting, allowed};
 pub use page::page;
 
-use crate::answers::frame_text;
+use crate::names::frame_text;
 use crate::questions;
 use crate::texts::OwnNames;
 use api::explain::{DeviceExplained, Explanation, LeakExplained, Leaks, OtherDevice};

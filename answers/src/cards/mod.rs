@@ -3,16 +3,14 @@
 //!
 //! The picture in a card is made like the one on the page: by the same model, scenes and painting
 //! (crate `timeline`). The crate `render` makes a file of it. Equal inputs give equal bytes,
-//! because there is no clock and no system font. `shelf` keeps cards that were drawn.
+//! because there is no clock and no system font.
 
 mod comparison;
 pub mod markdown;
 mod run;
-mod shelf;
 
 pub use comparison::{ComparisonCard, categories, curves_of, place, word};
-pub use run::RunCard;
-pub use shelf::CardShelf;
+pub use run::{Head, RunCard};
 
 use trace::categories::Named;
 

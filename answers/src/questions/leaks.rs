@@ -1,6 +1,6 @@
 //! A leak report with its names.
 
-use crate::answers::{forward_op, frame_text, shown};
+use crate::names::{forward_op, frame_text, shown};
 use api::frames::ForwardOp;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
+use api::runs::DeviceSummary;
 use trace::oom::MAX_FAILURES;
 use trace::pyramid::BASE_EVENTS;
 use trace::trace::{Action, DeviceTrace, Fidelity, OtherEvent, Series, SeriesSummary};
@@ -71,6 +72,22 @@ impl DeviceFacts {
             steps: device.steps.len() as u32,
             time: time_span(device),
             ooms: ooms(device),
+        }
+    }
+
+    /// The same for the list of runs.
+    pub fn summary(self) -> DeviceSummary {
+        DeviceSummary {
+            device: self.device,
+            events: self.events,
+            blocks: self.blocks,
+            series: self.series,
+            fidelity: self.fidelity,
+            unmatched_frees: self.unmatched_frees,
+            step_source: self.step_source,
+            steps: self.steps,
+            time: self.time.map(|(first, last)| (first.0, last.0)),
+            oom_events: self.ooms.iter().map(|oom| oom.event.0).collect(),
         }
     }
 

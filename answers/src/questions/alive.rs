@@ -1,6 +1,6 @@
 //! What is alive, what was allocated and freed, and how memory grew.
 
-use crate::pictures::Decoded;
+use crate::decoded::Decoded;
 use api::alive::{
     Alive, Changes, GroupShare, Growth, GrowthBand, GrowthMoment, MAX_GROUPS, Part, Tally, TreeNode,
 };

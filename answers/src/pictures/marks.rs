@@ -1,6 +1,7 @@
 //! Marks: bands and rules over the timeline.
 
-use crate::answers::{frame_text, held, shown};
+use crate::contents::held;
+use crate::names::{frame_text, shown};
 use api::timeline::{AnnotationMark, Marks, OomMark};
 use std::cmp::Reverse;
 use trace::categories::Categories;

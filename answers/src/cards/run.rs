@@ -1,13 +1,13 @@
 //! The card of a run.
 
 use super::{at_peak, sentence};
-use crate::answers::contents;
-use crate::pictures::{Decoded, marks};
-use crate::processor_time::within;
-use crate::questions::JUDGING;
-use crate::store::{RunRow, StoreResult};
+use crate::contents::contents;
+use crate::decoded::{Decoded, NoDevice};
+use crate::facts::DeviceFacts;
+use crate::pictures::marks;
 use crate::texts::Texts;
 use api::contents::Contents;
+use api::ids::RunId;
 use api::shares::nameless;
 use api::timeline::{Marks, OomMark};
 use api::view_state::ViewState;
@@ -23,6 +23,18 @@ use trace::stacks::{Frame, Stacks};
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::Bytes;
 use trace::watch::Watch;
+
+/// What a run is called, and what is known of it without its trace.
+pub struct Head<'a> {
+    /// Its id.
+    pub id: &'a RunId,
+    /// Its name.
+    pub name: &'a str,
+    /// The PyTorch that wrote it, if that can be told.
+    pub torch_guess: Option<&'a str>,
+    /// Facts of its devices.
+    pub devices: &'a [DeviceFacts],
+}
 
 /// The content of a run's card.
 pub struct RunCard {
@@ -75,23 +87,22 @@ impl OutOfMemory {
 }
 
 impl RunCard {
-    /// The card of a run in a view. It takes as long as a search for leaks.
+    /// The card of a run in a view. It takes as long as a search for leaks, which `watch` may stop.
     ///
     /// # Errors
     /// When the run has no such device.
     pub fn new(
-        row: &RunRow,
+        head: &Head<'_>,
         decoded: &Decoded,
-        view: &ViewState,
+        (view, theme): (&ViewState, Theme),
         texts: Texts,
-        theme: Theme,
-    ) -> StoreResult<RunCard> {
-        let device = chosen(row, decoded, view)?;
+        watch: Watch<'_>,
+    ) -> Result<RunCard, NoDevice> {
+        let device = chosen(head, decoded, view)?;
         let Trace {
             stacks, quality, ..
         } = &decoded.trace;
-        let judge = |watch: Watch<'_>| leaks::find_while(device, stacks, quality, watch);
-        let report = within(JUDGING, judge);
+        let report = leaks::find_while(device, stacks, quality, watch);
         let levels = [Series::Allocated, Series::Reserved].map(|series| {
             let summary = device.summary[series as usize];
             (series, summary.peak, summary.end)
@@ -105,15 +116,15 @@ impl RunCard {
         let mut model = model(decoded, device, marks, (view, theme), numbers.picture());
         let pictures = vec![model.base_scene(), model.overlay_scene()];
         let title = match texts {
-            Texts::All(_) => row.name.clone(),
-            Texts::Redacted(_) => nameless(&row.id),
+            Texts::All(_) => head.name.to_owned(),
+            Texts::Redacted(_) => nameless(head.id),
         };
         let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);
         let (verdict, tone) = verdict(&report, &contents);
         let (chip, tone, reason) = headline(&verdict, tone, out_of_memory.as_ref());
         let card = Card {
             title,
-            subtitle: subtitle(row, device),
+            subtitle: subtitle(head, device),
             numbers,
             verdict: chip,
             tone,
@@ -141,14 +152,14 @@ impl RunCard {
 
 /// The device of a view: the one that it names; otherwise the one with most events.
 fn chosen<'d>(
-    row: &RunRow,
+    head: &Head<'_>,
     decoded: &'d Decoded,
     view: &ViewState,
-) -> StoreResult<&'d DeviceTrace> {
+) -> Result<&'d DeviceTrace, NoDevice> {
     let named = view
         .device
-        .filter(|d| row.devices.iter().any(|f| f.device == *d));
-    let busiest = row.devices.iter().rev().max_by_key(|facts| facts.events);
+        .filter(|d| head.devices.iter().any(|f| f.device == *d));
+    let busiest = head.devices.iter().rev().max_by_key(|facts| facts.events);
     let device = named.or(busiest.map(|facts| facts.device));
     decoded.device(device.unwrap_or_default())
 }
@@ -185,7 +196,7 @@ fn model(
     model
 }
 
-fn subtitle(row: &RunRow, device: &DeviceTrace) -> String {
+fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     let mut parts = vec![format!("device {}", device.device)];
     let steps = plural(device.steps.len() as u64, "step");
     match device.step_source {
@@ -195,11 +206,7 @@ fn subtitle(row: &RunRow, device: &DeviceTrace) -> String {
     }
     let events = u64::from(device.events.len());
     parts.push(format!("{} events", short_count(events)));
-    parts.extend(
-        row.torch_guess
-            .as_ref()
-            .map(|torch| format!("torch {torch}")),
-    );
+    parts.extend(head.torch_guess.map(|torch| format!("torch {torch}")));
     parts.join(" · ")
 }
 

@@ -1,8 +1,8 @@
 //! Lists of allocations.
 
 use super::alive::{Known, step_at, tally};
-use crate::answers::forward_op;
-use crate::pictures::Decoded;
+use crate::decoded::Decoded;
+use crate::names::forward_op;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
 use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
 use trace::forward;

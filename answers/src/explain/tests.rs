@@ -1,7 +1,6 @@
 //! Pages of the fixtures, and sentences by cause.
 
 use super::{chosen, explain, page, words};
-use crate::ingest::parse;
 use api::contents::CategoryBytes;
 use api::explain::{
     Basis, Cause, Explanation, LeakExplained, Leaks, Moment, OutOfMemory, Pin, PlaceBytes, Refusal,
@@ -10,9 +9,9 @@ use api::explain::{
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use trace::categories::Category;
 use trace::phases::Phase;
+use trace::reader::{Limits, Reader};
 use trace::trace::Trace;
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
@@ -32,10 +31,12 @@ const FIXTURES: [&str; 10] = [
 ];
 
 fn fixture(name: &str) -> Trace {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
     let bytes = std::fs::read(folder.join(format!("{name}.pickle.zst"))).expect("a fixture");
-    let snapshot = parse([bytes].into_iter(), &AtomicU64::new(0)).expect("a snapshot");
-    trace::replay::run(snapshot)
+    let bytes = zstd::decode_all(&bytes[..]).expect("it is packed");
+    let mut reader = Reader::new(Limits::default());
+    reader.push(&bytes).expect("a snapshot");
+    trace::replay::run(reader.finish().expect("a snapshot"))
 }
 
 fn explained(name: &str) -> Explanation {

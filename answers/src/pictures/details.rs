@@ -1,7 +1,7 @@
 //! Details of one block or one moment, for hovering and selecting.
 
-use super::Decoded;
-use crate::answers::{forward_op, frame_text};
+use crate::decoded::Decoded;
+use crate::names::{forward_op, frame_text};
 use api::frames::FrameText;
 use api::timeline::{BlockDetail, Moment};
 use trace::clip::CUT;

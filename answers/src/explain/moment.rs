@@ -1,7 +1,8 @@
 //! What was held at a moment: what it was for, and which places in the code had requested it.
 
 use super::Look;
-use crate::answers::{frame_text, held, shown};
+use crate::contents::held;
+use crate::names::{frame_text, shown};
 use api::contents::CategoryBytes;
 use api::explain::{Moment, PlaceBytes};
 use api::frames::FrameText;

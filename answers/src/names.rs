@@ -1,13 +1,9 @@
-//! The parts of answers about a run: names, frames, forward operations, what a recording holds.
+//! The parts of answers about a run: names, frames, forward operations.
 
-mod contents;
-
-pub use contents::{contents, held};
-
-use crate::plain::marked;
 use api::frames::{ForwardOp, FrameText};
 use trace::clip::clipped;
 use trace::forward::Forward;
+use trace::plain::marked;
 use trace::stacks::{Frame, Stacks};
 use trace::tiles::stack_label;
 

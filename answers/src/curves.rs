@@ -1,0 +1,65 @@
+//! Runs over one axis: the curve of each.
+
+use crate::decoded::Decoded;
+use api::compare::{Curve, CurvesWanted};
+use trace::compare::curves::{Align, Alignment};
+use trace::compare::phase::Rhythm;
+use trace::trace::DeviceTrace;
+
+/// The range of a run on the axis; `None` if it has no such device.
+pub fn domain(decoded: &Decoded, wanted: CurvesWanted) -> Option<(f64, f64)> {
+    let device = decoded.trace.devices.get(wanted.pair as usize)?;
+    Some(Alignment::new(device, wanted.align, &[]).domain())
+}
+
+/// The rhythm of a run's steps, to which those of other runs are aligned; none without such a
+/// device.
+pub fn rhythm(decoded: &Decoded, wanted: CurvesWanted) -> Rhythm {
+    let device = decoded.trace.devices.get(wanted.pair as usize);
+    device.map_or_else(Rhythm::default, |device| {
+        Rhythm::of(device, &decoded.trace.stacks)
+    })
+}
+
+/// The curve of one run; empty if it has no such device.
+pub fn curve(
+    decoded: &Decoded,
+    base: Option<&Rhythm>,
+    wanted: CurvesWanted,
+    window: (f64, f64),
+) -> Curve {
+    let n = wanted.parts as usize;
+    let Some(device) = decoded.trace.devices.get(wanted.pair as usize) else {
+        return Curve {
+            parts: vec![None; n],
+            events: vec![0; n + 1],
+            steps: vec![None; n],
+        };
+    };
+    let anchors = match (wanted.align, base) {
+        (Align::Step, Some(base)) => Rhythm::of(device, &decoded.trace.stacks).over(base),
+        _ => Vec::new(),
+    };
+    let alignment = Alignment::new(device, wanted.align, &anchors);
+    let (extents, events) = alignment.curve(wanted.series, window, n);
+    let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
+    Curve {
+        parts: extents
+            .into_iter()
+            .map(|extent| extent.map(levels))
+            .collect(),
+        steps: events[..n]
+            .iter()
+            .map(|&event| step_at(device, event))
+            .collect(),
+        events,
+    }
+}
+
+fn step_at(device: &DeviceTrace, event: u32) -> Option<u32> {
+    let after = device
+        .steps
+        .partition_point(|step| step.events.start().0 <= event);
+    let at = after.checked_sub(1)?;
+    (event < device.steps[at].events.end().0).then_some(at as u32)
+}

@@ -1,0 +1,18 @@
+//! Answers to questions about decoded traces, with the names that people read. No IO, no clock, no
+//! threads: the server and the page without a server give the same answers.
+//!
+//! Read it in this order. `decoded` is a trace in memory with its indexes. `names` and `contents`
+//! are the parts of answers, `facts` are small facts of a trace. `pictures` draws tiles and marks,
+//! `questions` answers questions about a run, `curves` draws runs over one axis. `cards` are what
+//! stands for a run in other places, and `explain` puts a recording into words.
+
+pub mod cards;
+pub mod contents;
+pub mod curves;
+pub mod decoded;
+pub mod explain;
+pub mod facts;
+pub mod names;
+pub mod pictures;
+pub mod questions;
+pub mod texts;
