@@ -66,7 +66,7 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "answers/src/",
-        &[],
+        &["answers/src/explain/tests.rs"],
         &[
             "std::fs",
             "std::net",

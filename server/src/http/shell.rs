@@ -86,7 +86,7 @@ pub fn date(ms: i64) -> String {
 
 /// An error of a form, shown above it.
 pub fn problem(why: &str) -> Markup {
-    html! { p class="problem-text" role="alert" { (why) } }
+    html! { p class="bad-text" role="alert" { (why) } }
 }
 
 /// The name of a browser, from its user agent: `Firefox on Linux`.

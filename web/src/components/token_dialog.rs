@@ -65,7 +65,9 @@ pub fn TokenDialog() -> impl IntoView {
                 />
                 <p id="token-refused" class="bad-text" role="alert">{move || refused.get()}</p>
                 <button class="button primary" type="submit">"Open"</button>
-                <a href=move || routes::sign_in_page(&here()) rel="external">"Other ways to sign in"</a>
+                <a href=move || routes::sign_in_page(&here()) rel="external">
+                    "Other ways to sign in"
+                </a>
             </form>
         </Dialog>
     }

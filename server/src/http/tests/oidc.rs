@@ -19,8 +19,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// Keys that sign nothing outside of these tests.
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEIzQ0WTyZbqTWi/iJtRWWNdgbuaF5DnT9oXHgX5AwbX\n-----END PRIVATE KEY-----\n";
-const OTHER_KEY: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIPksyct0wor9yVzqNRBoxZGO3q9EEaDnzaCddTBCjZyL\n-----END PRIVATE KEY-----\n";
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+                   MC4CAQAwBQYDK2VwBCIEIEIzQ0WTyZbqTWi/iJtRWWNdgbuaF5DnT9oXHgX5AwbX\n\
+                   -----END PRIVATE KEY-----\n";
+const OTHER_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+                   MC4CAQAwBQYDK2VwBCIEIPksyct0wor9yVzqNRBoxZGO3q9EEaDnzaCddTBCjZyL\n\
+                   -----END PRIVATE KEY-----\n";
 
 /// What the provider says next, and what it was asked.
 #[derive(Default)]
