@@ -3,7 +3,8 @@
 //!
 //! Read it in this order. `decoded` is a trace in memory with its indexes. `names` and `contents`
 //! are the parts of answers, `facts` are small facts of a trace. `pictures` draws tiles and marks,
-//! `questions` answers questions about a run, `curves` draws runs over one axis. `cards` are what
+//! `questions` answers questions about a run, `curves` draws runs over one axis, `ranks`
+//! shows those of a job. `identity` names runs by their content. `cards` are what
 //! stands for a run in other places, and `explain` puts a recording into words.
 
 pub mod cards;
@@ -12,7 +13,9 @@ pub mod curves;
 pub mod decoded;
 pub mod explain;
 pub mod facts;
+pub mod identity;
 pub mod names;
 pub mod pictures;
 pub mod questions;
+pub mod ranks;
 pub mod texts;

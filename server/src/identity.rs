@@ -1,13 +1,11 @@
 //! Makes ids: runs and comparisons are named by their content, everything else at random.
 
+use answers::identity::{DIGITS, base62, leading};
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
     UploadId, ViewId,
 };
 use trace::redact::Key;
-
-/// Characters of an id after its prefix: 16 of base 62 are 95 bits.
-const DIGITS: usize = 16;
 
 /// Characters of a link's id after its prefix. The id is a name, not a secret: with 59 bits, ids
 /// practically never collide.
@@ -18,9 +16,7 @@ pub const TOKEN_DIGITS: usize = 22;
 
 /// The id of the run that is made from bytes with this hash.
 pub fn run_id(hash: &blake3::Hash) -> RunId {
-    let digits = base62(leading(hash.as_bytes()), DIGITS);
-    let text = format!("{}{digits}", RunId::PREFIX);
-    text.parse().expect("base 62 digits are an id")
+    answers::identity::run_id(hash.as_bytes())
 }
 
 /// The id of the comparison of these runs for this pull request.
@@ -139,21 +135,6 @@ fn random() -> u128 {
     let mut random = [0; 16];
     getrandom::fill(&mut random).expect("the operating system has random bytes");
     u128::from_be_bytes(random)
-}
-
-fn leading(hash: &[u8; 32]) -> u128 {
-    let (first, _) = hash.split_first_chunk::<16>().expect("a hash has 32 bytes");
-    u128::from_be_bytes(*first)
-}
-
-fn base62(mut number: u128, n_digits: usize) -> String {
-    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut digits = String::with_capacity(n_digits);
-    for _ in 0..n_digits {
-        digits.push(char::from(ALPHABET[(number % 62) as usize]));
-        number /= 62;
-    }
-    digits
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod folders;
 mod front_page;
 mod job_page;
 mod live;
+mod local;
+mod local_page;
 mod oidc;
 mod prune;
 mod recipes;

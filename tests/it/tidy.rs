@@ -79,6 +79,20 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
             "web_sys",
         ],
     ),
+    (
+        "local/src/",
+        &["local/src/worker.rs"],
+        &[
+            "std::fs",
+            "std::net",
+            "std::thread",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "tokio",
+            "web_sys",
+            "wasm_bindgen",
+        ],
+    ),
     ("server/src/store/", &[], &["axum"]),
     ("server/src/bench/", &[], &["axum"]),
     ("server/src/ingest/", &[], &["axum"]),
@@ -108,11 +122,12 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Code that must not print: the caller decides what people see.
-const SILENT: [&str; 9] = [
+const SILENT: [&str; 10] = [
     "trace/src/",
     "api/src/",
     "timeline/src/",
     "answers/src/",
+    "local/src/",
     "engine/src/",
     "web/src/",
     "server/src/http/",

@@ -2,6 +2,7 @@
 //! dropped.
 //!
 //! * [`TestServer`] is the `tidemark` binary on a free port with a data folder of its own;
+//! * [`StaticSite`] is a plain web server of a folder;
 //! * [`Browser`] is Chromium, driven through chromedriver;
 //! * [`Firefox`] is Firefox; [`Page`] is what both can do.
 //!
@@ -16,6 +17,7 @@ mod page;
 mod picture;
 mod places;
 pub mod recording;
+mod static_site;
 mod steps;
 mod test_server;
 
@@ -23,5 +25,8 @@ pub use browser::{Browser, Theme, Viewport};
 pub use firefox::Firefox;
 pub use page::Page;
 pub use picture::{Picture, TOLERANCE_PPM};
-pub use places::{recordings, screenshots_dir, shared_dir, target_dir, tidemark, workspace_root};
+pub use places::{
+    local_page, recordings, screenshots_dir, shared_dir, target_dir, tidemark, workspace_root,
+};
+pub use static_site::StaticSite;
 pub use test_server::TestServer;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The workspace root.
 pub fn workspace_root() -> &'static Path {
@@ -61,6 +62,17 @@ pub fn tidemark() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// The page that needs no server, built into a folder: takes minutes if nothing of it is built.
+pub fn local_page() -> PathBuf {
+    let folder = target_dir().join("page");
+    let webbuild = tidemark().with_file_name("webbuild");
+    let built = Command::new(webbuild).arg("page").arg(&folder).output();
+    let output = built.expect("webbuild is built beside the tests");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    folder
 }
 
 /// The first of `names` on `PATH`, unless `variable` names a program.

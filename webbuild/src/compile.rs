@@ -69,18 +69,23 @@ pub fn bindgen(
 ) -> Result<PathBuf, Error> {
     progress.say("making the JavaScript glue");
     let dir = workshop.dir.join(format!("glue-{}", profile.name()));
-    let _ = fs::remove_dir_all(&dir);
+    glue(wasm, &dir, profile == Profile::Release)?;
+    Ok(dir)
+}
+
+/// Runs wasm-bindgen for any module; a short one has no names for stack traces.
+pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
+    let _ = fs::remove_dir_all(dir);
     let error = |error| Error::Bindgen(format!("{error:#}"));
     Bindgen::new()
         .input_path(wasm)
         .web(true)
         .map_err(error)?
         .typescript(false)
-        .remove_name_section(profile == Profile::Release)
+        .remove_name_section(short)
         .remove_producers_section(true)
-        .generate(&dir)
-        .map_err(error)?;
-    Ok(dir)
+        .generate(dir)
+        .map_err(error)
 }
 
 #[cfg(test)]

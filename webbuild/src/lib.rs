@@ -8,6 +8,7 @@
 //! * [`site`] turns the result into named, hashed, compressed files;
 //! * [`embed`] writes those files and the Rust table that `server/main.rs` includes;
 //! * [`watch`] writes them to a folder, again after each change;
+//! * [`page`] writes the page that needs no server, with the worker that answers it;
 //! * [`progress`] shows what every slow part is doing.
 //!
 //! This crate installs only rustup's wasm32 target, and only if rustup may download. `setup.sh`
@@ -17,6 +18,7 @@ pub mod compile;
 pub mod embed;
 pub mod error;
 mod inner;
+pub mod page;
 pub mod progress;
 pub mod site;
 pub mod toolchain;

@@ -3,8 +3,9 @@
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
 //! `cargo run -p webbuild -- embed OUT TARGET [profile]` builds it into cargo's folder TARGET, and
 //! writes the table of its files to OUT, where `server/build.rs` wants it; `cargo run -p webbuild
-//! -- watch DIR` writes it to a folder, again after each change; `cargo run -p webbuild -- clippy
-//! CRATE…` lints crates as they are compiled for the browser.
+//! -- watch DIR` writes it to a folder, again after each change; `cargo run -p webbuild -- page
+//! DIR [TARGET]` writes the page that needs no server; `cargo run -p webbuild -- clippy CRATE…`
+//! lints crates as they are compiled for the browser.
 
 use std::env;
 use std::path::Path;
@@ -22,12 +23,14 @@ fn main() -> ExitCode {
         ["build", profile] => build(Some(profile)),
         ["embed", out, target] => embed(Path::new(out), Path::new(target), None),
         ["embed", out, target, profile] => embed(Path::new(out), Path::new(target), Some(profile)),
+        ["page", folder] => page(Path::new(folder), None),
+        ["page", folder, target] => page(Path::new(folder), Some(Path::new(target))),
         ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
             eprintln!(
-                "usage: webbuild build [wasm|wasm-dev], embed OUT TARGET [PROFILE], watch DIR or \
-                 clippy CRATE…"
+                "usage: webbuild build [wasm|wasm-dev], embed OUT TARGET [PROFILE], watch DIR, \
+                 page DIR [TARGET] or clippy CRATE…"
             );
             return ExitCode::from(2);
         }
@@ -65,6 +68,14 @@ fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, E
     }
     let site = workshop.build(profile)?;
     embed::write(out, &site, profile)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page(folder: &Path, target: Option<&Path>) -> Result<ExitCode, Error> {
+    let workshop = target.map_or_else(workshop, Workshop::new)?;
+    let site = webbuild::page::build(&workshop, folder)?;
+    let bytes: usize = site.files.iter().map(|file| file.bytes.len()).sum();
+    println!("{bytes} B in {}", folder.display());
     Ok(ExitCode::SUCCESS)
 }
 

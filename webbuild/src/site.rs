@@ -25,6 +25,9 @@ const BROTLI_QUALITY: u32 = 11;
 const BROTLI_WINDOW_BITS: u32 = 24;
 const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
 
+/// Names of files, and their content.
+pub type Assets = Vec<(String, Vec<u8>)>;
+
 /// One file of the front end.
 #[derive(Debug)]
 pub struct SiteFile {
@@ -69,11 +72,7 @@ impl Site {
             let path = web.join(name);
             fs::read(&path).map_err(Error::io(&path))
         };
-        let mut assets = Vec::new();
-        collect(glue, "", &mut assets)?;
-        collect(&web.join("static"), "", &mut assets)?;
-        assets.push(("boot.js".to_owned(), read("boot.js")?));
-        assets.push(("style.css".to_owned(), joined_styles(&web.join("style"))?));
+        let mut assets = sources(web, glue)?;
         let page = String::from_utf8_lossy(&read("index.html")?).into_owned();
         if *packing != Packing::None {
             progress.say("compressing");
@@ -84,6 +83,11 @@ impl Site {
             }
         }
         Ok(Self::of(&page, assets, packing))
+    }
+
+    /// The page and its assets as they are, for hosts that pack files themselves.
+    pub fn plain(page: &str, assets: Assets) -> Self {
+        Self::of(page, assets, &Packing::None)
     }
 
     /// The same, but the page loads itself again when there is a new build.
@@ -100,7 +104,7 @@ impl Site {
         self
     }
 
-    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>, packing: &Packing) -> Self {
+    fn of(page: &str, mut assets: Assets, packing: &Packing) -> Self {
         assets.sort();
         let mut hasher = DefaultHasher::new();
         assets.hash(&mut hasher);
@@ -145,8 +149,20 @@ impl SiteFile {
     }
 }
 
+/// The assets of the front end: its sources in `web`, and the compiled files in `glue`.
+pub(crate) fn sources(web: &Path, glue: &Path) -> Result<Assets, Error> {
+    let mut assets = Vec::new();
+    collect(glue, "", &mut assets)?;
+    collect(&web.join("static"), "", &mut assets)?;
+    let boot = web.join("boot.js");
+    let bytes = fs::read(&boot).map_err(Error::io(&boot))?;
+    assets.push(("boot.js".to_owned(), bytes));
+    assets.push(("style.css".to_owned(), joined_styles(&web.join("style"))?));
+    Ok(assets)
+}
+
 /// Every file under `dir`, by its path from there. A folder that does not exist has no files.
-fn collect(dir: &Path, prefix: &str, into: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+pub(crate) fn collect(dir: &Path, prefix: &str, into: &mut Assets) -> Result<(), Error> {
     if !dir.exists() {
         return Ok(());
     }
@@ -158,6 +174,18 @@ fn collect(dir: &Path, prefix: &str, into: &mut Vec<(String, Vec<u8>)>) -> Resul
             collect(&path, &format!("{name}/"), into)?;
         } else {
             into.push((name, fs::read(&path).map_err(Error::io(&path))?));
+        }
+    }
+    Ok(())
+}
+
+/// Removes the assets of earlier builds from a folder.
+pub(crate) fn remove_earlier(folder: &Path, site: &Site) -> Result<(), Error> {
+    let assets = folder.join("assets");
+    for entry in fs::read_dir(&assets).map_err(Error::io(&assets))?.flatten() {
+        let name = format!("/assets/{}/", entry.file_name().to_string_lossy());
+        if !site.files.iter().any(|file| file.path.starts_with(&name)) {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::compile::Profile;
 use crate::error::Error;
-use crate::site::Site;
+use crate::site::{self, Site};
 use crate::{Workshop, progress};
 
 /// How often the sources are checked.
@@ -66,14 +66,7 @@ fn write(folder: &Path, site: &Site) -> Result<(), Error> {
     let (new, path) = (folder.join("files.new"), folder.join(LIST));
     fs::write(&new, list).map_err(Error::io(&new))?;
     fs::rename(&new, &path).map_err(Error::io(&path))?;
-    let assets = folder.join("assets");
-    for entry in fs::read_dir(&assets).map_err(Error::io(&assets))?.flatten() {
-        let name = format!("/assets/{}/", entry.file_name().to_string_lossy());
-        if !site.files.iter().any(|file| file.path.starts_with(&name)) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-    Ok(())
+    site::remove_earlier(folder, site)
 }
 
 #[cfg(test)]

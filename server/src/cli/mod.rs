@@ -18,6 +18,7 @@ mod labels;
 mod mcp;
 mod oidc;
 mod output;
+mod page;
 mod people;
 mod prune;
 mod pull_request;
@@ -70,6 +71,8 @@ A snapshot is made by the training program itself:
 enum Command {
     /// Serve the dashboard (the default command)
     Serve(Box<serve::ServeArgs>),
+    /// Serve the page that keeps files in the browser: no data folder, nothing is sent anywhere
+    Page(page::PageArgs),
     /// Make an access token for `tidemark serve --token-file`
     #[command(after_help = token::EXAMPLES)]
     Token,
@@ -174,6 +177,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
     match line.command {
         None => serve::serve(line.serve, front_end),
         Some(Command::Serve(args)) => serve::serve(*args, front_end),
+        Some(Command::Page(args)) => page::page(&args),
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),

@@ -11,8 +11,9 @@ use crate::identity;
 use crate::jobs::Surveyed;
 use crate::problems::Error;
 use crate::store::RankOfJob;
+use answers::ranks;
 use api::ids::JobId;
-use api::jobs::{JobDetail, JobRank, JobSummary, NewJob, RankCurve};
+use api::jobs::{JobDetail, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
 use api::progress::ServerEvent;
 use axum::extract::State;
@@ -214,33 +215,6 @@ fn detail(summary: JobSummary, surveyed: Surveyed) -> JobDetail {
         waiting,
         unreadable,
     } = surveyed;
-    let mut curves: Vec<_> = survey.ranks.iter().zip(&survey.curves).collect();
-    if curves.len() > JobDetail::MAX_CURVES {
-        curves.sort_by_key(|(row, _)| row.by_oddness);
-        curves.truncate(JobDetail::MAX_CURVES);
-    }
-    let curves = curves.into_iter();
-    let rows = ranks.into_iter().zip(&survey.ranks);
-    JobDetail {
-        job: summary,
-        waiting,
-        unreadable,
-        sentences: survey.sentences.clone(),
-        allocated: survey.allocated,
-        reserved: survey.reserved,
-        ranks: rows
-            .map(|(rank, row)| JobRank {
-                run: rank.run,
-                name: rank.name,
-                row: row.clone(),
-            })
-            .collect(),
-        band: survey.band.clone(),
-        curves: curves
-            .map(|(row, curve)| RankCurve::of(row.rank, curve))
-            .collect(),
-        sites_differ: survey.sites.len() as u32,
-        sites_left_out: survey.sites_left_out,
-        sites_same: survey.sites_same,
-    }
+    let runs = ranks.into_iter().map(|rank| (rank.run, rank.name));
+    ranks::detail(summary, runs, &survey, (waiting, unreadable))
 }

@@ -1,0 +1,151 @@
+//! Comparisons of recordings, and their curves over one axis.
+
+use crate::message::{MARKDOWN, Request, Response};
+use crate::problems::{Refused, bad_request};
+use crate::questions::names;
+use crate::runs::{Run, Runs};
+use answers::cards::markdown::{self, Links, Names};
+use answers::curves;
+use answers::decoded::Decoded;
+use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted, RUNS};
+use api::compare_view::CompareState;
+use api::routes;
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::compare::curves::Align;
+use trace::compare::gate::Limits;
+use trace::trace::Series;
+
+/// Which runs.
+#[derive(Deserialize)]
+struct RunsQuery {
+    runs: String,
+}
+
+/// Which curves.
+#[derive(Deserialize)]
+struct CurvesQuery {
+    runs: String,
+    #[serde(default)]
+    align: Align,
+    series: Option<Series>,
+    #[serde(default)]
+    pair: u32,
+    parts: Option<u32>,
+    from: Option<f64>,
+    to: Option<f64>,
+}
+
+/// What differs between a baseline and up to seven runs.
+///
+/// # Errors
+/// When one of them is not open.
+pub fn compared(runs: &Runs, request: &Request) -> Result<Response, Refused> {
+    let RunsQuery { runs: named } = request.asked()?;
+    Ok(Response::json(&comparison(&wanted_runs(runs, &named)?)))
+}
+
+/// The same as Markdown.
+///
+/// # Errors
+/// As [`compared`].
+pub fn card(runs: &Runs, request: &Request) -> Result<Response, Refused> {
+    let RunsQuery { runs: named } = request.asked()?;
+    let runs = wanted_runs(runs, &named)?;
+    let parsed = CompareState::parse(request.query());
+    let (view, _) = parsed.map_err(|error| bad_request(error.to_string()))?;
+    let ids = runs.iter().map(|run| run.id.clone()).collect();
+    let view = CompareState { runs: ids, ..view };
+    let origin = &request.origin;
+    let links = |page: String| Links { page, image: None };
+    let comparison = comparison(&runs);
+    let block = match names(request)? {
+        Names::Told => {
+            let links = links(format!("{origin}{}?{view}", routes::COMPARE_PAGE));
+            markdown::comparison(&comparison, Some(&links))
+        }
+        // A view may contain the searched text, and that may be a name.
+        Names::Withheld => {
+            let links = links(format!("{origin}{}", routes::compare_page(&view.runs)));
+            markdown::numbers_only(&comparison, &links)
+        }
+    };
+    Ok(Response::bytes(MARKDOWN, block.into_bytes()))
+}
+
+/// The curves of the runs of a comparison.
+///
+/// # Errors
+/// As [`compared`], and when the curves are not well described.
+pub fn drawn(runs: &Runs, request: &Request) -> Result<Response, Refused> {
+    let query: CurvesQuery = request.asked()?;
+    let wanted = wanted_curves(&query)?;
+    let mut decoded = Vec::new();
+    for run in wanted_runs(runs, &query.runs)? {
+        decoded.push(run.decoded(None)?);
+    }
+    Ok(Response::json(&over_one_axis(&decoded, wanted)))
+}
+
+fn comparison(runs: &[&Run]) -> Comparison {
+    let compared = runs.iter().map(|run| ComparedRun {
+        id: Some(run.id.clone()),
+        name: run.name.clone(),
+        torch: run.detail().torch_guess,
+    });
+    let against = |new: &&Run| Against::of(runs[0].profile(), new.profile(), &Limits::default());
+    Comparison {
+        runs: compared.collect(),
+        against: runs[1..].iter().map(against).collect(),
+    }
+}
+
+fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
+    let domains = runs.iter().filter_map(|run| curves::domain(run, wanted));
+    let whole = domains.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
+    let window = wanted.window.unwrap_or(whole);
+    let base = curves::rhythm(&runs[0], wanted);
+    let drawn = runs.iter().enumerate().map(|(at, run)| {
+        let base = (at > 0).then_some(&base);
+        curves::curve(run, base, wanted, window)
+    });
+    Curves {
+        whole,
+        window,
+        runs: drawn.collect(),
+    }
+}
+
+/// The runs of a comparison: 2 to 8, the baseline first.
+fn wanted_runs<'r>(runs: &'r Runs, named: &str) -> Result<Vec<&'r Run>, Refused> {
+    let ids: Vec<&str> = named.split(',').collect();
+    if !RUNS.contains(&ids.len()) {
+        return Err(bad_request(format!(
+            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
+            ids.len()
+        )));
+    }
+    ids.into_iter().map(|id| runs.get(id)).collect()
+}
+
+fn wanted_curves(query: &CurvesQuery) -> Result<CurvesWanted, Refused> {
+    let parts = query.parts.unwrap_or(600);
+    if !(1..=CurvesWanted::MAX_PARTS).contains(&parts) {
+        return Err(bad_request("parts: 1 to 2000"));
+    }
+    let window = match (query.from, query.to) {
+        (None, None) => None,
+        (Some(from), Some(to)) if from < to && from.is_finite() && to.is_finite() => {
+            Some((from, to))
+        }
+        _ => return Err(bad_request("a window has two ends: `from` below `to`")),
+    };
+    Ok(CurvesWanted {
+        align: query.align,
+        series: query.series.unwrap_or(Series::Allocated),
+        pair: query.pair,
+        window,
+        parts,
+    })
+}

@@ -1,0 +1,331 @@
+//! Questions about one recording.
+
+use crate::message::{JSON, MARKDOWN, Request, Response, TILE};
+use crate::problems::{Refused, bad_request, missing, no_device};
+use crate::runs::Run;
+use answers::cards::markdown::{self, Links, Names};
+use answers::cards::{Head, RunCard};
+use answers::decoded::Decoded;
+use answers::pictures::{Picture, details};
+use answers::questions::what_if::{Asked, what_if_drawn};
+use answers::texts::Texts;
+use answers::{explain, questions};
+use api::alive::AllocationFilter;
+use api::routes;
+use api::view_state::ViewState;
+use api::what_if::Conditions;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+use std::sync::Arc;
+use timeline::card::Theme;
+use trace::alive::Dimension;
+use trace::site::SiteKey;
+use trace::span::Span;
+use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
+use trace::trace::{BlockIdx, DeviceTrace};
+use trace::units::EventIdx;
+use trace::watch::Watch;
+
+/// What a question about a device may have in its query.
+#[derive(Deserialize)]
+struct Query {
+    by: Option<String>,
+    at: Option<u32>,
+    from: Option<u32>,
+    to: Option<u32>,
+    steps: Option<String>,
+}
+
+/// Which part of a list.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    offset: u64,
+    limit: Option<usize>,
+}
+
+/// A question about a device.
+struct Question<'a> {
+    run: &'a Run,
+    decoded: Arc<Decoded>,
+    number: u32,
+    query: Query,
+    request: &'a Request,
+}
+
+/// Answers a question about a device; `rest` is the end of its path.
+///
+/// # Errors
+/// When it has no answer.
+pub fn of_device(
+    run: &Run,
+    number: &str,
+    rest: &[&str],
+    request: &Request,
+) -> Result<Response, Refused> {
+    let query: Query = request.asked()?;
+    let question = Question {
+        decoded: run.decoded(query.steps.as_deref())?,
+        number: parsed(number, "device")?,
+        run,
+        query,
+        request,
+    };
+    question.answered(rest)
+}
+
+impl Question<'_> {
+    fn device(&self) -> Result<&DeviceTrace, Refused> {
+        self.decoded.device(self.number).map_err(no_device)
+    }
+
+    fn answered(&self, rest: &[&str]) -> Result<Response, Refused> {
+        let device = self.device()?;
+        let decoded = &self.decoded;
+        match rest {
+            ["series", level, index] => self.drawn(Picture::Series(tile(level, index)?)),
+            ["mountain", group, level, index] => {
+                let group = GroupBy::from_str(group).map_err(|e| bad_request(e.to_string()))?;
+                self.drawn(Picture::Mountain(group, tile(level, index)?))
+            }
+            ["marks"] => self.drawn(Picture::Marks),
+            ["contents"] => {
+                // Its loops are those from which steps are chosen.
+                let whole = self.run.decoded(None)?;
+                let device = whole.device(self.number).map_err(no_device)?;
+                Ok(Response::bytes(
+                    JSON,
+                    Picture::Contents.draw(&whole, device),
+                ))
+            }
+            ["blocks", block] => self.block(block),
+            ["blocks", block, "beside"] => {
+                let block = parsed(block, "block")?;
+                let found = questions::beside(decoded, device, BlockIdx(block));
+                let gone = || missing(format!("block {block} on device {}", self.number));
+                told(&found.ok_or_else(gone)?)
+            }
+            ["events", event] => {
+                let event = parsed(event, "event")?;
+                let found = details::moment(device, EventIdx(event));
+                told(&found.ok_or_else(|| self.no_event(event))?)
+            }
+            ["leaks"] => self.leaks(told),
+            ["growth"] => self.growth(),
+            ["alive"] => {
+                let by = self.by(Dimension::Stack)?;
+                told(&questions::alive(decoded, device, self.moment()?, by))
+            }
+            ["changes"] => self.changes(),
+            ["memory-map"] => told(&questions::memory_map(device, self.moment()?)),
+            ["room-over-time"] => told(&questions::room_over_time(device)),
+            ["allocations"] => {
+                let filter: AllocationFilter = self.request.asked()?;
+                let Page { offset, limit } = self.request.asked()?;
+                let limit = limit.unwrap_or(100);
+                let page = questions::page(decoded, device, &filter, offset, limit);
+                told(&page.map_err(|error| bad_request(error.to_string()))?)
+            }
+            ["what-if"] => self.what_if(),
+            _ => Err(crate::problems::no_route(self.request.place())),
+        }
+    }
+
+    fn drawn(&self, picture: Picture) -> Result<Response, Refused> {
+        let kind = match picture {
+            Picture::Marks | Picture::Contents => JSON,
+            Picture::Series(_) | Picture::Mountain(..) => TILE,
+        };
+        Ok(Response::bytes(
+            kind,
+            picture.draw(&self.decoded, self.device()?),
+        ))
+    }
+
+    fn block(&self, block: &str) -> Result<Response, Refused> {
+        let block = parsed(block, "block")?;
+        let found = details::block(&self.decoded, self.device()?, BlockIdx(block));
+        let gone = || missing(format!("block {block} on device {}", self.number));
+        told(&found.ok_or_else(gone)?)
+    }
+
+    fn leaks<T>(
+        &self,
+        with: impl FnOnce(&api::leaks::Leaks) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        match self.query.steps {
+            None => with(self.run.leaks(self.number)?),
+            Some(_) => {
+                let trace = &self.decoded.trace;
+                with(&questions::report(trace, self.device()?, Watch::nobody()))
+            }
+        }
+    }
+
+    fn growth(&self) -> Result<Response, Refused> {
+        let by = self.by(Dimension::Site)?;
+        let sites = self.leaks(|leaks| {
+            let sites = leaks
+                .groups
+                .iter()
+                .filter_map(|group| group.site.parse().ok());
+            Ok(sites.collect::<Vec<SiteKey>>())
+        })?;
+        told(&questions::growth(
+            &self.decoded,
+            self.device()?,
+            by,
+            &sites,
+        ))
+    }
+
+    fn changes(&self) -> Result<Response, Refused> {
+        let by = self.by(Dimension::Stack)?;
+        let needed = |value: Option<u32>, name: &str| {
+            let why = || {
+                bad_request(format!(
+                    "Failed to deserialize query string: missing field `{name}`"
+                ))
+            };
+            value.ok_or_else(why)
+        };
+        let (from, to) = (
+            needed(self.query.from, "from")?,
+            needed(self.query.to, "to")?,
+        );
+        if from > to {
+            return Err(bad_request("the first moment comes after the second one"));
+        }
+        let events = Span::new(self.event(from)?, self.event(to)?);
+        told(&questions::changes(
+            &self.decoded,
+            self.device()?,
+            events,
+            by,
+        ))
+    }
+
+    fn what_if(&self) -> Result<Response, Refused> {
+        let conditions: Conditions = self.request.asked()?;
+        let asked = Asked::of(&conditions).map_err(|error| bad_request(error.to_string()))?;
+        let (trace, device) = (&self.decoded.trace, self.device()?);
+        told(&Watch::undisturbed(|watch| {
+            what_if_drawn(trace, device, &asked, watch)
+        }))
+    }
+
+    /// What groups stand for.
+    fn by(&self, usual: Dimension) -> Result<Dimension, Refused> {
+        let Some(by) = &self.query.by else {
+            return Ok(usual);
+        };
+        Dimension::from_str(by).map_err(|error| bad_request(error.to_string()))
+    }
+
+    /// The moment that is asked for; the last one unless given.
+    fn moment(&self) -> Result<EventIdx, Refused> {
+        let last = self.device()?.events.len().checked_sub(1);
+        self.event(self.query.at.or(last).unwrap_or(0))
+    }
+
+    fn event(&self, event: u32) -> Result<EventIdx, Refused> {
+        match event < self.device()?.events.len() {
+            true => Ok(EventIdx(event)),
+            false => Err(self.no_event(event)),
+        }
+    }
+
+    fn no_event(&self, event: u32) -> Refused {
+        missing(format!("event {event} on device {}", self.number))
+    }
+}
+
+fn told(value: &impl Serialize) -> Result<Response, Refused> {
+    Ok(Response::json(value))
+}
+
+/// A number in a path.
+fn parsed(text: &str, what: &str) -> Result<u32, Refused> {
+    text.parse().map_err(|_| missing(format!("{what} {text}")))
+}
+
+fn tile(level: &str, index: &str) -> Result<TileId, Refused> {
+    let (level, index) = (parsed(level, "tile level")?, parsed(index, "tile")?);
+    match u8::try_from(level) {
+        Ok(level) if level <= MAX_LEVEL => Ok(TileId { level, index }),
+        _ => Err(missing(format!("tile level {level}"))),
+    }
+}
+
+/// The run in words, as a page or as a document.
+///
+/// # Errors
+/// When it has no such device or loop.
+pub fn explained(run: &Run, request: &Request) -> Result<Response, Refused> {
+    #[derive(Deserialize)]
+    struct Query {
+        device: Option<u32>,
+        steps: Option<String>,
+    }
+    let query: Query = request.asked()?;
+    let decoded = run.decoded(query.steps.as_deref())?;
+    let device = match query.device {
+        Some(device) => Some(decoded.device(device).map_err(no_device)?),
+        None => explain::chosen(&decoded.trace),
+    };
+    let explanation =
+        Watch::undisturbed(|watch| explain::explain(&run.name, &decoded.trace, device, watch));
+    match request.accept.starts_with(JSON) {
+        true => Ok(Response::json(&explanation)),
+        false => Ok(Response::bytes(
+            MARKDOWN,
+            explain::page(&explanation).into_bytes(),
+        )),
+    }
+}
+
+/// The card of a run as Markdown. Nobody else can fetch a picture from here, so it has none.
+///
+/// # Errors
+/// When the view is not understood.
+pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
+    let parsed = ViewState::parse(request.query());
+    let (view, _) = parsed.map_err(|error| bad_request(error.to_string()))?;
+    let query = match view == ViewState::default() {
+        true => String::new(),
+        false => format!("?{view}"),
+    };
+    let links = Links {
+        page: format!("{}{}{query}", request.origin, routes::run_page(&run.id)),
+        image: None,
+    };
+    let decoded = run.decoded(None)?;
+    let torch = decoded.trace.format.torch_guess.as_deref();
+    let head = Head {
+        id: &run.id,
+        name: &run.name,
+        torch_guess: torch,
+        devices: &run.facts,
+    };
+    let look = (&view, Theme::Light);
+    let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, Watch::nobody());
+    let block = markdown::run(&card.map_err(no_device)?, &links, names(request)?);
+    Ok(Response::bytes(MARKDOWN, block.into_bytes()))
+}
+
+/// How much a block of Markdown says.
+///
+/// # Errors
+/// When the query is malformed.
+pub fn names(request: &Request) -> Result<Names, Refused> {
+    #[derive(Deserialize)]
+    struct Query {
+        #[serde(default)]
+        numbers_only: u8,
+    }
+    let query: Query = request.asked()?;
+    Ok(match query.numbers_only {
+        0 => Names::Told,
+        _ => Names::Withheld,
+    })
+}

@@ -1,0 +1,198 @@
+//! Files on their way in, under the addresses of a server's uploads.
+
+use crate::jobs::Jobs;
+use crate::message::{Request, Response};
+use crate::opening::Opening;
+use crate::problems::{Refused, cancelled, missing};
+use crate::runs::{Run, Runs};
+use api::ids::{JobId, UploadId};
+use api::problem::Problem;
+use api::progress::{Phase, UploadProgress};
+use api::routes;
+use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
+use std::collections::HashMap;
+use trace::plain::is_plain;
+use trace::ranks::Rank;
+use trace::units::Bytes;
+
+/// How many characters of a file name are kept.
+const NAME_CHARS: usize = 200;
+
+/// How many uploads are known at once; the page announces one at a time.
+const MOST: usize = 1000;
+
+/// The uploads of this tab.
+#[derive(Default)]
+pub struct Uploads {
+    announced: u32,
+    known: HashMap<UploadId, Upload>,
+}
+
+struct Upload {
+    name: String,
+    total: Option<u64>,
+    job: Option<(JobId, String, Rank)>,
+    opening: Option<Opening>,
+    /// How it ended, once it did.
+    ended: Option<UploadProgress>,
+}
+
+impl Uploads {
+    /// Announces a file.
+    ///
+    /// # Errors
+    /// When its job is not open.
+    pub fn announce(&mut self, jobs: &Jobs, request: &Request) -> Result<Response, Refused> {
+        let asked: AnnounceUpload = request.sent()?;
+        let name = file_name(&asked.name);
+        let job = jobs.place(asked.job, asked.rank, &name)?;
+        if self.known.len() >= MOST {
+            self.known.retain(|_, upload| upload.ended.is_none());
+        }
+        self.announced += 1;
+        let id = format!("{}{}", UploadId::PREFIX, self.announced);
+        let upload: UploadId = id.parse().map_err(|_| missing(format!("upload {id}")))?;
+        let new = Upload {
+            name,
+            total: asked.size.map(Bytes::get),
+            job,
+            opening: None,
+            ended: None,
+        };
+        self.known.insert(upload.clone(), new);
+        Ok(Response::created(&AnnouncedUpload { upload }))
+    }
+
+    /// Begins to take the bytes of a file.
+    ///
+    /// # Errors
+    /// When it was not announced, or was cancelled before.
+    pub fn begin(&mut self, id: &str, runs: &mut Runs) -> Result<(), Refused> {
+        let upload = self.get_mut(id)?;
+        if upload.ended.is_some() {
+            return Err(cancelled());
+        }
+        // Undoing a deletion is less than opening a file.
+        runs.forget_deleted();
+        upload.opening = Some(Opening::beside(runs.weight()));
+        Ok(())
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// Why the file cannot be read, or that it was cancelled.
+    pub fn push(&mut self, id: &str, bytes: &[u8]) -> Result<(), Refused> {
+        let upload = self.get_mut(id)?;
+        let Some(opening) = &mut upload.opening else {
+            return Err(cancelled());
+        };
+        let pushed = opening.push(bytes);
+        pushed.inspect_err(|problem| upload.fail(problem))
+    }
+
+    /// Ends a file: it becomes a run.
+    ///
+    /// # Errors
+    /// As [`Uploads::push`].
+    pub fn finish(
+        &mut self,
+        id: &str,
+        runs: &mut Runs,
+        request: &Request,
+    ) -> Result<Response, Refused> {
+        let upload = self.get_mut(id)?;
+        let opening = upload.opening.take().ok_or_else(cancelled)?;
+        let opened = opening.finish();
+        let opened = opened.inspect_err(|problem| upload.fail(problem))?;
+        let run = opened.run.clone();
+        let known = match runs.change(run.as_str()) {
+            Ok(known) => {
+                known.deleted_ms = None;
+                true
+            }
+            Err(_) => {
+                runs.add(Run::new(opened, upload.name.clone(), request.now_ms));
+                false
+            }
+        };
+        let found = runs.change(run.as_str())?;
+        if upload.job.is_some() {
+            found.job.clone_from(&upload.job);
+        }
+        upload.ended = Some(UploadProgress::Done { run: run.clone() });
+        let finished = FinishedUpload {
+            url: format!("{}{}", request.origin, routes::run_page(&run)),
+            run: found.summary(),
+            known,
+        };
+        Ok(match known {
+            true => Response::json(&finished),
+            false => Response::created(&finished),
+        })
+    }
+
+    /// Cancels one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn cancel(&mut self, id: &str) -> Result<Response, Refused> {
+        let upload = self.get_mut(id)?;
+        upload.opening = None;
+        upload.ended.get_or_insert(UploadProgress::Cancelled);
+        Ok(Response::empty())
+    }
+
+    /// How one stands.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn progress(&self, id: &str, phase: Phase) -> Result<UploadProgress, Refused> {
+        let mut known = self.known.iter();
+        let found = known.find(|(of, _)| of.as_str() == id);
+        let (_, upload) = found.ok_or_else(|| missing(format!("upload {id}")))?;
+        Ok(upload.progress(phase))
+    }
+
+    fn get_mut(&mut self, id: &str) -> Result<&mut Upload, Refused> {
+        let mut known = self.known.iter_mut();
+        let found = known.find(|(of, _)| of.as_str() == id);
+        let (_, upload) = found.ok_or_else(|| missing(format!("upload {id}")))?;
+        Ok(upload)
+    }
+}
+
+impl Upload {
+    fn fail(&mut self, problem: &Problem) {
+        self.opening = None;
+        self.ended = Some(UploadProgress::Failed {
+            problem: problem.clone(),
+        });
+    }
+
+    fn progress(&self, phase: Phase) -> UploadProgress {
+        let running = || UploadProgress::Running {
+            phase: match self.opening {
+                Some(_) => phase,
+                None => Phase::Waiting,
+            },
+            received: self.opening.as_ref().map_or(0, |opening| opening.received),
+            total: self.total,
+            events: self.opening.as_ref().map_or(0, Opening::events),
+            // Only what comes over a line has a rate that is worth showing.
+            rate: 0,
+        };
+        self.ended.clone().unwrap_or_else(running)
+    }
+}
+
+/// A file's name without folders, and without characters that hide or reorder others; never empty.
+fn file_name(text: &str) -> String {
+    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
+    let printable = last.chars().filter(|&c| is_plain(c)).take(NAME_CHARS);
+    let name = printable.collect::<String>();
+    match name.trim() {
+        "" => "snapshot".to_owned(),
+        name => name.to_owned(),
+    }
+}
