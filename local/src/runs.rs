@@ -4,6 +4,7 @@ use crate::problems::{Refused, bad_request, no_device, not_open};
 use answers::decoded::{Decoded, is_judged_now};
 use answers::facts::DeviceFacts;
 use answers::questions;
+use answers::run_names;
 use api::ids::{JobId, RunId};
 use api::jobs::RunOfJob;
 use api::labels::Labels;
@@ -12,16 +13,12 @@ use api::runs::{RunDetail, RunSource, RunSummary};
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use trace::compare::profile::Profile;
-use trace::plain::is_plain;
 use trace::ranks::Rank;
 use trace::ranks::profile::RankProfile;
 use trace::steps::levels;
 use trace::trace::Series;
 use trace::units::Bytes;
 use trace::watch::Watch;
-
-/// Allowed lengths of a name, characters.
-const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
 
 /// An open recording.
 pub struct Run {
@@ -275,14 +272,10 @@ impl Runs {
     }
 }
 
-/// A name from a person, by the server's rules.
+/// A name from a person.
 ///
 /// # Errors
-/// When it is too long, or has characters that hide or turn others.
+/// When no run may be called so.
 pub fn run_name(text: &str) -> Result<String, Refused> {
-    let name = text.trim();
-    let fits = NAME_CHARS.contains(&name.chars().count()) && name.chars().all(is_plain);
-    let wrong =
-        || bad_request("a name has 1 to 200 characters, none of which hides or turns others");
-    fits.then(|| name.to_owned()).ok_or_else(wrong)
+    run_names::typed(text).map_err(|error| bad_request(error.to_string()))
 }

@@ -5,18 +5,15 @@ use crate::message::{Request, Response};
 use crate::opening::Opening;
 use crate::problems::{Refused, cancelled, missing};
 use crate::runs::{Run, Runs};
+use answers::run_names;
 use api::ids::{JobId, UploadId};
 use api::problem::Problem;
 use api::progress::{Phase, UploadProgress};
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use std::collections::HashMap;
-use trace::plain::is_plain;
 use trace::ranks::Rank;
 use trace::units::Bytes;
-
-/// How many characters of a file name are kept.
-const NAME_CHARS: usize = 200;
 
 /// How many uploads are known at once; the page announces one at a time.
 const MOST: usize = 1000;
@@ -44,7 +41,7 @@ impl Uploads {
     /// When its job is not open.
     pub fn announce(&mut self, jobs: &Jobs, request: &Request) -> Result<Response, Refused> {
         let asked: AnnounceUpload = request.sent()?;
-        let name = file_name(&asked.name);
+        let name = run_names::of_file(&asked.name);
         let job = jobs.place(asked.job, asked.rank, &name)?;
         if self.known.len() >= MOST {
             self.known.retain(|_, upload| upload.ended.is_none());
@@ -183,16 +180,5 @@ impl Upload {
             rate: 0,
         };
         self.ended.clone().unwrap_or_else(running)
-    }
-}
-
-/// A file's name without folders, and without characters that hide or reorder others; never empty.
-fn file_name(text: &str) -> String {
-    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    let printable = last.chars().filter(|&c| is_plain(c)).take(NAME_CHARS);
-    let name = printable.collect::<String>();
-    match name.trim() {
-        "" => "snapshot".to_owned(),
-        name => name.to_owned(),
     }
 }

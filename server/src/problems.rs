@@ -12,6 +12,7 @@ use crate::oidc::OidcError;
 use crate::people::PeopleError;
 use crate::store::StoreError;
 use answers::decoded::NoDevice;
+use answers::run_names::BadName;
 use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
 use axum::Json;
@@ -40,6 +41,9 @@ pub enum Error {
     /// The request is malformed.
     #[error("{0}")]
     BadRequest(String),
+    /// No run may have this name.
+    #[error(transparent)]
+    Name(#[from] BadName),
     /// The body is not JSON of the right form.
     #[error("{}", .0.body_text())]
     Json(#[from] JsonRejection),
@@ -156,6 +160,7 @@ impl Error {
             Error::People(PeopleError::Store(error)) => of_store(error),
             Error::Bench(BenchError::Refused(_))
             | Error::People(PeopleError::Refused(_))
+            | Error::Name(_)
             | Error::BadRequest(_) => bad_request(),
             Error::Bench(BenchError::Busy(refusal)) | Error::Busy(refusal) => {
                 of_crowd(refusal.crowd)

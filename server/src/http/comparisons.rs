@@ -5,11 +5,11 @@ use super::compare::rows;
 use super::extract::{Json, Path, Query, compared_runs, comparison_id};
 use super::packed;
 use super::page::PageQuery;
-use super::runs::run_name;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::problems::Error;
 use crate::store::Reader;
+use answers::run_names;
 use api::compare::{RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
 use axum::extract::State;
@@ -66,7 +66,7 @@ pub async fn record(
     let pr = request.pr.as_deref().map(pull_request).transpose()?;
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     let name = match &request.name {
-        Some(name) => run_name(name)?,
+        Some(name) => run_names::typed(name)?,
         None => names.join(" → ").chars().take(200).collect(),
     };
     let comparison = RecordedComparison {

@@ -5,13 +5,13 @@ use super::audited::Subject;
 use super::extract::{Json, Path, Query, job_id};
 use super::packed;
 use super::page::PageQuery;
-use super::runs::run_name;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::jobs::Surveyed;
 use crate::problems::Error;
 use crate::store::RankOfJob;
 use answers::ranks;
+use answers::run_names;
 use api::ids::JobId;
 use api::jobs::{JobDetail, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
@@ -72,8 +72,8 @@ pub async fn create(
     State(app): State<Arc<App>>,
     Json(request): Json<NewJob>,
 ) -> Result<Response, Error> {
-    let (id, name) = (identity::job_id(), run_name(&request.name)?);
-    let key = request.key.as_deref().map(run_name).transpose()?;
+    let (id, name) = (identity::job_id(), run_names::typed(&request.name)?);
+    let key = request.key.as_deref().map(run_names::typed).transpose()?;
     let write = app.store.write(move |writer| {
         let known = key.as_deref().map(|key| writer.reader().job_by_key(key));
         if let Some(job) = known.transpose()?.flatten() {

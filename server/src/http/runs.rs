@@ -8,10 +8,10 @@ use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
-use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{RunRow, Which};
 use crate::texts::Texts;
+use answers::run_names;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::runs::{RenameRun, RunDetail, RunSummary};
@@ -24,9 +24,6 @@ use std::sync::Arc;
 use trace::redact::{self, Key};
 use trace::trace::Series;
 use trace::units::Micros;
-
-/// Allowed lengths of a name, characters.
-const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
 
 /// Which runs to list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -124,7 +121,7 @@ pub async fn rename(
     Path(run): Path<String>,
     Json(request): Json<RenameRun>,
 ) -> Result<axum::Json<RunSummary>, Error> {
-    let (id, name) = (run_id(&run)?, run_name(&request.name)?);
+    let (id, name) = (run_id(&run)?, run_names::typed(&request.name)?);
     let write = app.store.write(move |writer| {
         writer.rename_run(&id, &name)?;
         writer.reader().run(&id)
@@ -175,18 +172,6 @@ pub async fn restore(
 pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
     let row = app.store.read(move |reader| reader.run(&run)).await?;
     Ok(summary(row))
-}
-
-/// A name from a person: trimmed, not too long, without characters that hide or reorder others.
-pub fn run_name(text: &str) -> Result<String, Error> {
-    let name = text.trim();
-    let fits = NAME_CHARS.contains(&name.chars().count()) && name.chars().all(is_plain);
-    let wrong = || {
-        Error::BadRequest(
-            "a name has 1 to 200 characters, none of which hides or turns others".to_owned(),
-        )
-    };
-    fits.then(|| name.to_owned()).ok_or_else(wrong)
 }
 
 fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {

@@ -7,9 +7,9 @@ use super::extract::{Client, Json, Origin, Path, Query, upload_id};
 use super::jobs::place;
 use super::runs::summary_of;
 use crate::ingest::{Arrived, Job, Sender};
-use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
+use answers::run_names;
 use api::ids::{JobId, UploadId};
 use api::problem::Problem;
 use api::progress::UploadProgress;
@@ -23,9 +23,6 @@ use serde::Deserialize;
 use std::sync::Arc;
 use trace::ranks::Rank;
 use trace::units::Bytes;
-
-/// How many characters of a file name are kept.
-const NAME_CHARS: usize = 200;
 
 /// What a file is a rank of.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -54,7 +51,7 @@ pub async fn announce(
     client: Client,
     Json(request): Json<AnnounceUpload>,
 ) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
-    let name = file_name(&request.name);
+    let name = run_names::of_file(&request.name);
     let in_job = place(&app, request.job, request.rank, &name).await?;
     let size = request.size.map(Bytes::get);
     let job = app.uploads.announce(name, size, in_job, client.address)?;
@@ -114,7 +111,7 @@ pub async fn send_named(
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
     let size = length.and_then(|text| text.parse().ok());
-    let name = file_name(&name);
+    let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
     let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
     take(&app, (job, client), origin, body).await
@@ -230,32 +227,4 @@ async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Erro
             rate: 0,
         },
     })
-}
-
-/// A file's name without folders, and without characters that hide or reorder others; never empty.
-fn file_name(text: &str) -> String {
-    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    let printable = last.chars().filter(|&c| is_plain(c)).take(NAME_CHARS);
-    let name = printable.collect::<String>();
-    match name.trim() {
-        "" => "snapshot".to_owned(),
-        name => name.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_names_are_bare_and_printable() {
-        assert_eq!(file_name("snapshot.pickle"), "snapshot.pickle");
-        assert_eq!(file_name("/etc/../x/a b.pickle"), "a b.pickle");
-        assert_eq!(file_name("C:\\runs\\a.pickle"), "a.pickle");
-        assert_eq!(file_name("a\n\u{7}b"), "ab");
-        assert_eq!(file_name("run\u{202e}elkcip.exe"), "runelkcip.exe");
-        assert_eq!(file_name("\u{200b}\u{2066}"), "snapshot");
-        assert_eq!(file_name("runs/"), "snapshot");
-        assert_eq!(file_name(&"x".repeat(999)).len(), NAME_CHARS);
-    }
 }
