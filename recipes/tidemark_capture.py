@@ -308,6 +308,9 @@ class Server:
 
     def _ask(self, method, path, body, headers, timeout):
         request = urllib.request.Request(self.url + path, body, headers, method=method)
+        project = os.environ.get("TIDEMARK_PROJECT", "")
+        if project:
+            request.add_header("Tidemark-Project", project)
         if self._token:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:

@@ -34,6 +34,8 @@ pub mod page;
 pub mod people;
 pub mod problem;
 pub mod progress;
+mod project_name;
+pub mod projects;
 pub mod query;
 pub mod routes;
 pub mod runs;

@@ -1,6 +1,7 @@
 //! People, what they may do, their tokens, and the audit.
 
 use crate::ids::{PersonId, TokenId};
+use crate::project_name::ProjectName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -148,11 +149,16 @@ pub enum Role {
     Member,
     /// Looks.
     Reader,
+    /// Nothing, but in projects that let them in.
+    Guest,
 }
 
 impl Role {
     /// All of them.
-    pub const ALL: [Role; 3] = [Role::Admin, Role::Member, Role::Reader];
+    pub const ALL: [Role; 4] = [Role::Admin, Role::Member, Role::Reader, Role::Guest];
+
+    /// What people can be in a project.
+    pub const IN_PROJECT: [Role; 3] = [Role::Admin, Role::Member, Role::Reader];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -160,6 +166,7 @@ impl Role {
             Role::Admin => "admin",
             Role::Member => "member",
             Role::Reader => "reader",
+            Role::Guest => "guest",
         }
     }
 
@@ -168,6 +175,7 @@ impl Role {
         match self {
             Role::Admin | Role::Member => Scopes::ALL,
             Role::Reader => Scopes(Scopes::bit(Scope::Read)),
+            Role::Guest => Scopes::NONE,
         }
     }
 }
@@ -257,6 +265,9 @@ pub struct PersonalToken {
     pub expires_ms: Option<i64>,
     /// When it was used last, to some minutes.
     pub used_ms: Option<i64>,
+    /// The only project that it opens, if it is bound to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
 }
 
 /// A token to be made.
@@ -275,6 +286,10 @@ pub struct NewToken {
     /// Whose it is to be: yours, unless given. Only an admin makes tokens for others.
     #[serde(default)]
     pub person: Option<PersonId>,
+    /// The only project that it is to open; all of the person's, unless given. Such a token does
+    /// nothing to the server itself.
+    #[serde(default)]
+    pub project: Option<ProjectName>,
 }
 
 /// A token that was made. Only this answer holds its secret.
@@ -316,6 +331,9 @@ pub struct AuditEntry {
     pub action: String,
     /// What it was done to: an id, or a name.
     pub subject: String,
+    /// In which project, where the server has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
 }
 
 #[cfg(test)]

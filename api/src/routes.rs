@@ -11,6 +11,7 @@ use crate::ids::{
 };
 use crate::labels::{self, Label};
 use crate::leaks::Leaks;
+use crate::projects::ProjectName;
 use crate::query::encode;
 use crate::timeline::Marks;
 use crate::what_if::Conditions;
@@ -118,6 +119,46 @@ pub fn live_page(live: &LiveId) -> String {
 /// `POST`: asks it for a snapshot of its next steps.
 pub fn live_capture_page(live: &LiveId) -> String {
     format!("{LIVE_PAGE}/{live}/capture")
+}
+
+/// `GET`: the projects. `POST`: make one.
+pub const PROJECTS: &str = "/api/projects";
+/// The page of all projects.
+pub const PROJECTS_PAGE: &str = "/projects";
+
+/// `PATCH`: change a project.
+pub fn project(name: &ProjectName) -> String {
+    format!("{PROJECTS}/{name}")
+}
+
+/// `GET`: the members of a project.
+pub fn project_members(name: &ProjectName) -> String {
+    format!("{PROJECTS}/{name}/members")
+}
+
+/// `PUT`: what a person may do in a project. `DELETE`: take them out.
+pub fn project_member(name: &ProjectName, person: &PersonId) -> String {
+    format!("{PROJECTS}/{name}/members/{person}")
+}
+
+/// The page of a project. `POST`: change it.
+pub fn project_page(name: &str) -> String {
+    format!("{PROJECTS_PAGE}/{name}")
+}
+
+/// `POST`: change who is in a project.
+pub fn project_members_page(name: &ProjectName) -> String {
+    format!("{PROJECTS_PAGE}/{name}/members")
+}
+
+/// What would be deleted in a project.
+pub fn project_plan_page(name: &ProjectName) -> String {
+    format!("{PROJECTS_PAGE}/{name}/plan")
+}
+
+/// Shows a project from now on. A path of the page may follow.
+pub fn enter_project(name: &ProjectName) -> String {
+    format!("/p/{name}/")
 }
 
 /// The page with every push to a pull request; lists them without `?pr=`.

@@ -4,11 +4,12 @@
 use crate::clients::guesses::Tally;
 use crate::clients::{ClientAddress, Guesses, Later};
 use crate::config::Token;
-use crate::people::{People, PeopleError};
+use crate::people::{self, People, PeopleError};
 use crate::sessions::{Found, Opener, Sessions, Visitor};
 use crate::store::{Store, StoreError, StoreResult};
 use api::ids::{PersonId, SessionId, TokenId};
 use api::people::{NewPerson, Person, Role, Scope, Scopes};
+use api::projects::ProjectName;
 use api::runs::{Access, Session};
 use std::time::Instant;
 
@@ -57,12 +58,27 @@ pub struct Entry {
     pub access: Access,
     /// Who it is.
     pub who: Who,
-    /// What it may do.
+    /// What it may do in the project that the request is about.
     pub scopes: Scopes,
+    /// What its token is good for, in any project.
+    pub limit: Scopes,
+    /// The only project that its token opens.
+    pub bound: Option<ProjectName>,
+    /// The project that the request is about, where the server has several.
+    pub place: Option<Place>,
     /// The session that it showed.
     pub session: Option<SessionId>,
     /// The person's token that it showed, now or when it signed in.
     pub token: Option<TokenId>,
+}
+
+/// A project, and what somebody may do in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which.
+    pub project: ProjectName,
+    /// What they are in it.
+    pub role: Role,
 }
 
 impl Entry {
@@ -71,6 +87,9 @@ impl Entry {
         access: Access::TokenNeeded,
         who: Who::Stranger,
         scopes: Scopes::NONE,
+        limit: Scopes::NONE,
+        bound: None,
+        place: None,
         session: None,
         token: None,
     };
@@ -83,8 +102,38 @@ impl Entry {
             },
             who,
             scopes,
+            limit: Scopes::ALL,
+            bound: None,
+            place: None,
             session: None,
             token: None,
+        }
+    }
+
+    fn of_shown(shown: people::Shown) -> Entry {
+        Entry {
+            limit: shown.limit,
+            bound: shown.bound,
+            token: Some(shown.token),
+            ..Entry::granted(Who::Person(shown.person), shown.scopes)
+        }
+    }
+
+    /// The same client, for a request about this project.
+    pub fn at(self, place: Place) -> Entry {
+        Entry {
+            scopes: place.role.scopes().both(self.limit),
+            place: Some(place),
+            ..self
+        }
+    }
+
+    /// The same client, for a request about a project that it may not enter.
+    pub fn outside(self) -> Entry {
+        Entry {
+            scopes: Scopes::NONE,
+            place: None,
+            ..self
         }
     }
 
@@ -93,14 +142,30 @@ impl Entry {
         self.scopes.has(scope)
     }
 
-    /// Whether it may change what people may do.
-    pub fn is_admin(&self) -> bool {
-        let role = match &self.who {
+    /// What it is on the server, whatever the project.
+    pub fn role(&self) -> Role {
+        match &self.who {
             Who::Anybody | Who::Operator => Role::Admin,
             Who::Person(person) => person.role,
-            Who::Stranger => Role::Reader,
-        };
-        role == Role::Admin && self.may(Scope::Manage)
+            Who::Stranger => Role::Guest,
+        }
+    }
+
+    /// Whether it may do with the server itself what this scope allows. A token of one project may
+    /// not.
+    pub fn may_on_server(&self, scope: Scope) -> bool {
+        self.bound.is_none() && self.role().scopes().both(self.limit).has(scope)
+    }
+
+    /// Whether it may change what people may do.
+    pub fn is_admin(&self) -> bool {
+        self.role() == Role::Admin && self.may_on_server(Scope::Manage)
+    }
+
+    /// Whether it may change what people may do in the project that the request is about.
+    pub fn is_admin_here(&self) -> bool {
+        let here = self.place.as_ref().map(|place| place.role);
+        self.is_admin() || here == Some(Role::Admin) && self.may(Scope::Manage)
     }
 
     /// The person.
@@ -181,10 +246,7 @@ impl Gate {
             return Some(Entry::granted(Who::Operator, Scopes::ALL));
         }
         let shown = self.people.of_secret(token, now_ms)?;
-        Some(Entry {
-            token: Some(shown.token),
-            ..Entry::granted(Who::Person(shown.person), shown.scopes)
-        })
+        Some(Entry::of_shown(shown))
     }
 
     /// A session tells who signed in. What that person may do is looked up each time.
@@ -192,13 +254,7 @@ impl Gate {
         let Found { id, opener } = self.sessions.find(secret?, now_ms)?;
         let entry = match opener {
             Opener::Operator => Entry::granted(Who::Operator, Scopes::ALL),
-            Opener::Token(token) => {
-                let shown = self.people.of_token(&token, now_ms)?;
-                Entry {
-                    token: Some(shown.token),
-                    ..Entry::granted(Who::Person(shown.person), shown.scopes)
-                }
-            }
+            Opener::Token(token) => Entry::of_shown(self.people.of_token(&token, now_ms)?),
             Opener::Person(person) => self.signed_in(self.people.active(&person)?),
         };
         Some(Entry {

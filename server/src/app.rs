@@ -8,18 +8,21 @@ use crate::clients::Quota;
 use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
-use crate::ingest::{IngestError, UploadLimits, Uploads};
+use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
 use crate::oidc::Provider;
 use crate::pictures::Pictures;
 use crate::private::{self, Kind};
 use crate::problems::describe;
+use crate::projects::{self, Projects};
 use crate::requests::Requests;
 use crate::shelf::CardShelf;
 use crate::store::{Looked, Store, StoreError};
 use crate::tensors::Tensors;
+use crate::turns::Turns;
 use api::progress::ServerEvent;
+use api::projects::ProjectName;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,9 +83,11 @@ pub enum OpenError {
     Recover(#[from] IngestError),
 }
 
-/// Everything a request needs.
+/// Everything that a request to a project needs.
 pub struct App {
-    /// How the server was configured.
+    /// Which project.
+    pub project: ProjectName,
+    /// How the server was configured, with the folder of the project.
     pub config: Config,
     /// The database.
     pub store: Store,
@@ -100,8 +105,10 @@ pub struct App {
     pub jobs: Jobs,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
-    /// Who may read.
-    pub gate: Gate,
+    /// Who may come in. All projects of a server share it.
+    pub gate: Arc<Gate>,
+    /// The other projects; the first project of a server has them.
+    pub projects: Projects<App>,
     /// Who signs people in, besides this server.
     pub oidc: Option<Provider>,
     /// Cards that were drawn.
@@ -112,7 +119,7 @@ pub struct App {
     /// The memory budget.
     pub budget: Budget,
     /// Requests, counted.
-    pub requests: Requests,
+    pub requests: Arc<Requests>,
     /// Places for exports.
     pub exports: Quota,
     /// Places for streams of events.
@@ -127,19 +134,83 @@ pub struct App {
     _locks: (DataLock, Ownership),
 }
 
+/// What the projects of a server share.
+#[derive(Clone)]
+struct Shared {
+    gate: Arc<Gate>,
+    budget: Budget,
+    requests: Arc<Requests>,
+    exports: Quota,
+    event_streams: Quota,
+    admission: Arc<Admission>,
+    /// The only turn at running a row of a bench.
+    bench_turn: Turns,
+    hostname: String,
+    stopping: CancellationToken,
+}
+
+impl Shared {
+    async fn new(config: &Config, store: &Store) -> Result<Shared, StoreError> {
+        let clients = &config.clients;
+        let budget = Budget::new(config.memory);
+        let gate = Gate::new(config.token.as_ref(), config.newcomers(), store, now_ms());
+        Ok(Shared {
+            gate: Arc::new(gate.await?),
+            requests: Arc::default(),
+            exports: clients.exports.quota("exports", EXPORT_RETRY),
+            event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
+            admission: Arc::new(Admission::new(clients, &budget)),
+            budget,
+            bench_turn: Turns::new(1),
+            hostname: names::hostname(),
+            stopping: CancellationToken::new(),
+        })
+    }
+}
+
 /// An exclusive hold on a data folder, for as long as this lives.
 pub struct DataLock {
     _file: Option<File>,
 }
 
 impl App {
-    /// Opens the data folder, cleans up after a server that died, and starts housekeeping. If
-    /// nothing can be written, the existing data is served.
+    /// Opens the first project of a server, which knows of the others.
     ///
     /// # Errors
-    /// Why the server cannot start.
-    pub async fn open(config: Config) -> Result<Arc<App>, OpenError> {
-        config.check()?;
+    /// Why it cannot be opened.
+    pub async fn open_first(config: Config) -> Result<Arc<App>, OpenError> {
+        App::open_one(config, ProjectName::main(), None).await
+    }
+
+    /// Opens another project of this server, until `stopping` fires.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub async fn open_beside(
+        &self,
+        project: ProjectName,
+        stopping: CancellationToken,
+    ) -> Result<Arc<App>, OpenError> {
+        let config = projects::config_of(&self.config, &project);
+        let shared = Shared {
+            gate: Arc::clone(&self.gate),
+            budget: self.budget.clone(),
+            requests: Arc::clone(&self.requests),
+            exports: self.exports.clone(),
+            event_streams: self.event_streams.clone(),
+            admission: self.uploads.admission(),
+            bench_turn: self.benches.turn(),
+            hostname: self.hostname.clone(),
+            stopping,
+        };
+        App::open_one(config, project, Some(shared)).await
+    }
+
+    async fn open_one(
+        config: Config,
+        project: ProjectName,
+        shared: Option<Shared>,
+    ) -> Result<Arc<App>, OpenError> {
         let mut notices = Vec::new();
         let lock = lock(&config.data)?;
         notices.extend(tighten(&config.data, Kind::Data));
@@ -153,7 +224,13 @@ impl App {
         }
         let owner = owner_of(&config.data, &store);
         let ownership = blobs.claim(&owner, Claim::Own).await?;
-        let app = App::assemble(config, store, blobs, (lock, ownership)).await?;
+        let shared = match shared {
+            Some(shared) => shared,
+            None => Shared::new(&config, &store).await?,
+        };
+        let locks = (lock, ownership);
+        let app = App::assemble((config, project), (store, blobs), locks, shared).await?;
+        app.uploads.measure_disk().await?;
         if let Some(refusal) = app.store.refusal() {
             notices.push(format!("{refusal}. Nothing new is taken"));
         } else if let Err(error) = app.recover().await {
@@ -173,13 +250,12 @@ impl App {
     }
 
     async fn assemble(
-        config: Config,
-        store: Store,
-        blobs: Blobs,
+        (config, project): (Config, ProjectName),
+        (store, blobs): (Store, Blobs),
         locks: (DataLock, Ownership),
+        shared: Shared,
     ) -> Result<App, OpenError> {
-        let budget = Budget::new(config.memory);
-        let pictures = Pictures::new(store.clone(), &budget, config.cache);
+        let pictures = Pictures::new(store.clone(), &shared.budget, config.cache);
         pictures
             .traces
             .call_blocks(own_rules(&config, &store).await);
@@ -195,7 +271,7 @@ impl App {
             events.clone(),
             describe,
             limits,
-            (&config.clients, &budget),
+            (shared.admission, DiskShare::default()),
         );
         let benches = Benches::new(
             store.clone(),
@@ -203,20 +279,26 @@ impl App {
             events.clone(),
             config.bench.clone(),
             config.clients.bench_rows,
-            config.data.join("bench"),
+            (config.data.join("bench"), shared.bench_turn),
         );
         let clients = &config.clients;
         let provider = config.oidc.clone().map(Provider::new);
+        let projects = match project.is_main() {
+            true => Projects::load(&store).await?,
+            false => Projects::default(),
+        };
         Ok(App {
-            gate: gate(&config, &store).await?,
+            project,
+            projects,
+            gate: shared.gate,
             oidc: provider.transpose().map_err(OpenError::Oidc)?,
             cards: CardShelf::new("cards", clients.cards, CARD_BYTES),
             explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
-            exports: clients.exports.quota("exports", EXPORT_RETRY),
-            event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
-            requests: Requests::default(),
-            budget,
-            hostname: names::hostname(),
+            exports: shared.exports,
+            event_streams: shared.event_streams,
+            requests: shared.requests,
+            budget: shared.budget,
+            hostname: shared.hostname,
             tensors: Tensors::new(store.clone()),
             jobs: Jobs::new(store.clone(), Arc::clone(&pictures.traces)),
             config,
@@ -226,7 +308,7 @@ impl App {
             comparisons: Comparisons::new(Arc::clone(&pictures.traces)),
             pictures,
             events,
-            stopping: CancellationToken::new(),
+            stopping: shared.stopping,
             notices: Vec::new(),
             _locks: locks,
         })
@@ -282,10 +364,6 @@ async fn own_rules(config: &Config, store: &Store) -> Rules {
             Rules::default()
         }
     }
-}
-
-async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {
-    Gate::new(config.token.as_ref(), config.newcomers(), store, now_ms()).await
 }
 
 /// The database's file in the data folder.

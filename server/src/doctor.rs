@@ -6,15 +6,19 @@ use crate::blobs::{BlobError, Blobs, Claim, Ownership};
 use crate::budget::Budget;
 use crate::clock::now_ms;
 use crate::config::Config;
-use crate::ingest::{Arrived, IngestError, UploadLimits, Uploads};
+use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::store::{
-    BlobRow, Quarantined, Remembered, RememberedRank, Salvaged, Store, StoreError, StoreResult,
+    BlobRow, MemberRow, Quarantined, Remembered, RememberedRank, Salvaged, Store, StoreError,
+    StoreResult,
 };
 use api::ids::PersonId;
+use api::projects::ProjectName;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 
@@ -36,6 +40,9 @@ pub struct Report {
     pub bad_blobs: Vec<String>,
     /// Blobs that no run uses and that were not deleted.
     pub unused: Vec<Unused>,
+    /// What was found in the other projects.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub projects: BTreeMap<ProjectName, Report>,
 }
 
 /// A blob that no run uses.
@@ -194,7 +201,10 @@ impl Repair {
             broadcast::Sender::new(1),
             describe,
             limits,
-            (&config.clients, &budget),
+            (
+                Arc::new(Admission::new(&config.clients, &budget)),
+                DiskShare::default(),
+            ),
         );
         Ok(Repair {
             store,
@@ -254,6 +264,8 @@ impl Repair {
             tokens,
             identities,
             shares,
+            projects,
+            members,
             latest_ms,
         } = salvaged;
         let n_runs = runs.len();
@@ -278,6 +290,14 @@ impl Repair {
                 each.try_for_each(|token| writer.insert_token(token))?;
                 let mut each = identities.iter().filter(|row| known(&row.person));
                 each.try_for_each(|identity| writer.insert_identity(identity))?;
+                let mut each = projects.iter();
+                each.try_for_each(|project| writer.put_project(project))?;
+                // A project that could not be read gets a new row at the next start.
+                let read = |row: &&MemberRow| projects.iter().any(|one| one.name == row.project);
+                let mut each = members.iter().filter(|row| known(&row.person)).filter(read);
+                each.try_for_each(|row| {
+                    writer.set_member(&row.project, &row.person, Some(row.role))
+                })?;
                 writer.saw_time(latest_ms)
             })
             .await?;

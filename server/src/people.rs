@@ -12,6 +12,7 @@ use api::people::{
     AddedPerson, ChangePerson, CreatedToken, NewPerson, NewToken, Person, PersonalToken, Role,
     Scopes,
 };
+use api::projects::ProjectName;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -64,6 +65,10 @@ pub struct Shown {
     pub token: TokenId,
     /// The scopes that both the person and the token have.
     pub scopes: Scopes,
+    /// The scopes of the token.
+    pub limit: Scopes,
+    /// The only project that the token opens.
+    pub bound: Option<ProjectName>,
 }
 
 impl People {
@@ -146,9 +151,11 @@ impl People {
         let person = self.insert(new, now_ms).await?;
         let token = NewToken {
             name: FIRST.to_owned(),
-            scopes: new.role.scopes(),
+            // Roles say less, and may differ in projects.
+            scopes: Scopes::ALL,
             expires_in_s: None,
             person: None,
+            project: None,
         };
         let token = self.make_token(&person.id, &token, now_ms).await?;
         Ok(AddedPerson { person, token })
@@ -340,6 +347,7 @@ impl People {
             created_ms: now_ms,
             expires_ms: new.expires_in_s.map(|s| now_ms + i64::from(s) * 1000),
             used_ms: None,
+            project: new.project.clone(),
         };
         let row = TokenRow {
             token: token.clone(),
@@ -416,6 +424,8 @@ impl Known {
             person: person.clone(),
             token: token.id.clone(),
             scopes: person.role.scopes().both(token.scopes),
+            limit: token.scopes,
+            bound: token.project.clone(),
         })
     }
 }
@@ -512,6 +522,7 @@ mod tests {
             scopes: Scopes::ALL,
             expires_in_s: Some(10),
             person: None,
+            project: None,
         };
         let token = people.make_token(id, &asked, 1000).await.unwrap();
         assert!(token.secret.starts_with("tidemark_") && token.secret.len() > 64);

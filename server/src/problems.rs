@@ -10,6 +10,7 @@ use crate::explaining;
 use crate::ingest::IngestError;
 use crate::oidc::OidcError;
 use crate::people::PeopleError;
+use crate::projects::ProjectError;
 use crate::store::StoreError;
 use answers::decoded::NoDevice;
 use answers::run_names::BadName;
@@ -97,6 +98,9 @@ pub enum Error {
     /// The change of people is refused.
     #[error(transparent)]
     People(#[from] PeopleError),
+    /// The project cannot be entered, or changed.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
     /// A provider did not sign somebody in.
     #[error(transparent)]
     Oidc(#[from] OidcError),
@@ -157,9 +161,11 @@ impl Error {
             Error::Store(error) => of_store(error),
             Error::Blob(error) => of_blob(error),
             Error::Bench(BenchError::Store(error)) => of_store(error),
-            Error::People(PeopleError::Store(error)) => of_store(error),
+            Error::People(PeopleError::Store(error))
+            | Error::Project(ProjectError::Store(error)) => of_store(error),
             Error::Bench(BenchError::Refused(_))
             | Error::People(PeopleError::Refused(_))
+            | Error::Project(ProjectError::Refused(_))
             | Error::Name(_)
             | Error::BadRequest(_) => bad_request(),
             Error::Bench(BenchError::Busy(refusal)) | Error::Busy(refusal) => {
@@ -170,7 +176,17 @@ impl Error {
             Error::Json(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Path(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Query(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
-            Error::NoRoute(_) | Error::NotFound(_) => not_found(),
+            Error::NoRoute(_) | Error::NotFound(_) | Error::Project(ProjectError::Unknown(_)) => {
+                not_found()
+            }
+            Error::Project(ProjectError::Known(_)) => {
+                (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict")
+            }
+            Error::Project(ProjectError::Open(_)) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                ProblemCode::Unavailable,
+                "The project cannot be opened",
+            ),
             Error::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 ProblemCode::BadRequest,
@@ -184,7 +200,7 @@ impl Error {
             Error::Foreign(_) | Error::OutOfScope(_) => {
                 (StatusCode::FORBIDDEN, ProblemCode::BadRequest, "Refused")
             }
-            Error::Scope { .. } | Error::NotAdmin => {
+            Error::Scope { .. } | Error::NotAdmin | Error::Project(ProjectError::NotAdmin(_)) => {
                 (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
             }
             Error::Oidc(error) => of_sign_in(error),
@@ -352,7 +368,7 @@ fn of_ingest(error: &IngestError) -> Kind {
             ProblemCode::TooLarge,
             "Too large",
         ),
-        IngestError::NoSpace { .. } => full(),
+        IngestError::NoSpace { .. } | IngestError::OverQuota { .. } => full(),
         IngestError::Interrupted { .. } | IngestError::ServerStopped => (
             StatusCode::BAD_REQUEST,
             ProblemCode::Interrupted,

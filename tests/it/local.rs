@@ -26,7 +26,14 @@ const FIXTURES: [&str; 5] = [
 ];
 
 /// The functions of `api::routes` that are answered otherwise without a server, or not asked there.
-const OTHERWISE: [&str; 39] = [
+const OTHERWISE: [&str; 46] = [
+    "project",
+    "project_members",
+    "project_member",
+    "project_page",
+    "project_members_page",
+    "project_plan_page",
+    "enter_project",
     "session",
     "person",
     "token",

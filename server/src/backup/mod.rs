@@ -18,7 +18,9 @@ use crate::app::{DATABASE, OpenError, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::clock::now_ms;
 use crate::config::Config;
+use crate::projects::{self, FOLDER};
 use crate::store::{BlobRow, CopyContents, Store, StoreError};
+use api::projects::ProjectName;
 use manifest::{DatabaseFile, Files, MANIFEST, Manifest, hash_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -65,6 +67,8 @@ pub struct Report {
     pub copied: (usize, u64),
     /// Files that are damaged or missing, a sentence each.
     pub lacking: Vec<String>,
+    /// The other projects.
+    pub projects: Vec<(ProjectName, Report)>,
 }
 
 /// Why there is no backup, or nothing was restored.
@@ -163,7 +167,8 @@ pub enum BackupError {
     NotEmpty(String),
 }
 
-/// Backs a data folder up into the folder `to`. On a blocking thread.
+/// Backs a data folder up into the folder `to`, with all its projects: each into a folder of its
+/// own, as in the data folder. On a blocking thread.
 ///
 /// # Errors
 /// Why there is no new backup; an older one in the folder is still whole.
@@ -173,7 +178,17 @@ pub fn back_up(
     scope: Scope,
     depth: Depth,
 ) -> Result<Report, BackupError> {
-    Backup::begin(config, to, scope, depth)?.run(|_| {})
+    let mut report = Backup::begin(config, to, scope, depth)?.run(|_| {})?;
+    for project in projects::found_in(&config.data) {
+        let config = projects::config_of(config, &project);
+        // One that was never opened has nothing to back up.
+        if config.data.join(DATABASE).exists() {
+            let to = projects::folder_of(to, &project);
+            let of_project = Backup::begin(&config, &to, scope, depth)?.run(|_| {})?;
+            report.projects.push((project, of_project));
+        }
+    }
+    Ok(report)
 }
 
 /// A running backup.
@@ -384,6 +399,7 @@ impl<'a> Backup<'a> {
             files: contents.blobs.len() + contents.aside.len(),
             copied: self.copied,
             lacking: lacking.into_values().map(|(_, why)| why).collect(),
+            projects: Vec::new(),
         };
         self.drop_copies(Some(&manifest))?;
         self.clear_up(Some(contents))?;
@@ -432,7 +448,7 @@ impl<'a> Backup<'a> {
 /// Whether everything in a folder can belong to a backup.
 fn may_hold_a_backup(folder: &Path) -> std::io::Result<bool> {
     let ours = |name: &str| {
-        let ours = [BLOBS, LOCK, MANIFEST, manifest::PART, "lost+found"];
+        let ours = [BLOBS, LOCK, MANIFEST, manifest::PART, FOLDER, "lost+found"];
         ours.contains(&name) || is_copy(name)
     };
     if Blobs::are_owned(&folder.join(BLOBS)) {

@@ -6,7 +6,9 @@ use super::{BLOBS, BackupError, lock};
 use crate::app::{DATABASE, LOCK, RESTORING, lock_to_restore, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::config::Config;
+use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store};
+use api::projects::ProjectName;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
@@ -33,6 +35,8 @@ pub struct Restored {
     pub left_at: Option<String>,
     /// Parts that are damaged or missing, a sentence each.
     pub lacking: Vec<String>,
+    /// The other projects.
+    pub projects: Vec<(ProjectName, Restored)>,
 }
 
 /// A backup that was read completely.
@@ -48,30 +52,97 @@ struct Examined {
     lacking: Vec<String>,
 }
 
-/// Restores the backup in a folder as the data folder of `config`, and its blobs. On a blocking
-/// thread.
+/// Restores the backup in a folder as the data folder of `config`, and its blobs, with all its
+/// projects. On a blocking thread.
 ///
 /// # Errors
 /// Why nothing was restored. Or, if the disk is full, why only a part was restored; then the same
 /// command continues.
 pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
-    let runtime = Handle::current();
-    let backup = Manifest::read(from)?.ok_or_else(|| BackupError::None(from.to_owned()))?;
-    // A backup on a read-only disk needs no lock.
-    let _lock = match lock(from) {
-        Err(BackupError::Write { .. }) => None,
-        lock => Some(lock?),
+    let main = Part::read(from, config.clone())?;
+    let begun = config.data.join(RESTORING).exists();
+    // An attempt that was interrupted has finished these.
+    let is_done = |project: &ProjectName| {
+        let data = projects::folder_of(&config.data, project);
+        begun && data.join(DATABASE).exists() && !data.join(RESTORING).exists()
     };
-    refuse_what_is_there(config)?;
-    let source = Blobs::folder(&from.join(BLOBS))?;
-    let examined = examine(from, backup, &source, &runtime)?;
-    if at_damage == AtDamage::Refuse && !examined.damaged.is_empty() {
+    let others = projects::found_in(from).into_iter();
+    let others = others.filter(|project| !is_done(project)).map(|project| {
+        let from = projects::folder_of(from, &project);
+        Ok((
+            Part::read(&from, projects::config_of(config, &project))?,
+            project,
+        ))
+    });
+    let others = others.collect::<Result<Vec<_>, BackupError>>()?;
+    let parts = std::iter::once(&main).chain(others.iter().map(|(part, _)| part));
+    let damaged = parts.flat_map(|part| part.examined.damaged.clone());
+    let damaged: Vec<String> = damaged.collect();
+    if at_damage == AtDamage::Refuse && !damaged.is_empty() {
         return Err(BackupError::Damaged {
             folder: from.to_owned(),
-            files: examined.damaged,
+            files: damaged,
         });
     }
-    fill(config, examined, &source, &runtime)
+    // The first project's mark stays until all projects are there: no server starts before that,
+    // and the same command continues.
+    let _lock = lock_to_restore(&config.data)?;
+    let mut restored = main.fill()?;
+    for (part, project) in others {
+        let config = part.config.clone();
+        let _lock = lock_to_restore(&config.data)?;
+        let of_project = part.fill()?;
+        end(&config.data)?;
+        restored.projects.push((project, of_project));
+    }
+    end(&config.data)?;
+    Ok(restored)
+}
+
+/// Notes that a data folder is complete.
+fn end(data: &Path) -> Result<(), BackupError> {
+    let mark = data.join(RESTORING);
+    let ended = std::fs::remove_file(&mark).and_then(|()| File::open(data)?.sync_all());
+    ended.map_err(|source| BackupError::Write { path: mark, source })
+}
+
+/// The backup of one project, and where it goes.
+struct Part {
+    config: Config,
+    source: Blobs,
+    examined: Examined,
+    _lock: Option<File>,
+}
+
+impl Part {
+    /// Reads all of the backup in a folder.
+    fn read(from: &Path, config: Config) -> Result<Part, BackupError> {
+        let runtime = Handle::current();
+        let backup = Manifest::read(from)?.ok_or_else(|| BackupError::None(from.to_owned()))?;
+        // A backup on a read-only disk needs no lock.
+        let lock = match lock(from) {
+            Err(BackupError::Write { .. }) => None,
+            lock => Some(lock?),
+        };
+        refuse_what_is_there(&config)?;
+        let source = Blobs::folder(&from.join(BLOBS))?;
+        let examined = examine(from, backup, &source, &runtime)?;
+        Ok(Part {
+            config,
+            source,
+            examined,
+            _lock: lock,
+        })
+    }
+
+    fn fill(self) -> Result<Restored, BackupError> {
+        fill(
+            &self.config,
+            self.examined,
+            &self.source,
+            &Handle::current(),
+        )
+    }
 }
 
 /// A folder counts as empty if it has only the traces of an earlier attempt to restore.
@@ -174,6 +245,7 @@ fn read_database(path: &Path, manifest: &Manifest) -> Result<CopyContents, Strin
     Store::read_copy(path).map_err(|error| error.to_string())
 }
 
+/// Writes a backup that was read. The mark of an attempt that has begun stays.
 fn fill(
     config: &Config,
     examined: Examined,
@@ -182,7 +254,6 @@ fn fill(
 ) -> Result<Restored, BackupError> {
     let data = &config.data;
     let written = |path: PathBuf| move |source| BackupError::Write { path, source };
-    let _lock = lock_to_restore(data)?;
     let mark = data.join(RESTORING);
     let begun = mark.exists();
     let target = open_blobs(config)?;
@@ -217,9 +288,6 @@ fn fill(
             .and_then(|()| std::fs::rename(&part, &place));
         copied.map_err(written(place))?;
     }
-    std::fs::remove_file(&mark)
-        .and_then(|()| File::open(data)?.sync_all())
-        .map_err(written(mark))?;
     lacking.extend(examined.damaged);
     Ok(Restored {
         made_ms: examined.manifest.made_ms,
@@ -227,6 +295,7 @@ fn fill(
         files: examined.whole.len(),
         left_at,
         lacking,
+        projects: Vec::new(),
     })
 }
 

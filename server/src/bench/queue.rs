@@ -17,7 +17,7 @@ use crate::clients::quota::Crowd;
 use crate::clock::now_ms;
 use crate::ingest::Uploads;
 use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult};
-use crate::turns::Queue;
+use crate::turns::{Queue, Turns};
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
     StartBench, TensorChanges, verdict,
@@ -56,6 +56,8 @@ struct Shared {
     /// The folder of recordings that are not runs yet.
     folder: PathBuf,
     wake: Notify,
+    /// The only turn at running a row, of all projects.
+    turn: Turns,
     running: Mutex<Option<Running>>,
     card: OnceCell<Result<String, String>>,
 }
@@ -69,14 +71,14 @@ struct Running {
 }
 
 impl Benches {
-    /// A service whose recordings wait in `folder`.
+    /// A service whose recordings wait in `folder`. All services of a server have the same `turn`.
     pub fn new(
         store: Store,
         uploads: Uploads,
         events: broadcast::Sender<ServerEvent>,
         settings: BenchSettings,
         most_waiting: u32,
-        folder: PathBuf,
+        (folder, turn): (PathBuf, Turns),
     ) -> Benches {
         let shared = Shared {
             store,
@@ -85,6 +87,7 @@ impl Benches {
             settings,
             most_waiting,
             folder,
+            turn,
             wake: Notify::new(),
             running: Mutex::default(),
             card: OnceCell::new(),
@@ -92,6 +95,11 @@ impl Benches {
         Benches {
             shared: Arc::new(shared),
         }
+    }
+
+    /// The turn at running a row.
+    pub fn turn(&self) -> Turns {
+        self.shared.turn.clone()
     }
 
     /// Queues again the rows that were running when a server died. Must be called while the data
@@ -308,6 +316,9 @@ impl Benches {
     /// goes back into the queue.
     pub async fn work(self, stopping: CancellationToken) {
         loop {
+            let Some(turn) = stopping.run_until_cancelled(self.shared.turn.take()).await else {
+                return;
+            };
             let claim = |writer: &mut crate::store::Writer| writer.claim_bench_row(now_ms());
             match self.shared.store.write(claim).await {
                 Ok(Some(job)) => {
@@ -318,12 +329,14 @@ impl Benches {
                     }
                 }
                 Ok(None) => {
+                    drop(turn);
                     tokio::select! {
                         () = self.shared.wake.notified() => {}
                         () = stopping.cancelled() => return,
                     }
                 }
                 Err(error) => {
+                    drop(turn);
                     tracing::error!(%error, "cannot take up a row of a bench");
                     tokio::select! {
                         () = tokio::time::sleep(PAUSE) => {}

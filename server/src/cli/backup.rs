@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::private;
 use clap::Args;
 use std::path::PathBuf;
-use timeline::format::{UnixMillis, date_time};
+use timeline::format::{UnixMillis, date_time, plural};
 use trace::units::Bytes;
 
 /// Examples of `tidemark backup`.
@@ -88,7 +88,12 @@ pub fn backup(args: BackupArgs) -> Result<(), CliError> {
     };
     let report = apart(move || back_up(&config, &args.to, scope, depth))?;
     print(&told(&report, scope))?;
-    lacking(&report.lacking, "the backup lacks them")
+    let mut lacks = report.lacking;
+    for (project, report) in report.projects {
+        print(&format!("project {project}:\n{}", told(&report, scope)))?;
+        lacks.extend(report.lacking);
+    }
+    lacking(&lacks, "the backup lacks them")
 }
 
 /// Restores.
@@ -106,7 +111,16 @@ pub fn restore(args: RestoreArgs) -> Result<(), CliError> {
     };
     let restored = apart(move || crate::backup::restore(&args.from, &config, at_damage))?;
     print(&told_restored(&restored, &args.data.display().to_string()))?;
-    lacking(&restored.lacking, "these were not restored")
+    let mut lacks = restored.lacking;
+    for (project, restored) in restored.projects {
+        let runs = restored
+            .runs
+            .map_or("no database".to_owned(), |runs| plural(runs as u64, "run"));
+        let files = plural(restored.files as u64, "stored file");
+        print(&format!("project {project}: {runs}, {files}\n"))?;
+        lacks.extend(restored.lacking);
+    }
+    lacking(&lacks, "these were not restored")
 }
 
 /// Runs work on a thread that may block, as the blob store needs it.

@@ -5,6 +5,7 @@ use super::output::{self, print};
 use crate::config::Config;
 use crate::doctor::{Repair, Report, examine};
 use crate::private;
+use crate::projects;
 use crate::store::Salvaged;
 use clap::Args;
 use std::path::PathBuf;
@@ -68,18 +69,39 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
 }
 
 async fn look(config: &Config, json: bool) -> Result<(), CliError> {
-    let report = examine(config).await?;
+    let mut report = examine(config).await?;
+    for project in projects::found_in(&config.data) {
+        let of_project = examine(&projects::config_of(config, &project)).await?;
+        report.projects.insert(project, of_project);
+    }
     let text = match json {
         true => output::json(&report).trim_end().to_owned(),
-        false => told(&report),
+        false => told_all(&report),
     };
     say(&text);
-    match report.is_bad() {
+    let bad = report.is_bad() || report.projects.values().any(Report::is_bad);
+    match bad {
         true => Err(CliError::Failed(
             "something is damaged; see above".to_owned(),
         )),
         false => Ok(()),
     }
+}
+
+/// The report, with those of the other projects. Those are repaired one by one.
+fn told_all(report: &Report) -> String {
+    let others = report.projects.iter().map(|(project, report)| {
+        let data = report.database.parent().unwrap_or(&report.database);
+        let repair = match report.is_bad() || !report.unused.is_empty() {
+            true => format!("\n  to repair it: --data {}", data.display()),
+            false => String::new(),
+        };
+        format!("project {project}: {}{repair}", told(report))
+    });
+    std::iter::once(told(report))
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn told(report: &Report) -> String {

@@ -6,7 +6,7 @@ use crate::clock::now_ms;
 use crate::people::{People, PeopleError};
 use crate::store::Store;
 use crate::table::Table;
-use api::people::{ChangePerson, NewPerson, NewToken, Person, Role};
+use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scopes};
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
@@ -100,9 +100,10 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
             let person = called(&people, &name)?;
             let new = NewToken {
                 name: "from the command line".to_owned(),
-                scopes: person.role.scopes(),
+                scopes: Scopes::ALL,
                 expires_in_s: None,
                 person: None,
+                project: None,
             };
             let made = people
                 .make_token(&person.id, &new, now)

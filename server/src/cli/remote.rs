@@ -3,6 +3,7 @@
 use super::CliError;
 use api::ids::JobId;
 use api::problem::Problem;
+use api::projects::{HEADER, ProjectName};
 use api::routes;
 use api::runs::FinishedUpload;
 use clap::Args;
@@ -37,6 +38,9 @@ pub struct RemoteArgs {
         default_value = "http://127.0.0.1:7878"
     )]
     server: String,
+    /// The project, where the dashboard has several and the token is not of one
+    #[arg(long, value_name = "NAME", env = "TIDEMARK_PROJECT")]
+    project: Option<ProjectName>,
     /// Its access token; prefer the variable, since others can read command lines
     #[arg(long, env = "TIDEMARK_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -47,12 +51,16 @@ pub struct Remote<'a> {
     agent: Agent,
     server: &'a str,
     token: Option<&'a str>,
+    project: Option<&'a ProjectName>,
 }
 
 impl<'a> Remote<'a> {
     /// The dashboard that the options name.
     pub fn new(args: &'a RemoteArgs) -> Remote<'a> {
-        Remote::at(&args.server, args.token.as_deref())
+        Remote {
+            project: args.project.as_ref(),
+            ..Remote::at(&args.server, args.token.as_deref())
+        }
     }
 
     /// The dashboard at an address.
@@ -65,6 +73,7 @@ impl<'a> Remote<'a> {
             agent: config.build().new_agent(),
             server: server.trim_end_matches('/'),
             token,
+            project: None,
         }
     }
 
@@ -207,6 +216,10 @@ impl<'a> Remote<'a> {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let request = match self.project {
+            Some(project) => request.header(HEADER, project.as_str()),
+            None => request,
+        };
         match self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
             None => request,

@@ -1,19 +1,22 @@
 //! The front end's files.
 
+use super::extract::Client;
+use super::here::{self, Here};
 use super::packed::accepts;
-use crate::app::App;
+use super::shell;
+use crate::access::{Entry, Place};
+use crate::names::Scheme;
 use crate::problems::Error;
 use crate::site::{Asset, Site};
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Answers all addresses without a route of their own: with a file, or with the page for the front
 /// end's own router.
-pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Error> {
+pub async fn serve(Here(app): Here, client: Client, request: Request) -> Result<Response, Error> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if path == "/api" || path.starts_with("/api/") {
@@ -26,13 +29,55 @@ pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     match site.get(path) {
         Some(asset) => Ok(respond(asset, request.headers())),
         None if path.starts_with("/assets/") => Err(Error::NoRoute(path.to_owned())),
-        None => Ok(index(site, request.headers())),
+        None => Ok(index(
+            site,
+            request.headers(),
+            Showing::of(&request, client),
+        )),
+    }
+}
+
+/// The project that a page shows, on a server that has several, and how the browser came.
+pub struct Showing {
+    place: Place,
+    scheme: Scheme,
+}
+
+impl Showing {
+    /// Reads this from a request.
+    pub fn of(request: &Request, client: Client) -> Option<Showing> {
+        Showing::to(request.extensions().get::<Entry>()?, client)
+    }
+
+    /// The project of somebody who came in.
+    pub fn to(entry: &Entry, client: Client) -> Option<Showing> {
+        Some(Showing {
+            place: entry.place.clone()?,
+            scheme: client.scheme,
+        })
+    }
+
+    /// The page, of this project. The browser remembers the project for other pages.
+    pub fn page(&self, index: &str) -> Response {
+        let headers = [
+            (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+            (header::CACHE_CONTROL, "private, no-cache".to_owned()),
+            (
+                header::SET_COOKIE,
+                here::cookie(&self.place.project, self.scheme),
+            ),
+        ];
+        (headers, shell::page_of_project(index, &self.place)).into_response()
     }
 }
 
 /// The page, which reads from its address what to show.
-pub fn index(site: &Site, request: &HeaderMap) -> Response {
-    respond(site.index(), request)
+pub fn index(site: &Site, request: &HeaderMap, showing: Option<Showing>) -> Response {
+    let index = site.index();
+    match showing {
+        None => respond(index, request),
+        Some(showing) => showing.page(&String::from_utf8_lossy(&index.bytes)),
+    }
 }
 
 fn respond(asset: Asset, request: &HeaderMap) -> Response {

@@ -70,6 +70,7 @@ impl<S: Sync> FromRequestParts<S> for Audience {
 }
 
 /// A request, and what the client shows.
+#[derive(Clone)]
 pub struct Asking {
     method: Method,
     path: String,
@@ -92,13 +93,21 @@ impl Asking {
     }
 
     /// The link that the request names.
-    fn named(&self) -> Option<&str> {
+    pub fn named(&self) -> Option<&str> {
         let pairs = self
             .query
             .split('&')
             .filter_map(|pair| pair.split_once('='));
         let mut named = pairs.filter(|(name, _)| *name == SHARE_PARAMETER);
         named.next().map(|(_, id)| id)
+    }
+
+    /// Ids of the links that it names or holds.
+    pub fn links(&self) -> Vec<String> {
+        let named = self.named().map(str::to_owned).into_iter();
+        named
+            .chain(self.held.iter().map(|(id, _)| id.to_string()))
+            .collect()
     }
 
     /// Whether the client knows the link's secret.
@@ -169,6 +178,17 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     let rows = held_rows(app, &asking).await?.into_iter();
     let mut admitted = rows.filter_map(|row| admit(row, &asking, own).ok());
     admitted.next().ok_or(Error::TokenNeeded)
+}
+
+/// Whether a project has a link that this request would come in with, or one that it names and that
+/// has ended: then that project says so.
+pub async fn would_admit(app: &App, asking: Asking) -> bool {
+    let is_named = asking.named().is_some();
+    match of(app, asking, Access::TokenNeeded).await {
+        Ok(_) => true,
+        Err(Error::NotFound(_) | Error::Store(_)) => false,
+        Err(_) => is_named,
+    }
 }
 
 /// Makes sure that an expired link stays expired, even if the clock is set back.

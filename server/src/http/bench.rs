@@ -3,6 +3,7 @@
 use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
+use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
 use crate::problems::Error;
@@ -12,16 +13,14 @@ use api::bench::{
 };
 use api::ids::BenchId;
 use api::problem::Problem;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// Configurations, patches, devices and limits.
 #[utoipa::path(get, path = "/api/bench/catalog", tag = "bench",
     responses((status = 200, description = "What can be benched here.", body = BenchCatalog)))]
-pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+pub async fn catalog(Here(app): Here, headers: HeaderMap) -> Response {
     packed::json(&headers, &app.benches.catalog().await)
 }
 
@@ -51,7 +50,7 @@ pub async fn frontier(headers: HeaderMap) -> Response {
 #[utoipa::path(get, path = "/api/bench", tag = "bench", params(PageQuery),
     responses((status = 200, description = "Benches, newest first.", body = Vec<BenchSummary>)))]
 pub async fn list(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -65,10 +64,7 @@ pub async fn list(
         (status = 201, description = "The bench was queued.", body = Bench),
         (status = 400, body = Problem), (status = 503, body = Problem),
     ))]
-pub async fn start(
-    State(app): State<Arc<App>>,
-    Json(request): Json<StartBench>,
-) -> Result<Response, Error> {
+pub async fn start(Here(app): Here, Json(request): Json<StartBench>) -> Result<Response, Error> {
     let bench = app.benches.start(&request).await?;
     let subject = Subject::of(&bench.id);
     Ok((StatusCode::CREATED, subject, axum::Json(bench)).into_response())
@@ -81,7 +77,7 @@ pub async fn start(
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(bench): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -96,10 +92,7 @@ pub async fn get(
         (status = 204, description = "The bench was deleted."),
         (status = 404, body = Problem), (status = 409, body = Problem),
     ))]
-pub async fn delete(
-    State(app): State<Arc<App>>,
-    Path(bench): Path<String>,
-) -> Result<StatusCode, Error> {
+pub async fn delete(Here(app): Here, Path(bench): Path<String>) -> Result<StatusCode, Error> {
     app.benches.delete(&bench_id(&bench)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -112,7 +105,7 @@ pub async fn delete(
         (status = 404, body = Problem),
     ))]
 pub async fn cancel(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(bench): Path<String>,
 ) -> Result<axum::Json<Bench>, Error> {
     let id = bench_id(&bench)?;
@@ -128,7 +121,7 @@ pub async fn cancel(
         (status = 404, body = Problem), (status = 409, body = Problem),
     ))]
 pub async fn cancel_row(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(row): Path<String>,
 ) -> Result<axum::Json<Bench>, Error> {
     let bench = app.benches.cancel_row(bench_row_id(&row)?).await?;
@@ -143,7 +136,7 @@ pub async fn cancel_row(
         (status = 404, body = Problem), (status = 409, body = Problem),
     ))]
 pub async fn rerun_row(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(row): Path<String>,
 ) -> Result<axum::Json<Bench>, Error> {
     let bench = app.benches.rerun(bench_row_id(&row)?).await?;
@@ -160,7 +153,7 @@ pub async fn rerun_row(
         (status = 404, body = Problem),
     ))]
 pub async fn steps(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(row): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -186,7 +179,7 @@ pub struct BeforeQuery {
         (status = 404, body = Problem),
     ))]
 pub async fn tensors(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(row): Path<String>,
     Query(query): Query<BeforeQuery>,
     headers: HeaderMap,

@@ -7,6 +7,8 @@ use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
 use crate::explain::MOST_LISTED;
 use crate::people::{MOST_PEOPLE, MOST_TOKENS};
 use crate::pictures::details::MAX_FRAMES;
+use crate::projects::retention::MOST_PLANNED;
+use crate::projects::{MOST_KINDS, MOST_PROJECTS};
 use crate::questions::MAX_LEAKS;
 use crate::questions::what_if::COLUMNS;
 use crate::sessions;
@@ -160,6 +162,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
     ("ComparedLeaks", &[("places", MAX_LEAKS)]),
     ("Leaks", &[("caveats", FINDINGS), ("groups", MAX_LEAKS)]),
+    ("Keep", &[("per", MOST_KINDS)]),
     ("Levels", &[("", 4)]),
     (
         "Marks",
@@ -184,6 +187,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("OwnCategories", &[("names", MOST_RULES)]),
     ("Part", &[("groups", MAX_GROUPS)]),
     ("PersonalToken", &[("scopes", SCOPES)]),
+    ("Plan", &[("runs", MOST_PLANNED)]),
     ("PhaseMark", &[("events", 2)]),
     ("PoolMap", &[("segments", MAX_SEGMENTS)]),
     ("RankBand", &[("parts", RANK_PARTS)]),
@@ -250,6 +254,8 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
 const OF_ANSWERS: &[(&str, usize)] = &[
     ("/api/bench/rows/{row}/steps", MOST_STEPS as usize),
     ("/api/people", MOST_PEOPLE),
+    ("/api/projects", MOST_PROJECTS),
+    ("/api/projects/{project}/members", MOST_PEOPLE),
     ("/api/samples", BUILT_IN),
     ("/api/tokens", MOST_TOKENS),
 ];

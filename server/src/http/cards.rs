@@ -5,6 +5,7 @@ use super::App;
 use super::audience::Audience;
 use super::compare;
 use super::extract::{Client, Origin, Path, Query, run_id};
+use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
@@ -202,7 +203,7 @@ fn view_of(query: &str) -> Result<ViewState, Error> {
         (status = 404, body = Problem),
     ))]
 pub async fn svg(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     asked: Asked,
 ) -> Result<Response, Error> {
@@ -218,7 +219,7 @@ pub async fn svg(
         (status = 404, body = Problem),
     ))]
 pub async fn png(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     asked: Asked,
 ) -> Result<Response, Error> {
@@ -236,7 +237,7 @@ pub async fn png(
         (status = 404, body = Problem),
     ))]
 pub async fn md(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
@@ -293,7 +294,7 @@ pub(super) fn text_response(text: String) -> Response {
 
 /// The card of a link, for programs that show previews of links. The secret is in the address.
 pub async fn of_share(
-    State(app): State<Arc<App>>,
+    State(main): State<Arc<App>>,
     client: Client,
     Path((token, file)): Path<(String, String)>,
     Query(query): Query<CardQuery>,
@@ -304,7 +305,7 @@ pub async fn of_share(
         "card.png" => Format::Png,
         _ => return Err(Error::NoRoute(routes::share_page(&token))),
     };
-    let row = super::shares::readable_by_anyone(&app, client, &token).await?;
+    let (app, row) = super::shares::readable_by_anyone(&main, client, &token).await?;
     let (texts, share) = (
         row.texts(app.pictures.traces.own_names()),
         super::shares::for_its_reader(row.share),

@@ -4,6 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::cards::{self, Asked, CardQuery, Format, Subject};
 use super::extract::{Origin, Query, compared_runs};
+use super::here::Here;
 use super::packed;
 use crate::cards::markdown::{self, Links};
 use crate::problems::Error;
@@ -15,7 +16,7 @@ use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::shares::nameless;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ struct Shared<'a> {
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn compare(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<RunsQuery>,
     audience: Audience,
     headers: HeaderMap,
@@ -107,7 +108,7 @@ pub struct MarkdownQuery {
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn md(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
     origin: Origin,
@@ -145,7 +146,7 @@ pub async fn md(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn svg(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<RunsQuery>,
     asked: Asked,
 ) -> Result<Response, Error> {
@@ -162,7 +163,7 @@ pub async fn svg(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn png(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<RunsQuery>,
     asked: Asked,
 ) -> Result<Response, Error> {
@@ -180,7 +181,7 @@ pub async fn png(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn curves(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<CurvesQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {

@@ -1,8 +1,8 @@
 //! Recorded comparisons: list, record, read, delete.
 
-use super::App;
 use super::compare::rows;
 use super::extract::{Json, Path, Query, compared_runs, comparison_id};
+use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
@@ -12,11 +12,9 @@ use crate::store::Reader;
 use answers::run_names;
 use api::compare::{RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// Longest URL of a pull request, characters.
 const URL_CHARS: usize = 500;
@@ -38,7 +36,7 @@ pub struct ListQuery {
             body = Vec<RecordedComparison>),
     ))]
 pub async fn list(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<ListQuery>,
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
@@ -58,7 +56,7 @@ pub async fn list(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn record(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Json(request): Json<RecordComparison>,
 ) -> Result<axum::Json<RecordedComparison>, Error> {
     let runs = compared_runs(&listed(&request.runs))?;
@@ -91,7 +89,7 @@ pub async fn record(
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(comparison): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -110,7 +108,7 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn forget(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(comparison): Path<String>,
 ) -> Result<axum::Json<RecordedComparison>, Error> {
     let id = comparison_id(&comparison)?;

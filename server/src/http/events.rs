@@ -2,15 +2,14 @@
 
 use super::App;
 use super::extract::Client;
+use super::here::Here;
 use crate::problems::Error;
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
-use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -36,7 +35,7 @@ pub enum Listen {
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn all(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     client: Client,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send>, Error> {
     let place = app.event_streams.take(client.address)?;

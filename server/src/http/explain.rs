@@ -4,6 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::cards::live;
 use super::extract::{Client, Path, Query, run_id};
+use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::StepsQuery;
 use crate::explain;
@@ -16,11 +17,9 @@ use crate::work;
 use api::explain::Explanation;
 use api::problem::Problem;
 use api::shares::nameless;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// Which device.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -92,7 +91,7 @@ struct Subject {
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn explain(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     Query(ExplainQuery { device }): Query<ExplainQuery>,
     Query(steps): Query<StepsQuery>,

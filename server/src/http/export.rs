@@ -2,6 +2,7 @@
 
 use super::App;
 use super::extract::{Client, Path, Query, run_id};
+use super::here::Here;
 use crate::blobs::BlobError;
 use crate::clients::Slot;
 use crate::export::{self, ExportError, Format};
@@ -9,14 +10,12 @@ use crate::problems::Error;
 use crate::work::background;
 use api::problem::Problem;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
 use std::io::{self, BufWriter, Write};
-use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -43,7 +42,7 @@ pub struct ExportQuery {
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn export(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     client: Client,
     Path(run): Path<String>,
     Query(query): Query<ExportQuery>,

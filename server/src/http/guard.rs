@@ -2,6 +2,7 @@
 
 use super::audience::{self, Asking};
 use super::extract::{Client, Host};
+use super::here::Here;
 use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
@@ -158,20 +159,31 @@ pub async fn check_token(
     next: Next,
 ) -> Result<Response, Error> {
     let path = request.uri().path();
-    let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
-    let is_guarded = path.starts_with("/api/") || path == routes::METRICS;
-    if is_guarded && !public.contains(&path) {
-        let client = Client::of(request.extensions());
-        let entry = entry(&app, request.headers(), client).await?;
+    // `here::find` has noted who asks, and for which project.
+    let found = request.extensions().get::<Entry>().cloned();
+    if is_guarded(path) {
+        let entry = found.ok_or(Error::TokenNeeded)?;
+        let app = here(&app, &request);
         let audience = audience::of(&app, Asking::of(&request), entry.access).await?;
         if entry.access != Access::TokenNeeded {
             permits::check(&entry, request.method(), request.uri().path())?;
             app.gate.note_use(&entry, now_ms()).await;
         }
-        request.extensions_mut().insert(entry);
         request.extensions_mut().insert(audience);
     }
     Ok(next.run(request).await)
+}
+
+/// Whether an address needs a token, or a link that opens it.
+pub fn is_guarded(path: &str) -> bool {
+    let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
+    let is_closed = path.starts_with("/api/") || path == routes::METRICS;
+    is_closed && !public.contains(&path)
+}
+
+fn here(main: &Arc<App>, request: &Request) -> Arc<App> {
+    let found = request.extensions().get::<Here>();
+    found.map_or_else(|| Arc::clone(main), |Here(app)| Arc::clone(app))
 }
 
 /// What the sender of these headers may do. A person whom a trusted proxy names for the first time

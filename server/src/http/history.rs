@@ -2,6 +2,7 @@
 
 use super::App;
 use super::extract::Query;
+use super::here::Here;
 use super::runs::summary;
 use super::{labels, packed};
 use crate::history;
@@ -10,10 +11,8 @@ use crate::store::{Slice, Which};
 use api::history::{History, MOST_RUNS};
 use api::labels::Label;
 use api::problem::Problem;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use std::sync::Arc;
 
 /// Runs with these labels, oldest first, and where a number changed for good.
 #[utoipa::path(get, path = "/api/history", tag = "runs",
@@ -26,7 +25,7 @@ use std::sync::Arc;
         (status = 400, body = Problem),
     ))]
 pub async fn history(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {

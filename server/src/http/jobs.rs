@@ -3,6 +3,7 @@
 use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, job_id};
+use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
@@ -16,11 +17,9 @@ use api::ids::JobId;
 use api::jobs::{JobDetail, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
 use api::progress::ServerEvent;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::ranks::names::rank_of;
 use trace::ranks::sites::SiteAcross;
 use trace::ranks::{MAX_RANKS, Rank};
@@ -50,7 +49,7 @@ pub struct DeleteQuery {
 #[utoipa::path(get, path = "/api/jobs", tag = "jobs", params(PageQuery),
     responses((status = 200, description = "Jobs, newest first.", body = Vec<JobSummary>)))]
 pub async fn list(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -68,10 +67,7 @@ pub async fn list(
             body = JobSummary),
         (status = 400, body = Problem),
     ))]
-pub async fn create(
-    State(app): State<Arc<App>>,
-    Json(request): Json<NewJob>,
-) -> Result<Response, Error> {
+pub async fn create(Here(app): Here, Json(request): Json<NewJob>) -> Result<Response, Error> {
     let (id, name) = (identity::job_id(), run_names::typed(&request.name)?);
     let key = request.key.as_deref().map(run_names::typed).transpose()?;
     let write = app.store.write(move |writer| {
@@ -95,7 +91,7 @@ pub async fn create(
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(job): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -113,7 +109,7 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn sites(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
@@ -135,7 +131,7 @@ pub async fn sites(
         (status = 404, body = Problem),
     ))]
 pub async fn curve(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((job, rank)): Path<(String, u32)>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -157,7 +153,7 @@ pub async fn curve(
         (status = 404, body = Problem),
     ))]
 pub async fn delete(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(job): Path<String>,
     Query(query): Query<DeleteQuery>,
 ) -> Result<axum::Json<JobSummary>, Error> {

@@ -4,6 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::cards::live;
 use super::extract::Origin;
+use super::here::Here;
 use super::runs::summary;
 use crate::budget::Permit;
 use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
@@ -16,7 +17,7 @@ use api::ids::RunId;
 use api::runs::RunSummary;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use rmcp::model::JsonObject;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -28,7 +29,7 @@ use trace::watch::Watch;
 
 /// Answers one message of the protocol. There are no sessions: a tool needs none.
 pub async fn ask(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     origin: Origin,
     audience: Audience,
     request: Request,

@@ -25,6 +25,9 @@ const TEXT: HeaderValue =
 /// A label and its value.
 type Label = [(&'static str, &'static str); 1];
 
+/// A project. Only admins make them, so clients cannot make new labels.
+type ByProject = [(&'static str, String); 1];
+
 /// All measurements.
 ///
 /// # Errors
@@ -37,6 +40,9 @@ pub async fn all(State(app): State<Arc<App>>) -> Result<Response, Error> {
     uploads(&mut now, &app);
     queues(&mut now, &app, benches);
     room(&mut now, &app, stored.blob_bytes);
+    if app.projects.are_several() {
+        by_project(&mut now, &app).await?;
+    }
     let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
     now.0.register("build", "The program", version);
     let mut text = String::new();
@@ -49,6 +55,27 @@ pub async fn all(State(app): State<Arc<App>>) -> Result<Response, Error> {
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     Ok((headers, text).into_response())
+}
+
+/// What each project holds.
+async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
+    let (runs, disk) = (
+        Family::<ByProject, Gauge>::default(),
+        Family::<ByProject, Gauge>::default(),
+    );
+    for app in main.projects.all_open(main) {
+        let label = [("project", app.project.to_string())];
+        let stored = app.store.read(|reader| reader.stored()).await?;
+        runs.get_or_create(&label).set(stored.runs as i64);
+        let used = app.uploads.share().used();
+        disk.get_or_create(&label).set(used.get() as i64);
+    }
+    now.0
+        .register("project_runs", "Runs that are listed, by project", runs);
+    let help = "Stored files and database, by project";
+    now.0
+        .register_with_unit("project_disk", help, Unit::Bytes, disk);
+    Ok(())
 }
 
 fn uploads(now: &mut Measured, app: &App) {

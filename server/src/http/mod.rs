@@ -19,6 +19,7 @@ mod export;
 mod extract;
 mod guard;
 mod health;
+mod here;
 mod history;
 mod jobs;
 mod labels;
@@ -33,6 +34,7 @@ mod page;
 mod people;
 mod permits;
 mod pictures;
+mod projects;
 mod question;
 mod runs;
 mod samples;
@@ -87,6 +89,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "compare", description = "Runs against one another"),
         (name = "jobs", description = "Many ranks of one program"),
         (name = "people", description = "Who may do what, and what was done"),
+        (name = "projects", description = "Runs that belong together, with people of their own"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -117,6 +120,11 @@ fn team() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(categories::get, categories::put))
         .routes(routes!(categories::preview))
         .merge(live())
+        .routes(routes!(projects::list, projects::create))
+        .routes(routes!(projects::change))
+        .routes(routes!(projects::members))
+        .routes(routes!(projects::set_member, projects::remove_member))
+        .routes(routes!(projects::plan))
         .routes(routes!(views::list, views::save))
         .routes(routes!(views::forget))
 }
@@ -202,6 +210,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
+        .layer(from_fn_with_state(Arc::clone(&app), here::find))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token))
         .layer(from_fn_with_state(Arc::clone(&app), audited::note));
     routes
@@ -212,6 +221,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(health::ready))
         .route(api::routes::METRICS, get(metrics::all))
         .merge(account_pages())
+        .merge(project_pages())
         .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))
@@ -266,6 +276,23 @@ fn account_pages() -> Router<Arc<App>> {
         .route(api::routes::JOBS_PAGE, get(trends::jobs))
         .route(api::routes::HISTORY_PAGE, get(trends::history))
         .route(api::routes::PULLS_PAGE, get(trends::pull_requests))
+}
+
+/// The pages about projects.
+fn project_pages() -> Router<Arc<App>> {
+    let all = get(projects::projects_page).post(projects::create_on_page);
+    let one = get(projects::project_page).post(projects::change_on_page);
+    Router::new()
+        .route(api::routes::PROJECTS_PAGE, all)
+        .route("/projects/{project}", one)
+        .route(
+            "/projects/{project}/members",
+            post(projects::set_member_on_page),
+        )
+        .route("/projects/{project}/plan", get(projects::plan_page))
+        .route("/p/{project}/", get(projects::enter))
+        .route("/p/{project}/{*rest}", get(projects::enter_at))
+        .route(shell::PROJECT_SCRIPT, get(projects::script))
 }
 
 async fn wrong_method(request: Request) -> Response {

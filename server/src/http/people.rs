@@ -8,6 +8,7 @@ use super::page::PageQuery;
 use crate::access::Entry;
 use crate::clock::now_ms;
 use crate::problems::Error;
+use crate::projects::ProjectError;
 use api::ids::PersonId;
 use api::people::{
     AddedPerson, AuditEntry, ChangePerson, CreatedToken, Me, NewPerson, NewToken, Person,
@@ -148,11 +149,16 @@ pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedTok
         ));
     };
     mine(entry, &person)?;
-    if new.scopes.both(entry.scopes) != new.scopes {
+    let reach = app.projects.reach(entry);
+    if new.scopes.both(reach) != new.scopes {
         return Err(Error::BadRequest(format!(
-            "a token cannot make one that may do more than itself: {}",
-            entry.scopes
+            "a token cannot make one that may do more than itself: {reach}"
         )));
+    }
+    if let Some(project) = &new.project
+        && app.projects.role(entry, project).is_none()
+    {
+        return Err(ProjectError::Unknown(project.to_string()).into());
     }
     Ok(app.gate.people.make_token(&person, new, now_ms()).await?)
 }

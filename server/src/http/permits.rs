@@ -4,6 +4,7 @@
 use crate::access::Entry;
 use crate::problems::Error;
 use api::people::Scope;
+use api::routes;
 use axum::http::Method;
 
 /// What a request needs.
@@ -15,17 +16,25 @@ pub enum Need {
     Scope(Scope),
     /// `read` or `upload`: for requests during an upload.
     ReadOrUpload,
+    /// `read`, on the server itself: not only in a project.
+    Server,
     /// To be an admin.
     Admin,
 }
 
 /// The need of a request to this address.
 pub fn need(method: &Method, path: &str) -> Need {
-    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let reads = is_read(method);
+    if path == routes::METRICS {
+        return Need::Server;
+    }
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match (reads, &parts[..]) {
         // These are about the person's own things; the handlers check the owner.
         (_, ["me"] | ["tokens", ..] | ["sessions", ..]) => Need::Entry,
+        // These check what whoever asks is in the project that the address names.
+        (true, ["projects", ..]) | (false, ["projects", _, ..]) => Need::Entry,
+        (false, ["projects"]) => Need::Admin,
         (_, ["people", ..] | ["audit"]) => Need::Admin,
         (true, ["uploads", ..]) => Need::ReadOrUpload,
         (
@@ -47,13 +56,24 @@ pub fn need(method: &Method, path: &str) -> Need {
     }
 }
 
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 /// Checks that a client with this entry may do this.
 ///
 /// # Errors
 /// [`Error::Scope`] and [`Error::NotAdmin`].
 pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
     match need(method, path) {
-        Need::Entry => Ok(()),
+        Need::Entry if entry.bound.is_none() || is_read(method) => Ok(()),
+        Need::Entry => Err(Error::OutOfScope(
+            "a token of one project changes nothing about people, tokens and projects",
+        )),
+        Need::Server if entry.may_on_server(Scope::Read) => Ok(()),
+        Need::Server => Err(Error::OutOfScope(
+            "this is about the whole server, not a project",
+        )),
         Need::Scope(needed) => scope(entry, needed),
         Need::ReadOrUpload if entry.may(Scope::Upload) => Ok(()),
         Need::ReadOrUpload => scope(entry, Scope::Read),
@@ -92,7 +112,10 @@ mod tests {
         check("POST", "/api/mcp", read);
         check("POST", "/api/comparisons", read);
         check("DELETE", "/api/comparisons/cmp_a", manage);
-        check("GET", "/metrics", read);
+        check("GET", "/metrics", Need::Server);
+        check("GET", "/api/projects", Need::Entry);
+        check("POST", "/api/projects", Need::Admin);
+        check("PUT", "/api/projects/a/members/per_a", Need::Entry);
         check("POST", "/api/uploads", upload);
         check("PUT", "/api/uploads/upl_a", upload);
         check("PUT", "/api/upload/a.pickle", upload);

@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::extract::{Path, Query, group_by, run_id, tile_id};
+use super::here::Here;
 use super::packed::{self, Keep, Packed};
 use super::question::{Question, StepsQuery};
 use crate::pictures::{self, Decoded, Picture, details};
@@ -12,7 +13,6 @@ use api::contents::Contents;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::timeline::{BlockDetail, Marks, Moment};
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ impl Version {
         (status = 404, body = Problem),
     ))]
 pub async fn series(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((run, device, level, index)): Path<(String, u32, u8, u32)>,
     Query(version): Query<Version>,
     audience: Audience,
@@ -77,7 +77,7 @@ pub async fn series(
         (status = 404, body = Problem),
     ))]
 pub async fn mountain(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((run, device, group, level, index)): Path<(String, u32, String, u8, u32)>,
     Query(version): Query<Version>,
     audience: Audience,
@@ -152,7 +152,7 @@ async fn one_of_a_device(
         (status = 404, body = Problem),
     ))]
 pub async fn block(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((run, device, block)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
     audience: Audience,
@@ -179,7 +179,7 @@ pub async fn block(
         (status = 404, body = Problem),
     ))]
 pub async fn moment(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((run, device, event)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
     audience: Audience,

@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::extract::{Json, Path, Query, run_id};
+use super::here::Here;
 use super::labels;
 use super::packed;
 use super::page::PageQuery;
@@ -16,11 +17,9 @@ use api::ids::RunId;
 use api::problem::Problem;
 use api::runs::{RenameRun, RunDetail, RunSummary};
 use api::shares::nameless;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::redact::{self, Key};
 use trace::trace::Series;
 use trace::units::Micros;
@@ -45,7 +44,7 @@ pub struct ListQuery {
         (status = 400, body = Problem),
     ))]
 pub async fn list(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<ListQuery>,
     Query(page): Query<PageQuery>,
     Query(pairs): Query<Vec<(String, String)>>,
@@ -73,7 +72,7 @@ pub async fn list(
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     audience: Audience,
     headers: HeaderMap,
@@ -117,7 +116,7 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn rename(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     Json(request): Json<RenameRun>,
 ) -> Result<axum::Json<RunSummary>, Error> {
@@ -138,7 +137,7 @@ pub async fn rename(
         (status = 404, body = Problem),
     ))]
 pub async fn delete(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
 ) -> Result<axum::Json<RunSummary>, Error> {
     let id = run_id(&run)?;
@@ -157,7 +156,7 @@ pub async fn delete(
         (status = 404, body = Problem),
     ))]
 pub async fn restore(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
 ) -> Result<axum::Json<RunSummary>, Error> {
     let id = run_id(&run)?;

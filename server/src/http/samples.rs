@@ -1,16 +1,14 @@
 //! Bundled sample runs, one click away.
 
-use super::App;
 use super::extract::{Client, Origin, Path};
+use super::here::Here;
 use super::uploads::finished;
 use crate::ingest::Sender;
 use crate::problems::Error;
 use crate::samples;
 use api::problem::Problem;
 use api::runs::{FinishedUpload, Sample};
-use axum::extract::State;
 use axum::response::Response;
-use std::sync::Arc;
 
 /// The bundled samples.
 #[utoipa::path(get, path = "/api/samples", tag = "samples",
@@ -33,7 +31,7 @@ pub async fn list() -> axum::Json<Vec<Sample>> {
         (status = 404, body = Problem),
     ))]
 pub async fn open(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(name): Path<String>,
     client: Client,
     origin: Origin,

@@ -4,6 +4,7 @@ use super::App;
 use super::audience::{cookie, ended, for_good};
 use super::audited::Subject;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
+use super::here::Here;
 use super::page::PageQuery;
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
@@ -48,7 +49,7 @@ pub struct ListQuery {
 #[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery, PageQuery),
     responses((status = 200, description = "The links, newest first.", body = Vec<Share>)))]
 pub async fn list(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Query(query): Query<ListQuery>,
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
@@ -70,7 +71,7 @@ pub async fn list(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn create(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Extension(entry): Extension<Entry>,
     origin: Origin,
     Json(mut new): Json<NewShare>,
@@ -155,7 +156,7 @@ pub struct RevokeQuery {
         (status = 404, body = Problem),
     ))]
 pub async fn revoke(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Extension(entry): Extension<Entry>,
     Path(share): Path<String>,
     Query(query): Query<RevokeQuery>,
@@ -179,21 +180,23 @@ pub async fn revoke(
         (status = 410, body = Problem),
     ))]
 pub async fn open(
-    State(app): State<Arc<App>>,
+    State(main): State<Arc<App>>,
     client: Client,
     headers: HeaderMap,
     Json(request): Json<OpenShare>,
 ) -> Result<Response, Error> {
-    let Some(row) = find_for(&app, client, &request.token).await? else {
-        return Err(Error::NotFound(
-            "such link: check that its address was copied to the end".to_owned(),
-        ));
-    };
+    let unknown =
+        || Error::NotFound("such link: check that its address was copied to the end".to_owned());
+    let found = find_for(&main, client, &request.token).await?;
+    let (app, row) = found.ok_or_else(unknown)?;
     let share = row.share;
     if share.kind == ShareKind::Team {
-        let entry = guard::entry(&app, &headers, client).await?;
+        let entry = guard::entry(&main, &headers, client).await?;
         if entry.access == Access::TokenNeeded {
             return Err(Error::TokenNeeded);
+        }
+        if main.projects.role(&entry, &app.project).is_none() {
+            return Err(unknown());
         }
     }
     if share.state != ShareState::Active {
@@ -237,7 +240,7 @@ pub async fn open(
         (status = 404, body = Problem),
     ))]
 pub async fn preview(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -291,15 +294,19 @@ fn what_name(what: What) -> &'static str {
     }
 }
 
-/// The link, if the holder of its address may know what it opens. Clients without the server's
-/// token learn nothing about a team link.
+/// The link and its project, if the holder of its address may know what it opens. Clients without
+/// the server's token learn nothing about a team link.
 ///
 /// # Errors
 /// [`Error::NotFound`] if there is none that the client may read.
-pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Result<ShareRow, Error> {
-    let found = find_for(app, client, token).await?;
-    let open = app.gate.is_open();
-    let readable = found.filter(|row| open || row.share.kind == ShareKind::Capability);
+pub async fn readable_by_anyone(
+    main: &Arc<App>,
+    client: Client,
+    token: &str,
+) -> Result<(Arc<App>, ShareRow), Error> {
+    let found = find_for(main, client, token).await?;
+    let open = main.gate.is_open();
+    let readable = found.filter(|(_, row)| open || row.share.kind == ShareKind::Capability);
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
 }
 
@@ -324,20 +331,20 @@ pub fn image_of(origin: &Origin, slug: &str) -> String {
 
 /// The page of a link: the front end, with the data for the link's preview in a chat.
 pub async fn page(
-    State(app): State<Arc<App>>,
+    State(main): State<Arc<App>>,
     client: Client,
     Path(token): Path<String>,
     origin: Origin,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    match readable_by_anyone(&app, client, &token).await {
-        Ok(row) => {
+    match readable_by_anyone(&main, client, &token).await {
+        Ok((app, row)) => {
             let image = image_of(&origin, &token);
             Ok(preview_of(&app, &row.share, image)
                 .await
-                .page(&app.config.site))
+                .page(&main.config.site, None))
         }
-        Err(Error::NotFound(_)) => Ok(assets::index(&app.config.site, &headers)),
+        Err(Error::NotFound(_)) => Ok(assets::index(&main.config.site, &headers, None)),
         Err(error) => Err(error),
     }
 }
@@ -391,11 +398,21 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     }
 }
 
-/// [`find`], for a client that may be guessing secrets.
-async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareRow>, Error> {
-    app.gate.may_guess(client.address)?;
-    let found = find(app, slug).await?;
-    app.gate.guessed(client.address, found.is_some());
+/// [`find`] in all projects, for a client that may be guessing secrets.
+async fn find_for(
+    main: &Arc<App>,
+    client: Client,
+    slug: &str,
+) -> Result<Option<(Arc<App>, ShareRow)>, Error> {
+    main.gate.may_guess(client.address)?;
+    let mut found = None;
+    for app in main.projects.all_open(main) {
+        if let Some(row) = find(&app, slug).await? {
+            found = Some((app, row));
+            break;
+        }
+    }
+    main.gate.guessed(client.address, found.is_some());
     Ok(found)
 }
 

@@ -1,7 +1,8 @@
 //! The common parts of plain pages, which need no program in the browser: head, header, styles.
 
 use super::App;
-use crate::access::Entry;
+use crate::access::{Entry, Place};
+use api::projects::PARAMETER;
 use api::routes;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -29,6 +30,7 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
                 @if let Some(style) = asset("style.css") { link rel="stylesheet" href=(style); }
             }
             body {
+                @if let Some(place) = entry.and_then(|entry| entry.place.as_ref()) { (bar(place)) }
                 (header(entry, title, asset("icon.svg")))
                 main id="main" class="account" {
                     h1 { (title) }
@@ -69,6 +71,11 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                         "Categories"
                     }
                     a href=(routes::ACCOUNT_PAGE) aria-current=[here("Account")] { "Account" }
+                    @if entry.place.is_some() || entry.is_admin() {
+                        a href=(routes::PROJECTS_PAGE) aria-current=[here("Projects")] {
+                            "Projects"
+                        }
+                    }
                     @if entry.is_admin() {
                         a href=(routes::PEOPLE_PAGE) aria-current=[here("People")] { "People" }
                         a href=(routes::AUDIT_PAGE) aria-current=[here("Audit")] { "Audit" }
@@ -76,6 +83,40 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The script of the front end's page of one project.
+pub const PROJECT_SCRIPT: &str = "/project.js";
+
+/// The front end's page, for a project of a server that has several: it says which one, and its
+/// requests name it.
+pub fn page_of_project(index: &str, place: &Place) -> String {
+    let project = place.project.as_str();
+    let script = html! { script src=(PROJECT_SCRIPT) data-project=(project) {} };
+    let index = index.replacen("</head>", &format!("{}\n</head>", script.into_string()), 1);
+    index.replacen(
+        "<body>",
+        &format!("<body>\n{}", bar(place).into_string()),
+        1,
+    )
+}
+
+/// Says which project a page is of.
+fn bar(place: &Place) -> Markup {
+    html! {
+        nav class="project-bar" aria-label="Project" {
+            a href=(routes::PROJECTS_PAGE) { "Project: " strong { (place.project) } }
+        }
+    }
+}
+
+/// The address of a form that changes the project which its page shows, whatever another tab shows
+/// meanwhile.
+pub fn in_project(path: &str, entry: &Entry) -> String {
+    match &entry.place {
+        None => path.to_owned(),
+        Some(place) => format!("{path}?{PARAMETER}={}", place.project),
     }
 }
 

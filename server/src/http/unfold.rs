@@ -1,19 +1,22 @@
 //! The preview of a link in a chat: OpenGraph and Twitter tags in the head of the page.
 
 use super::App;
-use super::assets;
+use super::assets::{self, Showing};
 use super::cards::{image_of_comparison, live};
 use super::compare::seen;
-use super::extract::{Origin, Path, run_id};
+use super::extract::{Client, Origin, Path, run_id};
+use super::here::Here;
+use crate::access::Entry;
 use crate::problems::Error;
 use crate::site::Site;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::routes;
-use axum::extract::{RawQuery, State};
+use axum::extract::{FromRequestParts, RawQuery};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use std::sync::Arc;
+use std::convert::Infallible;
 
 /// What a run's page shows.
 pub const ABOUT_RUN: &str = "Where GPU memory stood at every moment of this run";
@@ -35,10 +38,13 @@ pub struct Preview {
 
 impl Preview {
     /// The front end's page with these tags.
-    pub fn page(&self, site: &Site) -> Response {
+    pub fn page(&self, site: &Site, showing: Option<Showing>) -> Response {
         let index = site.index();
         let page = String::from_utf8_lossy(&index.bytes);
         let page = page.replacen("</head>", &format!("{}</head>", self.tags()), 1);
+        if let Some(showing) = showing {
+            return showing.page(&page);
+        }
         let headers = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
             (header::CACHE_CONTROL, "private, no-cache"),
@@ -89,13 +95,32 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
+/// What a page depends on besides its address.
+pub struct Asking {
+    headers: HeaderMap,
+    showing: Option<Showing>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asking {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Infallible> {
+        let client = Client::of(&parts.extensions);
+        let entry = parts.extensions.get::<Entry>();
+        Ok(Asking {
+            headers: parts.headers.clone(),
+            showing: entry.and_then(|entry| Showing::to(entry, client)),
+        })
+    }
+}
+
 /// The page of a run.
 pub async fn run(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     RawQuery(raw): RawQuery,
     origin: Origin,
-    headers: HeaderMap,
+    asking: Asking,
 ) -> Response {
     let preview = async || {
         let row = live(&app, run_id(&run)?).await?;
@@ -106,15 +131,15 @@ pub async fn run(
             description: ABOUT_RUN.to_owned(),
         })
     };
-    unfolding(&app, &headers, preview).await
+    unfolding(&app, asking, preview).await
 }
 
 /// The page of a comparison.
 pub async fn compare(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     RawQuery(raw): RawQuery,
     origin: Origin,
-    headers: HeaderMap,
+    asking: Asking,
 ) -> Response {
     let preview = async || {
         let query = raw.as_deref().unwrap_or_default();
@@ -130,14 +155,14 @@ pub async fn compare(
             image: Some(image_of_comparison(&origin, &view)),
         })
     };
-    unfolding(&app, &headers, preview).await
+    unfolding(&app, asking, preview).await
 }
 
 /// The page with its preview, if everybody may look and there is something to show. Otherwise the
 /// page without a preview: it will explain that itself.
 async fn unfolding(
     app: &App,
-    headers: &HeaderMap,
+    Asking { headers, showing }: Asking,
     preview: impl AsyncFnOnce() -> Result<Preview, Error>,
 ) -> Response {
     let found = match app.gate.is_open() {
@@ -145,8 +170,8 @@ async fn unfolding(
         false => None,
     };
     let site = &app.config.site;
-    found.map_or_else(
-        || assets::index(site, headers),
-        |preview| preview.page(site),
-    )
+    match found {
+        None => assets::index(site, &headers, showing),
+        Some(preview) => preview.page(site, showing),
+    }
 }

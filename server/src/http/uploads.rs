@@ -4,6 +4,7 @@ use super::App;
 use super::audited::Subject;
 use super::events::{self, Listen};
 use super::extract::{Client, Json, Origin, Path, Query, upload_id};
+use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
 use crate::ingest::{Arrived, Job, Sender};
@@ -16,7 +17,6 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -47,7 +47,7 @@ pub struct PlaceQuery {
         (status = 503, body = Problem), (status = 507, body = Problem),
     ))]
 pub async fn announce(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     client: Client,
     Json(request): Json<AnnounceUpload>,
 ) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
@@ -70,7 +70,7 @@ pub async fn announce(
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn send(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(upload): Path<String>,
     client: Client,
     origin: Origin,
@@ -99,7 +99,7 @@ pub async fn send(
         (status = 503, body = Problem),
     ))]
 pub async fn send_named(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(name): Path<String>,
     Query(query): Query<PlaceQuery>,
     client: Client,
@@ -125,7 +125,7 @@ pub async fn send_named(
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(upload): Path<String>,
 ) -> Result<axum::Json<UploadProgress>, Error> {
     let id = upload_id(&upload)?;
@@ -147,7 +147,7 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn watch(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     client: Client,
     Path(upload): Path<String>,
 ) -> Result<Response, Error> {
@@ -166,10 +166,7 @@ pub async fn watch(
         (status = 204, description = "The upload is cancelled."),
         (status = 404, body = Problem), (status = 409, body = Problem),
     ))]
-pub async fn cancel(
-    State(app): State<Arc<App>>,
-    Path(upload): Path<String>,
-) -> Result<StatusCode, Error> {
+pub async fn cancel(Here(app): Here, Path(upload): Path<String>) -> Result<StatusCode, Error> {
     let id = upload_id(&upload)?;
     match app.uploads.job(&id) {
         Some(job) => app.uploads.cancel(&job).await?,

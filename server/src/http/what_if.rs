@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
+use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::StepsQuery;
 use crate::explaining::{EXPLAINING, Waiting, allowed};
@@ -14,10 +15,8 @@ use crate::work;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::what_if::{Conditions, WhatIfDrawn};
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use std::sync::Arc;
 
 /// Version of the answers; part of their entity tags.
 const VERSION: u32 = 1;
@@ -43,7 +42,7 @@ struct Subject {
         (status = 503, body = Problem),
     ))]
 pub async fn what_if(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path((run, device)): Path<(String, u32)>,
     Query(conditions): Query<Conditions>,
     Query(steps): Query<StepsQuery>,

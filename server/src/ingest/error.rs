@@ -49,6 +49,19 @@ pub enum IngestError {
         /// Bytes wanted.
         needed: Bytes,
     },
+    /// The project would take more than it may.
+    #[error(
+        "the project takes {used} of its {quota} on disk, and this takes {more}; delete runs, or \
+         let an admin of the server give it more"
+    )]
+    OverQuota {
+        /// What it takes.
+        used: Bytes,
+        /// What it may take.
+        quota: Bytes,
+        /// What the upload takes, as far as that is known.
+        more: Bytes,
+    },
     /// The body ended early.
     #[error("the connection ended after {received} bytes{}; send the file again", of(*.announced))]
     Interrupted {

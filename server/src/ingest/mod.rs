@@ -9,6 +9,7 @@ mod admission;
 mod adopt;
 mod allowance;
 pub mod decompress;
+mod disk_share;
 mod error;
 mod job;
 mod keep;
@@ -20,7 +21,8 @@ mod repack;
 mod tally;
 mod uploads;
 
-pub use admission::Sender;
+pub use admission::{Admission, Sender};
+pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use job::{Arrived, Job};
 pub use parse::parse;

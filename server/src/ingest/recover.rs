@@ -179,6 +179,7 @@ impl Uploads {
         if purged.await? > 0 {
             self.remove_unused_blobs().await?;
             store.shrink().await?;
+            self.measure_disk().await?;
             // Fails if nobody listens, which is fine.
             let _ = self.shared().events.send(ServerEvent::RunsChanged);
         }

@@ -2,14 +2,14 @@
 
 use super::admission::{Admission, Sender};
 use super::allowance::{Allowance, watched};
+use super::disk_share::DiskShare;
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
 use super::receive::{drain, receive};
 use super::tally::Tally;
 use crate::blobs::{Blobs, Staged};
-use crate::budget::Budget;
-use crate::clients::{ClientAddress, ClientLimits, Slot};
+use crate::clients::{ClientAddress, Slot};
 use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
 use crate::judgements::Judge;
@@ -54,13 +54,15 @@ pub(super) struct Shared {
     pub events: broadcast::Sender<ServerEvent>,
     describe: Describe,
     limits: UploadLimits,
-    admission: Admission,
+    share: DiskShare,
+    admission: Arc<Admission>,
     judge: Judge,
     jobs: Mutex<HashMap<UploadId, Arc<Job>>>,
 }
 
 impl Uploads {
-    /// A service that stores uploads in `store` and `blobs`.
+    /// A service that stores uploads in `store` and `blobs`. All services of a server have the same
+    /// `admission`.
     pub fn new(
         store: Store,
         blobs: Blobs,
@@ -68,7 +70,7 @@ impl Uploads {
         events: broadcast::Sender<ServerEvent>,
         describe: Describe,
         limits: UploadLimits,
-        (clients, budget): (&ClientLimits, &Budget),
+        (admission, share): (Arc<Admission>, DiskShare),
     ) -> Uploads {
         let judge = Judge::new(store.clone(), pictures.clone(), events.clone());
         let shared = Shared {
@@ -79,7 +81,8 @@ impl Uploads {
             events,
             describe,
             limits,
-            admission: Admission::new(clients, budget),
+            share,
+            admission,
             jobs: Mutex::default(),
         };
         Uploads {
@@ -131,6 +134,28 @@ impl Uploads {
     /// What must stay free on the disk.
     pub(super) fn keep_free(&self) -> units::Bytes {
         self.shared.limits.keep_free
+    }
+
+    /// Decides which uploads may come in.
+    pub fn admission(&self) -> Arc<Admission> {
+        Arc::clone(&self.shared.admission)
+    }
+
+    /// What its project takes on disk, and may take.
+    pub fn share(&self) -> &DiskShare {
+        &self.shared.share
+    }
+
+    /// Measures again what the project takes on disk.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn measure_disk(&self) -> StoreResult<()> {
+        let Shared { store, share, .. } = &*self.shared;
+        // Not the files: the log of the database grows and shrinks by itself.
+        let read = store.read(|reader| Ok(reader.stored()?.blob_bytes + reader.database_bytes()?));
+        share.measured(units::Bytes(read.await?));
+        Ok(())
     }
 
     /// Where it stores bytes.
@@ -307,6 +332,7 @@ impl Uploads {
             tracing::warn!(%error, "cannot clear up after an upload");
         }
         recorded?;
+        self.measure_disk().await?;
         if matches!(outcome, Ok(Arrived { known: false, .. })) {
             let store = store.clone();
             // Nobody waits for this: the run exists already.
@@ -331,6 +357,10 @@ impl Uploads {
             ..
         } = &*self.shared;
         let received = receive(job, blobs, (admission, *limits), body).await?;
+        if let Err(error) = self.check_share(&received.staged).await {
+            blobs.discard(&received.staged).await;
+            return Err(error);
+        }
         let run = self.keep_blob(job, &received.staged).await?;
         let blob = received.staged.row.hash;
         match received.read {
@@ -403,6 +433,14 @@ impl Uploads {
             writer.upload_stored(&id, &row.hash, now_ms())
         });
         record.await
+    }
+
+    /// Whether the project may keep these bytes. Those that it has already take nothing more.
+    async fn check_share(&self, staged: &Staged) -> Result<(), IngestError> {
+        match self.is_known(&run_id(&staged.hash)).await? {
+            true => Ok(()),
+            false => self.shared.share.check(staged.row.stored_bytes),
+        }
     }
 
     async fn make_run(
@@ -487,7 +525,9 @@ impl Uploads {
     fn check_room(&self, size: u64) -> Result<(), IngestError> {
         let jobs = self.unfinished();
         let under_way = jobs.iter().filter(|job| job.is_started());
-        self.check_free(size, under_way.map(|job| job.to_come()).sum())
+        self.check_free(size, under_way.map(|job| job.to_come()).sum())?;
+        // How small it will be packed is not known before it is here.
+        self.shared.share.check(1)
     }
 
     /// Whether there is space for `size` bytes, besides those that others still have to send.

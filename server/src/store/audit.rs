@@ -1,9 +1,10 @@
 //! The audit: what was done, and by whom.
 
-use super::rows::uint;
+use super::rows::{corrupt, uint};
 use super::{Reader, Slice, StoreResult, Writer};
 use api::people::AuditEntry;
-use rusqlite::params;
+use api::projects::ProjectName;
+use rusqlite::{Row, params};
 
 /// How many entries are kept; older ones are deleted.
 const KEPT: i64 = 100_000;
@@ -11,7 +12,7 @@ const KEPT: i64 = 100_000;
 impl Reader<'_> {
     /// Entries, newest first; all of them, or those of one person.
     pub fn audit(&self, who: Option<&str>, slice: Slice) -> StoreResult<Vec<AuditEntry>> {
-        let sql = "SELECT id, at_ms, who, address, action, subject FROM audit \
+        let sql = "SELECT id, at_ms, who, address, action, subject, project FROM audit \
                    WHERE ?1 IS NULL OR who = ?1 ORDER BY id DESC LIMIT ?2 OFFSET ?3";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query(params![who, slice.limit, slice.offset])?;
@@ -24,6 +25,7 @@ impl Reader<'_> {
                 address: row.get("address")?,
                 action: row.get("action")?,
                 subject: row.get("subject")?,
+                project: project_of(row)?,
             });
         }
         Ok(found)
@@ -37,17 +39,25 @@ impl Writer<'_> {
     /// The database's.
     pub fn note(&mut self, entry: &AuditEntry) -> StoreResult<()> {
         self.tx.execute(
-            "INSERT INTO audit (at_ms, who, address, action, subject) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO audit (at_ms, who, address, action, subject, project) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 entry.at_ms,
                 entry.who,
                 entry.address,
                 entry.action,
                 entry.subject,
+                entry.project.as_ref().map(ProjectName::as_str),
             ],
         )?;
         let sql = "DELETE FROM audit WHERE id <= ?1";
         self.tx.execute(sql, [self.tx.last_insert_rowid() - KEPT])?;
         Ok(())
     }
+}
+
+fn project_of(row: &Row) -> StoreResult<Option<ProjectName>> {
+    let project: Option<String> = row.get("project")?;
+    let parse = |text: String| text.parse().map_err(|_| corrupt("project's name", &text));
+    project.map(parse).transpose()
 }

@@ -71,6 +71,14 @@ impl Reader<'_> {
         Ok(statement.query_row([], stored)?)
     }
 
+    /// Bytes of the database that hold something.
+    pub fn database_bytes(&self) -> StoreResult<u64> {
+        let sql = "SELECT (page_count - freelist_count) * page_size AS bytes \
+                   FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row([], |row| uint(row, "bytes"))?)
+    }
+
     /// Hashes of all blobs.
     pub fn blob_hashes(&self) -> StoreResult<Vec<String>> {
         let mut statement = self.tx.prepare("SELECT hash FROM blobs")?;

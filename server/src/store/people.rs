@@ -4,6 +4,7 @@ use super::rows::corrupt;
 use super::{Reader, Store, StoreError, StoreResult, Writer};
 use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
+use api::projects::ProjectName;
 use rusqlite::{OptionalExtension, Row, params};
 
 /// A file with this name next to the database says that the database has had people in it. It can
@@ -98,8 +99,7 @@ impl Reader<'_> {
 
     /// All tokens, newest first.
     pub fn tokens(&self) -> StoreResult<Vec<TokenRow>> {
-        let sql = "SELECT id, person, name, secret_hash, scopes, created_ms, expires_ms, used_ms \
-                   FROM tokens ORDER BY created_ms DESC, id";
+        let sql = "SELECT * FROM tokens ORDER BY created_ms DESC, id";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
@@ -124,6 +124,11 @@ fn person_of(row: &Row) -> StoreResult<Person> {
 fn token_of(row: &Row) -> StoreResult<TokenRow> {
     let (id, person): (String, String) = (row.get("id")?, row.get("person")?);
     let scopes: String = row.get("scopes")?;
+    // A damaged database may be of a version without projects.
+    let project: Option<String> = match row.as_ref().column_index("project") {
+        Ok(column) => row.get(column)?,
+        Err(_) => None,
+    };
     Ok(TokenRow {
         token: PersonalToken {
             id: id.parse().map_err(|_| corrupt("token's id", &id))?,
@@ -135,6 +140,9 @@ fn token_of(row: &Row) -> StoreResult<TokenRow> {
             created_ms: row.get("created_ms")?,
             expires_ms: row.get("expires_ms")?,
             used_ms: row.get("used_ms")?,
+            project: project
+                .map(|text| text.parse().map_err(|_| corrupt("project's name", &text)))
+                .transpose()?,
         },
         secret_hash: row.get("secret_hash")?,
     })
@@ -209,7 +217,7 @@ impl Writer<'_> {
         let token = &row.token;
         self.tx.execute(
             "INSERT INTO tokens (id, person, name, secret_hash, scopes, created_ms, expires_ms, \
-             used_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             used_ms, project) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 token.id.as_str(),
                 token.person.as_str(),
@@ -219,6 +227,7 @@ impl Writer<'_> {
                 token.created_ms,
                 token.expires_ms,
                 token.used_ms,
+                token.project.as_ref().map(ProjectName::as_str),
             ],
         )?;
         Ok(())

@@ -1,14 +1,14 @@
 //! Reads from a damaged database what cannot be derived from the blobs again.
 //!
 //! That is: names, dates, deletions and labels of runs, jobs with their ranks and keys, people with
-//! their tokens, and links. What cannot be read is left out: such a run gets the name of its blob,
-//! and such a link no longer opens.
+//! their tokens, projects with their members, and links. What cannot be read is left out: such a
+//! run gets the name of its blob, and such a link no longer opens.
 
 use super::jobs::RankOfJob;
 use super::people::HAS_PEOPLE;
 use super::rows::source_of;
 use super::schema::{self, Opening};
-use super::{IdentityRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
+use super::{IdentityRow, MemberRow, ProjectRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
 use crate::identity;
 use api::ids::{JobId, RunId};
 use api::labels::Label;
@@ -72,6 +72,10 @@ pub struct Salvaged {
     pub identities: Vec<IdentityRow>,
     /// Links.
     pub shares: Vec<ShareRow>,
+    /// Projects, and who may enter them.
+    pub projects: Vec<ProjectRow>,
+    /// Their members.
+    pub members: Vec<MemberRow>,
     /// The latest time seen.
     pub latest_ms: i64,
 }
@@ -100,6 +104,8 @@ impl Salvaged {
             tokens: reader.tokens().unwrap_or_default(),
             identities: reader.identities().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
+            projects: reader.projects().unwrap_or_default(),
+            members: reader.members().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 27] = [
+const STEPS: [&str; 28] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -37,6 +37,7 @@ const STEPS: [&str; 27] = [
     include_str!("../../../migrations/0025_arrived.sql"),
     include_str!("../../../migrations/0026_live_told.sql"),
     include_str!("../../../migrations/0027_identities.sql"),
+    include_str!("../../../migrations/0028_projects.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -96,6 +96,9 @@ pub struct TokenForm {
     read: Option<String>,
     upload: Option<String>,
     manage: Option<String>,
+    /// The only project that it opens; empty: all.
+    #[serde(default)]
+    project: String,
     /// A number of days; empty means that it never ends.
     #[serde(default)]
     days: String,
@@ -119,6 +122,10 @@ impl TokenForm {
             scopes,
             expires_in_s: days.map(|days| days.saturating_mul(24 * 3600)),
             person: None,
+            project: match self.project.as_str() {
+                "" => None,
+                name => Some(name.parse().map_err(|_| bad("there is no such project"))?),
+            },
         })
     }
 }

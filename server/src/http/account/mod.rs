@@ -29,9 +29,14 @@ impl FromRequestParts<Arc<App>> for SignedIn {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<SignedIn, Response> {
-        let client = Client::of(&parts.extensions);
-        let entry = guard::entry(app, &parts.headers, client).await;
-        let entry = entry.map_err(IntoResponse::into_response)?;
+        let entry = match parts.extensions.get::<Entry>() {
+            Some(entry) => entry.clone(),
+            None => {
+                let client = Client::of(&parts.extensions);
+                let entry = guard::entry(app, &parts.headers, client).await;
+                entry.map_err(IntoResponse::into_response)?
+            }
+        };
         if entry.access == api::runs::Access::TokenNeeded {
             let next = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             let to = format!(
@@ -47,7 +52,7 @@ impl FromRequestParts<Arc<App>> for SignedIn {
 }
 
 /// Where a form leads after it is filled in: a path of this server; otherwise the list of runs.
-fn within(next: &str) -> &str {
+pub(super) fn within(next: &str) -> &str {
     let local = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
     match local && next.chars().all(crate::plain::is_plain) {
         true => next,

@@ -106,7 +106,7 @@ pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response
                 ", or " code { "Authorization: Bearer TOKEN" } "."
             }
             (tokens(&app.gate.people.tokens_of(&person.id)))
-            (token_form(entry))
+            (token_form(app, entry))
         }
         @if entry.who != Who::Anybody {
             h2 { "Browsers that are signed in" }
@@ -167,7 +167,10 @@ fn tokens(tokens: &[PersonalToken]) -> Markup {
             } }
             tbody { @for token in tokens { tr {
                 td { (token.name) }
-                td { (token.scopes) }
+                td {
+                    (token.scopes)
+                    @if let Some(project) = &token.project { " in " (project) }
+                }
                 td { (date(token.created_ms)) }
                 td { (token.expires_ms.map_or("never".to_owned(), date)) }
                 td { (token.used_ms.map_or("never".to_owned(), date)) }
@@ -185,8 +188,10 @@ fn unnamed() -> Markup {
     html! { th { span class="visually-hidden" { "What you can do" } } }
 }
 
-fn token_form(entry: &Entry) -> Markup {
-    let offered = Scope::ALL.into_iter().filter(|scope| entry.may(*scope));
+fn token_form(app: &App, entry: &Entry) -> Markup {
+    let reach = app.projects.reach(entry);
+    let offered = Scope::ALL.into_iter().filter(|scope| reach.has(*scope));
+    let places = app.projects.visible(entry);
     html! {
         form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
             h2 { "Make a token" }
@@ -198,6 +203,15 @@ fn token_form(entry: &Entry) -> Markup {
                 @for scope in offered {
                     label { input type="checkbox" name=(scope) value="1"
                         checked[scope != Scope::Manage]; span { (about(scope)) } }
+                }
+            }
+            @if app.projects.are_several() {
+                label for="project" { "It opens" }
+                select id="project" class="input" name="project" {
+                    @if entry.bound.is_none() { option value="" { "all projects that you enter" } }
+                    @for place in &places {
+                        option value=(place.project) { "only " (place.project) }
+                    }
                 }
             }
             label for="days" { "It ends after" }
@@ -288,7 +302,8 @@ pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response 
             }
             p class="muted" {
                 "An admin also says who else may. A member looks, sends, names, deletes and "
-                "shares. A reader looks. You get a token to hand over, with which they sign in."
+                "shares. A reader looks. A guest sees only projects that let them in. You get a "
+                "token to hand over, with which they sign in."
             }
             button class="button primary" type="submit" { "Add" }
         }
@@ -374,9 +389,13 @@ pub async fn audit(
 }
 
 fn audit_rows(entries: &[AuditEntry]) -> Markup {
+    let several = entries.iter().any(|entry| entry.project.is_some());
     html! {
         div class="account-wide" tabindex="0" { table class="account-table" {
-            thead { tr { th { "When" } th { "Who" } th { "From" } th { "What" } th { "Of what" } } }
+            thead { tr {
+                th { "When" } th { "Who" } th { "From" } th { "What" } th { "Of what" }
+                @if several { th { "Project" } }
+            } }
             tbody { @for entry in entries { tr {
                 td { (date(entry.at_ms)) }
                 td { (entry.who) }
@@ -386,6 +405,7 @@ fn audit_rows(entries: &[AuditEntry]) -> Markup {
                     true => a href={ "/runs/" (entry.subject) } { (entry.subject) },
                     false => (entry.subject),
                 } }
+                @if several { td { @if let Some(project) = &entry.project { (project) } } }
             } } }
         } }
     }

@@ -6,6 +6,7 @@ pub use page::{categories_page, save_on_page};
 
 use super::App;
 use super::extract::{Json, Path, run_id};
+use super::here::Here;
 use crate::access::Entry;
 use crate::own_categories;
 use crate::pictures::Ask;
@@ -15,14 +16,12 @@ use api::categories::{OwnCategories, OwnRules, TakenOfDevice, TakenOfRun};
 use api::ids::RunId;
 use api::problem::Problem;
 use axum::Extension;
-use axum::extract::State;
-use std::sync::Arc;
 use trace::naming::Rules;
 
 /// The rules for the team's own categories.
 #[utoipa::path(get, path = "/api/categories", tag = "categories",
     responses((status = 200, description = "The rules that hold.", body = OwnCategories)))]
-pub async fn get(State(app): State<Arc<App>>) -> Result<axum::Json<OwnCategories>, Error> {
+pub async fn get(Here(app): Here) -> Result<axum::Json<OwnCategories>, Error> {
     own_categories::of(&app).await.map(axum::Json)
 }
 
@@ -33,7 +32,7 @@ pub async fn get(State(app): State<Arc<App>>) -> Result<axum::Json<OwnCategories
         (status = 400, body = Problem),
     ))]
 pub async fn put(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Extension(entry): Extension<Entry>,
     Json(request): Json<OwnRules>,
 ) -> Result<axum::Json<OwnCategories>, Error> {
@@ -51,7 +50,7 @@ pub async fn put(
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn preview(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     Json(request): Json<OwnRules>,
 ) -> Result<axum::Json<TakenOfRun>, Error> {

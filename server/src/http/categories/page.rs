@@ -3,8 +3,9 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::extract::{Query, run_id};
+use super::super::here::Here;
 use super::super::permits;
-use super::super::shell::{page, problem};
+use super::super::shell::{in_project, page, problem};
 use super::taken_of;
 use crate::access::Entry;
 use crate::own_categories;
@@ -14,11 +15,9 @@ use api::categories::{Kept, TakenOfDevice};
 use api::people::Scope;
 use api::routes;
 use axum::Form;
-use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::naming::LONGEST_FILE;
 
 /// Runs that rules can be tried on: the newest.
@@ -63,7 +62,7 @@ struct Shown<'a> {
 
 /// The page.
 pub async fn categories_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(query): Query<CategoriesQuery>,
 ) -> Result<Response, Error> {
@@ -74,7 +73,7 @@ pub async fn categories_page(
 
 /// Tries the rules of the form on a run, or keeps them.
 pub async fn save_on_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Form(form): Form<CategoriesForm>,
 ) -> Result<Response, Error> {
@@ -160,7 +159,8 @@ async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Er
 
 fn form(entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
     html! {
-        form class="account-form rules-form" method="post" action=(routes::CATEGORIES_PAGE) {
+        form class="account-form rules-form" method="post"
+            action=(in_project(routes::CATEGORIES_PAGE, entry)) {
             h2 { "Rules" }
             @if let Some(why) = &shown.refused { (problem(why)) }
             label for="rules" { "A rule a line" }

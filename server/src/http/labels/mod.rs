@@ -6,6 +6,7 @@ pub use page::{change_on_page, labels_page};
 
 use super::App;
 use super::extract::{Json, Path, run_id};
+use super::here::Here;
 use super::runs::summary;
 use crate::problems::Error;
 use api::ids::RunId;
@@ -13,8 +14,6 @@ use api::labels::{ChangeLabels, Label, MOST};
 use api::problem::Problem;
 use api::progress::ServerEvent;
 use api::runs::RunSummary;
-use axum::extract::State;
-use std::sync::Arc;
 
 /// Changes labels of a run; those that are not named stay.
 #[utoipa::path(patch, path = "/api/runs/{run}/labels", tag = "runs",
@@ -25,7 +24,7 @@ use std::sync::Arc;
         (status = 409, body = Problem),
     ))]
 pub async fn change(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(run): Path<String>,
     Json(request): Json<ChangeLabels>,
 ) -> Result<axum::Json<RunSummary>, Error> {

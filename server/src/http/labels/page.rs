@@ -4,6 +4,7 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::{Path, run_id};
+use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{page, problem};
 use super::change_of;
@@ -15,12 +16,10 @@ use api::labels::{ChangeLabels, Label};
 use api::people::Scope;
 use api::routes;
 use axum::Form;
-use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Labels of other runs that are offered while one types.
 const OFFERED: u32 = 200;
@@ -38,7 +37,7 @@ pub struct LabelForm {
 
 /// The page.
 pub async fn labels_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(run): Path<String>,
 ) -> Result<Response, Error> {
@@ -48,7 +47,7 @@ pub async fn labels_page(
 
 /// Puts a label on, or takes one off.
 pub async fn change_on_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(run): Path<String>,
     Form(form): Form<LabelForm>,

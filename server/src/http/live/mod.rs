@@ -7,6 +7,7 @@ pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
 
 use super::App;
 use super::extract::{Json, Origin, Path};
+use super::here::Here;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::live::{JUDGED, Warning, thinned, warnings};
@@ -20,9 +21,7 @@ use api::live::{
 };
 use api::problem::Problem;
 use api::routes;
-use axum::extract::State;
 use axum::http::StatusCode;
-use std::sync::Arc;
 use trace::plain::is_plain;
 use trace::units::Bytes;
 
@@ -38,7 +37,7 @@ pub const REPORT_LIMIT: usize = 256 << 10;
         (status = 400, body = Problem),
     ))]
 pub async fn begin(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     origin: Origin,
     Json(new): Json<NewLive>,
 ) -> Result<(StatusCode, axum::Json<LiveMade>), Error> {
@@ -94,7 +93,7 @@ fn checked(given: Labels) -> Result<Labels, Error> {
         (status = 410, body = Problem),
     ))]
 pub async fn report(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(live): Path<String>,
     origin: Origin,
     Json(reports): Json<Reports>,
@@ -153,7 +152,7 @@ fn step(
         (status = 410, body = Problem),
     ))]
 pub async fn end(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(live): Path<String>,
     Json(end): Json<LiveEnd>,
 ) -> Result<StatusCode, Error> {
@@ -176,7 +175,7 @@ pub async fn end(
         (status = 410, body = Problem),
     ))]
 pub async fn capture(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(live): Path<String>,
     Json(ask): Json<AskCapture>,
 ) -> Result<StatusCode, Error> {
@@ -196,7 +195,7 @@ async fn asked(app: &App, id: LiveId, steps: u32) -> Result<(), Error> {
 /// Trainings that run, then those that have ended, the newest first.
 #[utoipa::path(get, path = "/api/live", tag = "live",
     responses((status = 200, description = "The newest.", body = LiveRuns)))]
-pub async fn list(State(app): State<Arc<App>>) -> Result<axum::Json<LiveRuns>, Error> {
+pub async fn list(Here(app): Here) -> Result<axum::Json<LiveRuns>, Error> {
     let runs = of(&app, None).await?;
     Ok(axum::Json(LiveRuns { runs }))
 }
@@ -218,7 +217,7 @@ async fn of(app: &App, job: Option<String>) -> Result<Vec<LiveRun>, Error> {
         (status = 404, body = Problem),
     ))]
 pub async fn get(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Path(live): Path<String>,
 ) -> Result<axum::Json<LiveCurve>, Error> {
     curve(&app, live_id(&live)?).await.map(axum::Json)

@@ -4,6 +4,7 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::Path;
+use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{date, page};
 use super::{asked, curve, live_id, of};
@@ -16,13 +17,11 @@ use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveStep, MOST_CAPTURED};
 use api::people::Scope;
 use api::routes;
 use axum::Form;
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use trace::units::Bytes;
 
 /// The address of the script that reads the page anew.
@@ -49,10 +48,7 @@ pub async fn script() -> Response {
 }
 
 /// The list.
-pub async fn live_page(
-    State(app): State<Arc<App>>,
-    SignedIn(entry): SignedIn,
-) -> Result<Response, Error> {
+pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let runs = of(&app, None).await?;
     let body = html! {
@@ -122,7 +118,7 @@ fn state(run: &LiveRun) -> Markup {
 
 /// One training, with all its ranks.
 pub async fn live_run_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(live): Path<String>,
 ) -> Result<Response, Error> {
@@ -197,7 +193,7 @@ fn form(run: &LiveRun) -> Markup {
 
 /// Asks a training for a snapshot.
 pub async fn ask_on_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(live): Path<String>,
     Form(form): Form<AskForm>,

@@ -18,6 +18,7 @@ mod metrics;
 mod oidc;
 mod people;
 mod pictures;
+mod projects;
 mod questions;
 mod redaction;
 mod runs;

@@ -1,8 +1,8 @@
 //! The history of runs with the same labels, as a page.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::extract::Query;
+use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{date, page};
 use super::super::{history as answers, labels};
@@ -15,11 +15,9 @@ use api::labels::Label;
 use api::leaks::Verdict;
 use api::people::Scope;
 use api::routes;
-use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use trace::units::Bytes;
 
 /// How many labels are offered to choose from.
@@ -27,7 +25,7 @@ const OFFERED: usize = 24;
 
 /// The page.
 pub async fn history(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, Error> {

@@ -1,8 +1,8 @@
 //! Jobs: the programs of several ranks, and whether one of the ranks stands out.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::extract::Query;
+use super::super::here::Here;
 use super::super::page::PageQuery;
 use super::super::permits;
 use super::super::shell::{date, page};
@@ -10,11 +10,9 @@ use crate::problems::Error;
 use crate::store::JobRow;
 use api::people::Scope;
 use api::routes;
-use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::units::Bytes;
 
 /// Jobs on a page.
@@ -30,7 +28,7 @@ pub struct JobsQuery {
 
 /// The list of jobs.
 pub async fn jobs(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(JobsQuery { offset }): Query<JobsQuery>,
 ) -> Result<Response, Error> {

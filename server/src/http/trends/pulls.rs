@@ -4,6 +4,7 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::compare;
 use super::super::extract::Query;
+use super::super::here::Here;
 use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page};
@@ -16,11 +17,9 @@ use api::compare::RecordedComparison;
 use api::history::HistoryRun;
 use api::people::Scope;
 use api::routes;
-use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::compare::gate::Outcome;
 use trace::units::Bytes;
 
@@ -50,7 +49,7 @@ struct Judged {
 
 /// The page of a pull request, or the list of them.
 pub async fn pull_requests(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(query): Query<PullQuery>,
 ) -> Result<Response, Error> {

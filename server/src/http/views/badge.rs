@@ -9,6 +9,7 @@ use api::history::{History, HistoryChange, Measure};
 use api::ids::ViewId;
 use api::leaks::Verdict;
 use api::routes;
+use api::views::View;
 use axum::extract::{Query, State};
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -51,13 +52,13 @@ impl Tone {
 
 /// The picture.
 pub async fn badge(
-    State(app): State<Arc<App>>,
+    State(main): State<Arc<App>>,
     Path(view): Path<String>,
 ) -> Result<Response, Error> {
     let unknown = || Error::NotFound(format!("the badge of view {view}"));
     let id: ViewId = view.parse().map_err(|_| unknown())?;
-    let saved = app.store.read(move |reader| reader.view(&id)).await?;
-    let address = saved.filter(|view| has_badge(&view.path));
+    let (app, saved) = find(&main, id).await?.ok_or_else(unknown)?;
+    let address = Some(saved).filter(|view| has_badge(&view.path));
     let address: Uri = address
         .and_then(|view| view.path.parse().ok())
         .ok_or_else(unknown)?;
@@ -70,6 +71,17 @@ pub async fn badge(
         (header::CACHE_CONTROL, "no-cache"),
     ];
     Ok((headers, picture(&standing(&history)).into_string()).into_response())
+}
+
+/// A view, and the project that it is in.
+async fn find(main: &Arc<App>, id: ViewId) -> Result<Option<(Arc<App>, View)>, Error> {
+    for app in main.projects.all_open(main) {
+        let id = id.clone();
+        if let Some(view) = app.store.read(move |reader| reader.view(&id)).await? {
+            return Ok(Some((app, view)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a view is of a history: others have no badge.

@@ -8,6 +8,7 @@ pub use page::{forget_on_page, save_on_page, views_page};
 
 use super::App;
 use super::extract::{Json, Origin, Path};
+use super::here::Here;
 use crate::access::Entry;
 use crate::clock::now_ms;
 use crate::identity;
@@ -16,14 +17,12 @@ use api::ids::ViewId;
 use api::problem::Problem;
 use api::views::{NewView, View, Views};
 use axum::Extension;
-use axum::extract::State;
 use axum::http::StatusCode;
-use std::sync::Arc;
 
 /// Saved views, by name.
 #[utoipa::path(get, path = "/api/views", tag = "views",
     responses((status = 200, description = "All of them.", body = Views)))]
-pub async fn list(State(app): State<Arc<App>>) -> Result<axum::Json<Views>, Error> {
+pub async fn list(Here(app): Here) -> Result<axum::Json<Views>, Error> {
     let views = app.store.read(|reader| reader.views()).await?;
     Ok(axum::Json(Views { views }))
 }
@@ -35,7 +34,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<axum::Json<Views>, Erro
         (status = 400, body = Problem), (status = 409, body = Problem),
     ))]
 pub async fn save(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     Extension(entry): Extension<Entry>,
     origin: Origin,
     Json(new): Json<NewView>,
@@ -67,10 +66,7 @@ async fn saved(app: &App, entry: &Entry, origin: &Origin, new: NewView) -> Resul
         (status = 204, description = "It is gone."),
         (status = 404, body = Problem),
     ))]
-pub async fn forget(
-    State(app): State<Arc<App>>,
-    Path(view): Path<String>,
-) -> Result<StatusCode, Error> {
+pub async fn forget(Here(app): Here, Path(view): Path<String>) -> Result<StatusCode, Error> {
     forgotten(&app, &view).await?;
     Ok(StatusCode::NO_CONTENT)
 }

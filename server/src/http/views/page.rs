@@ -4,8 +4,9 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::{Origin, Path, Query};
+use super::super::here::Here;
 use super::super::permits;
-use super::super::shell::{date, page, problem};
+use super::super::shell::{date, in_project, page, problem};
 use super::badge::has_badge;
 use super::{forgotten, saved};
 use crate::access::Entry;
@@ -14,11 +15,9 @@ use api::people::Scope;
 use api::routes;
 use api::views::{NAME_CHARS, NewView, PATH_BYTES, View};
 use axum::Form;
-use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// What stands in the form at first: the address of the page that somebody came from.
 #[derive(Deserialize)]
@@ -29,7 +28,7 @@ pub struct ViewsQuery {
 
 /// The page.
 pub async fn views_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(ViewsQuery { path }): Query<ViewsQuery>,
 ) -> Result<Response, Error> {
@@ -40,7 +39,7 @@ pub async fn views_page(
 
 /// Saves a view.
 pub async fn save_on_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     origin: Origin,
     Form(new): Form<NewView>,
@@ -63,7 +62,7 @@ pub async fn save_on_page(
 
 /// Forgets a view.
 pub async fn forget_on_page(
-    State(app): State<Arc<App>>,
+    Here(app): Here,
     SignedIn(entry): SignedIn,
     Path(view): Path<String>,
 ) -> Result<Response, Error> {
@@ -92,7 +91,7 @@ async fn shown(
         } @else {
             (table(&views, entry))
         }
-        @if entry.may(Scope::Upload) { (form(typed, refused)) }
+        @if entry.may(Scope::Upload) { (form(entry, typed, refused)) }
     };
     Ok(page(app, Some(entry), "Views", &body))
 }
@@ -126,9 +125,9 @@ fn badge_of(view: &View) -> Markup {
     } }
 }
 
-fn form(typed: &NewView, refused: Option<&str>) -> Markup {
+fn form(entry: &Entry, typed: &NewView, refused: Option<&str>) -> Markup {
     html! {
-        form class="account-form" method="post" action=(routes::VIEWS_PAGE) {
+        form class="account-form" method="post" action=(in_project(routes::VIEWS_PAGE, entry)) {
             h2 { "Save a view" }
             @if let Some(why) = refused { (problem(why)) }
             label for="name" { "Name" }

@@ -1,0 +1,221 @@
+//! Projects: recordings that belong together, with people of their own.
+//!
+//! A server begins with one project, [`ProjectName::MAIN`]. What is in one project cannot be seen
+//! from another one.
+
+use crate::ids::PersonId;
+use crate::people::Role;
+pub use crate::project_name::{BadProjectName, ProjectName};
+use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
+
+/// The header with which a request names its project. Without it, the server finds the project by
+/// what the address names, or takes the one that the browser showed last.
+pub const HEADER: &str = "tidemark-project";
+
+/// The same in a query, for requests that cannot send headers.
+pub const PARAMETER: &str = "project";
+
+/// The cookie with the project that the browser showed last.
+pub const COOKIE: &str = "tidemark_project";
+
+/// A project, as somebody sees it who may enter it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Project {
+    /// Its name.
+    pub name: ProjectName,
+    /// What whoever asks may do in it.
+    pub role: Role,
+    /// When it was made; 0 for the first one.
+    pub created_ms: i64,
+    /// When it was closed. Nobody enters a closed project.
+    pub closed_ms: Option<i64>,
+    /// How it is kept.
+    pub settings: ProjectSettings,
+    /// Runs that are listed.
+    pub runs: u64,
+    /// Its stored files and its database, on disk.
+    pub used: Bytes,
+}
+
+/// How a project is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProjectSettings {
+    /// What everybody may do in it who is not a guest of the server, unless they are members with
+    /// another role; nothing, unless given.
+    pub everybody: Option<Role>,
+    /// The most that it may take on disk.
+    pub quota: Option<Bytes>,
+    /// Which runs stay; all, unless given.
+    pub keep: Option<Keep>,
+}
+
+/// Which runs stay when others are deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Keep {
+    /// How many of each kind, the newest.
+    pub newest: u32,
+    /// Runs with different values of these labels are of different kinds.
+    #[serde(default)]
+    pub per: Vec<String>,
+}
+
+/// A project to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewProject {
+    /// Its name, which no other project has.
+    pub name: ProjectName,
+    /// What everybody may do in it; nothing, unless given.
+    #[serde(default)]
+    pub everybody: Option<Role>,
+    /// The most that it may take on disk.
+    #[serde(default)]
+    pub quota: Option<Bytes>,
+}
+
+/// What changes about a project. What is not given stays; `null` removes a setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct ChangeProject {
+    /// What everybody may do in it.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Role>))]
+    pub everybody: Option<Option<Role>>,
+    /// The most that it may take on disk. Only an admin of the server changes that.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub quota: Option<Option<Bytes>>,
+    /// Which runs stay; the others are deleted within the hour, and again each hour.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Keep>))]
+    pub keep: Option<Option<Keep>>,
+    /// `true` closes it for everybody, `false` opens it again. Only an admin of the server does
+    /// that. Nothing is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
+}
+
+/// Tells a field that is `null` from one that is missing.
+fn given<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+/// A person in a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Member {
+    /// Who.
+    pub person: PersonId,
+    /// What the others call them.
+    pub name: String,
+    /// What they may do in it.
+    pub role: Role,
+}
+
+/// What a person may do in a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SetMember {
+    /// An admin also says who else may; not `guest`.
+    pub role: Role,
+}
+
+/// What happens to the runs of a project when the others are deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Plan {
+    /// Whether the runs were deleted.
+    pub deleted: bool,
+    /// Those that go; an answer lists the first 1000.
+    pub runs: Vec<Going>,
+    /// How many go.
+    pub going: usize,
+    /// Their size, as uploaded.
+    pub bytes: Bytes,
+    /// How many stay, by reason.
+    pub kept: std::collections::BTreeMap<WhyKept, usize>,
+}
+
+/// A run that goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Going {
+    /// Which.
+    pub run: crate::ids::RunId,
+    /// Its name.
+    pub name: String,
+    /// Size as uploaded.
+    pub file_bytes: Bytes,
+}
+
+/// Why a run stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WhyKept {
+    /// It is among the newest of its kind.
+    Newest,
+    /// It has the label `pinned`.
+    Pinned,
+    /// A link that has not ended opens it.
+    Link,
+    /// A comparison for a pull request shows it.
+    PullRequest,
+    /// A bench made it.
+    Bench,
+}
+
+impl WhyKept {
+    /// What stands after "kept: ".
+    pub const fn words(self) -> &'static str {
+        match self {
+            WhyKept::Newest => "among the newest",
+            WhyKept::Pinned => "pinned",
+            WhyKept::Link => "opened by a link",
+            WhyKept::PullRequest => "shown in a pull request",
+            WhyKept::Bench => "made by a bench",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_null_is_removed_and_one_that_is_missing_stays() {
+        let check = |json: &str, expected: ChangeProject| {
+            let read: ChangeProject = serde_json::from_str(json).unwrap();
+            assert_eq!(read, expected, "{json}");
+            let again = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<ChangeProject>(&again).unwrap(), read);
+        };
+        check("{}", ChangeProject::default());
+        let removed = ChangeProject {
+            quota: Some(None),
+            ..ChangeProject::default()
+        };
+        check("{\"quota\": null}", removed);
+        let keep = Keep {
+            newest: 5,
+            per: vec!["branch".to_owned()],
+        };
+        let set = ChangeProject {
+            keep: Some(Some(keep)),
+            ..ChangeProject::default()
+        };
+        check("{\"keep\": {\"newest\": 5, \"per\": [\"branch\"]}}", set);
+    }
+}

@@ -1,0 +1,260 @@
+//! Projects: which there are, who may enter them, and how they are kept.
+
+mod page;
+
+pub use page::{
+    change_on_page, create_on_page, enter, enter_at, plan_page, project_page, projects_page,
+    refusal, script, set_member_on_page,
+};
+
+use super::App;
+use super::audited::Subject;
+use super::extract::{Json, Path, Query, person_id};
+use super::packed;
+use crate::access::{Entry, Place};
+use crate::clock::now_ms;
+use crate::problems::Error;
+use crate::projects::{self, ProjectError, retention};
+use api::people::Role;
+use api::problem::Problem;
+use api::projects::{
+    ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName, SetMember,
+};
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// A project that whoever asks may look after: one that they may enter; for an admin of the server,
+/// any.
+///
+/// # Errors
+/// [`ProjectError::Unknown`].
+fn place(main: &App, entry: &Entry, name: &str) -> Result<Place, Error> {
+    let unknown = || ProjectError::Unknown(name.to_owned());
+    let project: ProjectName = name.parse().map_err(|_| unknown())?;
+    let role = main.projects.role(entry, &project);
+    let is_known = project.is_main() || main.projects.is_known(&project);
+    let role = role.or((entry.is_admin() && is_known).then_some(Role::Admin));
+    let role = role.ok_or_else(unknown)?;
+    Ok(Place { project, role })
+}
+
+/// The projects that whoever asks may enter. An admin of the server also sees closed ones.
+#[utoipa::path(get, path = "/api/projects", tag = "projects",
+    responses((status = 200, description = "The projects, the first one first.",
+        body = Vec<Project>)))]
+pub async fn list(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    Ok(packed::json(
+        &headers,
+        &main.projects.list(&main, &entry).await?,
+    ))
+}
+
+/// Makes a project. Its maker and the other admins of the server may enter it; they add members.
+#[utoipa::path(post, path = "/api/projects", tag = "projects", request_body = NewProject,
+    responses(
+        (status = 201, description = "The project.", body = Project),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 409, body = Problem),
+    ))]
+pub async fn create(
+    State(main): State<Arc<App>>,
+    Json(new): Json<NewProject>,
+) -> Result<Response, Error> {
+    main.projects.create(&main, &new, now_ms()).await?;
+    let project = main.projects.shown(&main, &new.name, Role::Admin).await?;
+    let subject = Subject::of(&project.name);
+    Ok((StatusCode::CREATED, subject, axum::Json(project)).into_response())
+}
+
+/// Changes how a project is kept. An admin of the project says who may enter it and which runs
+/// stay; only an admin of the server sets its quota, closes it, or opens it again.
+#[utoipa::path(patch, path = "/api/projects/{project}", tag = "projects",
+    params(("project" = String, Path)), request_body = ChangeProject,
+    responses(
+        (status = 200, description = "The project as it is now.", body = Project),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 404, body = Problem), (status = 409, body = Problem),
+    ))]
+pub async fn change(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path(project): Path<String>,
+    Json(change): Json<ChangeProject>,
+) -> Result<Response, Error> {
+    let place = changed(&main, &entry, &project, &change).await?;
+    let project = main
+        .projects
+        .shown(&main, &place.project, place.role)
+        .await?;
+    Ok((Subject::of(told(&project)), axum::Json(project)).into_response())
+}
+
+async fn changed(
+    main: &Arc<App>,
+    entry: &Entry,
+    project: &str,
+    change: &ChangeProject,
+) -> Result<Place, Error> {
+    let place = place(main, entry, project)?;
+    projects::may_change(entry, &place, change)?;
+    main.projects
+        .change(main, &place.project, change, now_ms())
+        .await?;
+    Ok(place)
+}
+
+/// `vision (closed)`, for the audit.
+fn told(project: &Project) -> String {
+    match project.closed_ms {
+        None => project.name.to_string(),
+        Some(_) => format!("{} (closed)", project.name),
+    }
+}
+
+/// The members of a project, by name.
+#[utoipa::path(get, path = "/api/projects/{project}/members", tag = "projects",
+    params(("project" = String, Path)),
+    responses(
+        (status = 200, description = "The members. Others may have the role of everybody.",
+            body = Vec<Member>),
+        (status = 404, body = Problem),
+    ))]
+pub async fn members(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path(project): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let place = place(&main, &entry, &project)?;
+    Ok(packed::json(
+        &headers,
+        &main.projects.members(&main.gate.people, &place.project),
+    ))
+}
+
+/// Says what a person may do in a project.
+#[utoipa::path(put, path = "/api/projects/{project}/members/{person}", tag = "projects",
+    params(("project" = String, Path), ("person" = String, Path)), request_body = SetMember,
+    responses(
+        (status = 204, description = "The person has this role in the project."),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 404, body = Problem),
+    ))]
+pub async fn set_member(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path((project, person)): Path<(String, String)>,
+    Json(set): Json<SetMember>,
+) -> Result<Response, Error> {
+    let subject = set_role(&main, &entry, (&project, &person), Some(set.role)).await?;
+    Ok((StatusCode::NO_CONTENT, Extension(subject)).into_response())
+}
+
+/// Takes a person out of a project. What everybody may do there, they may still do.
+#[utoipa::path(delete, path = "/api/projects/{project}/members/{person}", tag = "projects",
+    params(("project" = String, Path), ("person" = String, Path)),
+    responses(
+        (status = 204, description = "The person is no member any more."),
+        (status = 403, body = Problem), (status = 404, body = Problem),
+    ))]
+pub async fn remove_member(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path((project, person)): Path<(String, String)>,
+) -> Result<Response, Error> {
+    let subject = set_role(&main, &entry, (&project, &person), None).await?;
+    Ok((StatusCode::NO_CONTENT, Extension(subject)).into_response())
+}
+
+async fn set_role(
+    main: &App,
+    entry: &Entry,
+    (project, person): (&str, &str),
+    role: Option<Role>,
+) -> Result<Subject, Error> {
+    let place = place(main, entry, project)?;
+    projects::admin(entry, &place)?;
+    let id = person_id(person)?;
+    main.projects
+        .set_member((&main.store, &main.gate.people), &place.project, &id, role)
+        .await?;
+    let known = main.gate.people.active(&id);
+    let who = known.map_or_else(|| id.to_string(), |person| person.name);
+    let role = role.map_or("no member", Role::name);
+    Ok(Subject(format!("{who} ({role}) in {}", place.project)))
+}
+
+/// Which runs would stay.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PlanQuery {
+    /// How many of each kind, the newest.
+    newest: u32,
+    /// Labels that tell kinds apart, with commas between them.
+    #[serde(default)]
+    per: String,
+}
+
+impl PlanQuery {
+    fn keep(&self) -> Keep {
+        Keep {
+            newest: self.newest,
+            per: words(&self.per),
+        }
+    }
+}
+
+/// Words with commas between them.
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(',').map(str::trim);
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Which runs of a project would be deleted under this rule, and why the others stay. Nothing
+/// changes.
+#[utoipa::path(get, path = "/api/projects/{project}/plan", tag = "projects",
+    params(("project" = String, Path), PlanQuery),
+    responses(
+        (status = 200, description = "What would happen.", body = Plan),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
+pub async fn plan(
+    State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path(project): Path<String>,
+    Query(query): Query<PlanQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let plan = planned(&main, &entry, &project, query.keep()).await?;
+    Ok(packed::json(&headers, &plan))
+}
+
+async fn planned(main: &Arc<App>, entry: &Entry, project: &str, keep: Keep) -> Result<Plan, Error> {
+    let place = place(main, entry, project)?;
+    let unknown = || ProjectError::Unknown(project.to_owned());
+    let app = main
+        .projects
+        .app(main, &place.project)
+        .ok_or_else(unknown)?;
+    // Who may not look at its runs learns no names.
+    if !place
+        .role
+        .scopes()
+        .both(entry.limit)
+        .has(api::people::Scope::Read)
+    {
+        return Err(unknown().into());
+    }
+    Ok(retention::look_ahead(&app.store, keep).await?)
+}

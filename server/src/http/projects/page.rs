@@ -1,0 +1,591 @@
+//! Projects, as pages: choose one, make one, look after one.
+
+use super::super::App;
+use super::super::account::SignedIn;
+use super::super::audited::Subject;
+use super::super::extract::{Client, Path};
+use super::super::here;
+use super::super::shell::{date, page, problem};
+use super::{changed, place, planned, set_role, told, words};
+use crate::access::{Entry, Place};
+use crate::clock::now_ms;
+use crate::problems::Error;
+use crate::projects;
+use api::ids::PersonId;
+use api::people::Role;
+use api::projects::{ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName};
+use api::routes;
+use axum::extract::{RawQuery, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::{Extension, Form};
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::sync::Arc;
+use timeline::format::plural;
+use trace::units::Bytes;
+
+/// Runs of a plan that are listed by name.
+const LISTED: usize = 100;
+
+/// The script of a page of one project.
+pub async fn script() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, include_str!("project.js")).into_response()
+}
+
+/// Shows a project from now on: its list of runs.
+pub async fn enter(
+    State(main): State<Arc<App>>,
+    client: Client,
+    SignedIn(entry): SignedIn,
+    Path(project): Path<String>,
+) -> Response {
+    entered(&main, (&entry, client), &project, "/".to_owned())
+}
+
+/// Shows a project from now on: this page of it.
+pub async fn enter_at(
+    State(main): State<Arc<App>>,
+    client: Client,
+    SignedIn(entry): SignedIn,
+    Path((project, rest)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let to = format!("/{}{query}", rest.trim_start_matches('/'));
+    entered(&main, (&entry, client), &project, to)
+}
+
+fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: String) -> Response {
+    match place(main, entry, project) {
+        Ok(Place { project, .. }) if main.projects.role(entry, &project).is_some() => {
+            let cookie = here::cookie(&project, client.scheme);
+            let to = super::super::account::within(&to).to_owned();
+            ([(header::SET_COOKIE, cookie)], Redirect::to(&to)).into_response()
+        }
+        Ok(_) => Redirect::to(&routes::project_page(project)).into_response(),
+        Err(error) => refusal(main, &error),
+    }
+}
+
+/// Says that a project cannot be entered, and leads to those that can.
+pub fn refusal(main: &App, error: &Error) -> Response {
+    let body = html! {
+        (problem(&error.problem().detail))
+        p { a href=(routes::PROJECTS_PAGE) { "Your projects" } }
+    };
+    let mut page = page(main, None, "No such project", &body);
+    *page.status_mut() = error.status();
+    page
+}
+
+/// The list.
+pub async fn projects_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+) -> Result<Response, Error> {
+    projects_with(&main, &entry, None).await
+}
+
+async fn projects_with(
+    main: &Arc<App>,
+    entry: &Entry,
+    why: Option<&str>,
+) -> Result<Response, Error> {
+    let projects = main.projects.list(main, entry).await?;
+    let body = html! {
+        @if let Some(why) = why { (problem(why)) }
+        p class="muted" {
+            "A project has its own runs, benches, links, categories and members. What is in one "
+            "cannot be seen from another."
+        }
+        @if projects.is_empty() {
+            p { "You are in no project yet. Ask an admin of this server, or of a project, to add "
+                "you." }
+        } @else {
+            (table(&projects))
+        }
+        @if entry.is_admin() { (new_form()) }
+    };
+    Ok(page(main, Some(entry), "Projects", &body))
+}
+
+fn table(projects: &[Project]) -> Markup {
+    html! {
+        div class="account-wide" tabindex="0" { table class="account-table" {
+            thead { tr {
+                th { "Project" } th { "You are" } th { "Runs" } th { "On disk" } th { "Since" }
+                th { span class="visually-hidden" { "What you can do" } }
+            } }
+            tbody { @for project in projects { tr {
+                td { a href=(routes::project_page(project.name.as_str())) { (project.name) } }
+                td { (project.role) }
+                td { (project.runs) }
+                td { (disk(project)) }
+                td { @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" } }
+                td { @match project.closed_ms {
+                    None => a class="button" href=(routes::enter_project(&project.name))
+                        aria-label={ "Open the project " (project.name) } { "Open" },
+                    Some(at) => { "closed " (date(at)) }
+                } }
+            } } }
+        } }
+    }
+}
+
+fn disk(project: &Project) -> String {
+    match project.settings.quota {
+        None => project.used.to_string(),
+        Some(quota) => format!("{} of {quota}", project.used),
+    }
+}
+
+fn new_form() -> Markup {
+    html! {
+        form class="account-form" method="post" action=(routes::PROJECTS_PAGE) {
+            h2 { "Make a project" }
+            label for="name" { "Name" }
+            input id="name" class="input" name="name" required maxlength="32"
+                pattern="[a-z0-9]+(-[a-z0-9]+)*" placeholder="vision"
+                title="small letters and digits, with single dashes between them";
+            p class="muted" { "It stands in addresses and cannot be changed." }
+            (everybody_choice(None))
+            label for="quota" { "The most that it may take on disk" }
+            input id="quota" class="input" name="quota" placeholder="20 GiB; empty: no limit";
+            button class="button primary" type="submit" { "Make it" }
+        }
+    }
+}
+
+fn everybody_choice(now: Option<Role>) -> Markup {
+    html! {
+        label for="everybody" { "Everybody on this server, but guests, is" }
+        select id="everybody" class="input" name="everybody" {
+            option value="" selected[now.is_none()] { "nothing in it: members only" }
+            @for role in [Role::Reader, Role::Member] {
+                option value=(role) selected[now == Some(role)] { (role) }
+            }
+        }
+    }
+}
+
+/// The fields of a new project.
+#[derive(Deserialize)]
+pub struct NewForm {
+    name: String,
+    #[serde(default)]
+    everybody: String,
+    #[serde(default)]
+    quota: String,
+}
+
+/// Makes a project.
+pub async fn create_on_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Form(form): Form<NewForm>,
+) -> Result<Response, Error> {
+    if !entry.is_admin() {
+        return Err(Error::NotAdmin);
+    }
+    let made = async {
+        let name: ProjectName = form.name.trim().parse().map_err(bad)?;
+        let new = NewProject {
+            name: name.clone(),
+            everybody: role(&form.everybody)?,
+            quota: size(&form.quota)?,
+        };
+        main.projects.create(&main, &new, now_ms()).await?;
+        Ok::<_, Error>(name)
+    };
+    match made.await {
+        Ok(name) => {
+            let to = Redirect::to(&routes::project_page(name.as_str()));
+            Ok((Subject::of(&name), to).into_response())
+        }
+        Err(error) => {
+            let why = error.problem().detail;
+            refused(&error, projects_with(&main, &entry, Some(&why)).await)
+        }
+    }
+}
+
+fn bad(error: impl std::fmt::Display) -> Error {
+    Error::BadRequest(error.to_string())
+}
+
+fn role(text: &str) -> Result<Option<Role>, Error> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(bad),
+    }
+}
+
+fn size(text: &str) -> Result<Option<Bytes>, Error> {
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(bad),
+    }
+}
+
+/// Shows the page again, with the error at the top; the status tells that nothing was done.
+fn refused(error: &Error, page: Result<Response, Error>) -> Result<Response, Error> {
+    let mut page = page?;
+    *page.status_mut() = error.status();
+    Ok(page)
+}
+
+/// One project.
+pub async fn project_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(project): Path<String>,
+) -> Result<Response, Error> {
+    project_with(&main, &entry, &project, None).await
+}
+
+async fn project_with(
+    main: &Arc<App>,
+    entry: &Entry,
+    project: &str,
+    why: Option<&str>,
+) -> Result<Response, Error> {
+    let place = match place(main, entry, project) {
+        Ok(place) => place,
+        Err(error) => return Ok(refusal(main, &error)),
+    };
+    let shown = main
+        .projects
+        .shown(main, &place.project, place.role)
+        .await?;
+    let manages = projects::admin(entry, &place).is_ok();
+    let body = html! {
+        @if let Some(why) = why { (problem(why)) }
+        p {
+            "You are " strong { (place.role) } " in it. "
+            (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
+        }
+        @match shown.closed_ms {
+            Some(at) => p { "It was closed " (date(at)) ": nobody enters it. Its data are kept." },
+            None => p { a class="button primary" href=(routes::enter_project(&shown.name)) {
+                "Open its runs" } },
+        }
+        @if !shown.name.is_main() {
+            h2 { "Members" }
+            (members(main, entry, &shown, manages))
+        }
+        @if manages {
+            h2 { "How it is kept" }
+            (settings_form(entry, &shown))
+            (keep_form(&shown))
+        }
+        @if entry.is_admin() && !shown.name.is_main() { (close_form(&shown)) }
+    };
+    Ok(page(
+        main,
+        Some(entry),
+        &format!("Project {}", shown.name),
+        &body,
+    ))
+}
+
+fn members(main: &App, entry: &Entry, project: &Project, manages: bool) -> Markup {
+    let members = main.projects.members(&main.gate.people, &project.name);
+    let is_member = |id: &PersonId| members.iter().any(|member: &Member| member.person == *id);
+    let people = main.gate.people.list().into_iter();
+    let others = people.filter(|person| person.left_ms.is_none() && !is_member(&person.id));
+    // Only who adds members learns who else there is.
+    let others: Vec<_> = others.filter(|_| manages).collect();
+    let action = routes::project_members_page(&project.name);
+    html! {
+        p class="muted" {
+            @match project.settings.everybody {
+                None => "Only members enter it, and the admins of this server.",
+                Some(role) => { "Everybody on this server, but guests, is " (role)
+                    " in it; members have the role that stands here." }
+            }
+        }
+        @if !members.is_empty() {
+            div class="account-wide" tabindex="0" { table class="account-table" {
+                thead { tr { th { "Name" } th { "Role" } } }
+                tbody { @for member in &members { tr {
+                    td { (member.name) }
+                    td { @if manages { form method="post" action=(action) {
+                        input type="hidden" name="person" value=(member.person);
+                        select class="input" name="role" aria-label={ "Role of " (member.name) } {
+                            @for role in Role::IN_PROJECT {
+                                option value=(role) selected[role == member.role] { (role) }
+                            }
+                            option value="" { "take out" }
+                        }
+                        button class="link-button" type="submit" { "Change" }
+                    } } @else { (member.role) } }
+                } } }
+            } }
+        }
+        @if !others.is_empty() {
+            form class="account-row" method="post" action=(action) {
+                select class="input" name="person" aria-label="Person to add" {
+                    @for person in &others { option value=(person.id) { (person.name) } }
+                }
+                select class="input" name="role" aria-label="Role in the project" {
+                    @for role in Role::IN_PROJECT {
+                        option value=(role) selected[role == Role::Member] { (role) }
+                    }
+                }
+                button class="button" type="submit" { "Add" }
+            }
+        } @else if manages && entry.is_admin() && members.is_empty() {
+            p { "There are no people yet: " a href=(routes::PEOPLE_PAGE) { "add them" } " first." }
+        }
+    }
+}
+
+fn settings_form(entry: &Entry, project: &Project) -> Markup {
+    let quota = project.settings.quota;
+    html! {
+        form class="account-form" method="post"
+            action=(routes::project_page(project.name.as_str())) {
+            input type="hidden" name="what" value="access";
+            @if !project.name.is_main() { (everybody_choice(project.settings.everybody)) }
+            @if entry.is_admin() {
+                label for="quota" { "The most that it may take on disk" }
+                input id="quota" class="input" name="quota" placeholder="empty: no limit"
+                    value=[quota.map(|quota| quota.to_string())];
+            }
+            @if entry.is_admin() || !project.name.is_main() {
+                button class="button" type="submit" { "Save" }
+            }
+        }
+    }
+}
+
+fn keep_form(project: &Project) -> Markup {
+    let keep = project.settings.keep.clone();
+    html! {
+        form class="account-form" method="get" action=(routes::project_plan_page(&project.name)) {
+            h2 { "Delete old runs" }
+            p { @match &keep {
+                None => "All runs stay.",
+                Some(keep) => { "Each hour, runs are deleted that do not stay: " (rule(keep)) "." }
+            } }
+            label for="newest" { "Keep so many of each kind, the newest" }
+            input id="newest" class="input" name="newest" type="number" min="1" required
+                value=[keep.as_ref().map(|keep| keep.newest)];
+            label for="per" { "Kinds differ by these labels" }
+            input id="per" class="input" name="per" placeholder="branch, config"
+                value=[keep.as_ref().map(|keep| keep.per.join(", "))];
+            p class="muted" {
+                "Runs with the label " code { "pinned" } ", of benches, opened by a link or shown "
+                "in a pull request stay."
+            }
+            button class="button" type="submit" { "Show what would be deleted" }
+        }
+        @if keep.is_some() {
+            form method="post" action=(routes::project_page(project.name.as_str())) {
+                input type="hidden" name="what" value="keep_all";
+                button class="button" type="submit" { "Keep all runs" }
+            }
+        }
+    }
+}
+
+fn rule(keep: &Keep) -> String {
+    let newest = plural(u64::from(keep.newest), "run");
+    match keep.per.as_slice() {
+        [] => format!("the newest {newest}"),
+        per => format!("the newest {newest} of each {}", per.join(" and ")),
+    }
+}
+
+fn close_form(project: &Project) -> Markup {
+    let closed = project.closed_ms.is_some();
+    html! {
+        form class="account-form" method="post"
+            action=(routes::project_page(project.name.as_str())) {
+            input type="hidden" name="what" value=(if closed { "open" } else { "close" });
+            @if !closed {
+                p class="muted" {
+                    "Nobody enters a closed project, and its links open nothing. Nothing is "
+                    "deleted: it can be opened again."
+                }
+            }
+            button class="button" type="submit" {
+                @if closed { "Open it again" } @else { "Close the project" }
+            }
+        }
+    }
+}
+
+/// What to change about a project.
+#[derive(Deserialize)]
+pub struct ChangeForm {
+    what: String,
+    everybody: Option<String>,
+    quota: Option<String>,
+    newest: Option<u32>,
+    #[serde(default)]
+    per: String,
+}
+
+impl ChangeForm {
+    fn asked(&self) -> Result<ChangeProject, Error> {
+        let none = ChangeProject::default();
+        let closed = |closed| ChangeProject {
+            closed: Some(closed),
+            ..ChangeProject::default()
+        };
+        Ok(match self.what.as_str() {
+            "access" => ChangeProject {
+                everybody: self.everybody.as_deref().map(role).transpose()?,
+                quota: self.quota.as_deref().map(size).transpose()?,
+                ..none
+            },
+            "keep" => {
+                let newest = self.newest.ok_or_else(|| bad("how many runs stay?"))?;
+                let per = words(&self.per);
+                ChangeProject {
+                    keep: Some(Some(Keep { newest, per })),
+                    ..none
+                }
+            }
+            "keep_all" => ChangeProject {
+                keep: Some(None),
+                ..none
+            },
+            "close" => closed(true),
+            "open" => closed(false),
+            _ => return Err(bad("this form is not known")),
+        })
+    }
+}
+
+/// Changes how a project is kept.
+pub async fn change_on_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(project): Path<String>,
+    Form(form): Form<ChangeForm>,
+) -> Result<Response, Error> {
+    let done = async { changed(&main, &entry, &project, &form.asked()?).await };
+    match done.await {
+        Ok(place) => {
+            let now = main
+                .projects
+                .shown(&main, &place.project, place.role)
+                .await?;
+            let to = Redirect::to(&routes::project_page(&project));
+            Ok((Subject::of(told(&now)), to).into_response())
+        }
+        Err(error) => {
+            let why = error.problem().detail;
+            refused(
+                &error,
+                project_with(&main, &entry, &project, Some(&why)).await,
+            )
+        }
+    }
+}
+
+/// Who, and what they may do.
+#[derive(Deserialize)]
+pub struct MemberForm {
+    person: String,
+    #[serde(default)]
+    role: String,
+}
+
+/// Adds a member, changes their role, or takes them out.
+pub async fn set_member_on_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(project): Path<String>,
+    Form(form): Form<MemberForm>,
+) -> Result<Response, Error> {
+    let done = async {
+        let role = role(&form.role)?;
+        set_role(&main, &entry, (&project, &form.person), role).await
+    };
+    match done.await {
+        Ok(subject) => {
+            let to = Redirect::to(&routes::project_page(&project));
+            Ok((Extension(subject), to).into_response())
+        }
+        Err(error) => {
+            let why = error.problem().detail;
+            refused(
+                &error,
+                project_with(&main, &entry, &project, Some(&why)).await,
+            )
+        }
+    }
+}
+
+/// Which runs would stay.
+#[derive(Deserialize)]
+pub struct PlanForm {
+    newest: u32,
+    #[serde(default)]
+    per: String,
+}
+
+/// What would be deleted, before anything is.
+pub async fn plan_page(
+    State(main): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(project): Path<String>,
+    axum::extract::Query(form): axum::extract::Query<PlanForm>,
+) -> Result<Response, Error> {
+    let place = place(&main, &entry, &project)?;
+    projects::admin(&entry, &place)?;
+    let keep = Keep {
+        newest: form.newest,
+        per: words(&form.per),
+    };
+    let plan = planned(&main, &entry, &project, keep.clone()).await?;
+    let body = html! {
+        p { "With this rule, what stays is " (rule(&keep)) ". Nothing is deleted yet." }
+        (plan_told(&plan))
+        form class="account-row" method="post" action=(routes::project_page(&project)) {
+            input type="hidden" name="what" value="keep";
+            input type="hidden" name="newest" value=(keep.newest);
+            input type="hidden" name="per" value=(keep.per.join(","));
+            button class="button primary" type="submit" { "Delete such runs each hour" }
+            a class="button" href=(routes::project_page(&project)) { "Back" }
+        }
+    };
+    Ok(page(
+        &main,
+        Some(&entry),
+        &format!("Old runs of {}", place.project),
+        &body,
+    ))
+}
+
+fn plan_told(plan: &Plan) -> Markup {
+    let going = plural(plan.going as u64, "run");
+    html! {
+        ul { @for (why, count) in &plan.kept {
+            li { (plural(*count as u64, "run")) " stay: " (why.words()) }
+        } }
+        @if plan.runs.is_empty() {
+            p { "No run would be deleted now." }
+        } @else {
+            p { (going) " would be deleted (" (plan.bytes) " as uploaded):" }
+            div class="account-wide" tabindex="0" { table class="account-table" {
+                thead { tr { th { "Run" } th { "Size" } } }
+                tbody { @for going in plan.runs.iter().take(LISTED) { tr {
+                    td { a href=(routes::run_page(&going.run)) { (going.name) } }
+                    td { (going.file_bytes) }
+                } } }
+            } }
+            @if plan.going > LISTED {
+                p { "and " (plan.going - LISTED) " more" }
+            }
+        }
+    }
+}

@@ -1,0 +1,761 @@
+//! Projects over HTTP: what is in one cannot be seen, changed or guessed from another.
+
+use super::{Answer, Server, packed_snapshot, request};
+use crate::samples;
+use api::people::{AddedPerson, AuditEntry, CreatedToken, Role};
+use api::problem::ProblemCode;
+use api::projects::{HEADER, Member, Plan, Project, WhyKept};
+use api::routes;
+use api::runs::{FinishedUpload, RunSummary};
+use api::shares::CreatedShare;
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+/// A server with an admin (ada), a member (bo) and a guest (eve), and two projects that only ada
+/// may enter.
+struct Team {
+    server: Server,
+    ada: String,
+    bo: AddedPerson,
+    eve: AddedPerson,
+}
+
+/// Who asks, and for which project.
+#[derive(Clone, Copy, Default)]
+struct Asks<'a> {
+    token: Option<&'a str>,
+    project: Option<&'a str>,
+    cookie: Option<&'a str>,
+}
+
+fn with(token: &str) -> Asks<'_> {
+    Asks {
+        token: Some(token),
+        ..Asks::default()
+    }
+}
+
+impl<'a> Asks<'a> {
+    fn of(self, project: &'a str) -> Asks<'a> {
+        Asks {
+            project: Some(project),
+            ..self
+        }
+    }
+}
+
+impl Team {
+    async fn start() -> Team {
+        let server = Server::start().await;
+        let add = async |token: Option<&str>, name: &str, role: Role| {
+            let asks = Asks {
+                token,
+                ..Asks::default()
+            };
+            let body = json!({ "name": name, "role": role });
+            let added = send(&server, asks, Method::POST, "/api/people", &body).await;
+            added.expect(StatusCode::CREATED).read::<AddedPerson>()
+        };
+        let ada = add(None, "ada", Role::Admin).await.token.secret;
+        let bo = add(Some(&ada), "bo", Role::Member).await;
+        let eve = add(Some(&ada), "eve", Role::Guest).await;
+        for name in ["vision", "secret"] {
+            let new = json!({ "name": name });
+            let made = send(&server, with(&ada), Method::POST, routes::PROJECTS, &new);
+            made.await.expect(StatusCode::CREATED);
+        }
+        Team {
+            server,
+            ada,
+            bo,
+            eve,
+        }
+    }
+
+    async fn get(&self, asks: Asks<'_>, path: &str) -> Answer {
+        send(&self.server, asks, Method::GET, path, &Value::Null).await
+    }
+
+    async fn ask(&self, asks: Asks<'_>, method: Method, path: &str, body: Value) -> Answer {
+        send(&self.server, asks, method, path, &body).await
+    }
+
+    async fn upload(&self, asks: Asks<'_>, file: &'static [u8]) -> Answer {
+        let request = headed(request(Method::PUT, "/api/upload/a.pickle"), asks);
+        self.server
+            .send(request.body(Body::from(file)).unwrap())
+            .await
+    }
+
+    async fn run_in(&self, project: &str) -> RunSummary {
+        let sent = self
+            .upload(with(&self.ada).of(project), packed_snapshot())
+            .await;
+        sent.expect(StatusCode::CREATED)
+            .read::<FinishedUpload>()
+            .run
+    }
+
+    async fn runs(&self, asks: Asks<'_>) -> usize {
+        let listed = self.get(asks, routes::RUNS).await.expect(StatusCode::OK);
+        listed.read::<Vec<RunSummary>>().len()
+    }
+
+    async fn let_in(&self, person: &AddedPerson, project: &str, role: &str) {
+        let path = format!("/api/projects/{project}/members/{}", person.person.id);
+        let set = self.ask(with(&self.ada), Method::PUT, &path, json!({ "role": role }));
+        set.await.expect(StatusCode::NO_CONTENT);
+    }
+}
+
+fn headed(request: axum::http::request::Builder, asks: Asks<'_>) -> axum::http::request::Builder {
+    let token = asks
+        .token
+        .map(|token| (header::AUTHORIZATION.as_str(), format!("Bearer {token}")));
+    let project = asks.project.map(|project| (HEADER, project.to_owned()));
+    let cookie = asks
+        .cookie
+        .map(|cookie| (header::COOKIE.as_str(), cookie.to_owned()));
+    let all = [token, project, cookie].into_iter().flatten();
+    all.fold(request, |request, (name, value)| {
+        request.header(name, value)
+    })
+}
+
+async fn send(server: &Server, asks: Asks<'_>, method: Method, path: &str, body: &Value) -> Answer {
+    let request = headed(request(method, path), asks);
+    let request = match body {
+        Value::Null => request.body(Body::empty()),
+        body => request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string())),
+    };
+    server.send(request.unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_project_has_runs_of_its_own_and_the_same_file_may_be_in_both() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let (here, there) = (team.run_in("vision").await, team.run_in("secret").await);
+    assert_eq!(here.id, there.id, "an id says what the file is, not where");
+    assert_eq!(team.runs(ada.of("vision")).await, 1);
+    assert_eq!(team.runs(ada.of("main")).await, 0);
+    assert_eq!(
+        team.runs(ada).await,
+        0,
+        "the first one, unless something is named"
+    );
+    let path = routes::run(&here.id);
+    let renamed = team.ask(
+        ada.of("vision"),
+        Method::PATCH,
+        &path,
+        json!({ "name": "mine" }),
+    );
+    renamed.await.expect(StatusCode::OK);
+    let name = async |project| {
+        let run = team
+            .get(ada.of(project), &path)
+            .await
+            .expect(StatusCode::OK);
+        run.read::<Value>()["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(name("vision").await, "mine");
+    assert_eq!(name("secret").await, "a.pickle");
+    let deleted = team
+        .ask(ada.of("secret"), Method::DELETE, &path, Value::Null)
+        .await;
+    deleted.expect(StatusCode::OK);
+    assert_eq!(team.runs(ada.of("vision")).await, 1);
+    team.get(ada.of("main"), &path)
+        .await
+        .expect(StatusCode::NOT_FOUND);
+    // The project that the browser showed last comes before the others.
+    let showed = Asks {
+        cookie: Some("tidemark_project=vision"),
+        ..ada
+    };
+    assert_eq!(team.runs(showed).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_the_projects_that_let_them_in() {
+    let team = Team::start().await;
+    let run = team.run_in("secret").await;
+    let (bo, eve) = (with(&team.bo.token.secret), with(&team.eve.token.secret));
+    let path = routes::run(&run.id);
+    for asks in [bo, eve] {
+        for asks in [asks, asks.of("secret"), asks.of("vision"), asks.of("none")] {
+            let refused = team.get(asks, &path).await;
+            assert!(refused.status.is_client_error(), "{}", refused.status);
+        }
+    }
+    let refused = team.get(bo.of("secret"), routes::RUNS).await.problem();
+    let unknown = team.get(bo.of("no-such"), routes::RUNS).await.problem();
+    assert_eq!(refused.code, ProblemCode::NotFound);
+    assert_eq!(
+        refused.detail.replace("secret", "no-such"),
+        unknown.detail,
+        "a project that one may not enter is like one that is not there"
+    );
+    let scope = team
+        .get(eve, routes::RUNS)
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    assert_eq!(
+        scope.problem().code,
+        ProblemCode::Forbidden,
+        "a guest without any project"
+    );
+    team.let_in(&team.eve, "secret", "reader").await;
+    team.get(eve, &path).await.expect(StatusCode::OK);
+    assert_eq!(team.runs(eve).await, 1, "her only project");
+    let changed = team.ask(eve, Method::DELETE, &path, Value::Null).await;
+    assert!(changed.problem().detail.contains("`manage`"));
+    team.upload(eve, packed_snapshot())
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    let seen: Vec<Project> = team.get(eve, routes::PROJECTS).await.read();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(
+        (seen[0].name.as_str(), seen[0].role, seen[0].runs),
+        ("secret", Role::Reader, 1)
+    );
+    assert!(seen[0].used.get() > 0);
+    // What is about the whole server stays closed to guests.
+    for path in ["/metrics", "/api/people", "/api/audit"] {
+        team.get(eve, path).await.expect(StatusCode::FORBIDDEN);
+    }
+    let path = format!("/api/projects/secret/members/{}", team.eve.person.id);
+    let out = team
+        .ask(with(&team.ada), Method::DELETE, &path, Value::Null)
+        .await;
+    out.expect(StatusCode::NO_CONTENT);
+    team.get(eve, &routes::run(&run.id))
+        .await
+        .expect(StatusCode::FORBIDDEN);
+}
+
+/// Makes one of each thing in a project that only ada may enter. Returns what fills the parameters
+/// of an address with their ids.
+async fn things_in_secret(team: &Team) -> impl Fn(&str) -> String + use<> {
+    let ada = with(&team.ada).of("secret");
+    let run = team.run_in("secret").await;
+    let share = json!({ "kind": "team", "target": { "kind": "run", "run": run.id }, "query": "v=1",
+        "redaction": "none", "note": "", "created_by": "", "expires_in_s": null });
+    let share = team.ask(ada, Method::POST, routes::SHARES, share).await;
+    let share: CreatedShare = share.expect(StatusCode::CREATED).read();
+    let job = team
+        .ask(ada, Method::POST, routes::JOBS, json!({ "name": "j" }))
+        .await;
+    let job: Value = job.expect(StatusCode::CREATED).read();
+    let view = json!({ "name": "v", "path": "/history" });
+    let view = team
+        .ask(ada, Method::POST, "/api/views", view)
+        .await
+        .read::<Value>();
+    let live = json!({ "name": "l" });
+    let live = team
+        .ask(ada, Method::POST, "/api/live", live)
+        .await
+        .read::<Value>();
+    let id = |value: &Value, key: &str| value[key].as_str().unwrap_or("none_a").to_owned();
+    move |path: &str| {
+        let parts = path.split('/').map(|part| match part {
+            "{run}" => run.id.to_string(),
+            "{share}" => share.share.id.to_string(),
+            "{job}" => id(&job, "id"),
+            "{view}" => id(&view, "id"),
+            "{live}" => id(&live, "live"),
+            "{group}" => "stack".to_owned(),
+            "{project}" => "secret".to_owned(),
+            part if part.starts_with('{') => "0".to_owned(),
+            part => part.to_owned(),
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+}
+
+/// Every address of the API, filled with what is in another project.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_address_answers_with_something_of_another_project() {
+    let team = Team::start().await;
+    let ada = with(&team.ada).of("secret");
+    let fill = things_in_secret(&team).await;
+    let run = fill("{run}");
+    let document: Value = team.get(ada, routes::OPENAPI).await.read();
+    let bo = with(&team.bo.token.secret);
+    let (mut asked, mut answered) = (0, 0);
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let is_of_one = ["{run}", "{share}", "{job}", "{view}", "{live}", "{project}"];
+        if !is_of_one.iter().any(|name| path.contains(name)) {
+            continue;
+        }
+        for (method, _) in methods.as_object().unwrap() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            if method == Method::GET {
+                let granted = team.get(with(&team.ada), &fill(path)).await;
+                answered += u32::from(granted.status.is_success());
+            }
+            for asks in [bo, bo.of("main"), bo.of("secret")] {
+                let body = match method {
+                    Method::GET | Method::DELETE => Value::Null,
+                    _ => json!({ "name": "x", "role": "reader", "by": "" }),
+                };
+                let refused = team.ask(asks, method.clone(), &fill(path), body).await;
+                let status = refused.status;
+                assert!(status.is_client_error(), "{method} {path}: {status}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "only {asked} addresses were asked");
+    assert!(
+        answered >= 14,
+        "only {answered} addresses answer to ada: the ids are wrong"
+    );
+    for query in [format!("runs={run},{run}"), format!("run={run}")] {
+        for path in ["/api/compare", "/api/compare/curves", "/api/shares"] {
+            let answer = team.get(bo, &format!("{path}?{query}")).await;
+            let empty = answer.body.as_ref() == b"[]";
+            assert!(empty || answer.status.is_client_error(), "{path}?{query}");
+        }
+    }
+    assert_eq!(team.runs(ada).await, 1, "nothing was changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_project_sends_there_and_nowhere_else() {
+    let team = Team::start().await;
+    let new = json!({ "name": "CI", "scopes": ["read", "upload"], "project": "vision" });
+    let made = team
+        .ask(with(&team.ada), Method::POST, "/api/tokens", new)
+        .await;
+    let ci = made
+        .expect(StatusCode::CREATED)
+        .read::<CreatedToken>()
+        .secret;
+    let sent = team.upload(with(&ci), packed_snapshot()).await;
+    let run = sent
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run;
+    assert_eq!(team.runs(with(&team.ada).of("vision")).await, 1);
+    assert_eq!(team.runs(with(&ci)).await, 1);
+    team.get(with(&ci), &routes::run(&run.id))
+        .await
+        .expect(StatusCode::OK);
+    for project in ["main", "secret"] {
+        let refused = team.get(with(&ci).of(project), routes::RUNS).await;
+        refused.expect(StatusCode::NOT_FOUND);
+    }
+    for (method, path) in [
+        (Method::GET, "/metrics"),
+        (Method::GET, "/api/people"),
+        (Method::POST, "/api/projects"),
+        (Method::POST, "/api/tokens"),
+        (Method::PATCH, "/api/projects/vision"),
+        (Method::DELETE, "/api/sessions"),
+    ] {
+        let body = json!({ "name": "more", "scopes": ["read"] });
+        let refused = team.ask(with(&ci), method, path, body).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    let not_hers = json!({ "name": "x", "scopes": [], "project": "secret" });
+    let refused = team.ask(
+        with(&team.bo.token.secret),
+        Method::POST,
+        "/api/tokens",
+        not_hers,
+    );
+    refused.await.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_opens_its_run_for_anybody_whatever_their_projects() {
+    let team = Team::start().await;
+    let run = team.run_in("secret").await;
+    let new = |kind: &str| {
+        json!({ "kind": kind, "target": { "kind": "run", "run": run.id },
+            "query": "v=1", "redaction": "none", "note": "", "created_by": "",
+            "expires_in_s": null })
+    };
+    let make = async |kind: &str| {
+        let ada = with(&team.ada).of("secret");
+        let made = team.ask(ada, Method::POST, routes::SHARES, new(kind)).await;
+        made.expect(StatusCode::CREATED).read::<CreatedShare>()
+    };
+    let made = make("capability").await;
+    let slug = made.url.rsplit('/').next().unwrap().to_owned();
+    let open = json!({ "token": slug });
+    let opened = team
+        .ask(Asks::default(), Method::POST, routes::OPEN_SHARE, open)
+        .await;
+    let cookie = opened.expect(StatusCode::OK).headers[header::SET_COOKIE].clone();
+    let cookie = cookie
+        .to_str()
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let path = format!("{}?share={}", routes::run(&run.id), made.share.id);
+    let stranger = Asks {
+        cookie: Some(&cookie),
+        ..Asks::default()
+    };
+    let bo = Asks {
+        cookie: Some(&cookie),
+        ..with(&team.bo.token.secret)
+    };
+    for asks in [stranger, bo] {
+        team.get(asks, &path).await.expect(StatusCode::OK);
+        let list = team
+            .get(asks, &format!("/api/runs?share={}", made.share.id))
+            .await;
+        assert!(list.status.is_client_error(), "{}", list.status);
+    }
+    team.get(stranger, &routes::run(&run.id))
+        .await
+        .expect(StatusCode::OK);
+    let without = team.get(with(&team.bo.token.secret), &path).await;
+    assert!(without.status.is_client_error(), "only with the secret");
+    let card = team
+        .get(Asks::default(), &format!("/s/{slug}/card.svg"))
+        .await;
+    card.expect(StatusCode::OK);
+    // A team link is for the people of the project.
+    let made = make("team").await;
+    let slug = made.url.rsplit('/').next().unwrap().to_owned();
+    let open = async |asks| {
+        let open = json!({ "token": slug });
+        team.ask(asks, Method::POST, routes::OPEN_SHARE, open)
+            .await
+            .status
+    };
+    assert_eq!(open(with(&team.ada)).await, StatusCode::OK);
+    assert_eq!(
+        open(with(&team.bo.token.secret)).await,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_takes_no_more_than_its_quota() {
+    let team = Team::start().await;
+    let change = async |asks, body: Value| {
+        team.ask(asks, Method::PATCH, "/api/projects/vision", body)
+            .await
+    };
+    change(with(&team.ada), json!({ "quota": 1 }))
+        .await
+        .expect(StatusCode::OK);
+    let refused = team
+        .upload(with(&team.ada).of("vision"), packed_snapshot())
+        .await;
+    let problem = refused.expect(StatusCode::INSUFFICIENT_STORAGE).problem();
+    assert_eq!(problem.code, ProblemCode::InsufficientStorage);
+    assert!(
+        problem.detail.contains("admin of the server"),
+        "{}",
+        problem.detail
+    );
+    team.run_in("secret").await;
+    team.let_in(&team.bo, "vision", "admin").await;
+    let bo = with(&team.bo.token.secret);
+    let refused = change(bo, json!({ "quota": null })).await;
+    let detail = refused.expect(StatusCode::FORBIDDEN).problem().detail;
+    assert_eq!(detail, "only an admin of this server may do this");
+    change(with(&team.ada), json!({ "quota": null }))
+        .await
+        .expect(StatusCode::OK);
+    let run = team.run_in("vision").await;
+    // What is there already takes nothing more; what is new is refused when it has come.
+    let used: Vec<Project> = team.get(bo, routes::PROJECTS).await.read();
+    let used = used
+        .iter()
+        .find(|project| project.name.as_str() == "vision")
+        .unwrap()
+        .used;
+    let quota = json!({ "quota": used.get() + 16 });
+    change(with(&team.ada), quota).await.expect(StatusCode::OK);
+    let again = team.upload(bo.of("vision"), packed_snapshot()).await;
+    assert_eq!(
+        again.expect(StatusCode::OK).read::<FinishedUpload>().run.id,
+        run.id
+    );
+    let other = samples::find("streams").unwrap().file;
+    let refused = team.upload(bo.of("vision"), other).await;
+    refused.expect(StatusCode::INSUFFICIENT_STORAGE);
+    assert_eq!(team.runs(bo.of("vision")).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_runs_are_shown_before_they_are_deleted() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let old = team.run_in("vision").await;
+    let other = samples::find("streams").unwrap().file;
+    team.upload(ada.of("vision"), other)
+        .await
+        .expect(StatusCode::CREATED);
+    team.let_in(&team.bo, "vision", "admin").await;
+    let bo = with(&team.bo.token.secret);
+    let planned = async || {
+        let plan = team.get(bo, "/api/projects/vision/plan?newest=1").await;
+        plan.expect(StatusCode::OK).read::<Plan>()
+    };
+    let plan = planned().await;
+    assert_eq!((plan.deleted, plan.going), (false, 1));
+    assert_eq!(plan.runs[0].run, old.id);
+    assert_eq!(plan.kept[&WhyKept::Newest], 1);
+    assert_eq!(
+        team.runs(bo.of("vision")).await,
+        2,
+        "nothing is deleted yet"
+    );
+    let pin = json!({ "labels": { "pinned": "yes" } });
+    let path = format!("{}/labels", routes::run(&old.id));
+    team.ask(bo.of("vision"), Method::PATCH, &path, pin)
+        .await
+        .expect(StatusCode::OK);
+    assert_eq!(planned().await.kept[&WhyKept::Pinned], 1);
+    let keep = json!({ "keep": { "newest": 1, "per": ["branch"] } });
+    let kept = team
+        .ask(bo, Method::PATCH, "/api/projects/vision", keep)
+        .await;
+    let kept: Project = kept.expect(StatusCode::OK).read();
+    assert_eq!(kept.settings.keep.unwrap().per, ["branch"]);
+    let none = json!({ "keep": { "newest": 0 } });
+    let refused = team
+        .ask(bo, Method::PATCH, "/api/projects/vision", none)
+        .await;
+    refused.expect(StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_project_opens_nothing_and_keeps_everything() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let run = team.run_in("vision").await;
+    team.let_in(&team.bo, "vision", "member").await;
+    let bo = with(&team.bo.token.secret);
+    let path = routes::run(&run.id);
+    team.get(bo, &path).await.expect(StatusCode::OK);
+    let close = async |closed: bool| {
+        let body = json!({ "closed": closed });
+        team.ask(ada, Method::PATCH, "/api/projects/vision", body)
+            .await
+    };
+    close(true).await.expect(StatusCode::OK);
+    for asks in [bo, ada] {
+        team.get(asks, &path).await.expect(StatusCode::NOT_FOUND);
+        team.get(asks.of("vision"), routes::RUNS)
+            .await
+            .expect(StatusCode::NOT_FOUND);
+    }
+    // The requests that were under way may hold it for a moment.
+    let mut opened = close(false).await;
+    for _ in 0..100 {
+        if opened.status == StatusCode::OK {
+            break;
+        }
+        assert_eq!(opened.status, StatusCode::SERVICE_UNAVAILABLE);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        opened = close(false).await;
+    }
+    opened.expect(StatusCode::OK);
+    team.get(bo, &path).await.expect(StatusCode::OK);
+    let refused = team.ask(
+        ada,
+        Method::PATCH,
+        "/api/projects/main",
+        json!({ "closed": true }),
+    );
+    refused.await.expect(StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_to_projects_is_written_down_with_the_project() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    team.let_in(&team.bo, "vision", "reader").await;
+    let audit: Vec<AuditEntry> = team.get(with(&team.ada), "/api/audit").await.read();
+    let said = |action: &str| {
+        let entry = audit.iter().find(|entry| entry.action == action).unwrap();
+        let project = entry.project.as_ref().map(|project| project.as_str());
+        (entry.subject.clone(), project.map(str::to_owned))
+    };
+    assert_eq!(
+        said("upload"),
+        (run.id.to_string(), Some("vision".to_owned()))
+    );
+    assert_eq!(said("set_member").0, "bo (reader) in vision");
+    assert_eq!(said("make_project").0, "secret");
+    let members = team
+        .get(with(&team.bo.token.secret), "/api/projects/vision/members")
+        .await;
+    let members: Vec<Member> = members.read();
+    assert_eq!(
+        (members[0].name.as_str(), members[0].role),
+        ("bo", Role::Reader)
+    );
+    let metrics = team
+        .get(with(&team.ada), "/metrics")
+        .await
+        .expect(StatusCode::OK);
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    assert!(
+        text.contains("tidemark_project_runs{project=\"vision\"} 1"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    let open = json!({ "token": team.ada });
+    let session = team
+        .ask(Asks::default(), Method::POST, routes::SESSION, open)
+        .await;
+    let session = session.headers[header::SET_COOKIE]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let session = session.split(';').next().unwrap().to_owned();
+    let page = async |path: &str, cookies: &str| {
+        let cookies = format!("{session}; {cookies}");
+        let asks = Asks {
+            cookie: Some(&cookies),
+            ..Asks::default()
+        };
+        team.get(asks, path).await
+    };
+    let shown = |answer: Answer| {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let cookie = answer.headers.get(header::SET_COOKIE).cloned();
+        let cookie = cookie
+            .map(|cookie| cookie.to_str().unwrap().to_owned())
+            .unwrap_or_default();
+        let project = text
+            .split("data-project=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let remembered = cookie.split(';').next().unwrap_or_default().to_owned();
+        (project.unwrap_or_default().to_owned(), remembered)
+    };
+    let text = |project: &str, cookie: &str| (project.to_owned(), cookie.to_owned());
+    let first = page("/", "").await;
+    // The program of these tests has no front end, so its page has no head to put a script into.
+    assert_eq!(shown(first).1, "tidemark_project=main");
+    let of_run = page(&routes::run_page(&run.id), "").await;
+    assert_eq!(shown(of_run).1, "tidemark_project=vision");
+    let entered = page("/p/secret/history?label=a%3Db", "").await;
+    let entered = entered.expect(StatusCode::SEE_OTHER);
+    assert_eq!(entered.headers[header::LOCATION], "/history?label=a%3Db");
+    assert_eq!(shown(entered), text("", "tidemark_project=secret"));
+    let away = page("/p/secret//evil.example/x", "")
+        .await
+        .expect(StatusCode::SEE_OTHER);
+    assert_eq!(away.headers[header::LOCATION], "/evil.example/x");
+    let body = |answer: Answer| String::from_utf8_lossy(&answer.body).into_owned();
+    let history = body(page("/history", "tidemark_project=secret").await);
+    assert!(
+        history.contains("Project: <strong>secret</strong>"),
+        "{history}"
+    );
+    let views = body(page("/views", "tidemark_project=secret").await);
+    assert!(
+        views.contains("action=\"/views?project=secret\""),
+        "{views}"
+    );
+    let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
+    assert!(body(missing).contains("there is no project none"));
+}
+
+/// The forms do what the API does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_is_made_and_looked_after_on_its_pages() {
+    let team = Team::start().await;
+    let form = async |token: &str, path: &str, body: &str| {
+        let request = headed(request(Method::POST, path), with(token))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        team.server
+            .send(request.body(Body::from(body.to_owned())).unwrap())
+            .await
+    };
+    let made = form(
+        &team.ada,
+        "/projects",
+        "name=audio&everybody=reader&quota=2+GiB",
+    )
+    .await;
+    assert_eq!(
+        made.expect(StatusCode::SEE_OTHER).headers[header::LOCATION],
+        "/projects/audio"
+    );
+    let twice = form(&team.ada, "/projects", "name=audio")
+        .await
+        .expect(StatusCode::CONFLICT);
+    assert!(String::from_utf8_lossy(&twice.body).contains("called audio already"));
+    let bad = form(&team.ada, "/projects", "name=Audio+2").await;
+    assert!(String::from_utf8_lossy(&bad.expect(StatusCode::BAD_REQUEST).body).contains("dashes"));
+    form(&team.bo.token.secret, "/projects", "name=mine")
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    let who = format!("person={}&role=admin", team.bo.person.id);
+    form(&team.ada, "/projects/audio/members", &who)
+        .await
+        .expect(StatusCode::SEE_OTHER);
+    let bo = &team.bo.token.secret;
+    let saved = form(bo, "/projects/audio", "what=access&everybody=").await;
+    saved.expect(StatusCode::SEE_OTHER);
+    let kept = form(
+        bo,
+        "/projects/audio",
+        "what=keep&newest=3&per=branch%2C+config",
+    )
+    .await;
+    kept.expect(StatusCode::SEE_OTHER);
+    form(bo, "/projects/audio", "what=close")
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    kept_as_asked(&team).await;
+}
+
+/// What the forms above asked for, in the API and on the pages.
+async fn kept_as_asked(team: &Team) {
+    let bo = &team.bo.token.secret;
+    let seen: Vec<Project> = team.get(with(bo), routes::PROJECTS).await.read();
+    let audio = seen
+        .iter()
+        .find(|project| project.name.as_str() == "audio")
+        .unwrap();
+    assert_eq!(audio.role, Role::Admin);
+    assert_eq!(audio.settings.everybody, None);
+    assert_eq!(audio.settings.quota.map(|quota| quota.get()), Some(2 << 30));
+    assert_eq!(
+        audio.settings.keep.as_ref().unwrap().per,
+        ["branch", "config"]
+    );
+    let page = team
+        .get(with(bo), "/projects/audio")
+        .await
+        .expect(StatusCode::OK);
+    let text = String::from_utf8_lossy(&page.body).into_owned();
+    assert!(
+        text.contains("the newest 3 runs of each branch and config"),
+        "{text}"
+    );
+    let plan = team
+        .get(with(bo), "/projects/audio/plan?newest=1&per=")
+        .await;
+    let text = String::from_utf8_lossy(&plan.expect(StatusCode::OK).body).into_owned();
+    assert!(text.contains("No run would be deleted now"), "{text}");
+    team.get(with(&team.eve.token.secret), "/projects/audio")
+        .await
+        .expect(StatusCode::NOT_FOUND);
+}

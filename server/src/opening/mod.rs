@@ -1,0 +1,250 @@
+//! Opens a server: its first project and then the others. Makes and closes projects.
+
+#[cfg(test)]
+mod tests;
+
+use crate::access::Entry;
+use crate::app::{App, OpenError};
+use crate::clock::now_ms;
+use crate::config::Config;
+use crate::projects::{
+    MOST_PROJECTS, ProjectError, Projects, changed, found_in, in_project, new_row, refuse,
+    retention,
+};
+use crate::store::{ProjectRow, StoreResult};
+use api::people::{AuditEntry, Role};
+use api::progress::ServerEvent;
+use api::projects::{ChangeProject, Keep, NewProject, Project, ProjectName};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use timeline::format::plural;
+
+/// How often runs that do not stay are deleted.
+const EVERY: Duration = Duration::from_secs(3600);
+
+/// Who does it, in the audit.
+const SERVER: &str = "the server";
+
+impl App {
+    /// Opens the data folder with all its projects, cleans up after a server that died, and starts
+    /// housekeeping. If nothing can be written, the existing data is served.
+    ///
+    /// # Errors
+    /// Why the server cannot start. A project that cannot be opened is only reported.
+    pub async fn open(config: Config) -> Result<Arc<App>, OpenError> {
+        config.check()?;
+        let app = App::open_first(config).await?;
+        app.projects.open_all(&app).await?;
+        if app.store.refusal().is_none() {
+            let keeping = keep_house(Arc::downgrade(&app));
+            tokio::spawn(app.stopping.clone().run_until_cancelled_owned(keeping));
+        }
+        Ok(app)
+    }
+}
+
+impl Projects<App> {
+    /// Opens all projects that are not closed. A folder that the database does not know becomes a
+    /// project that only admins of the server may enter: the database may have been made again.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn open_all(&self, main: &Arc<App>) -> StoreResult<()> {
+        for name in found_in(&main.config.data) {
+            if self.is_known(&name) {
+                continue;
+            }
+            tracing::warn!(%name, "a project that the database does not know; only admins see it");
+            let row = new_row(&name, now_ms());
+            if main.store.refusal().is_none() {
+                let stored = row.clone();
+                main.store
+                    .write(move |writer| writer.put_project(&stored))
+                    .await?;
+            }
+            self.put(row);
+        }
+        let rows: Vec<ProjectRow> = self
+            .names()
+            .iter()
+            .filter_map(|name| self.row(name))
+            .collect();
+        for row in rows {
+            let (name, quota) = (row.name, row.settings.quota);
+            if name.is_main() {
+                main.uploads.share().limit(quota);
+            } else if row.closed_ms.is_none()
+                && let Err(error) = self.open(main, &name).await
+            {
+                tracing::error!(%name, %error, "a project cannot be opened");
+            }
+        }
+        Ok(())
+    }
+
+    /// The projects that somebody may enter; for an admin of the server also those that are closed
+    /// or cannot be opened.
+    ///
+    /// # Errors
+    /// The databases'.
+    pub async fn list(&self, main: &Arc<App>, entry: &Entry) -> StoreResult<Vec<Project>> {
+        let mut found = Vec::new();
+        for name in self.names() {
+            let role = self.role(entry, &name);
+            let role = role.or(entry.is_admin().then_some(Role::Admin));
+            if let Some(role) = role {
+                found.push(self.shown(main, &name, role).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A project, as somebody with this role sees it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn shown(
+        &self,
+        main: &Arc<App>,
+        name: &ProjectName,
+        role: Role,
+    ) -> StoreResult<Project> {
+        let row = self.row(name);
+        let row = row.unwrap_or_else(|| new_row(name, 0));
+        let mut project = Project {
+            name: row.name,
+            role,
+            created_ms: row.created_ms,
+            closed_ms: row.closed_ms,
+            settings: row.settings,
+            runs: 0,
+            used: Default::default(),
+        };
+        if let Some(app) = self.app(main, name) {
+            project.runs = app.store.read(|reader| reader.stored()).await?.runs;
+            project.used = app.uploads.share().used();
+        }
+        Ok(project)
+    }
+
+    /// Makes a project.
+    ///
+    /// # Errors
+    /// [`ProjectError`].
+    pub async fn create(
+        &self,
+        main: &Arc<App>,
+        new: &NewProject,
+        now_ms: i64,
+    ) -> Result<(), ProjectError> {
+        let _changing = self.changing.lock().await;
+        if new.name.is_main() || self.is_known(&new.name) {
+            return Err(ProjectError::Known(new.name.clone()));
+        }
+        if self.count() >= MOST_PROJECTS {
+            return refuse("there are too many projects");
+        }
+        let mut row = new_row(&new.name, now_ms);
+        row.settings.everybody = in_project(new.everybody)?;
+        row.settings.quota = new.quota;
+        let stored = row.clone();
+        main.store
+            .write(move |writer| writer.put_project(&stored))
+            .await?;
+        self.put(row);
+        self.open(main, &new.name).await
+    }
+
+    /// Changes how a project is kept, closes it, or opens it again.
+    ///
+    /// # Errors
+    /// [`ProjectError`].
+    pub async fn change(
+        &self,
+        main: &Arc<App>,
+        name: &ProjectName,
+        change: &ChangeProject,
+        now_ms: i64,
+    ) -> Result<(), ProjectError> {
+        let _changing = self.changing.lock().await;
+        let row = self.row(name);
+        let mut row = match row {
+            Some(row) => row,
+            None if name.is_main() => new_row(name, 0),
+            None => return Err(ProjectError::Unknown(name.to_string())),
+        };
+        changed(&mut row, change, now_ms)?;
+        let stored = row.clone();
+        main.store
+            .write(move |writer| writer.put_project(&stored))
+            .await?;
+        let (is_open, quota) = (row.closed_ms.is_none(), row.settings.quota);
+        self.put(row);
+        if !is_open {
+            self.close(name);
+        }
+        if is_open && !name.is_main() && self.app(main, name).is_none() {
+            self.open(main, name).await?;
+        }
+        if let Some(app) = self.app(main, name) {
+            app.uploads.share().limit(quota);
+        }
+        Ok(())
+    }
+
+    async fn open(&self, main: &Arc<App>, name: &ProjectName) -> Result<(), ProjectError> {
+        let stopping = main.stopping.child_token();
+        let opened = main.open_beside(name.clone(), stopping.clone()).await;
+        let app = opened.map_err(|error| match error {
+            // The requests that were under way when it was closed still hold it.
+            OpenError::InUse(_) => {
+                ProjectError::Open("it is still being closed; try again in a moment".to_owned())
+            }
+            error => ProjectError::Open(error.to_string()),
+        })?;
+        let quota = self.settings(name).quota;
+        app.uploads.share().limit(quota);
+        self.opened(name, app, stopping);
+        Ok(())
+    }
+}
+
+/// Deletes the runs of all projects that do not stay, each hour, for as long as the server is open.
+async fn keep_house(main: Weak<App>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(main) = main.upgrade() else { return };
+        for app in main.projects.all_open(&main) {
+            if let Some(keep) = main.projects.settings(&app.project).keep {
+                tidy(&main, &app, keep).await;
+            }
+        }
+    }
+}
+
+/// Deletes the runs of one project that do not stay, and notes that in the audit.
+async fn tidy(main: &App, app: &App, keep: Keep) {
+    let plan = match retention::carry_out(&app.store, keep).await {
+        Ok(plan) if plan.runs.is_empty() => return,
+        Ok(plan) => plan,
+        Err(error) => {
+            let project = &app.project;
+            tracing::error!(%project, %error, "cannot delete the runs that do not stay");
+            return;
+        }
+    };
+    // An error only means that no page listens.
+    let _ = app.events.send(ServerEvent::RunsChanged);
+    let entry = AuditEntry {
+        id: 0,
+        at_ms: now_ms(),
+        who: SERVER.to_owned(),
+        address: String::new(),
+        action: "delete_run".to_owned(),
+        subject: plural(plan.runs.len() as u64, "old run"),
+        project: Some(app.project.clone()).filter(|name: &ProjectName| !name.is_main()),
+    };
+    if let Err(error) = main.store.write(move |writer| writer.note(&entry)).await {
+        tracing::warn!(%error, "cannot write down which runs were deleted");
+    }
+}

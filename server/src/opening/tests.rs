@@ -1,0 +1,165 @@
+//! Who may enter which project, without HTTP.
+
+use super::*;
+use crate::projects::{FOLDER, folder_of};
+use api::ids::PersonId;
+use api::people::{NewPerson, NewToken, Scope};
+use tempfile::TempDir;
+
+struct Team {
+    main: Arc<App>,
+    _folder: TempDir,
+}
+
+impl Team {
+    async fn new() -> Team {
+        let folder = tempfile::tempdir().unwrap();
+        let main = App::open(Config::new(folder.path().join("data")))
+            .await
+            .unwrap();
+        let team = Team {
+            main,
+            _folder: folder,
+        };
+        team.add("ada", Role::Admin).await;
+        team
+    }
+
+    async fn add(&self, name: &str, role: Role) -> PersonId {
+        let new = NewPerson {
+            name: name.to_owned(),
+            role,
+        };
+        self.main.gate.people.add(&new, 1).await.unwrap().person.id
+    }
+
+    async fn project(&self, name: &str, everybody: Option<Role>) -> ProjectName {
+        let new = NewProject {
+            name: name.parse().unwrap(),
+            everybody,
+            quota: None,
+        };
+        self.main
+            .projects
+            .create(&self.main, &new, 1)
+            .await
+            .unwrap();
+        new.name
+    }
+
+    fn entry(&self, name: &str) -> Entry {
+        let person = self.main.gate.people.called(name).unwrap();
+        self.main.gate.signed_in(person)
+    }
+
+    /// `main admin, vision reader`.
+    fn sees(&self, entry: &Entry) -> String {
+        let places = self.main.projects.visible(entry);
+        let words = places
+            .iter()
+            .map(|place| format!("{} {}", place.project, place.role));
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_enters_what_they_were_let_into() {
+    let team = Team::new().await;
+    let bo = team.add("bo", Role::Member).await;
+    let eve = team.add("eve", Role::Guest).await;
+    team.add("rex", Role::Reader).await;
+    let vision = team.project("vision", None).await;
+    let open = team.project("open", Some(Role::Reader)).await;
+    let set = async |project: &ProjectName, person: &PersonId, role| {
+        let set = team.main.projects.set_member(
+            (&team.main.store, &team.main.gate.people),
+            project,
+            person,
+            role,
+        );
+        set.await.map_err(|error| error.to_string())
+    };
+    set(&vision, &bo, Some(Role::Reader)).await.unwrap();
+    set(&vision, &eve, Some(Role::Member)).await.unwrap();
+    let check = |name: &str, expected: &str| {
+        assert_eq!(team.sees(&team.entry(name)), expected, "{name}");
+    };
+    check("ada", "main admin, open admin, vision admin");
+    check("bo", "main member, open reader, vision reader");
+    check("eve", "vision member");
+    check("rex", "main reader, open reader");
+    set(&open, &eve, Some(Role::Admin)).await.unwrap();
+    set(&vision, &eve, None).await.unwrap();
+    assert_eq!(team.sees(&team.entry("eve")), "open admin");
+    let refused = set(&vision, &bo, Some(Role::Guest)).await.unwrap_err();
+    assert_eq!(refused, "in a project, people are admin, member or reader");
+    let refused = set(&ProjectName::main(), &bo, Some(Role::Admin))
+        .await
+        .unwrap_err();
+    assert!(refused.contains("first project"), "{refused}");
+    // All of it is there after a start.
+    let again = Projects::<App>::load(&team.main.store).await.unwrap();
+    let members = again.members(&team.main.gate.people, &open);
+    let named: Vec<_> = members.iter().map(|m| (m.name.as_str(), m.role)).collect();
+    assert_eq!(named, [("eve", Role::Admin)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_one_project_opens_no_other_one() {
+    let team = Team::new().await;
+    let vision = team.project("vision", None).await;
+    let ada = team.main.gate.people.called("ada").unwrap();
+    let new = NewToken {
+        name: "CI".to_owned(),
+        scopes: [Scope::Read, Scope::Upload].into_iter().collect(),
+        expires_in_s: None,
+        person: None,
+        project: Some(vision.clone()),
+    };
+    let made = team
+        .main
+        .gate
+        .people
+        .make_token(&ada.id, &new, 1)
+        .await
+        .unwrap();
+    let shown = crate::access::Shown {
+        token: Some(&made.secret),
+        ..Default::default()
+    };
+    let gate = &team.main.gate;
+    let entry = gate
+        .check(shown, crate::clients::ClientAddress::UNKNOWN, 2)
+        .unwrap();
+    assert_eq!(team.sees(&entry), "vision admin");
+    assert!(!entry.is_admin(), "not of the server");
+    assert!(!entry.may_on_server(Scope::Read));
+    assert_eq!(team.main.projects.reach(&entry).to_string(), "read, upload");
+    let closed = ChangeProject {
+        closed: Some(true),
+        ..ChangeProject::default()
+    };
+    team.main
+        .projects
+        .change(&team.main, &vision, &closed, 3)
+        .await
+        .unwrap();
+    assert_eq!(team.sees(&entry), "", "not the first project instead");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_the_database_does_not_know_is_for_admins_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir_all(folder_of(&data, &"lost".parse().unwrap())).unwrap();
+    std::fs::create_dir_all(data.join(FOLDER).join("Not A Project")).unwrap();
+    let main = App::open(Config::new(data)).await.unwrap();
+    let team = Team {
+        main,
+        _folder: folder,
+    };
+    team.add("ada", Role::Admin).await;
+    team.add("bo", Role::Member).await;
+    assert_eq!(team.sees(&team.entry("ada")), "main admin, lost admin");
+    assert_eq!(team.sees(&team.entry("bo")), "main member");
+}

@@ -1,0 +1,244 @@
+//! Which runs of a project stay, and which are deleted.
+//!
+//! A run stays if it is among the newest of its kind, has the label `pinned`, is opened by a link
+//! that has not ended, stands in a comparison that was recorded for a pull request, or was made by
+//! a bench. All ranks of a job stay or go together.
+
+use crate::clock::now_ms;
+use crate::store::{Reader, RunRow, Slice, Store, StoreResult, Which};
+use api::compare::RecordedComparison;
+use api::ids::{JobId, RunId};
+use api::labels::Labels;
+use api::projects::{Going, Keep, Plan, WhyKept};
+use api::runs::{RunSource, RunSummary};
+use api::shares::{Share, ShareState};
+use std::collections::{HashMap, HashSet};
+use trace::units::Bytes;
+
+/// The label that keeps a run.
+const PINNED: &str = "pinned";
+
+/// Runs that an answer lists.
+pub const MOST_PLANNED: usize = 1000;
+
+/// What decides whether a run stays.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    run: RunId,
+    name: String,
+    file_bytes: Bytes,
+    source: RunSource,
+    job: Option<JobId>,
+    labels: Labels,
+}
+
+impl From<RunSummary> for Candidate {
+    fn from(run: RunSummary) -> Candidate {
+        Candidate {
+            run: run.id,
+            name: run.name,
+            file_bytes: run.file_bytes,
+            source: run.source,
+            job: run.job.map(|place| place.job),
+            labels: run.labels,
+        }
+    }
+}
+
+impl From<RunRow> for Candidate {
+    fn from(run: RunRow) -> Candidate {
+        Candidate {
+            run: run.id,
+            name: run.name,
+            file_bytes: run.file_bytes,
+            source: run.source,
+            job: run.job.map(|place| place.job),
+            labels: run.labels,
+        }
+    }
+}
+
+/// What holds runs, besides themselves.
+#[derive(Debug, Default)]
+pub struct Holders {
+    links: HashSet<RunId>,
+    pull_requests: HashSet<RunId>,
+}
+
+impl Holders {
+    /// These links and comparisons.
+    pub fn new(shares: &[Share], recorded: Vec<RecordedComparison>) -> Holders {
+        let active = shares.iter().filter(|s| s.state == ShareState::Active);
+        let of_pulls = recorded.into_iter().filter(|one| one.pr.is_some());
+        Holders {
+            links: active
+                .flat_map(|share| share.target.runs().to_vec())
+                .collect(),
+            pull_requests: of_pulls.flat_map(|one| one.runs).collect(),
+        }
+    }
+
+    /// Why this run stays, whatever its age.
+    fn hold(&self, run: &Candidate) -> Option<WhyKept> {
+        if run.source == RunSource::Engine {
+            Some(WhyKept::Bench)
+        } else if run.labels.contains_key(PINNED) {
+            Some(WhyKept::Pinned)
+        } else if self.links.contains(&run.run) {
+            Some(WhyKept::Link)
+        } else {
+            let shown = self.pull_requests.contains(&run.run);
+            shown.then_some(WhyKept::PullRequest)
+        }
+    }
+}
+
+/// What happens to runs, the newest of which come first.
+pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
+    // The ranks of a job are one thing.
+    let mut things: Vec<Vec<&Candidate>> = Vec::new();
+    let mut of_job = HashMap::new();
+    let mut seen = HashSet::new();
+    // A run that arrives meanwhile moves the others to later pages, so some come twice.
+    for run in runs.iter().filter(|run| seen.insert(&run.run)) {
+        let at = match &run.job {
+            None => things.len(),
+            Some(job) => *of_job.entry(job).or_insert(things.len()),
+        };
+        match things.get_mut(at) {
+            Some(thing) => thing.push(run),
+            None => things.push(vec![run]),
+        }
+    }
+    let mut counted: HashMap<Vec<Option<&String>>, u32> = HashMap::new();
+    let mut plan = Plan::default();
+    for thing in things {
+        let kind = keep
+            .per
+            .iter()
+            .map(|key| thing[0].labels.get(key))
+            .collect();
+        let of_kind = counted.entry(kind).or_default();
+        *of_kind += 1;
+        let is_new = *of_kind <= keep.newest;
+        let held = thing.iter().find_map(|run| holders.hold(run));
+        match held.or(is_new.then_some(WhyKept::Newest)) {
+            Some(reason) => *plan.kept.entry(reason).or_default() += thing.len(),
+            None => plan.runs.extend(thing.into_iter().map(|run| Going {
+                run: run.run.clone(),
+                name: run.name.clone(),
+                file_bytes: run.file_bytes,
+            })),
+        }
+    }
+    plan.going = plan.runs.len();
+    plan.bytes = plan.runs.iter().map(|going| going.file_bytes).sum();
+    plan
+}
+
+/// What would happen to the runs of a project; only the first ones are listed.
+///
+/// # Errors
+/// The database's.
+pub async fn look_ahead(store: &Store, keep: Keep) -> StoreResult<Plan> {
+    let now = store.latest_ms();
+    let read = store.read(move |reader| plan_of(reader, &keep, now));
+    let mut plan = read.await?;
+    plan.runs.truncate(MOST_PLANNED);
+    Ok(plan)
+}
+
+/// Deletes the runs of a project that do not stay. For ten minutes that can be undone.
+///
+/// # Errors
+/// The database's.
+pub async fn carry_out(store: &Store, keep: Keep) -> StoreResult<Plan> {
+    let now = store.latest_ms();
+    // Looking and deleting are one transaction: no link is made in between.
+    let delete = store.write(move |writer| {
+        let mut plan = plan_of(&writer.reader(), &keep, now)?;
+        for going in &plan.runs {
+            writer.delete_run(&going.run, now_ms())?;
+        }
+        plan.deleted = true;
+        Ok(plan)
+    });
+    delete.await
+}
+
+fn plan_of(reader: &Reader, keep: &Keep, now_ms: i64) -> StoreResult<Plan> {
+    let runs = reader.runs(Which::Live, &[], Slice::ALL)?;
+    let shares = reader.shares(None, Slice::ALL, now_ms)?;
+    let recorded = reader.comparisons(None, Slice::ALL)?;
+    let runs: Vec<Candidate> = runs.into_iter().map(Candidate::from).collect();
+    Ok(plan(&runs, &Holders::new(&shares, recorded), keep))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, labels: &[(&str, &str)]) -> Candidate {
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Candidate {
+            run: format!("run_{name}").parse().unwrap(),
+            name: name.to_owned(),
+            source: RunSource::Upload,
+            file_bytes: Bytes(10),
+            job: None,
+            labels: labels.collect::<Labels>(),
+        }
+    }
+
+    fn gone(runs: &[Candidate], holders: &Holders, newest: u32, per: &[&str]) -> Vec<String> {
+        let per: Vec<String> = per.iter().map(|key| (*key).to_owned()).collect();
+        let plan = plan(runs, holders, &Keep { newest, per });
+        plan.runs.into_iter().map(|gone| gone.name).collect()
+    }
+
+    #[test]
+    fn the_newest_of_each_kind_stay_and_what_is_held() {
+        let main = ("branch", "main");
+        let mut runs = vec![
+            run("a", &[main]),
+            run("b", &[("branch", "x")]),
+            run("c", &[main]),
+            run("d", &[main, ("pinned", "yes")]),
+            run("e", &[]),
+            run("f", &[main]),
+        ];
+        let none = Holders::default();
+        assert_eq!(gone(&runs, &none, 2, &[]), ["c", "e", "f"]);
+        assert_eq!(gone(&runs, &none, 1, &["branch"]), ["c", "f"]);
+        assert_eq!(gone(&runs, &none, 9, &[]), [""; 0]);
+        let holders = Holders {
+            links: HashSet::from([runs[2].run.clone()]),
+            pull_requests: HashSet::from([runs[5].run.clone()]),
+        };
+        assert_eq!(gone(&runs, &holders, 0, &[]), ["a", "b", "e"]);
+        runs[1].source = RunSource::Engine;
+        assert_eq!(gone(&runs, &holders, 0, &[]), ["a", "e"]);
+        // The same run on two pages of the list is one.
+        let twice = [runs.clone(), runs].concat();
+        assert_eq!(gone(&twice, &holders, 0, &[]), ["a", "e"]);
+    }
+
+    #[test]
+    fn ranks_of_a_job_stay_or_go_together() {
+        let rank = |name: &str| Candidate {
+            job: Some("job_a".parse().unwrap()),
+            ..run(name, &[])
+        };
+        let runs = [run("new", &[]), rank("r0"), run("old", &[]), rank("r1")];
+        let none = Holders::default();
+        assert_eq!(gone(&runs, &none, 1, &[]), ["r0", "r1", "old"]);
+        assert_eq!(gone(&runs, &none, 2, &[]), ["old"]);
+        let holders = Holders {
+            links: HashSet::from([runs[3].run.clone()]),
+            ..Holders::default()
+        };
+        assert_eq!(gone(&runs, &holders, 1, &[]), ["old"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Two projects on one server: an admin makes them and lets somebody in, a tab stays in its project
+//! whatever another tab shows, and whoever is in one sees nothing of the other.
+
+use super::eyes::axe;
+use super::local_page::choose;
+use super::recipes::fixture;
+use super::sessions::{TEXT, add, fill, look_at};
+use serde_json::{Value, json};
+use std::process::Command;
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// Makes a project on the page.
+async fn make(ada: &Browser, server: &TestServer, name: &str) {
+    ada.goto(&server.url("/projects")).await;
+    fill(ada, "#name", name).await;
+    ada.click("form[action=\"/projects\"] button").await;
+    let there = format!("return location.pathname === '/projects/{name}';");
+    ada.wait_until("the new project's page", &there).await;
+}
+
+/// What the list of runs shows, and which project the page names.
+async fn listed(browser: &Browser, project: &str, runs: usize) {
+    let there = format!(
+        "return document.querySelector('.project-bar')?.innerText.trim() === 'Project: {project}' \
+         && document.querySelectorAll('.run-row').length === {runs} \
+         && !document.querySelector('main [aria-busy=true]');"
+    );
+    browser.wait_until(&format!("{runs} runs in {project}"), &there).await;
+}
+
+/// Another tab of the same browser opens another project.
+async fn open_elsewhere(browser: &Browser, project: &str) {
+    let fetched = format!(
+        "const page = await fetch('/p/{project}/'); return [page.status, await page.text()];"
+    );
+    let script = format!("return (async () => {{ {fetched} }})();");
+    let page: Value = browser.eval(&script).await;
+    assert_eq!(page[0], 200);
+    let named = format!("data-project=\"{project}\"");
+    assert!(page[1].as_str().expect("a page").contains(&named));
+}
+
+/// Runs that a token of one person sees in a project, on the command line.
+fn names(server: &TestServer, token: &str, project: &str) -> Result<Vec<String>, String> {
+    let output = Command::new(tests::tidemark())
+        .args(["prune", "--keep", "1000", "--json", "--server", &server.url("/")])
+        .args(["--project", project])
+        .env("TIDEMARK_TOKEN", token)
+        .output()
+        .expect("tidemark runs");
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kept = plan["kept"]["newest"].as_u64().unwrap_or_default();
+    Ok(vec!["a run".to_owned(); usize::try_from(kept).expect("a few")])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_projects_on_one_server_know_nothing_of_each_other() {
+    let mut server = TestServer::start();
+    let ada = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let bo = Browser::open(Viewport::Desktop, Theme::Light).await;
+    ada.add_to_pages(axe::AXE).await;
+    add(&ada, &server, "ada").await;
+    let token = add(&ada, &server, "bo").await;
+    for project in ["speech", "vision"] {
+        make(&ada, &server, project).await;
+    }
+    ada.click("form[action=\"/projects/vision/members\"] button").await;
+    let member = "return document.querySelector('main tbody td')?.innerText === 'bo';";
+    ada.wait_until("the member", member).await;
+
+    // A tab stays in its project.
+    ada.click("main a.button.primary").await;
+    listed(&ada, "vision", 0).await;
+    ada.screenshot("projects-empty").await;
+    open_elsewhere(&ada, "speech").await;
+    choose(&ada, &fixture("ddp_rank0")).await;
+    listed(&ada, "vision", 1).await;
+    ada.screenshot("projects-run").await;
+    ada.goto(&server.url("/")).await;
+    listed(&ada, "speech", 0).await;
+    choose(&ada, &fixture("ddp_rank1")).await;
+    listed(&ada, "speech", 1).await;
+    assert_eq!(ada.complaints().await, Vec::<String>::new());
+
+    // Who was let into one of them sees that one.
+    bo.goto(&server.url("/p/vision/")).await;
+    fill(&bo, "#token", &token).await;
+    bo.click("main button").await;
+    listed(&bo, "vision", 1).await;
+    let run = "return document.querySelector('.run-row a[href^=\"/runs/\"]').pathname;";
+    let run = bo.eval(run).await.as_str().expect("a path").to_owned();
+    bo.goto(&server.url("/p/speech/")).await;
+    let text = bo.eval(TEXT).await;
+    assert!(text.as_str().expect("a text").contains("no project speech"), "{text}");
+    bo.screenshot("projects-refused").await;
+    assert_eq!(names(&server, &token, "vision").expect("runs").len(), 1);
+    let refused = names(&server, &token, "speech").expect_err("it is not hers");
+    assert!(refused.contains("there is no project speech"), "{refused}");
+
+    // A link leads into the project of its run, also after a restart.
+    server.restart();
+    ada.goto(&server.url(&run)).await;
+    let there = "return document.querySelector('.project-bar')?.innerText.includes('vision') && \
+                 document.querySelector('.timeline')?.ariaBusy === 'false';";
+    ada.wait_until("the run in its project", there).await;
+    ada.screenshot("projects-run-page").await;
+    for path in ["/projects", "/projects/vision", "/projects/vision/plan?newest=1&per="] {
+        look_at(&ada, &server, path).await;
+    }
+    let kept = ada.eval("return document.cookie;").await;
+    assert_eq!(kept, json!(""), "no script can read which project was shown");
+}
