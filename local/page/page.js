@@ -1,16 +1,24 @@
 // The page without a server: what the page asks of `/api/` is answered by a worker of this tab
-// (worker.js), and nothing is sent anywhere. It is loaded before the page itself, which stays the
-// same with a server and without one.
+// (worker.js), and nothing is sent anywhere, unless the page knows a server and a person shares a
+// recording there (share.js). It is loaded before the page itself, which stays the same with a
+// server and without one.
 (() => {
   "use strict";
+  // For words that are not the whole truth any more (local.css).
+  if (sharing.server) document.documentElement.dataset.server = sharing.server;
+
   const worker = new Worker(new URL("./worker.js", document.currentScript.src), {
     type: "module",
+    name: sharing.server ?? "",
   });
 
   // Who waits for an answer, by the number of the question.
   const asked = new Map();
   let questions = 0;
   const streams = new Set();
+
+  // The files that were opened, by the run that each became. A file is read again only to share it.
+  const files = new Map();
 
   worker.onmessage = ({ data }) => {
     if (data.notice) {
@@ -37,6 +45,14 @@
     return questions;
   }
 
+  // What the worker answers.
+  function answered(question) {
+    return new Promise((resolve, reject) => {
+      const failed = () => reject(new TypeError("the worker of this tab does not answer"));
+      ask(question, { done: resolve, failed });
+    });
+  }
+
   const isAsked = (url) => url.origin === location.origin && url.pathname.startsWith("/api/");
 
   const fetched = window.fetch.bind(window);
@@ -50,12 +66,12 @@
       accept: request.headers.get("Accept") ?? "*/*",
       body: request.method === "GET" ? "" : await request.text(),
     };
+    if (sharing.server && request.method === "POST" && url.pathname === "/api/shares") {
+      return shared(question);
+    }
     return new Promise((resolve, reject) => {
       const failed = () => reject(new TypeError("the worker of this tab does not answer"));
-      const done = ({ status, kind, body }) => {
-        const headers = { "Content-Type": kind };
-        resolve(new Response(status === 204 ? null : body, { status, headers }));
-      };
+      const done = (answered) => resolve(answer(answered));
       const id = ask(question, { done, failed });
       request.signal.addEventListener("abort", () => {
         if (!asked.delete(id)) return;
@@ -64,6 +80,35 @@
       });
     });
   };
+
+  // The server's answer to a wish for a link. Nothing else of what the page asks leaves the tab.
+  async function shared({ body }) {
+    const { target } = JSON.parse(body);
+    const recordings = [];
+    for (const run of new Set(target.runs ?? [target.run])) {
+      const path = `/api/runs/${run}`;
+      const known = await answered({ method: "GET", path, accept: "*/*", body: "" });
+      if (known.status !== 200) return answer(known);
+      const { name } = JSON.parse(new TextDecoder().decode(known.body));
+      recordings.push({ run, name, file: files.get(run) });
+    }
+    const made = await sharing.share(recordings, body);
+    return made ? answer({ status: made.status, kind: "application/json", body: made.text }) : no();
+  }
+
+  function answer({ status, kind, body }) {
+    return new Response(status === 204 ? null : body, { status, headers: { "Content-Type": kind } });
+  }
+
+  function no() {
+    const problem = {
+      code: "cancelled",
+      status: 409,
+      title: "No link was made",
+      detail: "No link was made. A file that had not arrived completely was not kept.",
+    };
+    return answer({ status: 409, kind: "application/problem+json", body: JSON.stringify(problem) });
+  }
 
   // Only what the page uses of it: to send one file.
   window.XMLHttpRequest = class {
@@ -93,6 +138,7 @@
       const done = ({ status, body }) => {
         this.status = status;
         this.responseText = new TextDecoder().decode(body);
+        if (status < 300) files.set(JSON.parse(this.responseText).run.id, file);
         this.onloadend?.(new ProgressEvent("loadend"));
       };
       const failed = () => this.onloadend?.(new ProgressEvent("loadend"));

@@ -9,7 +9,9 @@ const PIECE = 4 << 20;
 const TELL_EVERY = 200;
 
 const wasm = new URL("./local_bg.wasm", import.meta.url);
-const ready = init({ module_or_path: wasm }).then(() => new Server(self.location.origin));
+// The page names the worker after the server that makes links, if it knows one.
+const make = () => new Server(self.location.origin, self.name || undefined);
+const ready = init({ module_or_path: wasm }).then(make);
 
 // Questions that wait. The page may drop one again: whoever zooms on asks for other tiles.
 const waiting = [];

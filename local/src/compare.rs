@@ -2,9 +2,9 @@
 
 use crate::message::{MARKDOWN, Request, Response};
 use crate::problems::{Refused, bad_request};
-use crate::questions::names;
+use crate::questions::{links, names};
 use crate::runs::{Run, Runs};
-use answers::cards::markdown::{self, Links, Names};
+use answers::cards::markdown::{self, Names};
 use answers::curves;
 use answers::decoded::Decoded;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted, RUNS};
@@ -57,16 +57,17 @@ pub fn card(runs: &Runs, request: &Request) -> Result<Response, Refused> {
     let ids = runs.iter().map(|run| run.id.clone()).collect();
     let view = CompareState { runs: ids, ..view };
     let origin = &request.origin;
-    let links = |page: String| Links { page, image: None };
     let comparison = comparison(&runs);
     let block = match names(request)? {
         Names::Told => {
-            let links = links(format!("{origin}{}?{view}", routes::COMPARE_PAGE));
+            let page = format!("{origin}{}?{view}", routes::COMPARE_PAGE);
+            let links = links(request, page)?;
             markdown::comparison(&comparison, Some(&links))
         }
         // A view may contain the searched text, and that may be a name.
         Names::Withheld => {
-            let links = links(format!("{origin}{}", routes::compare_page(&view.runs)));
+            let page = format!("{origin}{}", routes::compare_page(&view.runs));
+            let links = links(request, page)?;
             markdown::numbers_only(&comparison, &links)
         }
     };

@@ -27,6 +27,8 @@ pub struct Request {
     pub body: String,
     /// Scheme and host of the page, for links.
     pub origin: String,
+    /// Scheme and host of the server that makes links for this tab, if the page knows one.
+    pub server: Option<String>,
     /// Milliseconds since the epoch.
     pub now_ms: i64,
 }

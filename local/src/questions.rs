@@ -9,7 +9,7 @@ use answers::decoded::Decoded;
 use answers::pictures::{Picture, details};
 use answers::questions::what_if::{Asked, what_if_drawn};
 use answers::texts::Texts;
-use answers::{explain, questions};
+use answers::{explain, questions, redaction};
 use api::alive::AllocationFilter;
 use api::routes;
 use api::view_state::ViewState;
@@ -19,12 +19,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use timeline::card::Theme;
 use trace::alive::Dimension;
+use trace::redact::Key;
 use trace::site::SiteKey;
 use trace::span::Span;
 use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
 use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::EventIdx;
 use trace::watch::Watch;
+
+/// Makes the stand-ins of a preview. Those of a link are made with a key of its own, by the server.
+const EXAMPLE_KEY: &[u8; 16] = b"only an example!";
 
 /// What a question about a device may have in its query.
 #[derive(Deserialize)]
@@ -295,10 +299,8 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
         true => String::new(),
         false => format!("?{view}"),
     };
-    let links = Links {
-        page: format!("{}{}{query}", request.origin, routes::run_page(&run.id)),
-        image: None,
-    };
+    let page = format!("{}{}{query}", request.origin, routes::run_page(&run.id));
+    let links = links(request, page)?;
     let decoded = run.decoded(None)?;
     let torch = decoded.trace.format.torch_guess.as_deref();
     let head = Head {
@@ -311,6 +313,39 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
     let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, Watch::nobody());
     let block = markdown::run(&card.map_err(no_device)?, &links, names(request)?);
     Ok(Response::bytes(MARKDOWN, block.into_bytes()))
+}
+
+/// Where a block of Markdown leads: to a link that a server made for this tab, if the request names
+/// one, otherwise to the page here, whose picture nobody else can fetch.
+///
+/// # Errors
+/// When the query is malformed.
+pub fn links(request: &Request, page: String) -> Result<Links, Refused> {
+    #[derive(Deserialize)]
+    struct Query {
+        link: Option<String>,
+    }
+    let Query { link } = request.asked()?;
+    let is_slug = |slug: &String| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let made = link.filter(is_slug).zip(request.server.as_deref());
+    Ok(match made {
+        Some((slug, server)) => Links {
+            page: format!("{server}{}", routes::share_page(&slug)),
+            image: Some(format!("{server}{}", routes::share_card(&slug))),
+        },
+        None => Links { page, image: None },
+    })
+}
+
+/// What a redacted link to a run would hide.
+///
+/// # Errors
+/// As [`Run::decoded`].
+pub fn redacted(run: &Run) -> Result<Response, Refused> {
+    let decoded = run.decoded(None)?;
+    let named = (&run.id, run.name.clone());
+    let preview = redaction::preview(&decoded.trace, named, Key::new(*EXAMPLE_KEY));
+    Ok(Response::json(&preview))
 }
 
 /// How much a block of Markdown says.

@@ -17,7 +17,8 @@ const LARGEST: Bytes = Bytes::gib(16);
 
 /// How somebody else gets to see a recording.
 const SHARE: &str = "To show it to others, send the file to a server: `tidemark push FILE --server \
-                     URL` prints the link.";
+                     URL` prints the link. A page that was built with `./run --page DIR --server \
+                     URL` sends it itself.";
 /// How to compute a bench.
 const BENCH: &str = "Start one with `tidemark serve`, or compute rows with `tidemark bench`.";
 /// How to get a run in another format.
@@ -144,7 +145,7 @@ impl Local {
             ("GET", [run, "devices", device, rest @ ..]) => {
                 questions::of_device(self.runs.get(run)?, device, rest, request)
             }
-            ("GET", [_, "redaction"]) => Err(needs_a_server("A link leads to a server.", SHARE)),
+            ("GET", [run, "redaction"]) => questions::redacted(self.runs.get(run)?),
             ("GET", [_, "export"]) => Err(needs_a_server("A server writes other formats.", EXPORT)),
             _ => Err(no_route(request.place())),
         }

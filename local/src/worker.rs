@@ -10,6 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 pub struct Server {
     local: Local,
     origin: String,
+    server: Option<String>,
 }
 
 /// An answer.
@@ -38,12 +39,13 @@ impl Answer {
 
 #[wasm_bindgen]
 impl Server {
-    /// A server for a page of this origin.
+    /// A server for a page of this origin; another one may make its links.
     #[wasm_bindgen(constructor)]
-    pub fn new(origin: String) -> Server {
+    pub fn new(origin: String, server: Option<String>) -> Server {
         Server {
             local: Local::new(),
             origin,
+            server,
         }
     }
 
@@ -106,6 +108,7 @@ impl Server {
     fn now(&self, now: f64) -> Request {
         Request {
             origin: self.origin.clone(),
+            server: self.server.clone(),
             now_ms: now as i64,
             ..Request::default()
         }

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
-use crate::names::PublicUrl;
+use crate::names::{PublicUrl, WebOrigin};
 use crate::oidc;
 use crate::site::{FrontEnd, Site};
 use crate::webhook::Webhook;
@@ -43,6 +43,8 @@ pub struct Config {
     pub bench: BenchSettings,
     /// The address under which people reach the server; it is written into links.
     pub public_url: Option<PublicUrl>,
+    /// Pages of other sites that may send recordings here and ask for links to them.
+    pub pages: Vec<WebOrigin>,
     /// Proxies whose headers about clients are believed.
     pub proxies: Proxies,
     /// The header of these proxies that names people.
@@ -72,6 +74,7 @@ impl Config {
             alert: None,
             bench: BenchSettings::default(),
             public_url: None,
+            pages: Vec::new(),
             proxies: Proxies::default(),
             user_header: None,
             oidc: None,

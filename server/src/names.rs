@@ -126,6 +126,55 @@ impl fmt::Display for PublicUrl {
     }
 }
 
+/// An origin that a browser trusts with secrets: `https://pages.example`, or `http://` on the
+/// browser's own machine. Written as browsers write it in the header `Origin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOrigin(String);
+
+/// A text that is not such an origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not https://NAME, or http:// with a loopback address (without a path): a token would \
+     cross the network unencrypted"
+)]
+pub struct NoWebOrigin(String);
+
+impl WebOrigin {
+    /// Whether this is what a browser sends as the origin of its pages.
+    pub fn is(&self, header: &str) -> bool {
+        self.0 == header
+    }
+}
+
+impl std::str::FromStr for WebOrigin {
+    type Err = NoWebOrigin;
+
+    fn from_str(text: &str) -> Result<WebOrigin, NoWebOrigin> {
+        let wrong = || NoWebOrigin(text.to_owned());
+        let PublicUrl {
+            scheme,
+            mut authority,
+        } = text.parse().map_err(|_| wrong())?;
+        let own_port = match scheme {
+            Scheme::Https => 443,
+            Scheme::Http if authority.is_loopback() => 80,
+            Scheme::Http => return Err(wrong()),
+        };
+        // Browsers leave out the scheme's own port, and write IPv6 in its shortest form.
+        authority.port = authority.port.filter(|&port| port != own_port);
+        if let Some(IpAddr::V6(ip)) = authority.ip() {
+            authority.host = format!("[{ip}]");
+        }
+        Ok(WebOrigin(format!("{}://{authority}", scheme.name())))
+    }
+}
+
+impl fmt::Display for WebOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The name of this machine.
 pub fn hostname() -> String {
     let system = rustix::system::uname();
@@ -189,6 +238,43 @@ mod tests {
         check("https://user:pw@tidemark.example", None);
         check("ftp://tidemark.example", None);
         check("tidemark.example", None);
+    }
+
+    #[test]
+    fn a_token_goes_only_where_nobody_else_reads_it() {
+        let check = |text: &str, expected: Option<&str>| {
+            let parsed = text.parse::<WebOrigin>().ok();
+            let text_of = parsed.as_ref().map(ToString::to_string);
+            assert_eq!(text_of.as_deref(), expected, "{text}");
+            assert!(parsed.is_none_or(|origin| origin.is(expected.unwrap_or_default())));
+        };
+        check("https://pages.example", Some("https://pages.example"));
+        check("https://Pages.Example:443/", Some("https://pages.example"));
+        check(
+            "https://pages.example:8443",
+            Some("https://pages.example:8443"),
+        );
+        check("http://127.0.0.1:7878", Some("http://127.0.0.1:7878"));
+        check("http://localhost:80", Some("http://localhost"));
+        check("http://[0:0:0:0:0:0:0:1]:7878", Some("http://[::1]:7878"));
+        for wrong in [
+            "http://pages.example",
+            "http://127.0.0.1.evil.example",
+            "http://localhost@evil.example",
+            "https://pages.example/path",
+            "https://pages.example evil.example",
+            "https://pages.example;",
+            "https://*.example",
+            "https://user:pw@pages.example",
+            "https://",
+            "pages.example",
+            "null",
+            "*",
+            "file://",
+            "",
+        ] {
+            check(wrong, None);
+        }
     }
 
     #[test]

@@ -427,6 +427,23 @@ fn what_cannot_be_read_or_done_here_is_said() {
         &json!({}),
     );
     assert!(refusal(cut).contains("truncated"));
+    let opened = document(&open(&mut local, "a.pickle.zst", &file("oom"), &json!({})));
+    let id: RunId = serde_json::from_value(opened["run"]["id"].clone()).expect("an id");
+    let preview = document(&local.answer(&get(&routes::redaction_preview(&id))));
+    assert_eq!(preview["examples"][0]["before"], "a.pickle.zst");
+    let card = get(&routes::card_markdown(&id, "", Some("secret1"), true));
+    let here = String::from_utf8(local.answer(&card).body).expect("a text");
+    assert!(here.contains(&format!("http://here/runs/{id}")), "{here}");
+    let card = Request {
+        server: Some("https://tidemark.example".to_owned()),
+        ..card
+    };
+    let there = String::from_utf8(local.answer(&card).body).expect("a text");
+    assert!(
+        there.contains("https://tidemark.example/s/secret1/card.png"),
+        "{there}"
+    );
+    assert!(!there.contains("http://here"), "{there}");
     let shared = local.answer(&sent("POST", routes::SHARES, &json!({})));
     assert!(refusal(shared).contains("tidemark push FILE --server URL"));
     let catalog = local.answer(&get(routes::BENCH_CATALOG));

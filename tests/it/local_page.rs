@@ -1,11 +1,15 @@
 //! The page without a server: built into a folder, served by a plain web server, and nothing
-//! leaves the browser.
+//! leaves the browser, until somebody shares it with the one server that the page may know.
 
 use crate::explore::{choose_file, wait_for_picture};
+use crate::eyes::axe;
+use crate::sessions::{add, fill};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use tests::{Browser, StaticSite, Theme, Viewport};
+use tempfile::TempDir;
+use tests::{Browser, StaticSite, TestServer, Theme, Viewport};
 
 /// What the command line says about leaks in a file.
 fn verdict(name: &str) -> String {
@@ -26,7 +30,11 @@ fn fixture(name: &str) -> PathBuf {
 
 /// Chooses a file; the page shows its run.
 async fn open(browser: &Browser, name: &str) {
-    choose_file(browser, &fixture(name)).await;
+    open_at(browser, &fixture(name), name).await;
+}
+
+async fn open_at(browser: &Browser, path: &Path, name: &str) {
+    choose_file(browser, path).await;
     let shown = format!(
         "return document.querySelector('h1')?.innerText.includes('{name}') ||
             [...document.querySelectorAll('.run-link')].some(
@@ -69,7 +77,7 @@ async fn a_file_is_opened_and_nothing_leaves_the_browser() {
     let site = StaticSite::of(&tests::local_page());
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&site.url("/")).await;
-    open(&browser, "leak_hook_cache").await;
+    open(&browser, LEAK).await;
     wait_for_picture(&browser).await;
     assert!(browser.painted_pixels(".timeline-canvas").await > 20_000);
     browser.screenshot("local-run").await;
@@ -80,6 +88,14 @@ async fn a_file_is_opened_and_nothing_leaves_the_browser() {
     let said = browser.text(".verdict").await;
     assert!(said.contains(&verdict("leak_hook_cache")), "{said}");
     browser.screenshot("local-leaks").await;
+
+    // Share says how else.
+    press_share(&browser).await;
+    browser.click(MAKE).await;
+    let told = "return document.querySelector('.share-form .bad-text').innerText
+        .includes('`./run --page DIR --server URL`');";
+    browser.wait_until("what Share says", told).await;
+    browser.press("Escape").await;
 
     // The address names the run. After a reload it is not open, and the page says what to do.
     let address = browser.page.current_url().await.expect("an address");
@@ -123,4 +139,279 @@ async fn two_files_are_compared_without_a_server() {
     browser.screenshot("local-compare").await;
     nothing_left(&browser, &site).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+const MAKE: &str = ".share-form button[type=submit]";
+const SEND: &str = ".send-form button[type=submit]";
+const ASKS: &str = "return !!document.querySelector('.send-form');";
+const TEAM: &str = ".share-kind:first-of-type input";
+const OPEN_TO_ALL: &str = ".share-kind:last-of-type input";
+const LEAK: &str = "leak_hook_cache";
+const MADE: &str = "return !!document.querySelector('.share-link input')?.value;";
+
+async fn press_share(browser: &Browser) {
+    browser.click(".view-actions > button:last-of-type").await;
+    let there = "return !!document.querySelector('dialog[open] .share-form');";
+    browser.wait_until("the form of Share", there).await;
+}
+
+/// Waits for a sentence in the dialog that sends.
+async fn refused(browser: &Browser, words: &str) {
+    let said = format!(
+        "return document.querySelector('.send-form .bad-text')?.innerText.includes({});",
+        json!(words)
+    );
+    browser.wait_until(words, &said).await;
+}
+
+async fn made_link(browser: &Browser) -> String {
+    browser.wait_until("the link", MADE).await;
+    let url = browser.eval("return document.querySelector('.share-link input').value;");
+    url.await.as_str().expect("an address").to_owned()
+}
+
+/// A page whose Share knows a server, and that server, which allows the page.
+struct Shared {
+    folder: TempDir,
+    site: StaticSite,
+    server: TestServer,
+    token: String,
+}
+
+impl Shared {
+    async fn start(args: &[&str]) -> Shared {
+        let folder = TempDir::with_prefix("tidemark-page-").expect("a temporary folder");
+        let site = StaticSite::of(folder.path());
+        let origin = site.url("");
+        let server = TestServer::start_with(&[&["--allow-page", &origin], args].concat());
+        tests::local_page_with(folder.path(), &server.url(""));
+        let admin = Browser::open(Viewport::Desktop, Theme::Light).await;
+        let token = add(&admin, &server, "ada").await;
+        Shared {
+            folder,
+            site,
+            server,
+            token,
+        }
+    }
+
+    /// A token that may not share.
+    fn weak_token(&self) -> String {
+        let made = ureq::post(self.server.url("/api/tokens"))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Content-Type", "application/json")
+            .send(r#"{"name":"weak","scopes":["read","upload"]}"#);
+        let text = made.expect("an answer").body_mut().read_to_string();
+        let made: Value = serde_json::from_str(&text.expect("a text")).expect("a document");
+        made["secret"].as_str().expect("a token").to_owned()
+    }
+
+    /// A document of the server.
+    fn get(&self, path: &str) -> Value {
+        let asked = ureq::get(self.server.url(path))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .call();
+        let text = asked.expect("an answer").body_mut().read_to_string();
+        serde_json::from_str(&text.expect("a text")).expect("a document")
+    }
+}
+
+/// Types another token, and sends.
+async fn send_with(browser: &Browser, token: &str) {
+    let empty = "document.querySelector('#send-token').value = ''; return null;";
+    browser
+        .wait_until(
+            "the question",
+            "return !!document.querySelector('#send-token');",
+        )
+        .await;
+    browser.eval(empty).await;
+    fill(browser, "#send-token", token).await;
+    browser.click(SEND).await;
+}
+
+/// The dialog can be seen and used by everybody, at both sizes, by day and night.
+async fn look_at_dialog(browser: &Browser) {
+    for viewport in [Viewport::Desktop, Viewport::Phone] {
+        browser.set_viewport(viewport).await;
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.set_still_theme(theme).await;
+            browser.painted().await;
+            let name = format!("local-share-{}-{}", viewport.name(), theme.name());
+            browser.screenshot(&name).await;
+            let wrong = axe::findings(browser).await;
+            assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+            let wide = browser.too_wide().await;
+            assert!(wide.is_empty(), "{name}: {wide:#?}");
+        }
+    }
+    browser.set_viewport(Viewport::Desktop).await;
+    browser.set_still_theme(Theme::Light).await;
+}
+
+/// A page on which a recording is open, unpacked, so that it is packed for the way.
+async fn with_plain_file(shared: &Shared) -> Browser {
+    let packed = fs::read(fixture(LEAK)).expect("a recording");
+    let plain = shared.folder.path().join(format!("{LEAK}.pickle"));
+    fs::write(&plain, zstd::decode_all(&packed[..]).expect("zstd")).expect("a file");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.add_to_pages(axe::AXE).await;
+    browser.goto(&shared.site.url("/")).await;
+    open_at(&browser, &plain, LEAK).await;
+    wait_for_picture(&browser).await;
+    browser
+}
+
+/// Wishes for another link.
+async fn make(browser: &Browser, kind: &str) {
+    let close = "document.querySelector('dialog[open]')?.close(); return null;";
+    browser.eval(close).await;
+    press_share(browser).await;
+    browser.click(kind).await;
+    browser.click(MAKE).await;
+    browser.wait_until("the question", ASKS).await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_a_person_says_so() {
+    let shared = Shared::start(&[]).await;
+    let browser = with_plain_file(&shared).await;
+    press_share(&browser).await;
+    browser.click(OPEN_TO_ALL).await;
+    browser.click(".share-check input").await;
+    let preview = "return document.querySelectorAll('.share-preview tbody tr').length > 3;";
+    browser.wait_until("what would be hidden", preview).await;
+    browser.click(MAKE).await;
+    browser.wait_until("the question", ASKS).await;
+    let asks = browser.text(".send-form").await;
+    let server = shared.server.url("");
+    for words in [
+        &server,
+        "leak_hook_cache.pickle",
+        "379 KiB",
+        "read, upload and manage",
+    ] {
+        assert!(asks.contains(words), "{words}: {asks}");
+    }
+    look_at_dialog(&browser).await;
+    browser.press("Escape").await;
+    let told = "return document.querySelector('.share-form .bad-text').innerText
+        .includes('No link was made');";
+    browser.wait_until("that there is no link", told).await;
+    nothing_left(&browser, &shared.site).await;
+
+    browser.click(MAKE).await;
+    send_with(&browser, "tidemark_wrong").await;
+    refused(&browser, "does not know this token").await;
+    browser.screenshot("local-share-wrong-token").await;
+    send_with(&browser, &shared.weak_token()).await;
+    refused(&browser, "takes a token that may `manage`").await;
+    assert_eq!(shared.get("/api/runs"), json!([]));
+}
+
+#[tokio::test]
+async fn a_file_is_sent_to_the_server_when_a_person_shares_it() {
+    let mut shared = Shared::start(&[]).await;
+    let browser = with_plain_file(&shared).await;
+    make(&browser, OPEN_TO_ALL).await;
+    send_with(&browser, &shared.token).await;
+    let link = made_link(&browser).await;
+    browser.screenshot("local-share-made").await;
+    assert!(link.starts_with(&shared.server.url("/s/")), "{link}");
+
+    // The same run, here and there; the token is in this tab, and in no address.
+    let here = browser.page.current_url().await.expect("an address");
+    let runs = shared.get("/api/runs");
+    let there = runs[0]["id"].as_str().expect("an id");
+    assert_eq!(here.path(), format!("/runs/{there}"));
+    assert_eq!(runs[0]["name"], "leak_hook_cache.pickle");
+    assert_eq!(runs.as_array().map(Vec::len), Some(1));
+    let kept = browser.eval("return Object.values(sessionStorage);").await;
+    assert_eq!(kept, json!([shared.token]));
+    let reader = Browser::open(Viewport::Desktop, Theme::Light).await;
+    reader.goto(&link).await;
+    wait_for_picture(&reader).await;
+    reader.screenshot("local-share-opened").await;
+
+    // The block for a pull request leads there, too.
+    browser.click(".share-made + .share-buttons .button").await;
+    let block = "return document.querySelector('dialog[open] .share-markdown')?.value ?? '';";
+    let full = format!("return (() => {{ {block} }})().length > 100;");
+    browser.wait_until("the block", &full).await;
+    let block = browser.eval(block).await;
+    let picture = format!("{link}/card.png");
+    assert!(
+        block.as_str().is_some_and(|text| text.contains(&picture)),
+        "{block}"
+    );
+    browser.press("Escape").await;
+
+    // The second link takes no file, and no typing.
+    make(&browser, TEAM).await;
+    browser.click(SEND).await;
+    assert_ne!(made_link(&browser).await, link);
+    let audit = shared.get("/api/audit");
+    let actions = audit.as_array().expect("a list").iter();
+    let uploads = actions.filter(|entry| entry["action"] == "upload");
+    assert_eq!(uploads.count(), 1, "{audit}");
+    // That the server did not have the run is all that the browser found to say.
+    let mut complaints = browser.complaints().await;
+    complaints.retain(|said| !said.contains("404 (Not Found)"));
+    assert_eq!(complaints, Vec::<String>::new());
+
+    shared.server.kill();
+    make(&browser, TEAM).await;
+    browser.click(SEND).await;
+    refused(&browser, "does not answer this page").await;
+    let origin = shared.site.url("");
+    refused(&browser, &format!("--allow-page {origin}")).await;
+}
+
+#[tokio::test]
+async fn all_runs_of_a_comparison_are_sent_as_they_are() {
+    let shared = Shared::start(&[]).await;
+    let browser = Browser::open(Viewport::Desktop, Theme::Dark).await;
+    browser.goto(&shared.site.url("/")).await;
+    let mut ids = Vec::new();
+    for name in ["off_v1_moe", "off_v3_moe"] {
+        if !ids.is_empty() {
+            follow(&browser, "/").await;
+        }
+        open(&browser, name).await;
+        wait_for_picture(&browser).await;
+        let address = browser.page.current_url().await.expect("an address");
+        let id = address.path().trim_start_matches("/runs/").to_owned();
+        ids.push(id);
+    }
+    follow(&browser, &format!("/compare?v=1&runs={}", ids.join(","))).await;
+    press_share(&browser).await;
+    browser.click(MAKE).await;
+    let both = "return document.querySelectorAll('.send-files li').length === 2;";
+    browser.wait_until("both files", both).await;
+    send_with(&browser, &shared.token).await;
+    let link = made_link(&browser).await;
+    assert!(link.starts_with(&shared.server.url("/s/")), "{link}");
+    let mut sent = Vec::new();
+    for run in shared.get("/api/runs").as_array().expect("a list") {
+        sent.push(run["id"].as_str().expect("an id").to_owned());
+    }
+    sent.sort();
+    ids.sort();
+    assert_eq!(sent, ids);
+}
+
+#[tokio::test]
+async fn what_is_too_large_for_the_server_is_said_before_it_is_sent() {
+    let shared = Shared::start(&["--upload-limit", "10KiB"]).await;
+    let browser = Browser::open(Viewport::Phone, Theme::Light).await;
+    browser.goto(&shared.site.url("/")).await;
+    open(&browser, LEAK).await;
+    wait_for_picture(&browser).await;
+    press_share(&browser).await;
+    browser.click(MAKE).await;
+    send_with(&browser, &shared.token).await;
+    refused(&browser, "takes 10.0 KiB at most").await;
+    browser.screenshot("local-share-too-large").await;
+    assert!(browser.too_wide().await.is_empty());
+    assert_eq!(shared.get("/api/runs"), json!([]));
 }

@@ -26,7 +26,8 @@ pub use firefox::Firefox;
 pub use page::Page;
 pub use picture::{Picture, TOLERANCE_PPM};
 pub use places::{
-    local_page, recordings, screenshots_dir, shared_dir, target_dir, tidemark, workspace_root,
+    local_page, local_page_with, recordings, screenshots_dir, shared_dir, target_dir, tidemark,
+    workspace_root,
 };
 pub use static_site::StaticSite;
 pub use test_server::TestServer;

@@ -67,12 +67,22 @@ pub fn tidemark() -> PathBuf {
 /// The page that needs no server, built into a folder: takes minutes if nothing of it is built.
 pub fn local_page() -> PathBuf {
     let folder = target_dir().join("page");
+    build_page(&folder, None);
+    folder
+}
+
+/// The same in a folder of its own, for a page whose Share sends files to a server.
+pub fn local_page_with(folder: &Path, server: &str) {
+    build_page(folder, Some(server));
+}
+
+fn build_page(folder: &Path, server: Option<&str>) {
     let webbuild = tidemark().with_file_name("webbuild");
-    let built = Command::new(webbuild).arg("page").arg(&folder).output();
-    let output = built.expect("webbuild is built beside the tests");
+    let mut build = Command::new(webbuild);
+    build.arg("page").arg(folder).arg(target_dir()).args(server);
+    let output = build.output().expect("webbuild is built beside the tests");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
-    folder
 }
 
 /// The first of `names` on `PATH`, unless `variable` names a program.

@@ -55,6 +55,13 @@ pub enum Error {
     /// A profile that does not exist.
     #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
     UnknownProfile(String),
+
+    /// An address that is no server for *Share*.
+    #[error(
+        "--server: `{0}` is not https://NAME, or http:// on this machine (without a path); a \
+         token would cross the network unencrypted"
+    )]
+    NoServer(String),
 }
 
 impl Error {

@@ -4,13 +4,14 @@
 //! `cargo run -p webbuild -- embed OUT TARGET [profile]` builds it into cargo's folder TARGET, and
 //! writes the table of its files to OUT, where `server/build.rs` wants it; `cargo run -p webbuild
 //! -- watch DIR` writes it to a folder, again after each change; `cargo run -p webbuild -- page
-//! DIR [TARGET]` writes the page that needs no server; `cargo run -p webbuild -- clippy CRATE…`
-//! lints crates as they are compiled for the browser.
+//! DIR [TARGET [SERVER]]` writes the page that needs no server; `cargo run -p webbuild -- clippy
+//! CRATE…` lints crates as they are compiled for the browser.
 
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
+use webbuild::page::ShareServer;
 use webbuild::progress::Progress;
 use webbuild::toolchain::Toolchain;
 use webbuild::{Error, Profile, Workshop, embed, target_dir};
@@ -23,14 +24,13 @@ fn main() -> ExitCode {
         ["build", profile] => build(Some(profile)),
         ["embed", out, target] => embed(Path::new(out), Path::new(target), None),
         ["embed", out, target, profile] => embed(Path::new(out), Path::new(target), Some(profile)),
-        ["page", folder] => page(Path::new(folder), None),
-        ["page", folder, target] => page(Path::new(folder), Some(Path::new(target))),
+        ["page", folder, ref rest @ ..] if rest.len() <= 2 => page(Path::new(folder), rest),
         ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
             eprintln!(
                 "usage: webbuild build [wasm|wasm-dev], embed OUT TARGET [PROFILE], watch DIR, \
-                 page DIR [TARGET] or clippy CRATE…"
+                 page DIR [TARGET [SERVER]] or clippy CRATE…"
             );
             return ExitCode::from(2);
         }
@@ -71,9 +71,12 @@ fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, E
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(folder: &Path, target: Option<&Path>) -> Result<ExitCode, Error> {
+/// The rest is cargo's folder, and the server that *Share* sends files to.
+fn page(folder: &Path, rest: &[&str]) -> Result<ExitCode, Error> {
+    let target = rest.first().map(Path::new);
+    let server = rest.get(1).map(|text| ShareServer::new(text)).transpose()?;
     let workshop = target.map_or_else(workshop, Workshop::new)?;
-    let site = webbuild::page::build(&workshop, folder)?;
+    let site = webbuild::page::build(&workshop, folder, server.as_ref())?;
     let bytes: usize = site.files.iter().map(|file| file.bytes.len()).sum();
     println!("{bytes} B in {}", folder.display());
     Ok(ExitCode::SUCCESS)

@@ -14,15 +14,20 @@ use crate::{Workshop, site};
 /// The profile of the worker in the root `Cargo.toml`: it reads gigabytes, so it is fast.
 const PROFILE: &str = "wasm-local";
 
-/// What goes into the head of the page. The first script replaces the ways in which the page asks a
-/// server, so it comes before all others. The policy allows requests to this site only, and the
+/// What goes into the head of the page. The first scripts replace the ways in which the page asks a
+/// server, so they come before all others. The policy allows requests to this site only, and the
 /// page makes none after it is loaded.
 const HEAD: &str = "\
 <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
 script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; \
 img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'\">
+    <script src=\"/assets/share.js\"></script>
     <script src=\"/assets/page.js\"></script>
     ";
+
+/// The part of the policy where the server stands to which *Share* may send files. The page reads
+/// it there, and `tidemark page --server` changes it there.
+const CONNECTS: &str = "connect-src 'self'";
 
 /// A style sheet that comes after the page's own, to leave out what needs a server.
 const STYLE: &str = "<link rel=\"stylesheet\" href=\"/assets/local.css\">\n  </head>";
@@ -30,11 +35,47 @@ const STYLE: &str = "<link rel=\"stylesheet\" href=\"/assets/local.css\">\n  </h
 /// Where that goes: after the character set, which must be among the first bytes.
 const BEFORE: &str = "<meta name=\"viewport\"";
 
-/// Builds it, and writes it to a folder.
+/// The server to which *Share* may send files: `https://NAME`, or `http://` on this machine, so
+/// that a token never crosses a network unencrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareServer(String);
+
+impl ShareServer {
+    /// The server at this address, which has no path.
+    ///
+    /// # Errors
+    /// [`Error::NoServer`].
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let plain = text.strip_suffix('/').unwrap_or(text);
+        let is_local = |rest: &str| {
+            let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+            ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+        };
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+        let named = match plain.split_once("://") {
+            Some(("https", rest)) => Some(rest),
+            Some(("http", rest)) => Some(rest).filter(|rest| is_local(rest)),
+            _ => None,
+        };
+        match named {
+            // Nothing else may get into the policy of the page.
+            Some(rest) if !rest.is_empty() && rest.bytes().all(is_name) => {
+                Ok(Self(plain.to_ascii_lowercase()))
+            }
+            _ => Err(Error::NoServer(text.to_owned())),
+        }
+    }
+}
+
+/// Builds it, and writes it to a folder. With a server, *Share* sends files there.
 ///
 /// # Errors
 /// When something cannot be compiled or written.
-pub fn build(workshop: &Workshop, folder: &Path) -> Result<Site, Error> {
+pub fn build(
+    workshop: &Workshop,
+    folder: &Path,
+    server: Option<&ShareServer>,
+) -> Result<Site, Error> {
     let _lock = workshop.lock()?;
     let progress = Progress::start(&workshop.dir)?;
     let toolchain = Toolchain::find(workshop, &progress)?;
@@ -42,7 +83,7 @@ pub fn build(workshop: &Workshop, folder: &Path) -> Result<Site, Error> {
     let web = compile::bindgen(workshop, &web, Profile::Release, &progress)?;
     let worker = worker(workshop, &toolchain, &progress)?;
     progress.say("writing the page without a server");
-    let site = assembled(workshop, &web, &worker)?;
+    let site = assembled(workshop, (&web, &worker), server)?;
     write(folder, &site)?;
     Ok(site)
 }
@@ -63,18 +104,26 @@ fn worker(
     Ok(glue)
 }
 
-fn assembled(workshop: &Workshop, web: &Path, worker: &Path) -> Result<Site, Error> {
+fn assembled(
+    workshop: &Workshop,
+    (web, worker): (&Path, &Path),
+    server: Option<&ShareServer>,
+) -> Result<Site, Error> {
     let mut assets = site::sources(&workshop.workspace.join("web"), web)?;
     site::collect(worker, "", &mut assets)?;
     site::collect(&workshop.workspace.join("local/page"), "", &mut assets)?;
     let path = workshop.workspace.join("web/index.html");
     let page = fs::read_to_string(&path).map_err(Error::io(&path))?;
-    Ok(Site::plain(&changed(&page), assets))
+    Ok(Site::plain(&changed(&page, server), assets))
 }
 
 /// The page with what makes it work without a server.
-fn changed(page: &str) -> String {
-    let page = page.replacen(BEFORE, &format!("{HEAD}{BEFORE}"), 1);
+fn changed(page: &str, server: Option<&ShareServer>) -> String {
+    let head = match server {
+        Some(ShareServer(server)) => HEAD.replacen(CONNECTS, &format!("{CONNECTS} {server}"), 1),
+        None => HEAD.to_owned(),
+    };
+    let page = page.replacen(BEFORE, &format!("{head}{BEFORE}"), 1);
     page.replacen("</head>", STYLE, 1)
 }
 
@@ -106,11 +155,41 @@ mod tests {
     fn the_page_asks_the_worker_before_it_starts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = fs::read_to_string(root.join("web/index.html")).unwrap();
-        let page = changed(&page);
+        let server = ShareServer::new("https://tidemark.example").unwrap();
+        let asks_one = changed(&page, Some(&server));
+        assert!(asks_one.contains("connect-src 'self' https://tidemark.example; font-src"));
+        let page = changed(&page, None);
+        assert!(page.contains("connect-src 'self'; font-src"));
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
         assert!(at("charset") < at("Content-Security-Policy"));
+        assert!(at("/assets/share.js") < at("/assets/page.js"));
         assert!(at("/assets/page.js") < at("/assets/boot.js"));
         assert!(at("/assets/style.css") < at("/assets/local.css"));
+    }
+
+    #[test]
+    fn a_server_is_an_origin_to_which_a_token_travels_encrypted() {
+        let check = |text: &str, expected: Option<&str>| {
+            let server = ShareServer::new(text).ok().map(|server| server.0);
+            assert_eq!(server.as_deref(), expected, "{text}");
+        };
+        let named = "https://tidemark.example:8443";
+        check("https://Tidemark.example:8443/", Some(named));
+        check("http://127.0.0.1:7878", Some("http://127.0.0.1:7878"));
+        check("http://[::1]:7878", Some("http://[::1]:7878"));
+        check("http://localhost", Some("http://localhost"));
+        for wrong in [
+            "http://tidemark.example",
+            "http://localhost.evil.example",
+            "https://tidemark.example/path",
+            "https://tidemark.example; script-src *",
+            "https://tidemark.example\" onload=\"x",
+            "https://*",
+            "https://",
+            "tidemark.example",
+        ] {
+            check(wrong, None);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! opens no data folder, and has no API: the files stay in the browser.
 
 use super::CliError;
+use crate::names::WebOrigin;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -10,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use clap::Args;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -18,9 +19,14 @@ const EXAMPLES: &str = "\
 Examples:
   ./run --page DIR                           build the page (in a clone of the repository)
   tidemark page DIR                          serve it at http://127.0.0.1:7878
+  tidemark page DIR --server https://tidemark.example
+                                             Share may send files there (docs/local.md)
 
 Any web server can serve the folder, at the root of a host. Addresses that are no file (that of a
 run) show index.html; most hosts do that with 404.html.";
+
+/// The part of the page's policy that says where it may send anything; `webbuild` writes it.
+const CONNECTS: &str = "connect-src 'self'";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -28,6 +34,10 @@ pub struct PageArgs {
     /// The folder that `./run --page` wrote
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// The server that Share may send files to, in place of the one that the page was built with;
+    /// that server must name this page (`serve --allow-page`)
+    #[arg(long, value_name = "URL")]
+    server: Option<WebOrigin>,
     /// Where to listen; only this machine can reach it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
@@ -60,20 +70,32 @@ pub fn page(args: &PageArgs) -> Result<(), CliError> {
         let address = listener.local_addr().map_err(failed)?;
         // Fails only if nobody reads stderr any more.
         let _ = writeln!(std::io::stderr(), "listening on http://{address}");
-        let folder: Arc<Path> = args.folder.clone().into();
-        let served = Router::new().fallback(file).with_state(folder);
+        let site = Arc::new(Site {
+            folder: args.folder.clone(),
+            server: args.server.clone(),
+        });
+        let served = Router::new().fallback(file).with_state(site);
         axum::serve(listener, served).await.map_err(failed)
     })
 }
 
+/// What is served.
+struct Site {
+    folder: PathBuf,
+    server: Option<WebOrigin>,
+}
+
 /// A file of the folder; the page for an address that is none.
-async fn file(State(folder): State<Arc<Path>>, uri: Uri) -> Response {
+async fn file(State(site): State<Arc<Site>>, uri: Uri) -> Response {
     let Some(name) = named(uri.path()) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let Ok(bytes) = tokio::fs::read(folder.join(&name)).await else {
+    let Ok(mut bytes) = tokio::fs::read(site.folder.join(&name)).await else {
         return StatusCode::NOT_FOUND.into_response();
     };
+    if let (Some(server), true) = (&site.server, name.ends_with(".html")) {
+        bytes = with_server(&String::from_utf8_lossy(&bytes), server).into_bytes();
+    }
     let keep = match name.starts_with("assets/") {
         true => "public, max-age=31536000, immutable",
         false => "no-cache",
@@ -89,6 +111,18 @@ async fn file(State(folder): State<Arc<Path>>, uri: Uri) -> Response {
         response.headers_mut().insert(header, value);
     }
     response
+}
+
+/// The page with another server in its content security policy. The page itself reads there where
+/// it may send files, so it can never try another one.
+fn with_server(page: &str, server: &WebOrigin) -> String {
+    match page.split_once(CONNECTS) {
+        Some((before, rest)) => {
+            let after = rest.find(';').map_or("", |end| &rest[end..]);
+            format!("{before}{CONNECTS} {server}{after}")
+        }
+        None => page.to_owned(),
+    }
 }
 
 /// The name of the file for an address; `None` where a file cannot be.
@@ -121,6 +155,22 @@ fn kind(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_may_ask_one_server_and_no_other() {
+        let server = "https://new.example".parse().unwrap();
+        let check = |policy: &str, expected: &str| {
+            let page = |policy: &str| format!("<meta content=\"img-src 'self'; {policy}\"><p>;");
+            assert_eq!(with_server(&page(policy), &server), page(expected));
+        };
+        let after = "connect-src 'self' https://new.example; font-src 'self'";
+        check("connect-src 'self'; font-src 'self'", after);
+        check(
+            "connect-src 'self' https://old.example; font-src 'self'",
+            after,
+        );
+        check("font-src 'self'", "font-src 'self'");
+    }
 
     #[test]
     fn an_address_names_a_file_below_the_folder_or_the_page() {

@@ -13,7 +13,7 @@ use crate::config::{Config, Token, UserHeader};
 use crate::http::{Listening, serve as serve_http};
 use crate::ingest::Sender;
 use crate::machine;
-use crate::names::{self, PublicUrl};
+use crate::names::{self, PublicUrl, WebOrigin};
 use crate::private;
 use crate::samples::{self, BundledSample};
 use crate::site::{FrontEnd, Site};
@@ -98,6 +98,10 @@ pub struct ServeArgs {
     /// TLS, which a proxy in front of the server ends
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
+    /// Origin of a page without a server (repeatable), such as https://pages.example, whose
+    /// visitors may send recordings here and share them, with a token of theirs
+    #[arg(long, value_name = "ORIGIN")]
+    allow_page: Vec<WebOrigin>,
     /// Proxy (address or network, repeatable) whose headers about the client and TLS are believed
     #[arg(long, value_name = "ADDR")]
     trusted_proxy: Vec<String>,
@@ -243,6 +247,7 @@ impl ServeArgs {
             blobs: self.blobs.clone(),
             token: token.map_err(usage)?,
             public_url: self.public_url.clone(),
+            pages: self.allow_page.clone(),
             proxies: Proxies::parse(self.trusted_proxy.iter().map(String::as_str))
                 .map_err(usage)?,
             user_header: self.user_header.clone().map(|name| UserHeader {

@@ -1,6 +1,7 @@
 //! Checks for every request on its way in, and headers for every response on its way out.
 
 use super::audience::{self, Asking};
+use super::cors::Admitted;
 use super::extract::{Client, Host};
 use super::here::Here;
 use super::permits;
@@ -130,8 +131,8 @@ fn is_known(app: &App, client: Client, host: &Authority) -> bool {
         && (host.ip().is_some_and(own) || host.is_machine(&app.hostname))
 }
 
-/// A request that changes something must come from this server's own pages, or from a program
-/// without a page.
+/// A request that changes something must come from this server's own pages, from a page that the
+/// operator named (`cors`), or from a program without a page.
 pub async fn check_origin(
     State(app): State<Arc<App>>,
     Host(host): Host,
@@ -142,8 +143,8 @@ pub async fn check_origin(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    let public = app.config.public_url.as_ref().map(ToString::to_string);
-    match reads || is_own_page(request.headers(), &host, public.as_deref()) {
+    let admitted = request.extensions().get::<Admitted>().is_some();
+    match reads || admitted || is_own_page(&app, request.headers(), &host) {
         true => Ok(next.run(request).await),
         false => Err(Error::Foreign(
             "requests from other sites' pages may not change anything",
@@ -234,7 +235,13 @@ pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|pair| pair.trim().split_once('='))
 }
 
-fn is_own_page(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
+/// Whether a request comes from this server's own pages, or from no page at all.
+pub fn is_own_page(app: &App, headers: &HeaderMap, host: &str) -> bool {
+    let public = app.config.public_url.as_ref().map(ToString::to_string);
+    is_own(headers, host, public.as_deref())
+}
+
+fn is_own(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
     let text = |name: &str| {
         headers
             .get(name)
@@ -299,7 +306,7 @@ mod tests {
             let headers = pairs
                 .map(|&(k, v)| (HeaderName::from_static(k), HeaderValue::from_static(v)))
                 .collect();
-            let own = is_own_page(&headers, "localhost:7878", Some("https://a.example"));
+            let own = is_own(&headers, "localhost:7878", Some("https://a.example"));
             assert_eq!(own, ok, "{headers:?}");
         };
         check(&[], true);

@@ -12,6 +12,7 @@ mod categories;
 mod compare;
 mod comparisons;
 mod connections;
+mod cors;
 mod document;
 mod events;
 mod explain;
@@ -209,6 +210,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn(log::log))
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
+        .layer(from_fn_with_state(Arc::clone(&app), cors::admit))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
         .layer(from_fn_with_state(Arc::clone(&app), here::find))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token))

@@ -14,13 +14,14 @@ use crate::pictures::Ask;
 use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
+use answers::redaction;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
 use api::routes;
 use api::runs::Access;
 use api::shares::{
-    CreatedShare, NewShare, OpenShare, RedactedText, Redaction, RedactionPreview, Share, ShareKind,
-    ShareState, ShareTarget, nameless, nameless_view,
+    CreatedShare, NewShare, OpenShare, Redaction, RedactionPreview, Share, ShareKind, ShareState,
+    ShareTarget, nameless, nameless_view,
 };
 use api::view_state::ViewState;
 use axum::Extension;
@@ -29,13 +30,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
-use trace::redact::{self, What};
 
 /// How long a browser remembers an opened link; opening it again starts this time again.
 const REMEMBERED_S: i64 = 30 * 24 * 3600;
-
-/// How many examples of each kind of text a preview has.
-const EXAMPLES: usize = 4;
 
 /// Which links to list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -259,39 +256,12 @@ pub async fn preview(
         .await?;
     let work = move || {
         let _memory = memory;
-        redact::changes(&decoded.trace, names_key(), EXAMPLES)
+        redaction::preview(&decoded.trace, (&id, row.name), names_key())
     };
-    let changes = crate::work::answer(work)
+    let preview = crate::work::answer(work)
         .await
         .map_err(|_| Error::Store(StoreError::Interrupted))?;
-    let name = RedactedText {
-        what: "name".to_owned(),
-        before: row.name,
-        after: nameless(&id),
-    };
-    let changed = u32::try_from(changes.count + 1).unwrap_or(u32::MAX);
-    let examples = changes.examples.into_iter().map(|change| RedactedText {
-        what: what_name(change.what).to_owned(),
-        before: change.before,
-        after: change.after,
-    });
-    let examples = std::iter::once(name).chain(examples).collect();
-    Ok(packed::json(
-        &headers,
-        &RedactionPreview { examples, changed },
-    ))
-}
-
-fn what_name(what: What) -> &'static str {
-    match what {
-        What::File => "file",
-        What::Function => "function",
-        What::Scope => "scope",
-        What::Step => "step",
-        What::Metadata => "metadata",
-        What::Setting => "setting",
-        What::Finding => "finding",
-    }
+    Ok(packed::json(&headers, &preview))
 }
 
 /// The link and its project, if the holder of its address may know what it opens. Clients without

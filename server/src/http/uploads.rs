@@ -7,7 +7,7 @@ use super::extract::{Client, Json, Origin, Path, Query, upload_id};
 use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
-use crate::ingest::{Arrived, Job, Sender};
+use crate::ingest::{Arrived, Job, Sender, unpacked};
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
 use answers::run_names;
@@ -17,7 +17,7 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -66,6 +66,7 @@ pub async fn announce(
     responses(
         (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
         (status = 200, description = "The file was already a run.", body = FinishedUpload),
+        (status = 400, body = Problem),
         (status = 408, body = Problem), (status = 422, body = Problem),
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
@@ -74,11 +75,13 @@ pub async fn send(
     Path(upload): Path<String>,
     client: Client,
     origin: Origin,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
+    let coding = coding(&headers)?;
     match app.uploads.job(&id) {
-        Some(job) => take(&app, (job, client), origin, body).await,
+        Some(job) => take(&app, (job, client), origin, (coding, body)).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -87,6 +90,9 @@ pub async fn send(
 }
 
 /// Announces and sends in one: `curl -T FILE http://HOST/api/upload/`.
+///
+/// A body with `Content-Encoding: gzip` is unpacked on its way in: the run is that of the file
+/// inside.
 #[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads",
     params(("name" = String, Path), PlaceQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
@@ -107,14 +113,38 @@ pub async fn send_named(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
+    let coding = coding(&headers)?;
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
-    let size = length.and_then(|text| text.parse().ok());
+    // Of a body that is packed for the way, it does not tell the size of the file.
+    let size = length.filter(|_| coding == Coding::None);
+    let size = size.and_then(|text| text.parse().ok());
     let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
     let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
-    take(&app, (job, client), origin, body).await
+    take(&app, (job, client), origin, (coding, body)).await
+}
+
+/// How a body is packed for its way here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// Not at all.
+    None,
+    /// With gzip, which browsers can write.
+    Gzip,
+}
+
+/// The coding that the headers name.
+fn coding(headers: &HeaderMap) -> Result<Coding, Error> {
+    let mut named = headers.get_all(header::CONTENT_ENCODING).iter();
+    match (named.next().map(HeaderValue::as_bytes), named.next()) {
+        (None | Some(b"identity"), None) => Ok(Coding::None),
+        (Some(b"gzip"), None) => Ok(Coding::Gzip),
+        _ => Err(Error::BadRequest(
+            "Content-Encoding may be gzip; a file that is packed itself needs none".to_owned(),
+        )),
+    }
 }
 
 /// How an upload stands.
@@ -197,12 +227,15 @@ async fn take(
     app: &App,
     (job, client): (Arc<Job>, Client),
     origin: Origin,
-    body: Body,
+    (coding, body): (Coding, Body),
 ) -> Result<Response, Error> {
     let sender = Sender::Client(client.address);
     let in_job = job.in_job.clone();
-    let taking = app.uploads.take(job, sender, body.into_data_stream());
-    let arrived = taking.await?;
+    let body = body.into_data_stream();
+    let arrived = match coding {
+        Coding::None => app.uploads.take(job, sender, body).await?,
+        Coding::Gzip => app.uploads.take(job, sender, unpacked(body)).await?,
+    };
     if let Some(place) = in_job {
         app.jobs.warm(place.job);
     }

@@ -150,6 +150,14 @@ impl Decompressor {
         }
     }
 
+    /// The same for bytes that can only be gzip.
+    pub fn of_gzip() -> Decompressor {
+        Decompressor {
+            state: State::Gzip(MultiGzDecoder::new(Vec::new())),
+            ..Decompressor::of_upload()
+        }
+    }
+
     /// Bytes of memory that unpacking holds, for the reader of the unpacked bytes: a few bytes can
     /// ask for a window of 128 MiB.
     pub fn held(&self) -> Arc<AtomicUsize> {

@@ -1,13 +1,15 @@
 //! From bytes to a stored run: runs the pure core.
 //!
 //! `uploads` is the service. `admission` limits how many may come in, and `allowance` what each may
-//! use. `receive` takes a body and feeds two threads; `parse` is the one that unpacks and reads.
+//! use. `coding` unpacks a body that was packed for the way only. `receive` takes a body and feeds
+//! two threads; `parse` is the one that unpacks and reads.
 //! `keep` writes rows, chunks and overviews. `recover` cleans up after a server that died. `adopt`
 //! makes runs from blobs that the database does not know.
 
 mod admission;
 mod adopt;
 mod allowance;
+mod coding;
 pub mod decompress;
 mod disk_share;
 mod error;
@@ -22,6 +24,7 @@ mod tally;
 mod uploads;
 
 pub use admission::{Admission, Sender};
+pub use coding::unpacked;
 pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use job::{Arrived, Job};

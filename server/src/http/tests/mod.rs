@@ -7,6 +7,7 @@ mod categories;
 mod clients;
 mod compare;
 mod contents;
+mod cors;
 mod damage;
 mod document;
 mod explain;

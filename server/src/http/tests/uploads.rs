@@ -30,6 +30,44 @@ async fn assert_nothing_left(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_packed_only_for_the_way_is_the_file_that_it_was() {
+    let server = Server::start().await;
+    let file = snapshot();
+    let plain = server.put("/api/upload/a.pickle", file.clone()).await;
+    let plain: FinishedUpload = plain.expect(StatusCode::CREATED).read();
+    let packed = {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&file).unwrap();
+        packed.finish().unwrap()
+    };
+    let send = async |server: &Server, coding: &str, body: Vec<u8>| {
+        let sent = request(Method::PUT, "/api/upload/a.pickle")
+            .header(header::CONTENT_ENCODING, coding)
+            .header(header::CONTENT_LENGTH, body.len());
+        server.send(sent.body(Body::from(body)).unwrap()).await
+    };
+    let again = send(&server, "gzip", packed.clone()).await;
+    let again: FinishedUpload = again.expect(StatusCode::OK).read();
+    assert_eq!((again.run.id, again.known), (plain.run.id, true));
+
+    let server = Server::start().await;
+    let first = send(&server, "gzip", packed.clone()).await;
+    let first: FinishedUpload = first.expect(StatusCode::CREATED).read();
+    assert_eq!(first.run.content_hash, plain.run.content_hash);
+    assert_eq!(first.run.file_bytes, plain.run.file_bytes);
+
+    let server = Server::start().await;
+    let refused = send(&server, "br", packed.clone()).await.problem();
+    assert!(refused.detail.contains("may be gzip"), "{}", refused.detail);
+    let cut = packed[..packed.len() - 9].to_vec();
+    let code = send(&server, "gzip", cut).await.problem().code;
+    assert_eq!(code, ProblemCode::Interrupted);
+    let code = send(&server, "gzip", file).await.problem().code;
+    assert_eq!(code, ProblemCode::Interrupted);
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_becomes_a_run() {
     let server = Server::start().await;
     let file = snapshot();

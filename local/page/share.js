@@ -1,0 +1,289 @@
+// *Share* on the page without a server. The page may know one server: the one that its content
+// security policy lets it ask. A person says yes and shows a token, then the recordings are sent
+// there and that server makes the link. page.js calls this; nothing here is sent without a click.
+const sharing = (() => {
+  "use strict";
+  const policy = document.querySelector('meta[http-equiv="Content-Security-Policy"]');
+  const server = policy?.content.match(/connect-src 'self' ([^\s;]+)/)?.[1] ?? null;
+
+  // As the browser has them: page.js replaces both.
+  const ask = window.fetch.bind(window);
+  const Sender = window.XMLHttpRequest;
+
+  const GZIP = [0x1f, 0x8b];
+  const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
+
+  // The token stays in this tab, until the tab is closed.
+  const KEPT = `tidemark.token ${server}`;
+
+  // Why it did not work, for the person.
+  class Said extends Error {}
+
+  const unreachable = () =>
+    new Said(
+      `${server} does not answer this page. Either it cannot be reached from here, or it does not ` +
+        `allow this page: whoever runs it starts it with --allow-page ${location.origin}.`,
+    );
+
+  // Asks the server; the answer's status and document.
+  async function asked(method, path, { token, signal }, body) {
+    const headers = { Authorization: `Bearer ${token}` };
+    if (body) headers["Content-Type"] = "application/json";
+    const how = { method, headers, body, signal, credentials: "omit", redirect: "error" };
+    try {
+      const answer = await ask(server + path, how);
+      return { status: answer.status, text: await answer.text() };
+    } catch (error) {
+      signal.throwIfAborted();
+      throw unreachable();
+    }
+  }
+
+  function wrongToken() {
+    store("");
+    return new Said(`${server} does not know this token, or the token has ended. Copy it again.`);
+  }
+
+  function detail({ status, text }) {
+    try {
+      const { detail } = JSON.parse(text);
+      if (detail) return detail;
+    } catch {
+      // Something between this page and Tidemark answered.
+    }
+    return `it answered with status ${status}`;
+  }
+
+  const refused = (answer) =>
+    answer.status === 401 ? wrongToken() : new Said(`${server} refused: ${detail(answer)}.`);
+
+  // The link, if the server makes it now. Otherwise nothing, if a recording is not there yet.
+  async function link(wish, shown) {
+    const answer = await asked("POST", "/api/shares", shown, wish);
+    if (answer.status === 404) return null;
+    // What the form asks for is not possible: its own page says so.
+    if (answer.status === 201 || answer.status === 400) return answer;
+    throw refused(answer);
+  }
+
+  async function send(recordings, wish, shown, told) {
+    told("Asking the server…");
+    const about = await asked("GET", "/api/server", shown);
+    if (about.status !== 200) throw refused(about);
+    const { access, upload_limit: limit } = JSON.parse(about.text);
+    if (access === "token_needed") throw wrongToken();
+    const large = recordings.find(({ file }) => file.size > limit);
+    if (large) {
+      throw new Said(
+        `${large.name} has ${bytes(large.file.size)}; ${server} takes ${bytes(limit)} at most.`,
+      );
+    }
+    // Before anything is sent, this tells whether the token is good for it.
+    const made = await link(wish, shown);
+    if (made) return made;
+    for (const recording of recordings) {
+      const there = await asked("GET", `/api/runs/${recording.run}`, shown);
+      if (there.status === 200) continue;
+      if (there.status !== 404) throw refused(there);
+      await upload(recording, shown, told);
+    }
+    told("Making the link…");
+    const last = await link(wish, shown);
+    if (last) return last;
+    throw new Said(`${server} does not have the recording any more. Try again.`);
+  }
+
+  async function upload(recording, shown, told) {
+    const { run, name } = recording;
+    const body = await packed(recording, shown.signal, told);
+    const answer = await put(`/api/upload/${encodeURIComponent(name)}`, body, shown, (sent) => {
+      const all = `${bytes(sent)} of ${bytes(body.file.size)}`;
+      const waits = sent === body.file.size;
+      const words = waits ? `The server reads ${name}…` : `Sending ${name}: ${all}`;
+      told(words, waits ? null : sent / body.file.size);
+    });
+    if (answer.status !== 200 && answer.status !== 201) throw refused(answer);
+    if (JSON.parse(answer.text).run.id !== run) {
+      throw new Said(`${server} made another run of ${name} than this page. Is its version other?`);
+    }
+  }
+
+  // The file as it is sent: what is packed already, as it is; all else with gzip, which the server
+  // takes off again, so that the run has the same id.
+  async function packed({ file, name }, signal, told) {
+    try {
+      const head = new Uint8Array(await file.slice(0, ZSTD.length).arrayBuffer());
+      const begins = (mark) => mark.every((byte, at) => head[at] === byte);
+      if (begins(GZIP) || begins(ZSTD) || !window.CompressionStream) return { file };
+      let read = 0;
+      const count = new TransformStream({
+        transform(piece, out) {
+          read += piece.byteLength;
+          told(`Compressing ${name}: ${bytes(read)} of ${bytes(file.size)}`, read / file.size);
+          out.enqueue(piece);
+        },
+      });
+      const pieces = file.stream().pipeThrough(count, { signal });
+      const small = pieces.pipeThrough(new CompressionStream("gzip"));
+      return { file: await new Response(small).blob(), coding: "gzip" };
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new Said(
+        `The browser cannot read ${name} any more: it was changed, moved or deleted since it was ` +
+          `opened. Open it again. (${error.message})`,
+      );
+    }
+  }
+
+  // With `XMLHttpRequest`, because `fetch` does not tell how much of a body is sent.
+  function put(path, { file, coding }, { token, signal }, told) {
+    return new Promise((resolve, reject) => {
+      const sender = new Sender();
+      sender.open("PUT", server + path);
+      sender.setRequestHeader("Authorization", `Bearer ${token}`);
+      sender.setRequestHeader("Content-Type", "application/octet-stream");
+      if (coding) sender.setRequestHeader("Content-Encoding", coding);
+      sender.upload.onprogress = ({ loaded }) => told(loaded);
+      sender.onloadend = () => {
+        if (signal.aborted) reject(signal.reason);
+        else if (sender.status === 0) reject(unreachable());
+        else resolve({ status: sender.status, text: sender.responseText });
+      };
+      signal.addEventListener("abort", () => sender.abort());
+      sender.send(file);
+    });
+  }
+
+  function bytes(count) {
+    const units = ["B", "KiB", "MiB", "GiB"];
+    const at = Math.min(Math.floor(Math.log2(Math.max(count, 1)) / 10), units.length - 1);
+    const scaled = count / 1024 ** at;
+    return `${scaled.toFixed(at === 0 || scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2)} ${units[at]}`;
+  }
+
+  // ------------------------------------------------------------------------------- the dialog
+
+  function element(kind, attributes, ...content) {
+    const made = document.createElement(kind);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...content);
+    return made;
+  }
+
+  function stored() {
+    try {
+      return sessionStorage.getItem(KEPT) ?? "";
+    } catch {
+      return "";
+    }
+  }
+
+  function store(token) {
+    try {
+      if (token) sessionStorage.setItem(KEPT, token);
+      else sessionStorage.removeItem(KEPT);
+    } catch {
+      // Then it is typed again.
+    }
+  }
+
+  function form(recordings) {
+    const rows = recordings.map(({ name, file }) =>
+      element("li", {}, element("span", {}, name), element("span", {}, bytes(file.size))),
+    );
+    const token = element("input", {
+      id: "send-token",
+      class: "input",
+      type: "password",
+      required: "",
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-describedby": "send-about-token",
+    });
+    token.value = stored();
+    const account = { href: `${server}/account`, target: "_blank", rel: "noopener noreferrer" };
+    const parts = {
+      token,
+      said: element("p", { class: "send-said", role: "status" }),
+      bar: element("progress", { class: "send-bar", "aria-label": "Progress", hidden: "" }),
+      problem: element("p", { class: "bad-text", role: "alert" }),
+      send: element("button", { class: "button primary", type: "submit" }, "Send and make the link"),
+      cancel: element("button", { class: "button", type: "button" }, "Cancel"),
+    };
+    const one = recordings.length === 1;
+    parts.form = element(
+      "form",
+      { class: "send-form" },
+      element("p", {}, "To make a link, this page sends ", one ? "this file" : "these files", " to ",
+        element("strong", {}, server), ":"),
+      element("ul", { class: "send-files" }, ...rows),
+      element("p", { class: "muted" }, "The whole recording leaves this machine, with all names and " +
+        "stacks in it, and that server keeps it. What the server has already is not sent again."),
+      element("label", { for: "send-token" }, "Your token for this server"),
+      token,
+      element("p", { class: "muted", id: "send-about-token" },
+        "It must be good for read, upload and manage; ",
+        element("a", account, "make one under Account"),
+        ". This tab forgets it when it is closed, and tells it to this server only."),
+      parts.said,
+      parts.bar,
+      parts.problem,
+      element("div", { class: "share-buttons" }, parts.cancel, parts.send),
+    );
+    return parts;
+  }
+
+  // Asks the person, sends, and returns the server's answer; null if the person does not want it.
+  function share(recordings, wish) {
+    const parts = form(recordings);
+    const head = element("header", { class: "dialog-head" },
+      element("h2", { id: "send-title" }, "Send to a server"));
+    const dialog = element("dialog", { class: "dialog send-dialog", "aria-labelledby": "send-title" },
+      element("div", { class: "dialog-body" }, head, parts.form));
+    let running = null;
+    const told = (words, part) => {
+      parts.said.textContent = words;
+      if (typeof part === "number") parts.bar.value = part;
+      else parts.bar.removeAttribute("value");
+    };
+    const rest = (problem) => {
+      running = null;
+      parts.problem.textContent = problem;
+      parts.said.textContent = "";
+      parts.bar.hidden = true;
+      parts.send.disabled = parts.token.disabled = false;
+    };
+    document.body.append(dialog);
+    dialog.showModal();
+    (parts.token.value ? parts.send : parts.token).focus();
+    return new Promise((resolve) => {
+      parts.cancel.onclick = () => dialog.close();
+      dialog.onclose = () => {
+        running?.abort();
+        dialog.remove();
+        resolve(null);
+      };
+      parts.form.onsubmit = async (event) => {
+        event.preventDefault();
+        const token = parts.token.value.trim();
+        const stop = (running = new AbortController());
+        parts.problem.textContent = "";
+        parts.bar.hidden = false;
+        parts.send.disabled = parts.token.disabled = true;
+        try {
+          const answer = await send(recordings, wish, { token, signal: stop.signal }, told);
+          running = null;
+          store(token);
+          resolve(answer);
+          dialog.close();
+        } catch (error) {
+          if (stop.signal.aborted) return;
+          rest(error instanceof Said ? error.message : `It failed: ${error.message}`);
+          parts.token.focus();
+        }
+      };
+    });
+  }
+
+  return { server, share };
+})();
