@@ -144,6 +144,11 @@ impl WebOrigin {
     pub fn is(&self, header: &str) -> bool {
         self.0 == header
     }
+
+    /// Whether the host is an IPv6 address, which no content security policy can name.
+    pub fn is_ipv6(&self) -> bool {
+        self.0.contains("://[")
+    }
 }
 
 impl std::str::FromStr for WebOrigin {

@@ -58,8 +58,8 @@ pub enum Error {
 
     /// An address that is no server for *Share*.
     #[error(
-        "--server: `{0}` is not https://NAME, or http:// on this machine (without a path); a \
-         token would cross the network unencrypted"
+        "--server: `{0}` is not https://NAME, http://localhost or http://127.0.0.1 (with a port, \
+         without a path); elsewhere a token would cross the network unencrypted"
     )]
     NoServer(String),
 }

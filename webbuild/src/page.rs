@@ -49,9 +49,10 @@ impl ShareServer {
         let plain = text.strip_suffix('/').unwrap_or(text);
         let is_local = |rest: &str| {
             let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
-            ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+            ["localhost", "127.0.0.1"].contains(&host)
         };
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+        // A policy cannot name an IPv6 address.
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
         let named = match plain.split_once("://") {
             Some(("https", rest)) => Some(rest),
             Some(("http", rest)) => Some(rest).filter(|rest| is_local(rest)),
@@ -176,10 +177,10 @@ mod tests {
         let named = "https://tidemark.example:8443";
         check("https://Tidemark.example:8443/", Some(named));
         check("http://127.0.0.1:7878", Some("http://127.0.0.1:7878"));
-        check("http://[::1]:7878", Some("http://[::1]:7878"));
         check("http://localhost", Some("http://localhost"));
         for wrong in [
             "http://tidemark.example",
+            "http://[::1]:7878",
             "http://localhost.evil.example",
             "https://tidemark.example/path",
             "https://tidemark.example; script-src *",

@@ -55,6 +55,10 @@ pub fn page(args: &PageArgs) -> Result<(), CliError> {
             args.listen
         )));
     }
+    if args.server.as_ref().is_some_and(WebOrigin::is_ipv6) {
+        let why = "--server: a page cannot be allowed to ask an IPv6 address; give the name";
+        return Err(CliError::Usage(why.to_owned()));
+    }
     if !args.folder.join("index.html").is_file() {
         return Err(CliError::BadInput {
             path: args.folder.clone(),
