@@ -37,9 +37,11 @@ const EVENTS_KEPT: usize = 256;
 /// When to ask again for an export after all places were taken: exports take seconds.
 const EXPORT_RETRY: Duration = Duration::from_secs(5);
 
-/// Memory for drawn cards, and for runs in words.
+/// Memory for drawn cards, and for runs in words. It is outside of the budget, so projects besides
+/// the first one have less.
 const CARD_BYTES: u64 = 32 << 20;
 const EXPLANATION_BYTES: u64 = 4 << 20;
+const OTHERS_SHARE: u64 = 32;
 
 /// When to ask again for a stream of events: streams last as long as a page is open.
 const STREAM_RETRY: Duration = Duration::from_secs(30);
@@ -283,17 +285,17 @@ impl App {
         );
         let clients = &config.clients;
         let provider = config.oidc.clone().map(Provider::new);
-        let projects = match project.is_main() {
-            true => Projects::load(&store).await?,
-            false => Projects::default(),
+        let (projects, share) = match project.is_main() {
+            true => (Projects::load(&store).await?, 1),
+            false => (Projects::default(), OTHERS_SHARE),
         };
         Ok(App {
             project,
             projects,
             gate: shared.gate,
             oidc: provider.transpose().map_err(OpenError::Oidc)?,
-            cards: CardShelf::new("cards", clients.cards, CARD_BYTES),
-            explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
+            cards: CardShelf::new("cards", clients.cards, CARD_BYTES / share),
+            explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES / share),
             exports: shared.exports,
             event_streams: shared.event_streams,
             requests: shared.requests,

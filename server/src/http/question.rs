@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::extract::{Path, Query, run_id};
+use super::here::Here;
 use super::packed::{self, Keep};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
@@ -55,12 +56,13 @@ struct Place {
 impl FromRequestParts<Arc<App>> for Question {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Question, Error> {
-        let Path(Place { run, device }) = Path::from_request_parts(parts, app).await?;
-        let Query(StepsQuery { steps }) = Query::from_request_parts(parts, app).await?;
-        let Ok(audience) = Audience::from_request_parts(parts, app).await;
+    async fn from_request_parts(parts: &mut Parts, main: &Arc<App>) -> Result<Question, Error> {
+        let Path(Place { run, device }) = Path::from_request_parts(parts, main).await?;
+        let Query(StepsQuery { steps }) = Query::from_request_parts(parts, main).await?;
+        let Ok(audience) = Audience::from_request_parts(parts, main).await;
+        let Ok(Here(app)) = Here::from_request_parts(parts, main).await;
         Ok(Question {
-            app: Arc::clone(app),
+            app,
             run: run_id(&run)?,
             device,
             audience,

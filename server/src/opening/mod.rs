@@ -22,6 +22,9 @@ use timeline::format::plural;
 /// How often runs that do not stay are deleted.
 const EVERY: Duration = Duration::from_secs(3600);
 
+/// How often a closed project is asked whether its uploads have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Who does it, in the audit.
 const SERVER: &str = "the server";
 
@@ -180,8 +183,9 @@ impl Projects<App> {
             .await?;
         let (is_open, quota) = (row.closed_ms.is_none(), row.settings.quota);
         self.put(row);
-        if !is_open {
+        if let Some(app) = self.app(main, name).filter(|_| !is_open) {
             self.close(name);
+            tokio::spawn(wind_down(app));
         }
         if is_open && !name.is_main() && self.app(main, name).is_none() {
             self.open(main, name).await?;
@@ -206,6 +210,18 @@ impl Projects<App> {
         app.uploads.share().limit(quota);
         self.opened(name, app, stopping);
         Ok(())
+    }
+}
+
+/// Ends the uploads of a project that was closed. Until then it keeps its lock, so that nobody
+/// opens it again and takes these uploads up as those of a server that died.
+async fn wind_down(app: Arc<App>) {
+    for job in app.uploads.unfinished() {
+        // It may have ended by itself.
+        let _ = app.uploads.cancel(&job).await;
+    }
+    while !app.uploads.unfinished().is_empty() {
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

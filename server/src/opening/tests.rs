@@ -1,6 +1,9 @@
 //! Who may enter which project, without HTTP.
 
 use super::*;
+use crate::app::RESTORING;
+use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
+use crate::ingest::Sender;
 use crate::projects::{FOLDER, folder_of};
 use api::ids::PersonId;
 use api::people::{NewPerson, NewToken, Scope};
@@ -162,4 +165,47 @@ async fn a_folder_that_the_database_does_not_know_is_for_admins_only() {
     team.add("bo", Role::Member).await;
     assert_eq!(team.sees(&team.entry("ada")), "main admin, lost admin");
     assert_eq!(team.sees(&team.entry("bo")), "main member");
+}
+
+/// A backup takes all projects, and a restore that was interrupted goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_projects_are_backed_up_and_come_back() {
+    let team = Team::new().await;
+    let vision = team.project("vision", None).await;
+    let bo = team.add("bo", Role::Guest).await;
+    let (store, people) = (&team.main.store, &team.main.gate.people);
+    let set = team
+        .main
+        .projects
+        .set_member((store, people), &vision, &bo, Some(Role::Reader));
+    set.await.unwrap();
+    let app = team.main.projects.app(&team.main, &vision).unwrap();
+    let sample = crate::samples::find("streams").unwrap();
+    let run = sample.open(&app.uploads, Sender::Server).await.unwrap().run;
+    let folder = tempfile::tempdir().unwrap();
+    let (to, config) = (folder.path().join("backup"), team.main.config.clone());
+    let (from, data) = (to.clone(), folder.path().join("restored"));
+    let back = data.clone();
+    let work = move || {
+        let report = back_up(&config, &to, Extent::Whole, Depth::New)?;
+        assert_eq!((report.runs, report.projects[0].1.runs), (0, 1));
+        // Once more: the folder of a backup may hold those of projects.
+        back_up(&config, &to, Extent::Whole, Depth::All)?;
+        let restored = restore(&from, &Config::new(back.clone()), AtDamage::Refuse)?;
+        assert_eq!(restored.projects[0].1.runs, Some(1));
+        // As if the power had failed before the first project was called complete.
+        std::fs::write(back.join(RESTORING), "").unwrap();
+        restore(&from, &Config::new(back), AtDamage::Refuse)
+    };
+    let again = tokio::task::spawn_blocking(work).await.unwrap().unwrap();
+    assert!(again.projects.is_empty(), "what is done stays done");
+    let main = App::open(Config::new(data)).await.unwrap();
+    let team = Team {
+        main,
+        _folder: folder,
+    };
+    assert_eq!(team.sees(&team.entry("bo")), "vision reader");
+    let app = team.main.projects.app(&team.main, &vision).unwrap();
+    let there = app.store.read(move |reader| reader.has_run(&run)).await;
+    assert!(there.unwrap());
 }

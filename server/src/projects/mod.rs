@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 /// The folder of the other projects, in that of the server.
 pub const FOLDER: &str = "projects";
 
-/// The largest number of projects; each takes some open files and about a megabyte.
-pub const MOST_PROJECTS: usize = 100;
+/// The largest number of projects. Each takes open files, and up to 12 MiB of memory outside of the
+/// budget: the caches of its database, and its cards.
+pub const MOST_PROJECTS: usize = 32;
 
 /// The largest number of labels that tell kinds of runs apart.
 pub const MOST_KINDS: usize = 8;
@@ -110,6 +111,8 @@ pub fn config_of(config: &Config, project: &ProjectName) -> Config {
         data: folder_of(&config.data, project),
         // The files of the first project are listed by their hashes, so these are not among them.
         blobs: blobs.map(|place| format!("{}/{FOLDER}/{project}", place.trim_end_matches('/'))),
+        // People sign in to the server.
+        oidc: None,
         ..config.clone()
     }
 }

@@ -118,20 +118,20 @@ fn table(projects: &[Project]) -> Markup {
     html! {
         div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr {
-                th { "Project" } th { "You are" } th { "Runs" } th { "On disk" } th { "Since" }
-                th { span class="visually-hidden" { "What you can do" } }
+                th { "Project" } th { span class="visually-hidden" { "What you can do" } }
+                th { "You are" } th { "Runs" } th { "On disk" } th { "Since" }
             } }
             tbody { @for project in projects { tr {
                 td { a href=(routes::project_page(project.name.as_str())) { (project.name) } }
-                td { (project.role) }
-                td { (project.runs) }
-                td { (disk(project)) }
-                td { @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" } }
                 td { @match project.closed_ms {
                     None => a class="button" href=(routes::enter_project(&project.name))
                         aria-label={ "Open the project " (project.name) } { "Open" },
                     Some(at) => { "closed " (date(at)) }
                 } }
+                td { (project.role) }
+                td { (project.runs) }
+                td { (disk(project)) }
+                td { @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" } }
             } } }
         } }
     }
@@ -298,8 +298,10 @@ fn members(main: &App, entry: &Entry, project: &Project, manages: bool) -> Marku
     let is_member = |id: &PersonId| members.iter().any(|member: &Member| member.person == *id);
     let people = main.gate.people.list().into_iter();
     let others = people.filter(|person| person.left_ms.is_none() && !is_member(&person.id));
-    // Only who adds members learns who else there is.
-    let others: Vec<_> = others.filter(|_| manages).collect();
+    // Only who adds members learns who else there is. Admins of the server are in every project.
+    let others: Vec<_> = others
+        .filter(|person| manages && person.role != Role::Admin)
+        .collect();
     let action = routes::project_members_page(&project.name);
     html! {
         p class="muted" {
@@ -340,7 +342,10 @@ fn members(main: &App, entry: &Entry, project: &Project, manages: bool) -> Marku
                 button class="button" type="submit" { "Add" }
             }
         } @else if manages && entry.is_admin() && members.is_empty() {
-            p { "There are no people yet: " a href=(routes::PEOPLE_PAGE) { "add them" } " first." }
+            p {
+                "There is nobody else on this server yet: "
+                a href=(routes::PEOPLE_PAGE) { "add them" } " first."
+            }
         }
     }
 }
@@ -371,7 +376,8 @@ fn keep_form(project: &Project) -> Markup {
             h2 { "Delete old runs" }
             p { @match &keep {
                 None => "All runs stay.",
-                Some(keep) => { "Each hour, runs are deleted that do not stay: " (rule(keep)) "." }
+                Some(keep) => { "Each hour, runs are deleted that are not among those to keep: "
+                    (rule(keep)) "." }
             } }
             label for="newest" { "Keep so many of each kind, the newest" }
             input id="newest" class="input" name="newest" type="number" min="1" required
@@ -395,10 +401,13 @@ fn keep_form(project: &Project) -> Markup {
 }
 
 fn rule(keep: &Keep) -> String {
-    let newest = plural(u64::from(keep.newest), "run");
+    let newest = match keep.newest {
+        1 => "the newest run".to_owned(),
+        n => format!("the newest {n} runs"),
+    };
     match keep.per.as_slice() {
-        [] => format!("the newest {newest}"),
-        per => format!("the newest {newest} of each {}", per.join(" and ")),
+        [] => newest,
+        per => format!("{newest} of each {}", per.join(" and ")),
     }
 }
 
@@ -548,7 +557,7 @@ pub async fn plan_page(
     };
     let plan = planned(&main, &entry, &project, keep.clone()).await?;
     let body = html! {
-        p { "With this rule, what stays is " (rule(&keep)) ". Nothing is deleted yet." }
+        p { "The rule: keep " (rule(&keep)) ". Nothing is deleted yet." }
         (plan_told(&plan))
         form class="account-row" method="post" action=(routes::project_page(&project)) {
             input type="hidden" name="what" value="keep";
@@ -570,7 +579,7 @@ fn plan_told(plan: &Plan) -> Markup {
     let going = plural(plan.going as u64, "run");
     html! {
         ul { @for (why, count) in &plan.kept {
-            li { (plural(*count as u64, "run")) " stay: " (why.words()) }
+            li { (plural(*count as u64, "run")) " kept: " (why.words()) }
         } }
         @if plan.runs.is_empty() {
             p { "No run would be deleted now." }

@@ -238,11 +238,11 @@ async fn people_see_the_projects_that_let_them_in() {
         .expect(StatusCode::FORBIDDEN);
 }
 
-/// Makes one of each thing in a project that only ada may enter. Returns what fills the parameters
-/// of an address with their ids.
-async fn things_in_secret(team: &Team) -> impl Fn(&str) -> String + use<> {
-    let ada = with(&team.ada).of("secret");
-    let run = team.run_in("secret").await;
+/// Makes one of each thing in a project. Returns what fills the parameters of an address with their
+/// ids.
+async fn things_in(team: &Team, project: &'static str) -> impl Fn(&str) -> String + use<> {
+    let ada = with(&team.ada).of(project);
+    let run = team.run_in(project).await;
     let share = json!({ "kind": "team", "target": { "kind": "run", "run": run.id }, "query": "v=1",
         "redaction": "none", "note": "", "created_by": "", "expires_in_s": null });
     let share = team.ask(ada, Method::POST, routes::SHARES, share).await;
@@ -270,7 +270,7 @@ async fn things_in_secret(team: &Team) -> impl Fn(&str) -> String + use<> {
             "{view}" => id(&view, "id"),
             "{live}" => id(&live, "live"),
             "{group}" => "stack".to_owned(),
-            "{project}" => "secret".to_owned(),
+            "{project}" => project.to_owned(),
             part if part.starts_with('{') => "0".to_owned(),
             part => part.to_owned(),
         });
@@ -282,11 +282,39 @@ async fn things_in_secret(team: &Team) -> impl Fn(&str) -> String + use<> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_address_answers_with_something_of_another_project() {
     let team = Team::start().await;
-    let ada = with(&team.ada).of("secret");
-    let fill = things_in_secret(&team).await;
-    let run = fill("{run}");
-    let document: Value = team.get(ada, routes::OPENAPI).await.read();
-    let bo = with(&team.bo.token.secret);
+    team.let_in(&team.eve, "vision", "admin").await;
+    // The first project is behind every handler: eve, a guest, may not enter it.
+    for (project, stranger) in [("secret", &team.bo), ("main", &team.eve)] {
+        let fill = things_in(&team, project).await;
+        let answered = nothing_is_answered(&team, project, &stranger.token.secret, &fill).await;
+        assert!(
+            answered >= 22,
+            "{answered} addresses answer to ada: the ids are wrong"
+        );
+        let run = fill("{run}");
+        for query in [format!("runs={run},{run}"), format!("run={run}")] {
+            for path in ["/api/compare", "/api/compare/curves", "/api/shares"] {
+                let answer = team
+                    .get(with(&stranger.token.secret), &format!("{path}?{query}"))
+                    .await;
+                let empty = answer.body.as_ref() == b"[]";
+                assert!(empty || answer.status.is_client_error(), "{path}?{query}");
+            }
+        }
+        let runs = team.runs(with(&team.ada).of(project)).await;
+        assert_eq!(runs, 1, "nothing was changed in {project}");
+    }
+}
+
+/// Asks every address that is about one thing, as a stranger to its project. Returns how many
+/// answer to an admin.
+async fn nothing_is_answered(
+    team: &Team,
+    project: &str,
+    stranger: &str,
+    fill: &impl Fn(&str) -> String,
+) -> u32 {
+    let document: Value = team.get(with(&team.ada), routes::OPENAPI).await.read();
     let (mut asked, mut answered) = (0, 0);
     for (path, methods) in document["paths"].as_object().unwrap() {
         let is_of_one = ["{run}", "{share}", "{job}", "{view}", "{live}", "{project}"];
@@ -296,10 +324,11 @@ async fn no_address_answers_with_something_of_another_project() {
         for (method, _) in methods.as_object().unwrap() {
             let method: Method = method.to_uppercase().parse().unwrap();
             if method == Method::GET {
-                let granted = team.get(with(&team.ada), &fill(path)).await;
+                let granted = team.get(with(&team.ada).of(project), &fill(path)).await;
                 answered += u32::from(granted.status.is_success());
             }
-            for asks in [bo, bo.of("main"), bo.of("secret")] {
+            let stranger = with(stranger);
+            for asks in [stranger, stranger.of("vision"), stranger.of(project)] {
                 let body = match method {
                     Method::GET | Method::DELETE => Value::Null,
                     _ => json!({ "name": "x", "role": "reader", "by": "" }),
@@ -312,18 +341,7 @@ async fn no_address_answers_with_something_of_another_project() {
         }
     }
     assert!(asked > 100, "only {asked} addresses were asked");
-    assert!(
-        answered >= 14,
-        "only {answered} addresses answer to ada: the ids are wrong"
-    );
-    for query in [format!("runs={run},{run}"), format!("run={run}")] {
-        for path in ["/api/compare", "/api/compare/curves", "/api/shares"] {
-            let answer = team.get(bo, &format!("{path}?{query}")).await;
-            let empty = answer.body.as_ref() == b"[]";
-            assert!(empty || answer.status.is_client_error(), "{path}?{query}");
-        }
-    }
-    assert_eq!(team.runs(ada).await, 1, "nothing was changed");
+    answered
 }
 
 #[tokio::test(flavor = "multi_thread")]
