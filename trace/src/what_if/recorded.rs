@@ -60,7 +60,8 @@ enum Next {
     /// A block without a new segment, with its stack. An expandable segment may still have had room
     /// for it after the burst.
     Block(StackIdx),
-    Oom,
+    /// A failed allocation, with its stack.
+    Oom(StackIdx),
     Other,
 }
 
@@ -175,13 +176,14 @@ impl Reader<'_> {
                 *reserved += segment.size.0;
             }
             Action::Oom => {
-                let asked = events.others[target].size.0;
+                let failed = events.others[target];
+                let asked = failed.size.0;
                 let size = self.own.segment_size(self.own.round_size(asked));
                 if let Some(from) = completing.filter(|_| self.burst.is_none()) {
                     self.awaited
                         .push(Span::new(EventIdx(from), EventIdx(event)));
                 }
-                self.end_burst(event, Next::Oom, size);
+                self.end_burst(event, Next::Oom(failed.stack), size);
                 self.refuse(*reserved, size);
             }
             Action::Alloc => {
@@ -233,7 +235,13 @@ impl Reader<'_> {
         let too_much = burst.reserved_before.saturating_add(segment) > self.granted;
         let collects = self.own.garbage_collection_threshold;
         let of_request = match next {
-            Next::Oom => true,
+            // The program may have emptied the cache directly before.
+            Next::Oom(stack) => match burst.stack {
+                Some(of_burst) if of_burst != StackIdx::NONE && stack != StackIdx::NONE => {
+                    of_burst == stack
+                }
+                _ => true,
+            },
             Next::Other => false,
             Next::Block(stack) => stack != StackIdx::NONE && burst.stack == Some(stack),
             Next::Segment(stack) => match burst.stack {
