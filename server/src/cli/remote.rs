@@ -57,10 +57,12 @@ pub struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// The dashboard that the options name.
     pub fn new(args: &'a RemoteArgs) -> Remote<'a> {
-        Remote {
-            project: args.project.as_ref(),
-            ..Remote::at(&args.server, args.token.as_deref())
-        }
+        Remote::at(&args.server, args.token.as_deref()).of(args.project.as_ref())
+    }
+
+    /// The same dashboard, for a project of it.
+    pub fn of(self, project: Option<&'a ProjectName>) -> Remote<'a> {
+        Remote { project, ..self }
     }
 
     /// The dashboard at an address.

@@ -5,6 +5,7 @@ use super::audited::Subject;
 use super::extract::{Json, Path, Query, person_id, token_id};
 use super::packed;
 use super::page::PageQuery;
+use super::permits;
 use crate::access::Entry;
 use crate::clock::now_ms;
 use crate::problems::Error;
@@ -143,6 +144,7 @@ pub async fn make_token(
 /// # Errors
 /// When the new token could do more than the one that makes it.
 pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedToken, Error> {
+    permits::of_person(entry)?;
     let Some(person) = new.person.clone().or_else(|| own(entry)) else {
         return Err(Error::BadRequest(
             "a token belongs to a person: name one (`person`), or sign in as one".to_owned(),
@@ -184,6 +186,7 @@ pub async fn end_token(
 /// # Errors
 /// When the token belongs to somebody else.
 pub async fn end(app: &App, entry: &Entry, token: &str) -> Result<(), Error> {
+    permits::of_person(entry)?;
     let id = token_id(token)?;
     mine(entry, &app.gate.people.owner_of(&id)?)?;
     Ok(app.gate.people.end_token(&id).await?)

@@ -66,10 +66,8 @@ fn is_read(method: &Method) -> bool {
 /// [`Error::Scope`] and [`Error::NotAdmin`].
 pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
     match need(method, path) {
-        Need::Entry if entry.bound.is_none() || is_read(method) => Ok(()),
-        Need::Entry => Err(Error::OutOfScope(
-            "a token of one project changes nothing about people, tokens and projects",
-        )),
+        Need::Entry if is_read(method) => Ok(()),
+        Need::Entry => of_person(entry),
         Need::Server if entry.may_on_server(Scope::Read) => Ok(()),
         Need::Server => Err(Error::OutOfScope(
             "this is about the whole server, not a project",
@@ -79,6 +77,20 @@ pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
         Need::ReadOrUpload => scope(entry, Scope::Read),
         Need::Admin if entry.is_admin() => Ok(()),
         Need::Admin => Err(Error::NotAdmin),
+    }
+}
+
+/// Whether whoever came in may change what is a person's own. A token of one project may not: it
+/// could make one that opens all projects.
+///
+/// # Errors
+/// [`Error::OutOfScope`].
+pub fn of_person(entry: &Entry) -> Result<(), Error> {
+    match entry.bound {
+        None => Ok(()),
+        Some(_) => Err(Error::OutOfScope(
+            "a token of one project changes nothing about people, tokens and projects",
+        )),
     }
 }
 

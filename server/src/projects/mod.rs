@@ -370,7 +370,7 @@ pub fn may_change(
 /// # Errors
 /// [`ProjectError::NotAdmin`].
 pub fn admin(entry: &Entry, place: &Place) -> Result<(), ProjectError> {
-    let manages = entry.limit.has(Scope::Manage);
+    let manages = entry.bound.is_none() && entry.limit.has(Scope::Manage);
     match entry.is_admin() || place.role == Role::Admin && manages {
         true => Ok(()),
         false => Err(ProjectError::NotAdmin("the project")),

@@ -5,6 +5,7 @@ mod recordings;
 use super::CliError;
 use super::categories::OwnArgs;
 use crate::mcp::{self, Agent, Answers, Page, Panicked};
+use api::projects::ProjectName;
 use clap::Args;
 use recordings::Recordings;
 use rmcp::ServiceExt;
@@ -31,6 +32,9 @@ pub struct McpArgs {
     /// A dashboard, whose runs can then be asked about by their ids
     #[arg(long, value_name = "URL", env = "TIDEMARK_SERVER")]
     server: Option<String>,
+    /// The project, where the dashboard has several and the token is not of one
+    #[arg(long, value_name = "NAME", env = "TIDEMARK_PROJECT")]
+    project: Option<ProjectName>,
     /// Its access token; prefer the variable, since others can read command lines
     #[arg(
         long,
@@ -56,7 +60,7 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
     let runtime = runtime.map_err(|error| failed("start", &error))?;
     let agent = Agent(Unhurried(Arc::new(Recordings::new(
         args.server,
-        args.token,
+        (args.token, args.project),
         rules,
     ))));
     runtime.block_on(async {

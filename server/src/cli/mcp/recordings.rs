@@ -6,6 +6,7 @@ use crate::cli::inspect::{read_from, trace_of};
 use crate::cli::remote::Remote;
 use crate::mcp::{Library, MOST_RUNS, Recording};
 use api::ids::RunId;
+use api::projects::ProjectName;
 use api::routes;
 use api::runs::RunSummary;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ enum Source {
 pub struct Recordings {
     server: Option<String>,
     token: Option<String>,
+    project: Option<ProjectName>,
     /// What the team calls blocks.
     rules: Rules,
     kept: Mutex<Vec<(Source, Arc<Trace>)>>,
@@ -40,10 +42,15 @@ pub struct Recordings {
 
 impl Recordings {
     /// Files, and the runs of a dashboard if there is one.
-    pub fn new(server: Option<String>, token: Option<String>, rules: Rules) -> Recordings {
+    pub fn new(
+        server: Option<String>,
+        (token, project): (Option<String>, Option<ProjectName>),
+        rules: Rules,
+    ) -> Recordings {
         Recordings {
             server: server.map(|url| url.trim_end_matches('/').to_owned()),
             token,
+            project,
             rules,
             kept: Mutex::default(),
         }
@@ -73,10 +80,14 @@ impl Recordings {
         Some(Arc::clone(&kept[0].1))
     }
 
+    fn remote<'a>(&'a self, server: &'a str) -> Remote<'a> {
+        Remote::at(server, self.token.as_deref()).of(self.project.as_ref())
+    }
+
     /// Downloads a run from the dashboard's export.
     fn fetched(&self, run: &RunId) -> Result<Trace, CliError> {
         let server = self.server.as_deref().unwrap_or_default();
-        let remote = Remote::at(server, self.token.as_deref());
+        let remote = self.remote(server);
         let body = remote.open(&routes::run_export(run, "pickle"))?;
         let snapshot = read_from(Box::new(body));
         let snapshot = snapshot.map_err(|why| CliError::Failed(format!("{run}: {why}")))?;
@@ -121,7 +132,7 @@ impl Library for Recordings {
                     .to_owned(),
             );
         };
-        let remote = Remote::at(server, self.token.as_deref());
+        let remote = self.remote(server);
         let asked = remote.get(&format!("{}?limit={MOST_RUNS}", routes::RUNS));
         asked.map_err(|error: CliError| error.to_string())
     }
@@ -158,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_told_with_what_to_do() {
-        let recordings = Recordings::new(None, None, Rules::default());
+        let recordings = Recordings::new(None, (None, None), Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().to_str().expect("a plain name");
         let text = folder.path().join("notes.txt");
@@ -181,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_last_recordings_are_kept_until_their_files_change() {
-        let recordings = Recordings::new(None, None, Rules::default());
+        let recordings = Recordings::new(None, (None, None), Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
         let [first, second] = ["oom", "streams"].map(|name| {

@@ -5,6 +5,7 @@ use super::super::App;
 use super::super::audited::{self, Subject};
 use super::super::extract::{Client, Path, person_id, session_id};
 use super::super::people as api_people;
+use super::super::permits;
 use super::super::session::{self, with_cookie};
 use super::super::shell::problem;
 use super::pages::{account_with, people_with, secret, sign_in_form};
@@ -76,6 +77,7 @@ pub async fn end_session(
     SignedIn(entry): SignedIn,
     Path(session): Path<String>,
 ) -> Result<Redirect, Error> {
+    permits::of_person(&entry)?;
     app.gate.end_session(&entry, &session_id(&session)?).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }
@@ -85,6 +87,7 @@ pub async fn end_other_sessions(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,
 ) -> Result<Redirect, Error> {
+    permits::of_person(&entry)?;
     app.gate.end_other_sessions(&entry).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }

@@ -209,6 +209,18 @@ async fn people_see_the_projects_that_let_them_in() {
         ProblemCode::Forbidden,
         "a guest without any project"
     );
+    let labels = format!("/runs/{}/labels", run.id);
+    for page in [
+        "/jobs",
+        "/history",
+        "/views",
+        "/categories",
+        "/live",
+        &labels,
+    ] {
+        let closed = team.get(eve, page).await;
+        assert_eq!(closed.status, StatusCode::FORBIDDEN, "{page}");
+    }
     team.let_in(&team.eve, "secret", "reader").await;
     team.get(eve, &path).await.expect(StatusCode::OK);
     assert_eq!(team.runs(eve).await, 1, "her only project");
@@ -380,6 +392,19 @@ async fn a_token_of_a_project_sends_there_and_nowhere_else() {
         let body = json!({ "name": "more", "scopes": ["read"] });
         let refused = team.ask(with(&ci), method, path, body).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    // The forms refuse the same: a session of such a token could make one that opens everything.
+    for (path, form) in [
+        ("/account/tokens", "name=more&read=1&days="),
+        ("/account/sessions/end-others", ""),
+        ("/projects/vision", "what=access&everybody=member"),
+        ("/projects", "name=mine"),
+        ("/people", "name=x&role=admin"),
+    ] {
+        let request = headed(request(Method::POST, path), with(&ci))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let refused = team.server.send(request.body(Body::from(form)).unwrap());
+        assert_eq!(refused.await.status, StatusCode::FORBIDDEN, "{path}");
     }
     let not_hers = json!({ "name": "x", "scopes": [], "project": "secret" });
     let refused = team.ask(
