@@ -116,8 +116,11 @@ impl Firefox {
             .call("browsingContext.create", json!({ "type": "tab" }))
             .await;
         let new = new["context"].as_str().expect("a tab").to_owned();
-        let old = self.tab.replace(new);
+        let old = self.tab.replace(new.clone());
         self.call("browsingContext.close", json!({ "context": old }))
+            .await;
+        // While the old tab closes, the focus may still be on its way out of the page.
+        self.call("browsingContext.activate", json!({ "context": new }))
             .await;
     }
 
