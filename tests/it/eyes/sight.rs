@@ -22,9 +22,9 @@ async fn out_of_sight(page: &impl Page, world: &World, place: &str) -> Vec<Strin
         );
         let mut lines = page.out_of_sight().await;
         if !lines.is_empty() {
-            // A picture that loaded late drew a part again during the test with the Tab key: test
-            // again.
-            view.settle(page).await;
+            // A picture that loaded late drew a part again during the test with the Tab key, or the
+            // page lost the focus to the browser: test again, on a page that has it.
+            view.visit(page).await;
             lines = page.out_of_sight().await;
         }
         wrong.extend(
