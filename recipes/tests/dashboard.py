@@ -17,6 +17,7 @@ class Dashboard:
         self.asked = None
         self.warnings = []
         self.tokens = set()
+        self.projects = set()
         self.requests = []
         self.faults = []
         # A fault of every request to a path with these letters.
@@ -72,6 +73,7 @@ class Dashboard:
         with self.lock:
             self.requests.append(f"{request.command} {request.path}")
             self.tokens.add(request.headers.get("Authorization"))
+            self.projects.add(request.headers.get("Tidemark-Project"))
             fault = self.faults.pop(0) if self.faults else None
             for part, always in self.always.items():
                 fault = always if part in request.path else fault

@@ -77,10 +77,12 @@ class Moments(Case):
             os.environ.update(
                 TIDEMARK_SERVER=dashboard.url + "/", TIDEMARK_NAME="a/b", TIDEMARK_COMPRESS="1"
             )
+            os.environ["TIDEMARK_PROJECT"] = "vision"
             with Capture() as capture:
                 pass
             self.assertEqual(dashboard.names(), ["a_b.pickle.gz"])
             self.assertEqual(capture.links, [f"{dashboard.url}/runs/run_1"])
+            self.assertEqual(dashboard.projects, {"vision"})
 
     def test_an_output_is_whole_and_one_for_each_rank(self):
         output = self.folder / "out.pickle"

@@ -8,8 +8,8 @@ use crate::app::{App, OpenError};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::projects::{
-    MOST_PROJECTS, ProjectError, Projects, changed, found_in, in_project, new_row, refuse,
-    retention,
+    MOST_PROJECTS, ProjectError, Projects, changed, folder_of, found_in, in_project, new_row,
+    refuse, retention,
 };
 use crate::store::{ProjectRow, StoreResult};
 use api::people::{AuditEntry, Role};
@@ -76,6 +76,13 @@ impl Projects<App> {
             let (name, quota) = (row.name, row.settings.quota);
             if name.is_main() {
                 main.uploads.share().limit(quota);
+            } else if row.closed_ms.is_some() && !folder_of(&main.config.data, &name).exists() {
+                // Somebody removed it for good.
+                let gone = name.clone();
+                main.store
+                    .write(move |writer| writer.forget_project(&gone))
+                    .await?;
+                self.forget(&name);
             } else if row.closed_ms.is_none()
                 && let Err(error) = self.open(main, &name).await
             {

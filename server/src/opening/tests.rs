@@ -209,3 +209,38 @@ async fn all_projects_are_backed_up_and_come_back() {
     let there = app.store.read(move |reader| reader.has_run(&run)).await;
     assert!(there.unwrap());
 }
+
+/// Only a closed one: a folder that is missing by accident must not take the members along.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_project_without_a_folder_is_forgotten() {
+    let team = Team::new().await;
+    let (closed, lost) = (
+        team.project("closed", None).await,
+        team.project("lost", None).await,
+    );
+    let change = ChangeProject {
+        closed: Some(true),
+        ..ChangeProject::default()
+    };
+    let (main, projects) = (&team.main, &team.main.projects);
+    projects.change(main, &closed, &change, 2).await.unwrap();
+    let names = async || {
+        let known = Projects::<App>::load(&main.store).await.unwrap();
+        known.open_all(main).await.unwrap();
+        known
+            .names()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names().await,
+        ["main", "closed", "lost"],
+        "its data are still there"
+    );
+    for project in [&closed, &lost] {
+        std::fs::remove_dir_all(folder_of(&main.config.data, project)).unwrap();
+    }
+    assert_eq!(names().await, ["main", "lost"]);
+    assert_eq!(names().await, ["main", "lost"], "also in the database");
+}

@@ -295,6 +295,11 @@ impl<A> Projects<A> {
         }
     }
 
+    /// Notes that there is no such project any more.
+    pub(crate) fn forget(&self, project: &ProjectName) {
+        self.known_mut().remove(project);
+    }
+
     /// Notes that a project is open, until `stopping` fires.
     pub(crate) fn opened(&self, project: &ProjectName, app: Arc<A>, stopping: CancellationToken) {
         if let Some(known) = self.known_mut().get_mut(project) {

@@ -125,6 +125,16 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Forgets a project and its members.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn forget_project(&mut self, project: &ProjectName) -> StoreResult<()> {
+        let sql = "DELETE FROM projects WHERE name = ?1";
+        self.tx.execute(sql, [project.as_str()])?;
+        Ok(())
+    }
+
     /// Says what a person may do in a project; nothing, with `None`.
     ///
     /// # Errors

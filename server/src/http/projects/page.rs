@@ -3,10 +3,10 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::{Client, Path};
+use super::super::extract::{Client, Path, Query};
 use super::super::here;
 use super::super::shell::{date, page, problem};
-use super::{changed, place, planned, set_role, told, words};
+use super::{PlanQuery, changed, place, planned, set_role, told, words};
 use crate::access::{Entry, Place};
 use crate::clock::now_ms;
 use crate::problems::Error;
@@ -480,22 +480,31 @@ pub async fn change_on_page(
     Path(project): Path<String>,
     Form(form): Form<ChangeForm>,
 ) -> Result<Response, Error> {
-    let done = async { changed(&main, &entry, &project, &form.asked()?).await };
-    match done.await {
-        Ok(place) => {
-            let now = main
-                .projects
-                .shown(&main, &place.project, place.role)
-                .await?;
-            let to = Redirect::to(&routes::project_page(&project));
-            Ok((Subject::of(told(&now)), to).into_response())
+    let done = async {
+        let place = changed(&main, &entry, &project, &form.asked()?).await?;
+        let projects = &main.projects;
+        let now = projects.shown(&main, &place.project, place.role).await?;
+        Ok(Subject(told(&now)))
+    };
+    let done = done.await;
+    after(&main, &entry, &project, done).await
+}
+
+/// Shows the page of a project again: as it is now, or why nothing was changed.
+async fn after(
+    main: &Arc<App>,
+    entry: &Entry,
+    project: &str,
+    done: Result<Subject, Error>,
+) -> Result<Response, Error> {
+    match done {
+        Ok(subject) => {
+            let to = Redirect::to(&routes::project_page(project));
+            Ok((Extension(subject), to).into_response())
         }
         Err(error) => {
             let why = error.problem().detail;
-            refused(
-                &error,
-                project_with(&main, &entry, &project, Some(&why)).await,
-            )
+            refused(&error, project_with(main, entry, project, Some(&why)).await)
         }
     }
 }
@@ -519,27 +528,8 @@ pub async fn set_member_on_page(
         let role = role(&form.role)?;
         set_role(&main, &entry, (&project, &form.person), role).await
     };
-    match done.await {
-        Ok(subject) => {
-            let to = Redirect::to(&routes::project_page(&project));
-            Ok((Extension(subject), to).into_response())
-        }
-        Err(error) => {
-            let why = error.problem().detail;
-            refused(
-                &error,
-                project_with(&main, &entry, &project, Some(&why)).await,
-            )
-        }
-    }
-}
-
-/// Which runs would stay.
-#[derive(Deserialize)]
-pub struct PlanForm {
-    newest: u32,
-    #[serde(default)]
-    per: String,
+    let done = done.await;
+    after(&main, &entry, &project, done).await
 }
 
 /// What would be deleted, before anything is.
@@ -547,14 +537,11 @@ pub async fn plan_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
     Path(project): Path<String>,
-    axum::extract::Query(form): axum::extract::Query<PlanForm>,
+    Query(query): Query<PlanQuery>,
 ) -> Result<Response, Error> {
     let place = place(&main, &entry, &project)?;
     projects::admin(&entry, &place)?;
-    let keep = Keep {
-        newest: form.newest,
-        per: words(&form.per),
-    };
+    let keep = query.keep();
     let plan = planned(&main, &entry, &project, keep.clone()).await?;
     let body = html! {
         p { "The rule: keep " (rule(&keep)) ". Nothing is deleted yet." }

@@ -1,0 +1,183 @@
+//! How projects are kept: quota, old runs, closing, and what the audit tells.
+
+use super::super::packed_snapshot;
+use super::{Team, with};
+use crate::samples;
+use api::people::{AuditEntry, Role};
+use api::problem::ProblemCode;
+use api::projects::{Member, Plan, Project, WhyKept};
+use api::routes;
+use api::runs::FinishedUpload;
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_takes_no_more_than_its_quota() {
+    let team = Team::start().await;
+    let change = async |asks, body: Value| {
+        team.ask(asks, Method::PATCH, "/api/projects/vision", body)
+            .await
+    };
+    change(with(&team.ada), json!({ "quota": 1 }))
+        .await
+        .expect(StatusCode::OK);
+    let refused = team
+        .upload(with(&team.ada).of("vision"), packed_snapshot())
+        .await;
+    let problem = refused.expect(StatusCode::INSUFFICIENT_STORAGE).problem();
+    assert_eq!(problem.code, ProblemCode::InsufficientStorage);
+    assert!(
+        problem.detail.contains("admin of the server"),
+        "{}",
+        problem.detail
+    );
+    team.run_in("secret").await;
+    team.let_in(&team.bo, "vision", "admin").await;
+    let bo = with(&team.bo.token.secret);
+    let refused = change(bo, json!({ "quota": null })).await;
+    let detail = refused.expect(StatusCode::FORBIDDEN).problem().detail;
+    assert_eq!(detail, "only an admin of this server may do this");
+    change(with(&team.ada), json!({ "quota": null }))
+        .await
+        .expect(StatusCode::OK);
+    let run = team.run_in("vision").await;
+    // What is there already takes nothing more; what is new is refused when it has come.
+    let used: Vec<Project> = team.get(bo, routes::PROJECTS).await.read();
+    let used = used
+        .iter()
+        .find(|project| project.name.as_str() == "vision")
+        .unwrap()
+        .used;
+    let quota = json!({ "quota": used.get() + 16 });
+    change(with(&team.ada), quota).await.expect(StatusCode::OK);
+    let again = team.upload(bo.of("vision"), packed_snapshot()).await;
+    assert_eq!(
+        again.expect(StatusCode::OK).read::<FinishedUpload>().run.id,
+        run.id
+    );
+    let other = samples::find("streams").unwrap().file;
+    let refused = team.upload(bo.of("vision"), other).await;
+    refused.expect(StatusCode::INSUFFICIENT_STORAGE);
+    assert_eq!(team.runs(bo.of("vision")).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_runs_are_shown_before_they_are_deleted() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let old = team.run_in("vision").await;
+    let other = samples::find("streams").unwrap().file;
+    team.upload(ada.of("vision"), other)
+        .await
+        .expect(StatusCode::CREATED);
+    team.let_in(&team.bo, "vision", "admin").await;
+    let bo = with(&team.bo.token.secret);
+    let planned = async || {
+        let plan = team.get(bo, "/api/projects/vision/plan?newest=1").await;
+        plan.expect(StatusCode::OK).read::<Plan>()
+    };
+    let plan = planned().await;
+    assert_eq!((plan.deleted, plan.going), (false, 1));
+    assert_eq!(plan.runs[0].run, old.id);
+    assert_eq!(plan.kept[&WhyKept::Newest], 1);
+    assert_eq!(
+        team.runs(bo.of("vision")).await,
+        2,
+        "nothing is deleted yet"
+    );
+    let pin = json!({ "labels": { "pinned": "yes" } });
+    let path = format!("{}/labels", routes::run(&old.id));
+    team.ask(bo.of("vision"), Method::PATCH, &path, pin)
+        .await
+        .expect(StatusCode::OK);
+    assert_eq!(planned().await.kept[&WhyKept::Pinned], 1);
+    let keep = json!({ "keep": { "newest": 1, "per": ["branch"] } });
+    let kept = team
+        .ask(bo, Method::PATCH, "/api/projects/vision", keep)
+        .await;
+    let kept: Project = kept.expect(StatusCode::OK).read();
+    assert_eq!(kept.settings.keep.unwrap().per, ["branch"]);
+    let none = json!({ "keep": { "newest": 0 } });
+    let refused = team
+        .ask(bo, Method::PATCH, "/api/projects/vision", none)
+        .await;
+    refused.expect(StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_project_opens_nothing_and_keeps_everything() {
+    let team = Team::start().await;
+    let ada = with(&team.ada);
+    let run = team.run_in("vision").await;
+    team.let_in(&team.bo, "vision", "member").await;
+    let bo = with(&team.bo.token.secret);
+    let path = routes::run(&run.id);
+    team.get(bo, &path).await.expect(StatusCode::OK);
+    let close = async |closed: bool| {
+        let body = json!({ "closed": closed });
+        team.ask(ada, Method::PATCH, "/api/projects/vision", body)
+            .await
+    };
+    close(true).await.expect(StatusCode::OK);
+    for asks in [bo, ada] {
+        team.get(asks, &path).await.expect(StatusCode::NOT_FOUND);
+        team.get(asks.of("vision"), routes::RUNS)
+            .await
+            .expect(StatusCode::NOT_FOUND);
+    }
+    // The requests that were under way may hold it for a moment.
+    let mut opened = close(false).await;
+    for _ in 0..100 {
+        if opened.status == StatusCode::OK {
+            break;
+        }
+        assert_eq!(opened.status, StatusCode::SERVICE_UNAVAILABLE);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        opened = close(false).await;
+    }
+    opened.expect(StatusCode::OK);
+    team.get(bo, &path).await.expect(StatusCode::OK);
+    let refused = team.ask(
+        ada,
+        Method::PATCH,
+        "/api/projects/main",
+        json!({ "closed": true }),
+    );
+    refused.await.expect(StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_to_projects_is_written_down_with_the_project() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    team.let_in(&team.bo, "vision", "reader").await;
+    let audit: Vec<AuditEntry> = team.get(with(&team.ada), "/api/audit").await.read();
+    let said = |action: &str| {
+        let entry = audit.iter().find(|entry| entry.action == action).unwrap();
+        let project = entry.project.as_ref().map(|project| project.as_str());
+        (entry.subject.clone(), project.map(str::to_owned))
+    };
+    assert_eq!(
+        said("upload"),
+        (run.id.to_string(), Some("vision".to_owned()))
+    );
+    assert_eq!(said("set_member").0, "bo (reader) in vision");
+    assert_eq!(said("make_project").0, "secret");
+    let members = team
+        .get(with(&team.bo.token.secret), "/api/projects/vision/members")
+        .await;
+    let members: Vec<Member> = members.read();
+    assert_eq!(
+        (members[0].name.as_str(), members[0].role),
+        ("bo", Role::Reader)
+    );
+    let metrics = team
+        .get(with(&team.ada), "/metrics")
+        .await
+        .expect(StatusCode::OK);
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    assert!(
+        text.contains("tidemark_project_runs{project=\"vision\"} 1"),
+        "{text}"
+    );
+}

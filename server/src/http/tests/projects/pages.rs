@@ -1,0 +1,157 @@
+//! Projects on pages: which one a page shows, and the forms.
+
+use super::super::{Answer, request};
+use super::{Asks, Team, headed, with};
+use api::people::Role;
+use api::projects::Project;
+use api::routes;
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    let open = json!({ "token": team.ada });
+    let session = team
+        .ask(Asks::default(), Method::POST, routes::SESSION, open)
+        .await;
+    let session = session.headers[header::SET_COOKIE]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let session = session.split(';').next().unwrap().to_owned();
+    let page = async |path: &str, cookies: &str| {
+        let cookies = format!("{session}; {cookies}");
+        let asks = Asks {
+            cookie: Some(&cookies),
+            ..Asks::default()
+        };
+        team.get(asks, path).await
+    };
+    let shown = |answer: Answer| {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let cookie = answer.headers.get(header::SET_COOKIE).cloned();
+        let cookie = cookie
+            .map(|cookie| cookie.to_str().unwrap().to_owned())
+            .unwrap_or_default();
+        let project = text
+            .split("data-project=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let remembered = cookie.split(';').next().unwrap_or_default().to_owned();
+        (project.unwrap_or_default().to_owned(), remembered)
+    };
+    let text = |project: &str, cookie: &str| (project.to_owned(), cookie.to_owned());
+    let first = page("/", "").await;
+    // The program of these tests has no front end, so its page has no head to put a script into.
+    assert_eq!(shown(first).1, "tidemark_project=main");
+    let of_run = page(&routes::run_page(&run.id), "").await;
+    assert_eq!(shown(of_run).1, "tidemark_project=vision");
+    let entered = page("/p/secret/history?label=a%3Db", "").await;
+    let entered = entered.expect(StatusCode::SEE_OTHER);
+    assert_eq!(entered.headers[header::LOCATION], "/history?label=a%3Db");
+    assert_eq!(shown(entered), text("", "tidemark_project=secret"));
+    let away = page("/p/secret//evil.example/x", "")
+        .await
+        .expect(StatusCode::SEE_OTHER);
+    assert_eq!(away.headers[header::LOCATION], "/evil.example/x");
+    let body = |answer: Answer| String::from_utf8_lossy(&answer.body).into_owned();
+    let history = body(page("/history", "tidemark_project=secret").await);
+    assert!(
+        history.contains("Project: <strong>secret</strong>"),
+        "{history}"
+    );
+    let views = body(page("/views", "tidemark_project=secret").await);
+    assert!(
+        views.contains("action=\"/views?project=secret\""),
+        "{views}"
+    );
+    let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
+    assert!(body(missing).contains("there is no project none"));
+}
+
+/// The forms do what the API does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_is_made_and_looked_after_on_its_pages() {
+    let team = Team::start().await;
+    let form = async |token: &str, path: &str, body: &str| {
+        let request = headed(request(Method::POST, path), with(token))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        team.server
+            .send(request.body(Body::from(body.to_owned())).unwrap())
+            .await
+    };
+    let made = form(
+        &team.ada,
+        "/projects",
+        "name=audio&everybody=reader&quota=2+GiB",
+    )
+    .await;
+    assert_eq!(
+        made.expect(StatusCode::SEE_OTHER).headers[header::LOCATION],
+        "/projects/audio"
+    );
+    let twice = form(&team.ada, "/projects", "name=audio")
+        .await
+        .expect(StatusCode::CONFLICT);
+    assert!(String::from_utf8_lossy(&twice.body).contains("called audio already"));
+    let bad = form(&team.ada, "/projects", "name=Audio+2").await;
+    assert!(String::from_utf8_lossy(&bad.expect(StatusCode::BAD_REQUEST).body).contains("dashes"));
+    form(&team.bo.token.secret, "/projects", "name=mine")
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    let who = format!("person={}&role=admin", team.bo.person.id);
+    form(&team.ada, "/projects/audio/members", &who)
+        .await
+        .expect(StatusCode::SEE_OTHER);
+    let bo = &team.bo.token.secret;
+    let saved = form(bo, "/projects/audio", "what=access&everybody=").await;
+    saved.expect(StatusCode::SEE_OTHER);
+    let kept = form(
+        bo,
+        "/projects/audio",
+        "what=keep&newest=3&per=branch%2C+config",
+    )
+    .await;
+    kept.expect(StatusCode::SEE_OTHER);
+    form(bo, "/projects/audio", "what=close")
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    kept_as_asked(&team).await;
+}
+
+/// What the forms above asked for, in the API and on the pages.
+async fn kept_as_asked(team: &Team) {
+    let bo = &team.bo.token.secret;
+    let seen: Vec<Project> = team.get(with(bo), routes::PROJECTS).await.read();
+    let audio = seen
+        .iter()
+        .find(|project| project.name.as_str() == "audio")
+        .unwrap();
+    assert_eq!(audio.role, Role::Admin);
+    assert_eq!(audio.settings.everybody, None);
+    assert_eq!(audio.settings.quota.map(|quota| quota.get()), Some(2 << 30));
+    assert_eq!(
+        audio.settings.keep.as_ref().unwrap().per,
+        ["branch", "config"]
+    );
+    let page = team
+        .get(with(bo), "/projects/audio")
+        .await
+        .expect(StatusCode::OK);
+    let text = String::from_utf8_lossy(&page.body).into_owned();
+    assert!(
+        text.contains("the newest 3 runs of each branch and config"),
+        "{text}"
+    );
+    let plan = team
+        .get(with(bo), "/projects/audio/plan?newest=1&per=")
+        .await;
+    let text = String::from_utf8_lossy(&plan.expect(StatusCode::OK).body).into_owned();
+    assert!(text.contains("No run would be deleted now"), "{text}");
+    team.get(with(&team.eve.token.secret), "/projects/audio")
+        .await
+        .expect(StatusCode::NOT_FOUND);
+}
