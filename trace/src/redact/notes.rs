@@ -29,10 +29,13 @@ const CODES: [&str; 20] = [
 
 /// The parts of our sentences; `#` stands for each number.
 const CLAUSES: &[&str] = &[
+    // With several devices, a finding begins with the one that it is about.
+    "device #",
     "the file holds no events",
     "recording was never started, or was stopped before the dump",
     "only the state at the end is known",
     "the file holds a single event",
+    "the file holds one event a device",
     "it was recorded with enabled=\"state\" (or torch #.#'s default), which keeps no history",
     "the file has no segments",
     "memory from before the first event is unknown, and so are true block sizes",

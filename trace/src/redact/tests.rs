@@ -179,6 +179,12 @@ fn our_own_findings_are_told_and_no_others() {
                    events. What was freed unseen before the first event is missing: raise \
                    max_entries";
     check("ring_wrapped", wrapped, ("ring_wrapped", wrapped));
+    let of_one = "device 3: 12 % of allocations have no stack";
+    check("no_stacks", of_one, ("no_stacks", of_one));
+    let state = "the file holds one event a device: it was recorded with enabled=\"state\" (or \
+                 torch 2.0's default), which keeps no history; only the state at the end is known";
+    check("state_only", state, ("state_only", state));
+    check("no_stacks", "device alice: 3", ("no_stacks", "no stacks"));
     check(
         "unknown_keys",
         "keys that this version ignores: alice (3×)",
