@@ -27,6 +27,7 @@ pub mod ids;
 pub mod inspect;
 pub mod jobs;
 pub mod labels;
+mod lacks;
 pub mod leaks;
 pub mod live;
 pub mod memory_map;

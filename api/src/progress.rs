@@ -2,8 +2,10 @@
 
 use crate::bench::BenchProgress;
 use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
+use crate::lacks::Lacks;
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
 
 /// What a long job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,7 +26,7 @@ pub enum Phase {
 /// [`crate::routes::upload_events`]; the last one is `done`, `failed` or `cancelled`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case", try_from = "ReadProgress")]
 pub enum UploadProgress {
     /// Under way.
     Running {
@@ -53,10 +55,73 @@ pub enum UploadProgress {
     Cancelled,
 }
 
+/// It as it is read; [`Lacks`] says why. A row of a bench has its progress at the same place of an
+/// event.
+#[derive(Deserialize)]
+struct ReadProgress {
+    state: Option<ProgressTag>,
+    phase: Option<Phase>,
+    received: Option<u64>,
+    total: Option<u64>,
+    events: Option<u64>,
+    rate: Option<u64>,
+    run: Option<RunId>,
+    problem: Option<Problem>,
+    step: Option<u32>,
+    steps: Option<u32>,
+    allocated: Option<Bytes>,
+    peak: Option<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ProgressTag {
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl TryFrom<ReadProgress> for UploadProgress {
+    type Error = Lacks;
+
+    fn try_from(read: ReadProgress) -> Result<UploadProgress, Lacks> {
+        Ok(match read.state.ok_or(Lacks("state"))? {
+            ProgressTag::Running => UploadProgress::Running {
+                phase: read.phase.ok_or(Lacks("phase"))?,
+                received: read.received.ok_or(Lacks("received"))?,
+                total: read.total,
+                events: read.events.ok_or(Lacks("events"))?,
+                rate: read.rate.ok_or(Lacks("rate"))?,
+            },
+            ProgressTag::Done => UploadProgress::Done {
+                run: read.run.ok_or(Lacks("run"))?,
+            },
+            ProgressTag::Failed => UploadProgress::Failed {
+                problem: read.problem.ok_or(Lacks("problem"))?,
+            },
+            ProgressTag::Cancelled => UploadProgress::Cancelled,
+        })
+    }
+}
+
+impl TryFrom<ReadProgress> for BenchProgress {
+    type Error = Lacks;
+
+    fn try_from(read: ReadProgress) -> Result<BenchProgress, Lacks> {
+        Ok(BenchProgress {
+            step: read.step.ok_or(Lacks("step"))?,
+            steps: read.steps.ok_or(Lacks("steps"))?,
+            allocated: read.allocated.ok_or(Lacks("allocated"))?,
+            peak: read.peak.ok_or(Lacks("peak"))?,
+        })
+    }
+}
+
 /// Something changed on the server; sent on [`crate::routes::EVENTS`] so that open pages refresh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", try_from = "ReadEvent")]
 pub enum ServerEvent {
     /// A run appeared, changed or went.
     RunsChanged,
@@ -81,4 +146,89 @@ pub enum ServerEvent {
         /// Which one.
         bench: BenchId,
     },
+}
+
+/// It as it is read; [`Lacks`] says why.
+#[derive(Deserialize)]
+struct ReadEvent {
+    kind: EventTag,
+    upload: Option<UploadId>,
+    bench: Option<BenchId>,
+    row: Option<BenchRowId>,
+    progress: Option<ReadProgress>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EventTag {
+    RunsChanged,
+    Upload,
+    BenchProgress,
+    BenchChanged,
+}
+
+impl TryFrom<ReadEvent> for ServerEvent {
+    type Error = Lacks;
+
+    fn try_from(read: ReadEvent) -> Result<ServerEvent, Lacks> {
+        let progress = read.progress.ok_or(Lacks("progress"));
+        Ok(match read.kind {
+            EventTag::RunsChanged => ServerEvent::RunsChanged,
+            EventTag::Upload => ServerEvent::Upload {
+                upload: read.upload.ok_or(Lacks("upload"))?,
+                progress: progress?.try_into()?,
+            },
+            EventTag::BenchProgress => ServerEvent::BenchProgress {
+                bench: read.bench.ok_or(Lacks("bench"))?,
+                row: read.row.ok_or(Lacks("row"))?,
+                progress: progress?.try_into()?,
+            },
+            EventTag::BenchChanged => ServerEvent::BenchChanged {
+                bench: read.bench.ok_or(Lacks("bench"))?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written is read again; without any one of its fields it is refused.
+    fn check(json: &str, optional: &[&str]) {
+        let read: ServerEvent = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), json);
+        let whole: serde_json::Value = serde_json::from_str(json).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        for key in keys(&whole) {
+            let mut part = whole.clone();
+            part.as_object_mut().unwrap().remove(&key);
+            let refused = serde_json::from_value::<ServerEvent>(part).unwrap_err();
+            let expected = format!("missing field `{key}`");
+            assert!(refused.to_string().contains(&expected), "{refused}");
+        }
+        let inner = whole.get("progress").map(keys).unwrap_or_default();
+        for key in inner.iter().filter(|key| !optional.contains(&key.as_str())) {
+            let mut part = whole.clone();
+            part["progress"].as_object_mut().unwrap().remove(key);
+            let refused = serde_json::from_value::<ServerEvent>(part).unwrap_err();
+            let expected = format!("missing field `{key}`");
+            assert!(refused.to_string().contains(&expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn events_are_read_as_they_are_written() {
+        let upload = "upl_0123456789abcdef";
+        let of_upload = |progress: &str| {
+            format!(r#"{{"kind":"upload","upload":"{upload}","progress":{progress}}}"#)
+        };
+        check(r#"{"kind":"runs_changed"}"#, &[]);
+        check(&of_upload(r#"{"state":"cancelled"}"#), &[]);
+        let running = r#"{"state":"running","phase":"receiving","received":5,"total":null,"#;
+        let running = format!(r#"{running}"events":7,"rate":9}}"#);
+        check(&of_upload(&running), &["total"]);
+    }
 }

@@ -88,6 +88,7 @@ pub struct DeviceSummary {
 
 /// The head of a run page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ReadDetail")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDetail {
     /// What the list shows.
@@ -103,6 +104,59 @@ pub struct RunDetail {
     pub quality_notes: Vec<QualityNote>,
     /// What it is the beginning of, where a bench recorded it.
     pub bench_row: Option<RowOfRun>,
+}
+
+/// It as it is read; `crate::lacks` says why.
+#[derive(Deserialize)]
+struct ReadDetail {
+    id: RunId,
+    name: String,
+    source: RunSource,
+    created_ms: i64,
+    file_bytes: Bytes,
+    content_hash: String,
+    devices: Vec<DeviceSummary>,
+    steps: u32,
+    peak_allocated: Bytes,
+    quality: Vec<String>,
+    leaks: Option<LeakSummary>,
+    job: Option<RunOfJob>,
+    #[serde(default)]
+    labels: Labels,
+    deleted_ms: Option<i64>,
+    pickle_protocol: Option<u8>,
+    torch_guess: Option<String>,
+    settings: Vec<(String, String)>,
+    quality_notes: Vec<QualityNote>,
+    bench_row: Option<RowOfRun>,
+}
+
+impl From<ReadDetail> for RunDetail {
+    fn from(read: ReadDetail) -> RunDetail {
+        RunDetail {
+            summary: RunSummary {
+                id: read.id,
+                name: read.name,
+                source: read.source,
+                created_ms: read.created_ms,
+                file_bytes: read.file_bytes,
+                content_hash: read.content_hash,
+                devices: read.devices,
+                steps: read.steps,
+                peak_allocated: read.peak_allocated,
+                quality: read.quality,
+                leaks: read.leaks,
+                job: read.job,
+                labels: read.labels,
+                deleted_ms: read.deleted_ms,
+            },
+            pickle_protocol: read.pickle_protocol,
+            torch_guess: read.torch_guess,
+            settings: read.settings,
+            quality_notes: read.quality_notes,
+            bench_row: read.bench_row,
+        }
+    }
 }
 
 /// The bench row whose first steps a run is.

@@ -6,6 +6,7 @@
 
 use crate::compare_view::CompareState;
 use crate::ids::{RunId, ShareId};
+use crate::lacks::Lacks;
 use crate::routes;
 use crate::view_state::ViewState;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ pub enum Redaction {
 /// What the link opens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", try_from = "ReadTarget")]
 pub enum ShareTarget {
     /// The page of a run.
     Run {
@@ -50,6 +51,36 @@ pub enum ShareTarget {
         /// The runs, baseline first.
         runs: Vec<RunId>,
     },
+}
+
+/// It as it is read; [`Lacks`] says why.
+#[derive(Deserialize)]
+struct ReadTarget {
+    kind: TargetTag,
+    run: Option<RunId>,
+    runs: Option<Vec<RunId>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TargetTag {
+    Run,
+    Comparison,
+}
+
+impl TryFrom<ReadTarget> for ShareTarget {
+    type Error = Lacks;
+
+    fn try_from(read: ReadTarget) -> Result<ShareTarget, Lacks> {
+        Ok(match read.kind {
+            TargetTag::Run => ShareTarget::Run {
+                run: read.run.ok_or(Lacks("run"))?,
+            },
+            TargetTag::Comparison => ShareTarget::Comparison {
+                runs: read.runs.ok_or(Lacks("runs"))?,
+            },
+        })
+    }
 }
 
 impl ShareTarget {

@@ -20,6 +20,7 @@ pub use outcome::{BenchResult, CardFacts};
 pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};
+use crate::lacks::Lacks;
 use serde::{Deserialize, Serialize};
 use trace::units::Bytes;
 
@@ -304,8 +305,7 @@ pub struct BenchRow {
     pub seconds: Option<f64>,
 }
 
-/// A row as it is read, with the same fields. To read flattened fields, serde would first build a
-/// tree, with extra code for all types below. The front end need not carry that code.
+/// It as it is read; [`Lacks`] says why.
 #[derive(Deserialize)]
 struct ReadRow {
     id: BenchRowId,
@@ -357,7 +357,7 @@ impl BenchRow {
 /// How a row stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case", try_from = "ReadState")]
 pub enum BenchRowState {
     /// It waits.
     Queued {
@@ -378,6 +378,45 @@ pub enum BenchRowState {
     },
     /// Somebody cancelled it.
     Cancelled,
+}
+
+/// It as it is read; [`Lacks`] says why.
+#[derive(Deserialize)]
+struct ReadState {
+    state: StateTag,
+    ahead: Option<u32>,
+    progress: Option<BenchProgress>,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StateTag {
+    Queued,
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl TryFrom<ReadState> for BenchRowState {
+    type Error = Lacks;
+
+    fn try_from(read: ReadState) -> Result<BenchRowState, Lacks> {
+        Ok(match read.state {
+            StateTag::Queued => BenchRowState::Queued {
+                ahead: read.ahead.ok_or(Lacks("ahead"))?,
+            },
+            StateTag::Running => BenchRowState::Running {
+                progress: read.progress.ok_or(Lacks("progress"))?,
+            },
+            StateTag::Done => BenchRowState::Done,
+            StateTag::Failed => BenchRowState::Failed {
+                reason: read.reason.ok_or(Lacks("reason"))?,
+            },
+            StateTag::Cancelled => BenchRowState::Cancelled,
+        })
+    }
 }
 
 /// How far a row is.
