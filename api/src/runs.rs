@@ -159,6 +159,31 @@ impl From<ReadDetail> for RunDetail {
     }
 }
 
+/// A run in the list of runs, with who sent it. The page reads [`RunSummary`] of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SentRun {
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunSummary,
+    /// The person who sent it, or the server's token. Absent where nobody signs in, and for runs
+    /// that the server made or that are older than this field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub uploaded_by: Option<String>,
+}
+
+/// The head of a run page, with who sent the run. The page reads [`RunDetail`] of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SentRunDetail {
+    /// The head of the page.
+    #[serde(flatten)]
+    pub run: RunDetail,
+    /// The person who sent it, or the server's token. Absent where it is unknown, and for links.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub uploaded_by: Option<String>,
+}
+
 /// The bench row whose first steps a run is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

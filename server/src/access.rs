@@ -176,6 +176,14 @@ impl Entry {
         }
     }
 
+    /// Who sends what it sends, as the audit says it. `None` if nobody needs to sign in.
+    pub fn sender(&self) -> Option<String> {
+        match &self.who {
+            Who::Person(_) | Who::Operator => Some(self.name().to_owned()),
+            Who::Anybody | Who::Stranger => None,
+        }
+    }
+
     /// The name in the audit.
     pub fn name(&self) -> &str {
         match &self.who {

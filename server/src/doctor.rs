@@ -246,9 +246,9 @@ impl Repair {
         Ok(arrived)
     }
 
-    /// Restores what was read from the old database: names, dates, deletions and labels of runs,
-    /// ranks and keys of jobs, own categories, views, people, tokens and links. Returns the numbers
-    /// of runs and links.
+    /// Restores what was read from the old database: names, dates, senders, deletions and labels of
+    /// runs, ranks and keys of jobs, own categories, views, people, tokens and links. Returns the
+    /// numbers of runs and links.
     ///
     /// # Errors
     /// The database's.
@@ -257,6 +257,7 @@ impl Repair {
             runs,
             ranks,
             keys,
+            senders,
             labels,
             own_categories,
             views,
@@ -277,6 +278,8 @@ impl Repair {
                 each.try_for_each(|rank: &RememberedRank| writer.remember_rank(rank))?;
                 let mut each = keys.iter();
                 each.try_for_each(|(job, key)| writer.remember_key(job, key))?;
+                let mut each = senders.iter();
+                each.try_for_each(|(run, name)| writer.remember_sender(run, name))?;
                 let mut each = labels.iter();
                 each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
                 writer.set_own_categories(&own_categories, "", latest_ms)?;

@@ -15,7 +15,7 @@ use crate::texts::Texts;
 use answers::run_names;
 use api::ids::RunId;
 use api::problem::Problem;
-use api::runs::{RenameRun, RunDetail, RunSummary};
+use api::runs::{RenameRun, RunDetail, RunSummary, SentRun, SentRunDetail};
 use api::shares::nameless;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -31,6 +31,8 @@ pub struct ListQuery {
     /// List the deleted runs that can still be restored instead.
     #[serde(default)]
     deleted: bool,
+    /// Only runs that this person sent, by name.
+    by: Option<String>,
 }
 
 /// Runs, newest first.
@@ -40,7 +42,7 @@ pub struct ListQuery {
             description = "`key=value`: only runs with this label. It can be given several times; \
                            a run has all of them then.")),
     responses(
-        (status = 200, description = "Runs, newest first.", body = Vec<RunSummary>),
+        (status = 200, description = "Runs, newest first.", body = Vec<SentRun>),
         (status = 400, body = Problem),
     ))]
 pub async fn list(
@@ -59,16 +61,16 @@ pub async fn list(
     let slice = page.slice();
     let read = app
         .store
-        .read(move |reader| reader.runs(which, &labels, slice));
+        .read(move |reader| reader.runs_by(which, &labels, query.by.as_deref(), slice));
     let runs = read.await?;
-    let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
-    Ok(packed::json(&headers, &summaries))
+    let runs: Vec<SentRun> = runs.into_iter().map(sent).collect();
+    Ok(packed::json(&headers, &runs))
 }
 
 /// One run.
 #[utoipa::path(get, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
     responses(
-        (status = 200, description = "The run.", body = RunDetail),
+        (status = 200, description = "The run.", body = SentRunDetail),
         (status = 404, body = Problem),
     ))]
 pub async fn get(
@@ -93,19 +95,22 @@ pub async fn get(
     }
     // Somebody opens the page of this run, so it is decoded before the first zoom.
     app.pictures.warm(row.trace, audience.texts());
+    let mut uploaded_by = row.uploaded_by.clone();
     let mut detail = RunDetail {
         bench_row,
         ..detail(row, settings)
     };
     if audience.is_of_link() {
-        // A link opens runs. It does not show the job of a run, or the team's labels.
+        // A link opens runs. It does not show the job of a run, the team's labels, or who sent it.
+        uploaded_by = None;
         detail.summary.job = None;
         detail.summary.labels.clear();
     }
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
     }
-    Ok(packed::json(&headers, &detail))
+    let run = detail;
+    Ok(packed::json(&headers, &SentRunDetail { run, uploaded_by }))
 }
 
 /// Renames a run.
@@ -215,6 +220,14 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
         for time in [first, last] {
             *time = redact::since(start, Micros(*time)).0;
         }
+    }
+}
+
+/// A run as an entry of the list of runs, which also says who sent it.
+fn sent(row: RunRow) -> SentRun {
+    SentRun {
+        uploaded_by: row.uploaded_by.clone(),
+        run: summary(row),
     }
 }
 

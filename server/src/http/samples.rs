@@ -38,7 +38,11 @@ pub async fn open(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
-    let sender = Sender::Client(client.address);
+    let sender = Sender::Client {
+        address: client.address,
+        // A sample is nobody's upload.
+        name: None,
+    };
     let arrived = sample.open(&app.uploads, sender).await?;
     finished(&app, arrived, &origin).await
 }

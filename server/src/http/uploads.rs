@@ -7,6 +7,7 @@ use super::extract::{Client, Json, Origin, Path, Query, upload_id};
 use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
+use crate::access::Entry;
 use crate::ingest::{Arrived, Job, Sender, unpacked};
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
@@ -17,9 +18,12 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
 use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use std::convert::Infallible;
 use std::sync::Arc;
 use trace::ranks::Rank;
 use trace::units::Bytes;
@@ -73,7 +77,7 @@ pub async fn announce(
 pub async fn send(
     Here(app): Here,
     Path(upload): Path<String>,
-    client: Client,
+    sender: Sender,
     origin: Origin,
     headers: HeaderMap,
     body: Body,
@@ -81,7 +85,7 @@ pub async fn send(
     let id = upload_id(&upload)?;
     let coding = coding(&headers)?;
     match app.uploads.job(&id) {
-        Some(job) => take(&app, (job, client), origin, (coding, body)).await,
+        Some(job) => take(&app, (job, sender), origin, (coding, body)).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -108,7 +112,7 @@ pub async fn send_named(
     Here(app): Here,
     Path(name): Path<String>,
     Query(query): Query<PlaceQuery>,
-    client: Client,
+    sender: Sender,
     origin: Origin,
     headers: HeaderMap,
     body: Body,
@@ -123,7 +127,7 @@ pub async fn send_named(
     let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
     let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
-    take(&app, (job, client), origin, (coding, body)).await
+    take(&app, (job, sender), origin, (coding, body)).await
 }
 
 /// How a body is packed for its way here.
@@ -223,13 +227,23 @@ pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Re
     Ok((status, subject, axum::Json(body)).into_response())
 }
 
+impl<S: Sync> FromRequestParts<S> for Sender {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Sender, Infallible> {
+        Ok(Sender::Client {
+            address: Client::of(&parts.extensions).address,
+            name: parts.extensions.get().and_then(Entry::sender),
+        })
+    }
+}
+
 async fn take(
     app: &App,
-    (job, client): (Arc<Job>, Client),
+    (job, sender): (Arc<Job>, Sender),
     origin: Origin,
     (coding, body): (Coding, Body),
 ) -> Result<Response, Error> {
-    let sender = Sender::Client(client.address);
     let in_job = job.in_job.clone();
     let body = body.into_data_stream();
     let arrived = match coding {

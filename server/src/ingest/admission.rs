@@ -22,10 +22,15 @@ const RETRY: Duration = Duration::from_secs(10);
 const MOST_READ: usize = 4;
 
 /// Who sends a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// A client: its uploads are counted, and it must keep the pace.
-    Client(ClientAddress),
+    Client {
+        /// Where it is.
+        address: ClientAddress,
+        /// Who it is, where people sign in.
+        name: Option<String>,
+    },
     /// This server, with the recording of a bench; there is only one at a time.
     Server,
 }
@@ -67,10 +72,10 @@ impl Admission {
     ///
     /// # Errors
     /// When all places are taken.
-    pub fn begin(&self, sender: Sender) -> Result<Option<Slot>, Refusal> {
+    pub fn begin(&self, sender: &Sender) -> Result<Option<Slot>, Refusal> {
         match sender {
             Sender::Server => Ok(None),
-            Sender::Client(who) => self.under_way.take(who).map(Some),
+            Sender::Client { address, .. } => self.under_way.take(*address).map(Some),
         }
     }
 

@@ -8,8 +8,8 @@ use api::ids::{RunId, UploadId};
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
 use api::runs::RunSource;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,7 @@ pub struct Job {
     /// Its final state after it was read.
     pub fate: Fate,
     announced: (Option<ClientAddress>, Instant),
+    uploaded_by: OnceLock<String>,
     started: AtomicBool,
     state: watch::Sender<UploadProgress>,
 }
@@ -117,6 +118,7 @@ impl Job {
             cancel: CancellationToken::new(),
             fate: Fate::default(),
             announced,
+            uploaded_by: OnceLock::new(),
             started: AtomicBool::new(false),
             state,
         }
@@ -125,6 +127,19 @@ impl Job {
     /// The same, as a rank of a job.
     pub fn placed(self, in_job: Option<RankOfJob>) -> Job {
         Job { in_job, ..self }
+    }
+
+    /// Notes who sends its body, the first time.
+    pub fn sent_by(&self, name: Option<String>) {
+        if let Some(name) = name {
+            // Only whoever claims it is noted, so it is noted once.
+            let _ = self.uploaded_by.set(name);
+        }
+    }
+
+    /// Who sends its body, where people sign in.
+    pub fn uploaded_by(&self) -> Option<String> {
+        self.uploaded_by.get().cloned()
     }
 
     /// Claims it: true only for the first caller.

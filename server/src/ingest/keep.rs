@@ -30,6 +30,8 @@ pub struct Label {
     pub source: RunSource,
     /// Its blob, which must be in the store.
     pub blob: String,
+    /// Who sent it, where people sign in.
+    pub uploaded_by: Option<String>,
 }
 
 /// Whether a trace makes a new run or belongs to an existing one.
@@ -102,6 +104,7 @@ fn fill(
         name: label.name,
         source: label.source,
         blob: label.blob,
+        uploaded_by: label.uploaded_by,
         trace: id,
         format: decoded.trace.format.clone(),
         quality: decoded.trace.quality.clone(),

@@ -65,6 +65,7 @@ impl Uploads {
         self.remove_unused_blobs().await?;
         let complete = complete.into_iter().map(|upload| {
             let job = Job::new(upload.id.clone(), upload.name.clone(), upload.source, None);
+            job.sent_by(upload.uploaded_by.clone());
             (self.adopt(job.placed(upload.in_job.clone())), upload)
         });
         tokio::spawn(self.clone().take_up(complete.collect()));
@@ -128,12 +129,13 @@ impl Uploads {
             tracing::error!(%run, %error, "cannot derive a run from its blob again");
             return;
         }
-        // Name and source stay; only derived data is replaced.
+        // Name, source and sender stay; only derived data is replaced.
         let label = Label {
             run: run.clone(),
             name: String::new(),
             source: RunSource::Upload,
             blob,
+            uploaded_by: None,
         };
         if let Err(error) = self.rebuild(label).await {
             tracing::error!(%run, %error, "cannot derive a run from its blob again");

@@ -263,11 +263,14 @@ impl Uploads {
 
     /// Claims an upload for its body. If that is refused, the client can send it again.
     async fn begin(&self, job: &Arc<Job>, sender: Sender) -> Result<Option<Slot>, IngestError> {
-        let place = self.shared.admission.begin(sender)?;
+        let place = self.shared.admission.begin(&sender)?;
         self.check_room(job.to_come())?;
         if !job.start() {
             let taken = format!("the body of {} was sent already", job.id);
             return Err(StoreError::Conflict(taken).into());
+        }
+        if let Sender::Client { name, .. } = sender {
+            job.sent_by(name);
         }
         self.jobs().insert(job.id.clone(), Arc::clone(job));
         self.record(job).await.inspect_err(|_| {
@@ -280,8 +283,10 @@ impl Uploads {
     async fn record(&self, job: &Job) -> Result<(), IngestError> {
         let (id, name, source) = (job.id.clone(), job.name.clone(), job.source);
         let (total, in_job) = (job.progress.total(), job.in_job.clone());
+        let uploaded_by = job.uploaded_by();
         let write = self.shared.store.write(move |writer| {
             writer.insert_upload(&id, &name, total, source, in_job.as_ref(), now_ms())?;
+            writer.upload_sent_by(&id, uploaded_by.as_deref())?;
             writer.move_upload(&id, &UploadState::Running, now_ms())
         });
         Ok(write.await?)
@@ -459,6 +464,7 @@ impl Uploads {
             name: job.name.clone(),
             source: job.source,
             blob,
+            uploaded_by: job.uploaded_by(),
         };
         let kept = self.replay(job, label, Place::Insert, read).await?;
         // This is for large ones; small ones were judged while they were stored.

@@ -27,6 +27,8 @@ pub struct NewRun {
     pub source: RunSource,
     /// Its blob, which must be stored already.
     pub blob: String,
+    /// Who sent it, where people sign in.
+    pub uploaded_by: Option<String>,
     /// Its trace, whose chunks must be stored already.
     pub trace: i64,
     /// Facts from the file's header.
@@ -54,6 +56,8 @@ pub struct RunRow {
     pub created_ms: i64,
     /// Set while the deletion can be undone.
     pub deleted_ms: Option<i64>,
+    /// Who sent it, where people sign in.
+    pub uploaded_by: Option<String>,
     /// Its blob.
     pub blob: String,
     /// Size as uploaded.
@@ -96,10 +100,16 @@ pub struct RunRef {
 
 impl Reader<'_> {
     /// Runs that have all of these labels, newest first.
-    pub fn runs(
+    pub fn runs(&self, which: Which, labels: &[Label], slice: Slice) -> StoreResult<Vec<RunRow>> {
+        self.runs_by(which, labels, None, slice)
+    }
+
+    /// Runs that have all of these labels and were sent by this person, newest first.
+    pub fn runs_by(
         &self,
         which: Which,
         labels: &[Label],
+        by: Option<&str>,
         Slice { offset, limit }: Slice,
     ) -> StoreResult<Vec<RunRow>> {
         let deleted = match which {
@@ -107,20 +117,28 @@ impl Reader<'_> {
             Which::Deleted => "IS NOT NULL",
         };
         let order = format!("ORDER BY created_ms DESC, id LIMIT {limit} OFFSET {offset}");
-        if labels.is_empty() {
+        if labels.is_empty() && by.is_none() {
             let listed = format!("SELECT id FROM runs WHERE deleted_ms {deleted} {order}");
             return self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None);
         }
-        // The labels are passed as one JSON array, so one SQL statement does for any number of
-        // them.
+        // What is wanted is passed as one JSON array, the person first, so one SQL statement does
+        // for any number of labels.
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
-        let json = serde_json::to_string(&wanted).expect("texts are plain data");
-        let labelled = "SELECT l.run FROM json_each(:id) w \
-             JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
-             GROUP BY l.run HAVING count(*) = json_array_length(:id)";
-        let listed = format!(
-            "SELECT id FROM runs WHERE deleted_ms {deleted} AND id IN ({labelled}) {order}"
-        );
+        let json = serde_json::to_string(&(by, &wanted)).expect("texts are plain data");
+        let sent = match by {
+            Some(_) => "AND uploaded_by COLLATE NOCASE = :id ->> 0",
+            None => "",
+        };
+        let labelled = match wanted.is_empty() {
+            true => "",
+            false => {
+                "AND id IN (SELECT l.run FROM json_each(:id, '$[1]') w \
+                 JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
+                 GROUP BY l.run HAVING count(*) = json_array_length(:id, '$[1]'))"
+            }
+        };
+        let listed =
+            format!("SELECT id FROM runs WHERE deleted_ms {deleted} {sent} {labelled} {order}");
         self.runs_where(&format!("id IN ({listed})"), Some(&json))
     }
 
@@ -354,7 +372,7 @@ impl Writer<'_> {
         }
         self.tx.execute(
             "INSERT INTO runs (id, name, source, created_ms, blob, trace, pickle_protocol, \
-             torch_guess) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             torch_guess, uploaded_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 run.id.as_str(),
                 run.name,
@@ -364,6 +382,7 @@ impl Writer<'_> {
                 run.trace,
                 run.format.pickle_protocol,
                 run.format.torch_guess,
+                run.uploaded_by,
             ],
         )?;
         let sql = "DELETE FROM quarantine WHERE hash = ?1";
@@ -592,6 +611,7 @@ fn run_of(
         source: source_of(&row.get::<_, String>("source")?)?,
         created_ms: row.get("created_ms")?,
         deleted_ms: row.get("deleted_ms")?,
+        uploaded_by: row.get("uploaded_by")?,
         blob: row.get("blob")?,
         file_bytes: bytes(row, "file_bytes")?,
         trace: row.get("trace")?,

@@ -1,8 +1,8 @@
 //! Reads from a damaged database what cannot be derived from the blobs again.
 //!
-//! That is: names, dates, deletions and labels of runs, jobs with their ranks and keys, people with
-//! their tokens, projects with their members, and links. What cannot be read is left out: such a
-//! run gets the name of its blob, and such a link no longer opens.
+//! That is: names, dates, senders, deletions and labels of runs, jobs with their ranks and keys,
+//! people with their tokens, projects with their members, and links. What cannot be read is left
+//! out: such a run gets the name of its blob, and such a link no longer opens.
 
 use super::jobs::RankOfJob;
 use super::people::HAS_PEOPLE;
@@ -58,6 +58,8 @@ pub struct Salvaged {
     pub ranks: Vec<RememberedRank>,
     /// Keys of jobs: a push finds its job by such a key.
     pub keys: Vec<(JobId, String)>,
+    /// Runs, each with the name of whoever sent it.
+    pub senders: Vec<(RunId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
     /// The rules for the team's own categories.
@@ -97,6 +99,7 @@ impl Salvaged {
             runs: reader.remembered(),
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
+            senders: reader.remembered_senders().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
             own_categories: reader.own_categories().unwrap_or_default(),
             views: reader.views().unwrap_or_default(),
@@ -190,6 +193,24 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// Senders are read separately too, for the same reason.
+    fn remembered_senders(&self) -> StoreResult<Vec<(RunId, String)>> {
+        let sql = "SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL";
+        let mut statement = self.tx.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Ok(Some(row)) = rows.next() {
+            let read = || {
+                Some((
+                    row.get::<_, String>(0).ok()?.parse().ok()?,
+                    row.get(1).ok()?,
+                ))
+            };
+            found.extend(read());
+        }
+        Ok(found)
+    }
+
     fn remembered_labels(&self) -> StoreResult<Vec<(RunId, Label)>> {
         let mut statement = self.tx.prepare("SELECT run, key, value FROM labels")?;
         let mut rows = statement.query([])?;
@@ -211,6 +232,13 @@ impl Writer<'_> {
     pub fn remember_key(&mut self, job: &JobId, key: &str) -> StoreResult<()> {
         let sql = "UPDATE OR IGNORE jobs SET key = ?2 WHERE id = ?1";
         self.tx.execute(sql, params![job.as_str(), key])?;
+        Ok(())
+    }
+
+    /// Says again who sent a run that was derived again.
+    pub fn remember_sender(&mut self, run: &RunId, name: &str) -> StoreResult<()> {
+        let sql = "UPDATE runs SET uploaded_by = ?2 WHERE id = ?1";
+        self.tx.execute(sql, [run.as_str(), name])?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 28] = [
+const STEPS: [&str; 29] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -38,6 +38,7 @@ const STEPS: [&str; 28] = [
     include_str!("../../../migrations/0026_live_told.sql"),
     include_str!("../../../migrations/0027_identities.sql"),
     include_str!("../../../migrations/0028_projects.sql"),
+    include_str!("../../../migrations/0029_uploaded_by.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -43,6 +43,8 @@ pub struct UploadRow {
     pub state: UploadState,
     /// The rank that its run will be.
     pub in_job: Option<RankOfJob>,
+    /// Who sent it, where people sign in.
+    pub uploaded_by: Option<String>,
     /// How often a server took it up again after another server had died while reading it.
     pub attempts: u32,
 }
@@ -97,6 +99,13 @@ impl Writer<'_> {
                 in_job.map(|place| place.rank.0),
             ],
         )?;
+        Ok(())
+    }
+
+    /// Records who sends an upload.
+    pub fn upload_sent_by(&mut self, id: &UploadId, name: Option<&str>) -> StoreResult<()> {
+        let sql = "UPDATE uploads SET uploaded_by = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![id.as_str(), name])?;
         Ok(())
     }
 
@@ -197,6 +206,7 @@ fn upload_of(row: &Row) -> StoreResult<UploadRow> {
         blob: row.get("blob")?,
         arrived: row.get("arrived")?,
         in_job: RankOfJob::of(row)?,
+        uploaded_by: row.get("uploaded_by")?,
         attempts: row.get("attempts")?,
         state: match named("upload state", &state, STATES, |name| name)? {
             "announced" => UploadState::Announced,

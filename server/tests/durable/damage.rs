@@ -228,6 +228,7 @@ fn people_stay_who_they_are_for_a_provider_and_the_unreadable_take_their_tokens_
         let script = format!(
             "INSERT INTO identities SELECT 'https://login.example', 'u1', id, 1 FROM people;
              PRAGMA foreign_keys = OFF;
+             UPDATE runs SET uploaded_by = 'ada' WHERE name = '1.pickle';
              UPDATE runs SET id = 'nobody writes this' WHERE name = '0.pickle'; {damage}"
         );
         let connection = Connection::open(&database).unwrap();
@@ -247,6 +248,10 @@ fn people_stay_who_they_are_for_a_provider_and_the_unreadable_take_their_tokens_
             (known, tokens),
             "{damage}"
         );
+        // Who uploaded a run is a name of its own: it stays when the person is lost.
+        let sql = "SELECT count(*) FROM runs WHERE uploaded_by = 'ada' AND name = '1.pickle'";
+        let sent: u32 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(sent, 1, "{damage}");
     };
     check("", "ada", 1, 1);
     check(

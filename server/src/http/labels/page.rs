@@ -106,6 +106,9 @@ async fn shown(
             code { "key=value" } ": what the team says of a run, to find it again and to follow "
             "its numbers from commit to commit."
         }
+        @if let Some(who) = &run.uploaded_by {
+            p class="muted" { "Uploaded by " (who) "." }
+        }
         (labelled(&run, entry))
         @if entry.may(Scope::Upload) { (form(&run, refused, &used)) }
     };

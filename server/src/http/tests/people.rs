@@ -1,12 +1,13 @@
 //! People, what their tokens may do, and what the audit records.
 
 use super::super::audited;
-use super::{Answer, Server, packed_snapshot, request};
+use super::{Answer, Server, packed_snapshot, request, snapshot};
 use crate::clients::{Peer, Proxies};
 use crate::config::UserHeader;
 use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalToken, Role};
 use api::problem::ProblemCode;
-use api::runs::{Access, ServerInfo, Sessions};
+use api::routes;
+use api::runs::{Access, FinishedUpload, SentRun, SentRunDetail, ServerInfo, Sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, StatusCode, header};
 
@@ -121,6 +122,61 @@ async fn a_token_is_good_for_what_it_says_and_no_more() {
     get(&server, &sends, "/api/me")
         .await
         .expect(StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_says_who_uploaded_it() {
+    let server = Server::start().await;
+    let upload = async |token: Option<&str>, name: &str, more: u8| {
+        let mut request = request(Method::PUT, &routes::upload_named(name));
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let mut file = snapshot();
+        file.push(more);
+        let sent = server.send(request.body(Body::from(file)).unwrap()).await;
+        assert!(sent.status.is_success());
+        sent.read::<FinishedUpload>().run.id
+    };
+    upload(None, "of-before.pickle", 0).await;
+    let ada = add(&server, None, "ada", Role::Admin).await.token.secret;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let bo = bo.token.secret.as_str();
+    let of_bo = upload(Some(bo), "of-bo.pickle", 1).await;
+    upload(Some(&ada), "of-ada.pickle", 2).await;
+    // Who sends the same file again has not made the run.
+    assert_eq!(upload(Some(&ada), "again.pickle", 1).await, of_bo);
+    let change = r#"{"labels":{"branch":"main"}}"#;
+    let labels = routes::run_labels(&of_bo);
+    send(&server, Some(bo), Method::PATCH, &labels, change).await;
+
+    let check = async |query: &str, expected: &[(&str, Option<&str>)]| {
+        let listed = get(&server, bo, &format!("/api/runs?{query}")).await;
+        let listed: Vec<SentRun> = listed.expect(StatusCode::OK).read();
+        let said = listed
+            .iter()
+            .map(|sent| (sent.run.name.as_str(), sent.uploaded_by.as_deref()));
+        let mut said: Vec<_> = said.collect();
+        said.sort_unstable();
+        assert_eq!(said, expected, "{query}");
+    };
+    let (by_ada, by_bo) = (("of-ada.pickle", Some("ada")), ("of-bo.pickle", Some("bo")));
+    check("", &[by_ada, ("of-before.pickle", None), by_bo]).await;
+    check("by=ada", &[by_ada]).await;
+    check("by=BO", &[by_bo]).await;
+    check("by=bo&label=branch=main", &[by_bo]).await;
+    check("by=ada&label=branch=main", &[]).await;
+    check("by=", &[]).await;
+    check("by=%27%20OR%201%20--", &[]).await;
+    check("by=bo&deleted=true", &[]).await;
+    let one = get(&server, bo, &routes::run(&of_bo)).await;
+    assert_eq!(
+        one.read::<SentRunDetail>().uploaded_by.as_deref(),
+        Some("bo")
+    );
+    let page = get(&server, bo, &routes::labels_page(&of_bo)).await;
+    let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
+    assert!(page.contains("Uploaded by bo."), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

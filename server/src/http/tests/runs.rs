@@ -10,7 +10,7 @@ use api::ids::RunId;
 use api::problem::ProblemCode;
 use api::progress::UploadProgress;
 use api::routes;
-use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
+use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary, SentRun};
 use axum::http::{Method, StatusCode};
 use std::time::Duration;
 use trace::testing::bombs;
@@ -184,6 +184,7 @@ async fn leave_unfinished(config: Config, died: Died) -> api::ids::UploadId {
     let upload = id.clone();
     let write = app.store.write(move |writer| {
         writer.insert_upload(&upload, "left.pickle", None, RunSource::Upload, None, 1)?;
+        writer.upload_sent_by(&upload, Some("ada"))?;
         writer.move_upload(&upload, &UploadState::Running, 2)?;
         if died >= Died::Announced {
             writer.upload_arrived(&upload, &staged.row.hash, 3)?;
@@ -226,7 +227,9 @@ async fn taken_up_again(died: Died) {
         .await
         .unwrap();
     assert_eq!(run, expected);
-    assert_eq!(live(&server).await[0].name, "left.pickle");
+    let listed: Vec<SentRun> = server.get(routes::RUNS).await.read();
+    assert_eq!(listed[0].run.name, "left.pickle");
+    assert_eq!(listed[0].uploaded_by.as_deref(), Some("ada"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

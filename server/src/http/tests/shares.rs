@@ -1,15 +1,16 @@
 //! Shared links: what they open, what they refuse, and what they leave out.
 
-use super::{Answer, Server, request};
+use super::{Answer, Server, packed_snapshot, request};
 use crate::config::Token;
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::{FinishedUpload, RunDetail, RunSummary};
+use api::runs::{FinishedUpload, RunDetail, RunSummary, SentRunDetail};
 use api::shares::{
     CreatedShare, NewShare, Redaction, RedactionPreview, Share, ShareKind, ShareState, ShareTarget,
 };
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
+use serde_json::Value;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::BlockIdx;
 
@@ -219,6 +220,34 @@ async fn a_link_does_not_show_labels() {
     let seen: RunDetail = seen.expect(StatusCode::OK).read();
     assert_eq!(seen.summary.name, run.name);
     assert!(seen.summary.labels.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_does_not_show_who_uploaded_the_run() {
+    let server = Server::with(|config| config.token = Some(Token::new(TOKEN).unwrap())).await;
+    let upload = request(Method::PUT, &routes::upload_named("a.pickle"))
+        .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"));
+    let sent = server.send(upload.body(Body::from(packed_snapshot())).unwrap());
+    let sent: FinishedUpload = sent.await.expect(StatusCode::CREATED).read();
+    let path = routes::run(&sent.run.id);
+    let seen: SentRunDetail = team(&server, Method::GET, &path, "").await.read();
+    assert_eq!(seen.uploaded_by.as_deref(), Some("the server's token"));
+    for redaction in [Redaction::None, Redaction::Redacted] {
+        let wanted = NewShare {
+            redaction,
+            ..capability(&sent.run)
+        };
+        let created = create(&server, &wanted).await;
+        let cookie = session(&server, &created).await;
+        let seen = stranger(&server, Method::GET, &path, &cookie).await;
+        let seen: Value = seen.expect(StatusCode::OK).read();
+        assert_eq!(seen.get("uploaded_by"), None, "{seen}");
+        let page = routes::labels_page(&sent.run.id);
+        let page = stranger(&server, Method::GET, &page, &cookie).await;
+        assert_ne!(page.status, StatusCode::OK);
+        let listed = stranger(&server, Method::GET, routes::RUNS, &cookie).await;
+        listed.expect(StatusCode::UNAUTHORIZED);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
