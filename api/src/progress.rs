@@ -55,8 +55,8 @@ pub enum UploadProgress {
     Cancelled,
 }
 
-/// It as it is read; [`Lacks`] says why. A row of a bench has its progress at the same place of an
-/// event.
+/// It as it is read; `crate::lacks` says why. In an event, a row of a bench has its progress at the
+/// same place, so its fields are here too.
 #[derive(Deserialize)]
 struct ReadProgress {
     state: Option<ProgressTag>,
@@ -148,7 +148,7 @@ pub enum ServerEvent {
     },
 }
 
-/// It as it is read; [`Lacks`] says why.
+/// It as it is read; `crate::lacks` says why.
 #[derive(Deserialize)]
 struct ReadEvent {
     kind: EventTag,
@@ -230,5 +230,13 @@ mod tests {
         let running = r#"{"state":"running","phase":"receiving","received":5,"total":null,"#;
         let running = format!(r#"{running}"events":7,"rate":9}}"#);
         check(&of_upload(&running), &["total"]);
+        check(&of_upload(r#"{"state":"done","run":"run_1"}"#), &[]);
+        let problem = r#"{"code":"not_found","status":404,"title":"t","detail":"d"}"#;
+        let failed = format!(r#"{{"state":"failed","problem":{problem}}}"#);
+        check(&of_upload(&failed), &[]);
+        check(r#"{"kind":"bench_changed","bench":"ben_1"}"#, &[]);
+        let progress = r#"{"step":1,"steps":2,"allocated":3,"peak":4}"#;
+        let of_row = r#"{"kind":"bench_progress","bench":"ben_1","row":"row_1","progress":"#;
+        check(&format!("{of_row}{progress}}}"), &[]);
     }
 }

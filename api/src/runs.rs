@@ -55,6 +55,10 @@ pub struct RunSummary {
     /// What the team says of it, by key: branch, commit, config.
     #[serde(skip_serializing_if = "Labels::is_empty", default)]
     pub labels: Labels,
+    /// The person who sent it, or the server's token. Absent where nobody signs in, for links, and
+    /// for runs that the server made or that are older than this field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub uploaded_by: Option<String>,
     /// Set while a deletion can be undone, milliseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deleted_ms: Option<i64>,
@@ -123,6 +127,7 @@ struct ReadDetail {
     job: Option<RunOfJob>,
     #[serde(default)]
     labels: Labels,
+    uploaded_by: Option<String>,
     deleted_ms: Option<i64>,
     pickle_protocol: Option<u8>,
     torch_guess: Option<String>,
@@ -148,6 +153,7 @@ impl From<ReadDetail> for RunDetail {
                 leaks: read.leaks,
                 job: read.job,
                 labels: read.labels,
+                uploaded_by: read.uploaded_by,
                 deleted_ms: read.deleted_ms,
             },
             pickle_protocol: read.pickle_protocol,
@@ -157,31 +163,6 @@ impl From<ReadDetail> for RunDetail {
             bench_row: read.bench_row,
         }
     }
-}
-
-/// A run in the list of runs, with who sent it. The page reads [`RunSummary`] of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SentRun {
-    /// The run.
-    #[serde(flatten)]
-    pub run: RunSummary,
-    /// The person who sent it, or the server's token. Absent where nobody signs in, and for runs
-    /// that the server made or that are older than this field.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub uploaded_by: Option<String>,
-}
-
-/// The head of a run page, with who sent the run. The page reads [`RunDetail`] of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SentRunDetail {
-    /// The head of the page.
-    #[serde(flatten)]
-    pub run: RunDetail,
-    /// The person who sent it, or the server's token. Absent where it is unknown, and for links.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub uploaded_by: Option<String>,
 }
 
 /// The bench row whose first steps a run is.

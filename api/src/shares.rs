@@ -53,7 +53,7 @@ pub enum ShareTarget {
     },
 }
 
-/// It as it is read; [`Lacks`] says why.
+/// It as it is read; `crate::lacks` says why.
 #[derive(Deserialize)]
 struct ReadTarget {
     kind: TargetTag,

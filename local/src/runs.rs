@@ -164,6 +164,7 @@ impl Run {
                 rank: *rank,
             }),
             labels: Labels::new(),
+            uploaded_by: None,
             deleted_ms: self.deleted_ms,
         }
     }

@@ -154,6 +154,7 @@ mod tests {
             }),
             job: None,
             labels: [("commit".to_owned(), commit.to_owned())].into(),
+            uploaded_by: None,
             deleted_ms: None,
         }
     }

@@ -305,7 +305,7 @@ pub struct BenchRow {
     pub seconds: Option<f64>,
 }
 
-/// It as it is read; [`Lacks`] says why.
+/// It as it is read; `crate::lacks` says why.
 #[derive(Deserialize)]
 struct ReadRow {
     id: BenchRowId,
@@ -380,7 +380,7 @@ pub enum BenchRowState {
     Cancelled,
 }
 
-/// It as it is read; [`Lacks`] says why.
+/// It as it is read; `crate::lacks` says why.
 #[derive(Deserialize)]
 struct ReadState {
     state: StateTag,

@@ -15,7 +15,7 @@ use crate::texts::Texts;
 use answers::run_names;
 use api::ids::RunId;
 use api::problem::Problem;
-use api::runs::{RenameRun, RunDetail, RunSummary, SentRun, SentRunDetail};
+use api::runs::{RenameRun, RunDetail, RunSummary};
 use api::shares::nameless;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -42,7 +42,7 @@ pub struct ListQuery {
             description = "`key=value`: only runs with this label. It can be given several times; \
                            a run has all of them then.")),
     responses(
-        (status = 200, description = "Runs, newest first.", body = Vec<SentRun>),
+        (status = 200, description = "Runs, newest first.", body = Vec<RunSummary>),
         (status = 400, body = Problem),
     ))]
 pub async fn list(
@@ -63,14 +63,14 @@ pub async fn list(
         .store
         .read(move |reader| reader.runs_by(which, &labels, query.by.as_deref(), slice));
     let runs = read.await?;
-    let runs: Vec<SentRun> = runs.into_iter().map(sent).collect();
-    Ok(packed::json(&headers, &runs))
+    let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
+    Ok(packed::json(&headers, &summaries))
 }
 
 /// One run.
 #[utoipa::path(get, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
     responses(
-        (status = 200, description = "The run.", body = SentRunDetail),
+        (status = 200, description = "The run.", body = RunDetail),
         (status = 404, body = Problem),
     ))]
 pub async fn get(
@@ -95,22 +95,20 @@ pub async fn get(
     }
     // Somebody opens the page of this run, so it is decoded before the first zoom.
     app.pictures.warm(row.trace, audience.texts());
-    let mut uploaded_by = row.uploaded_by.clone();
     let mut detail = RunDetail {
         bench_row,
         ..detail(row, settings)
     };
     if audience.is_of_link() {
         // A link opens runs. It does not show the job of a run, the team's labels, or who sent it.
-        uploaded_by = None;
+        detail.summary.uploaded_by = None;
         detail.summary.job = None;
         detail.summary.labels.clear();
     }
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
     }
-    let run = detail;
-    Ok(packed::json(&headers, &SentRunDetail { run, uploaded_by }))
+    Ok(packed::json(&headers, &detail))
 }
 
 /// Renames a run.
@@ -223,14 +221,6 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     }
 }
 
-/// A run as an entry of the list of runs, which also says who sent it.
-fn sent(row: RunRow) -> SentRun {
-    SentRun {
-        uploaded_by: row.uploaded_by.clone(),
-        run: summary(row),
-    }
-}
-
 /// A run as an entry of a list.
 pub fn summary(row: RunRow) -> RunSummary {
     let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak;
@@ -253,6 +243,7 @@ pub fn summary(row: RunRow) -> RunSummary {
         leaks: row.leaks,
         job: row.job,
         labels: row.labels,
+        uploaded_by: row.uploaded_by,
         deleted_ms: row.deleted_ms,
     }
 }

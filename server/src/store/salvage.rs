@@ -17,6 +17,7 @@ use api::runs::RunSource;
 use api::views::View;
 use rusqlite::params;
 use std::path::Path;
+use std::str::FromStr;
 use trace::ranks::Rank;
 
 /// Facts about a run that are not in its file.
@@ -177,34 +178,23 @@ impl Reader<'_> {
 
     /// Keys are read separately from the ranks, because databases of older versions have no keys.
     fn remembered_keys(&self) -> StoreResult<Vec<(JobId, String)>> {
-        let sql = "SELECT id, key FROM jobs WHERE key IS NOT NULL";
-        let mut statement = self.tx.prepare(sql)?;
-        let mut rows = statement.query([])?;
-        let mut found = Vec::new();
-        while let Ok(Some(row)) = rows.next() {
-            let read = || {
-                Some((
-                    row.get::<_, String>(0).ok()?.parse().ok()?,
-                    row.get(1).ok()?,
-                ))
-            };
-            found.extend(read());
-        }
-        Ok(found)
+        self.texts_by_id("SELECT id, key FROM jobs WHERE key IS NOT NULL")
     }
 
     /// Senders are read separately too, for the same reason.
     fn remembered_senders(&self) -> StoreResult<Vec<(RunId, String)>> {
-        let sql = "SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL";
+        self.texts_by_id("SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL")
+    }
+
+    /// The rows of two columns, an id and a text, up to the first that cannot be read.
+    fn texts_by_id<Id: FromStr>(&self, sql: &str) -> StoreResult<Vec<(Id, String)>> {
         let mut statement = self.tx.prepare(sql)?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Ok(Some(row)) = rows.next() {
             let read = || {
-                Some((
-                    row.get::<_, String>(0).ok()?.parse().ok()?,
-                    row.get(1).ok()?,
-                ))
+                let id: String = row.get(0).ok()?;
+                Some((id.parse().ok()?, row.get(1).ok()?))
             };
             found.extend(read());
         }

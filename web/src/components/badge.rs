@@ -203,6 +203,7 @@ mod tests {
             }),
             job: None,
             labels: Default::default(),
+            uploaded_by: None,
             deleted_ms: None,
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();

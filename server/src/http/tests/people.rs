@@ -7,7 +7,7 @@ use crate::config::UserHeader;
 use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalToken, Role};
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::{Access, FinishedUpload, SentRun, SentRunDetail, ServerInfo, Sessions};
+use api::runs::{Access, FinishedUpload, RunDetail, RunSummary, ServerInfo, Sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, StatusCode, header};
 
@@ -152,10 +152,10 @@ async fn a_run_says_who_uploaded_it() {
 
     let check = async |query: &str, expected: &[(&str, Option<&str>)]| {
         let listed = get(&server, bo, &format!("/api/runs?{query}")).await;
-        let listed: Vec<SentRun> = listed.expect(StatusCode::OK).read();
+        let listed: Vec<RunSummary> = listed.expect(StatusCode::OK).read();
         let said = listed
             .iter()
-            .map(|sent| (sent.run.name.as_str(), sent.uploaded_by.as_deref()));
+            .map(|run| (run.name.as_str(), run.uploaded_by.as_deref()));
         let mut said: Vec<_> = said.collect();
         said.sort_unstable();
         assert_eq!(said, expected, "{query}");
@@ -170,10 +170,8 @@ async fn a_run_says_who_uploaded_it() {
     check("by=%27%20OR%201%20--", &[]).await;
     check("by=bo&deleted=true", &[]).await;
     let one = get(&server, bo, &routes::run(&of_bo)).await;
-    assert_eq!(
-        one.read::<SentRunDetail>().uploaded_by.as_deref(),
-        Some("bo")
-    );
+    let one: RunDetail = one.read();
+    assert_eq!(one.summary.uploaded_by.as_deref(), Some("bo"));
     let page = get(&server, bo, &routes::labels_page(&of_bo)).await;
     let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
     assert!(page.contains("Uploaded by bo."), "{page}");

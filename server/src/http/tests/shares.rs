@@ -4,7 +4,7 @@ use super::{Answer, Server, packed_snapshot, request};
 use crate::config::Token;
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::{FinishedUpload, RunDetail, RunSummary, SentRunDetail};
+use api::runs::{FinishedUpload, RunDetail, RunSummary};
 use api::shares::{
     CreatedShare, NewShare, Redaction, RedactionPreview, Share, ShareKind, ShareState, ShareTarget,
 };
@@ -230,8 +230,11 @@ async fn a_link_does_not_show_who_uploaded_the_run() {
     let sent = server.send(upload.body(Body::from(packed_snapshot())).unwrap());
     let sent: FinishedUpload = sent.await.expect(StatusCode::CREATED).read();
     let path = routes::run(&sent.run.id);
-    let seen: SentRunDetail = team(&server, Method::GET, &path, "").await.read();
-    assert_eq!(seen.uploaded_by.as_deref(), Some("the server's token"));
+    let seen: RunDetail = team(&server, Method::GET, &path, "").await.read();
+    assert_eq!(
+        seen.summary.uploaded_by.as_deref(),
+        Some("the server's token")
+    );
     for redaction in [Redaction::None, Redaction::Redacted] {
         let wanted = NewShare {
             redaction,

@@ -323,6 +323,7 @@ mod tests {
             leaks: None,
             job: None,
             labels: Default::default(),
+            uploaded_by: None,
             deleted_ms: None,
         }
     }
