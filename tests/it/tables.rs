@@ -1,8 +1,10 @@
 //! The questions of `docs/tables.md`, asked by DuckDB of a thousand runs.
 
+use api::projects::HEADER;
+use api::routes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,4 +173,58 @@ fn tables_are_replaced_and_allocations_kept() {
         log.contains("holds other files") && !output.status.success(),
         "{log}"
     );
+}
+
+/// Sends recording `n` to a project of the server.
+fn send_to(server: &TestServer, project: &str, n: usize) {
+    let to = server.url(&routes::upload_named(&format!("recording-{n}.json")));
+    let sent = ureq::put(to)
+        .header(HEADER, project)
+        .send(recording::of(n).as_slice());
+    assert!(sent.expect("it is kept").status().is_success());
+}
+
+/// The runs of each project in a folder, by its name: the files of their allocations.
+fn by_project(folder: &Path) -> Vec<(String, usize)> {
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
+        paths.sort();
+        paths
+    };
+    let projects = inside(&folder.join("fleet/allocations")).into_iter();
+    let counted = projects.map(|project| {
+        let name = project.file_name().expect("a name").to_string_lossy();
+        let runs = inside(&project).iter().map(|day| inside(day).len()).sum();
+        (name.into_owned(), runs)
+    });
+    counted.collect()
+}
+
+#[test]
+fn runs_are_written_by_the_projects_of_the_server() {
+    let server = TestServer::start();
+    let made = ureq::post(server.url("/api/projects"))
+        .header("content-type", "application/json")
+        .send(json!({ "name": "vision" }).to_string());
+    assert_eq!(made.expect("the project is made").status(), 201);
+    // The same recording is in both, and counts in both.
+    [("main", 0), ("main", 1), ("vision", 1), ("vision", 2)]
+        .iter()
+        .for_each(|&(project, n)| send_to(&server, project, n));
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = written(&server, folder.path(), &["--allocations"]);
+    assert!(told.starts_with("4 runs, "), "{told}");
+    let expected = [("project=none", 2), ("project=vision", 2)];
+    let expected = expected.map(|(name, runs)| (name.to_owned(), runs));
+    assert_eq!(by_project(folder.path()), expected);
+    let runs = folder.path().join("fleet/runs");
+    assert!(runs.join("project=vision").is_dir() && runs.join("project=none").is_dir());
+
+    // Of one project only.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let more = ["--allocations", "--project", "vision"];
+    let told = written(&server, elsewhere.path(), &more);
+    assert!(told.starts_with("2 runs, "), "{told}");
+    assert_eq!(by_project(elsewhere.path()), expected[1..]);
 }

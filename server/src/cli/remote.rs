@@ -46,6 +46,13 @@ pub struct RemoteArgs {
     token: Option<String>,
 }
 
+impl RemoteArgs {
+    /// The project that was named.
+    pub fn project(&self) -> Option<&ProjectName> {
+        self.project.as_ref()
+    }
+}
+
 /// A dashboard.
 pub struct Remote<'a> {
     agent: Agent,

@@ -3,7 +3,9 @@
 use super::CliError;
 use super::output::print;
 use super::remote::{Remote, RemoteArgs};
+use api::ids::RunId;
 use api::leaks::{Leaks, Verdict};
+use api::projects::{Project, ProjectName};
 use api::routes;
 use api::runs::RunSummary;
 use clap::Args;
@@ -20,18 +22,19 @@ Examples:
   tidemark tables fleet                      from the dashboard at 127.0.0.1:7878
   tidemark tables fleet --allocations        and every allocation of every run
   tidemark tables fleet --label branch=main --server http://gpu-box:7878
+  tidemark tables fleet --project vision     of this project only, not of all that you may enter
 
 fleet/runs and fleet/leaks are written anew each time; fleet/allocations takes only runs that it has
-not. Each is partitioned by project (the label `project`) and day of arrival, as DuckDB, Spark and
-Ray read it: SELECT * FROM read_parquet('fleet/runs/**/*.parquet', hive_partitioning = true)";
+not. Each is partitioned by project and day of arrival, as DuckDB, Spark and Ray read it:
+SELECT * FROM read_parquet('fleet/runs/**/*.parquet', hive_partitioning = true)";
 
 /// Says that a folder was made by this command, so that what is in it may be replaced.
 const MARK: &str = "made-by-tidemark-tables";
 
-/// The label that says which project a run is of.
+/// In the server's first project: the label that says which project a run is of.
 const PROJECT: &str = "project";
 
-/// The project of a run without that label.
+/// The project of such a run without that label.
 const NO_PROJECT: &str = "none";
 
 /// What a folder's name has instead: all but letters, digits and these two.
@@ -62,10 +65,15 @@ struct Partition {
 }
 
 impl Partition {
-    fn of(run: &RunSummary) -> Partition {
-        let project = run.labels.get(PROJECT);
+    /// Teams that have no projects on the server may still have labelled their runs.
+    fn of(run: &RunSummary, project: &ProjectName) -> Partition {
+        let label = || run.labels.get(PROJECT).map(String::as_str);
+        let project = match project.is_main() {
+            true => label().unwrap_or(NO_PROJECT),
+            false => project.as_str(),
+        };
         Partition {
-            project: project.map_or(NO_PROJECT, String::as_str).to_owned(),
+            project: project.to_owned(),
             day: format::date(UnixMillis(run.created_ms)),
         }
     }
@@ -83,37 +91,61 @@ impl Partition {
 /// When the dashboard cannot be asked, or the folder not be written, or is somebody else's.
 pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     own(&args.folder)?;
-    let remote = Remote::new(&args.remote);
+    let projects = projects(&args.remote)?;
+    let in_project = |project| Remote::new(&args.remote).of(Some(project));
+    let remotes: Vec<Remote<'_>> = projects.iter().map(in_project).collect();
     let mut runs: BTreeMap<Partition, Vec<RunSummary>> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
+    let mut homes = Homes::new();
+    let mut found = 0;
     let list = routes::runs_with(&args.labels);
-    remote.find(&list, |run: &RunSummary| {
-        // A run that arrives meanwhile moves the others to later pages.
-        if seen.insert(run.id.clone()) {
-            let of_day = runs.entry(Partition::of(run)).or_default();
-            of_day.push(run.clone());
-        }
-        false
-    })?;
+    for (project, remote) in projects.iter().zip(&remotes) {
+        let mut seen = BTreeSet::new();
+        remote.find(&list, |run: &RunSummary| {
+            // A run that arrives meanwhile moves the others to later pages.
+            if seen.insert(run.id.clone()) {
+                let of_day = runs.entry(Partition::of(run, project)).or_default();
+                of_day.push(run.clone());
+                homes.insert(run.id.clone(), remote);
+            }
+            false
+        })?;
+        found += seen.len() as u64;
+    }
     let mut leaking = 0;
     let [of_runs, of_leaks] = ["runs", "leaks"].map(|name| Tree::new(&args.folder, name));
     for (partition, runs) in &runs {
-        let leaks = leaks(&remote, runs)?;
+        let leaks = leaks(&homes, runs)?;
         leaking += runs.iter().filter(|run| leaks_any(run)).count();
         of_runs.put(partition, "runs", |out| render::write_runs(runs, out))?;
         of_leaks.put(partition, "leaks", |out| render::write_leaks(&leaks, out))?;
     }
     of_runs.finish()?;
     of_leaks.finish()?;
-    let of = format::plural(seen.len() as u64, "run");
+    let of = format::plural(found, "run");
     print(&format!(
         "{of}, of which {leaking} leak, in {}\n",
         args.folder.display()
     ))?;
     match args.allocations {
-        true => allocations(&remote, &args.folder, &runs),
+        true => allocations(&homes, &args.folder, &runs),
         false => Ok(()),
     }
+}
+
+/// The project that a run can be asked of. The same recording is the same run in each project, so
+/// any of them will do.
+type Homes<'a> = BTreeMap<RunId, &'a Remote<'a>>;
+
+/// The projects whose runs are written: the one that was named, or all that the sender may enter.
+fn projects(args: &RemoteArgs) -> Result<Vec<ProjectName>, CliError> {
+    if let Some(named) = args.project() {
+        return Ok(vec![named.clone()]);
+    }
+    let all: Vec<Project> = Remote::new(args).get(routes::PROJECTS)?;
+    let open = all
+        .into_iter()
+        .filter(|project| project.closed_ms.is_none());
+    Ok(open.map(|project| project.name).collect())
 }
 
 fn leaks_any(run: &RunSummary) -> bool {
@@ -123,11 +155,11 @@ fn leaks_any(run: &RunSummary) -> bool {
 }
 
 /// What accumulates in these runs.
-fn leaks(remote: &Remote<'_>, runs: &[RunSummary]) -> Result<Vec<LeakOf>, CliError> {
+fn leaks(homes: &Homes<'_>, runs: &[RunSummary]) -> Result<Vec<LeakOf>, CliError> {
     let mut found = Vec::new();
     for run in runs.iter().filter(|run| leaks_any(run)) {
         for device in &run.devices {
-            let leaks: Leaks = remote.get(&routes::leaks(&run.id, device.device))?;
+            let leaks: Leaks = homes[&run.id].get(&routes::leaks(&run.id, device.device))?;
             found.extend(leaks.groups.into_iter().map(|group| LeakOf {
                 run: run.id.clone(),
                 device: device.device,
@@ -206,7 +238,7 @@ impl Tree {
 
 /// The allocations of each run that is not there yet. Those of runs that are gone are removed.
 fn allocations(
-    remote: &Remote<'_>,
+    homes: &Homes<'_>,
     folder: &Path,
     runs: &BTreeMap<Partition, Vec<RunSummary>>,
 ) -> Result<(), CliError> {
@@ -220,7 +252,7 @@ fn allocations(
             let path = of_day.join(format!("{}.parquet", run.id));
             if !path.is_file() {
                 let half = path.with_extension("unfinished");
-                let mut from = remote.open(&routes::run_export(&run.id, "parquet"))?;
+                let mut from = homes[&run.id].open(&routes::run_export(&run.id, "parquet"))?;
                 let mut to = File::create(&half).map_err(|error| unwritable(&half, &error))?;
                 let copied = io::copy(&mut from, &mut to).and_then(|_| fs::rename(&half, &path));
                 copied.map_err(|error| unwritable(&path, &error))?;

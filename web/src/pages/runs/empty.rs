@@ -7,6 +7,7 @@ use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
 use api::problem::Problem;
+use api::projects::{HEADER, ProjectName};
 use api::routes;
 use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
 use leptos::prelude::*;
@@ -19,18 +20,30 @@ torch.cuda.memory._record_memory_history(max_entries=1_000_000)
 train(steps=10)
 torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 
-/// A command for a shell that uploads to the address of this page.
-fn curl_line(origin: &str, access: Access) -> String {
+/// The project that this page shows, where the server has several: whoever sends nothing about it
+/// sends to the first one.
+fn other_project() -> Option<String> {
+    let script = document().query_selector("script[data-project]").ok()??;
+    let project = script.get_attribute("data-project")?;
+    (project != ProjectName::MAIN).then_some(project)
+}
+
+/// A command for a shell that uploads to the project of this page.
+fn curl_line(origin: &str, access: Access, project: Option<&str>) -> String {
     let token = match access {
         Access::Open => "",
         Access::Granted | Access::TokenNeeded => "-H \"Authorization: Bearer $TIDEMARK_TOKEN\" ",
     };
-    format!("curl {token}-T snapshot.pickle {origin}/api/upload/")
+    let project = project.map(|project| format!("-H \"{HEADER}: {project}\" "));
+    let project = project.unwrap_or_default();
+    format!("curl {token}{project}-T snapshot.pickle {origin}/api/upload/")
 }
 
 /// A command that uploads with our own command line.
-fn push_line(origin: &str) -> String {
-    format!("tidemark push snapshot.pickle --server {origin}")
+fn push_line(origin: &str, project: Option<&str>) -> String {
+    let project = project.map(|project| format!(" --project {project}"));
+    let project = project.unwrap_or_default();
+    format!("tidemark push snapshot.pickle --server {origin}{project}")
 }
 
 /// What to do first.
@@ -140,14 +153,16 @@ fn SampleCard(sample: Sample) -> impl IntoView {
 #[component]
 pub fn Recipes() -> impl IntoView {
     let origin = window().location().origin().unwrap_or_default();
-    let push = push_line(&origin);
+    let project = other_project();
+    let push = push_line(&origin, project.as_deref());
     let server = LocalResource::new(|| client::get::<ServerInfo>(routes::SERVER));
     let curl = Signal::derive(move || {
         let access = server
             .get()
             .and_then(Result::ok)
             .map(|server| server.access);
-        curl_line(&origin, access.unwrap_or(Access::Open))
+        let access = access.unwrap_or(Access::Open);
+        curl_line(&origin, access, project.as_deref())
     });
     view! {
         <section class="recipes" aria-labelledby="recipes-title">
@@ -180,13 +195,19 @@ mod tests {
     fn recipes_name_the_server_that_serves_them() {
         let origin = "http://127.0.0.1:7878";
         // curl appends the file's name only to an address that ends with a slash.
-        let curl = curl_line(origin, Access::Open);
+        let curl = curl_line(origin, Access::Open, None);
         assert_eq!(
             curl,
             "curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/"
         );
-        assert!(curl_line(origin, Access::Granted).contains("Bearer $TIDEMARK_TOKEN"));
-        assert!(push_line(origin).ends_with(origin));
+        let granted = curl_line(origin, Access::Granted, Some("vision"));
+        assert!(granted.contains("Bearer $TIDEMARK_TOKEN"), "{granted}");
+        assert!(
+            granted.contains("\"tidemark-project: vision\" -T"),
+            "{granted}"
+        );
+        assert!(push_line(origin, None).ends_with(origin));
+        assert!(push_line(origin, Some("vision")).ends_with(" --project vision"));
         assert_eq!(RECORD.lines().count(), 3);
     }
 }
