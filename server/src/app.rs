@@ -8,6 +8,7 @@ use crate::clients::Quota;
 use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
+use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, RESTORING};
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
@@ -281,7 +282,7 @@ impl App {
             events.clone(),
             config.bench.clone(),
             config.clients.bench_rows,
-            (config.data.join("bench"), shared.bench_turn),
+            (config.data.join(BENCH), shared.bench_turn),
         );
         let clients = &config.clients;
         let provider = config.oidc.clone().map(Provider::new);
@@ -368,9 +369,6 @@ async fn own_rules(config: &Config, store: &Store) -> Rules {
     }
 }
 
-/// The database's file in the data folder.
-pub const DATABASE: &str = "tidemark.db";
-
 /// The blob store of a server with this configuration.
 ///
 /// # Errors
@@ -378,7 +376,7 @@ pub const DATABASE: &str = "tidemark.db";
 pub fn open_blobs(config: &Config) -> Result<Blobs, BlobError> {
     match &config.blobs {
         Some(address) => Blobs::open(address),
-        None => Blobs::folder(&config.data.join("blobs")),
+        None => Blobs::folder(&config.data.join(BLOBS)),
     }
 }
 
@@ -390,12 +388,6 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
         data: data.display().to_string(),
     }
 }
-
-/// This file is in a data folder while it is being restored.
-pub const RESTORING: &str = "restoring";
-
-/// The file that is locked in a data folder.
-pub const LOCK: &str = "lock";
 
 /// Keeps all other servers out of a data folder. Creates the folder if it does not exist.
 ///

@@ -1,11 +1,12 @@
 //! Checks and repairs a data folder: whether everything is whole, which blobs the database does not
 //! know, and how to make a new database from the blobs.
 
-use crate::app::{DATABASE, DataLock, OpenError, lock, open_blobs, owner_of};
+use crate::app::{DataLock, OpenError, lock, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
 use crate::budget::Budget;
 use crate::clock::now_ms;
 use crate::config::Config;
+use crate::data_folder::DATABASE;
 use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;

@@ -22,6 +22,7 @@ mod clock;
 mod comparisons;
 mod compression;
 pub mod config;
+mod data_folder;
 mod disk;
 mod doctor;
 mod explaining;

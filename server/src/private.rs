@@ -1,5 +1,6 @@
 //! Files that only their owner may read.
 
+use crate::data_folder::OURS;
 use std::fs::{Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -26,10 +27,7 @@ pub enum Kind {
 impl Kind {
     fn owns(self, name: &str) -> bool {
         match self {
-            Kind::Data => {
-                let ours = ["tidemark.db", "lock", "blobs", "bench"];
-                ours.iter().any(|ours| name.starts_with(ours))
-            }
+            Kind::Data => OURS.iter().any(|ours| name.starts_with(ours)),
             Kind::Blobs => {
                 let is_hex = |c: char| c.is_ascii_hexdigit();
                 ["owner", "incoming"].contains(&name) || name.len() == 2 && name.chars().all(is_hex)

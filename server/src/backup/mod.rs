@@ -14,11 +14,12 @@ mod tests;
 
 pub use restore::{AtDamage, Restored, restore};
 
-use crate::app::{DATABASE, OpenError, open_blobs};
+use crate::app::{OpenError, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::clock::now_ms;
 use crate::config::Config;
-use crate::projects::{self, FOLDER};
+use crate::data_folder::{DATABASE, PROJECTS};
+use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store, StoreError};
 use api::projects::ProjectName;
 use manifest::{DatabaseFile, Files, MANIFEST, Manifest, hash_of};
@@ -448,7 +449,14 @@ impl<'a> Backup<'a> {
 /// Whether everything in a folder can belong to a backup.
 fn may_hold_a_backup(folder: &Path) -> std::io::Result<bool> {
     let ours = |name: &str| {
-        let ours = [BLOBS, LOCK, MANIFEST, manifest::PART, FOLDER, "lost+found"];
+        let ours = [
+            BLOBS,
+            LOCK,
+            MANIFEST,
+            manifest::PART,
+            PROJECTS,
+            "lost+found",
+        ];
         ours.contains(&name) || is_copy(name)
     };
     if Blobs::are_owned(&folder.join(BLOBS)) {

@@ -3,9 +3,10 @@
 
 use super::manifest::{Files, Manifest, hash_of};
 use super::{BLOBS, BackupError, lock};
-use crate::app::{DATABASE, LOCK, RESTORING, lock_to_restore, open_blobs};
+use crate::app::{lock_to_restore, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::config::Config;
+use crate::data_folder::{DATABASE, LOCK, RESTORING};
 use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store};
 use api::projects::ProjectName;

@@ -1,7 +1,7 @@
 //! `tidemark backup` and `tidemark restore`.
 
-use super::CliError;
 use super::output::print;
+use super::{CliError, whose};
 use crate::backup::{AtDamage, BackupError, Depth, Report, Restored, Scope, back_up};
 use crate::config::Config;
 use crate::private;
@@ -74,6 +74,8 @@ pub struct RestoreArgs {
 /// # Errors
 /// Why there is no backup, or which files it lacks.
 pub fn backup(args: BackupArgs) -> Result<(), CliError> {
+    whose::check(&args.data)?;
+    whose::check(&args.to)?;
     let config = Config {
         blobs: args.blobs,
         ..Config::new(args.data)

@@ -1,7 +1,7 @@
 //! `tidemark doctor`: look after a data folder.
 
-use super::CliError;
 use super::output::{self, print};
+use super::{CliError, whose};
 use crate::config::Config;
 use crate::doctor::{Repair, Report, examine};
 use crate::private;
@@ -55,6 +55,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
         blobs: args.blobs.clone(),
         ..Config::new(args.data.clone())
     };
+    whose::check(&args.data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

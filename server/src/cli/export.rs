@@ -2,6 +2,7 @@
 
 use super::CliError;
 use crate::blobs::Blobs;
+use crate::data_folder::{BLOBS, DATABASE};
 use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
 use crate::ingest::parse;
 use crate::store::Store;
@@ -124,7 +125,7 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<(), CliError> {
 
 fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
-    let database = data.join("tidemark.db");
+    let database = data.join(DATABASE);
     if !database.is_file() {
         let why = "it is not a data folder of tidemark".to_owned();
         let path = data.to_owned();
@@ -145,7 +146,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
             .enable_all()
             .build()
             .map_err(|error| failed(&error))?;
-        let blobs = Blobs::folder(&data.join("blobs")).map_err(|error| failed(&error))?;
+        let blobs = Blobs::folder(&data.join(BLOBS)).map_err(|error| failed(&error))?;
         return write_to(args, &row.name, |out| {
             write_snapshot(&blobs, runtime.handle(), &row.blob, out)
         });

@@ -31,6 +31,7 @@ mod serve;
 mod tables;
 mod token;
 mod what_if;
+mod whose;
 
 use crate::site::FrontEnd;
 use clap::{Parser, Subcommand};

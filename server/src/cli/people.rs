@@ -1,9 +1,11 @@
 //! `tidemark people`: who may sign in, while the server is stopped.
 
-use super::CliError;
-use crate::app::{DATABASE, OpenError, lock};
+use super::{CliError, whose};
+use crate::app::{OpenError, lock};
 use crate::clock::now_ms;
+use crate::data_folder::DATABASE;
 use crate::people::{People, PeopleError};
+use crate::private;
 use crate::store::Store;
 use crate::table::Table;
 use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scopes};
@@ -74,6 +76,7 @@ enum What {
 /// # Errors
 /// For example when a server uses the folder.
 pub fn people(args: PeopleArgs) -> Result<(), CliError> {
+    private::make_everything_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
     let runtime =
         runtime.map_err(|error| CliError::Failed(format!("cannot start threads: {error}")))?;
@@ -83,6 +86,7 @@ pub fn people(args: PeopleArgs) -> Result<(), CliError> {
 }
 
 async fn run(args: PeopleArgs) -> Result<String, CliError> {
+    whose::check(&args.data)?;
     let _lock = lock(&args.data)?;
     let store = Store::open(&args.data.join(DATABASE)).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;

@@ -1,10 +1,10 @@
 //! Who may enter which project, without HTTP.
 
 use super::*;
-use crate::app::RESTORING;
 use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
+use crate::data_folder::{PROJECTS, RESTORING};
 use crate::ingest::Sender;
-use crate::projects::{FOLDER, folder_of};
+use crate::projects::folder_of;
 use api::ids::PersonId;
 use api::people::{NewPerson, NewToken, Scope};
 use tempfile::TempDir;
@@ -155,7 +155,7 @@ async fn a_folder_that_the_database_does_not_know_is_for_admins_only() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     std::fs::create_dir_all(folder_of(&data, &"lost".parse().unwrap())).unwrap();
-    std::fs::create_dir_all(data.join(FOLDER).join("Not A Project")).unwrap();
+    std::fs::create_dir_all(data.join(PROJECTS).join("Not A Project")).unwrap();
     let main = App::open(Config::new(data)).await.unwrap();
     let team = Team {
         main,

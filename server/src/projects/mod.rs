@@ -10,6 +10,7 @@ pub mod retention;
 
 use crate::access::{Entry, Place};
 use crate::config::Config;
+use crate::data_folder::PROJECTS;
 use crate::people::People;
 use crate::store::{MemberRow, ProjectRow, Store, StoreError, StoreResult};
 use api::ids::PersonId;
@@ -20,9 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-
-/// The folder of the other projects, in that of the server.
-pub const FOLDER: &str = "projects";
 
 /// The largest number of projects. Each takes open files, and up to 12 MiB of memory outside of the
 /// budget: the caches of its database, and its cards.
@@ -87,13 +85,13 @@ pub enum ProjectError {
 pub fn folder_of(data: &Path, project: &ProjectName) -> PathBuf {
     match project.is_main() {
         true => data.to_owned(),
-        false => data.join(FOLDER).join(project.as_str()),
+        false => data.join(PROJECTS).join(project.as_str()),
     }
 }
 
 /// The projects that have a folder, without the first one.
 pub fn found_in(data: &Path) -> Vec<ProjectName> {
-    let entries = std::fs::read_dir(data.join(FOLDER));
+    let entries = std::fs::read_dir(data.join(PROJECTS));
     let entries = entries.into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.path().is_dir());
     let mut found: Vec<ProjectName> = folders
@@ -110,7 +108,7 @@ pub fn config_of(config: &Config, project: &ProjectName) -> Config {
     Config {
         data: folder_of(&config.data, project),
         // The files of the first project are listed by their hashes, so these are not among them.
-        blobs: blobs.map(|place| format!("{}/{FOLDER}/{project}", place.trim_end_matches('/'))),
+        blobs: blobs.map(|place| format!("{}/{PROJECTS}/{project}", place.trim_end_matches('/'))),
         // People sign in to the server.
         oidc: None,
         ..config.clone()

@@ -2,14 +2,11 @@
 
 use super::rows::corrupt;
 use super::{Reader, Store, StoreError, StoreResult, Writer};
+use crate::data_folder::HAS_PEOPLE;
 use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
 use api::projects::ProjectName;
 use rusqlite::{OptionalExtension, Row, params};
-
-/// A file with this name next to the database says that the database has had people in it. It can
-/// be read even when the database is damaged.
-pub(super) const HAS_PEOPLE: &str = "has-people";
 
 impl Store {
     /// Writes the file that says that there are people in this database. If it cannot be written,

@@ -5,10 +5,10 @@
 //! out: such a run gets the name of its blob, and such a link no longer opens.
 
 use super::jobs::RankOfJob;
-use super::people::HAS_PEOPLE;
 use super::rows::source_of;
 use super::schema::{self, Opening};
 use super::{IdentityRow, MemberRow, ProjectRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
+use crate::data_folder::HAS_PEOPLE;
 use crate::identity;
 use api::ids::{JobId, RunId};
 use api::labels::Label;

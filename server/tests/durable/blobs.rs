@@ -230,8 +230,18 @@ fn nobody_else_can_read_what_is_stored() {
     };
     let server = open_to_all(&data);
     server.upload("0.pickle", SNAPSHOTS[0]);
+    let project = Some(br#"{"name":"vision"}"#.as_slice());
+    server.send("POST", "/api/projects", project).expect(201);
     closed(&data);
     server.stop();
+    // Another command writes to the folder, too.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 000; exec \"$@\"", "sh"]);
+    shell.arg(env!("CARGO_BIN_EXE_tidemark"));
+    shell.args(["people", "add", "ada", "--role", "admin", "--data"]);
+    assert!(shell.arg(&data).output().unwrap().status.success());
+    assert!(data.join("has-people").exists() && data.join("projects/vision").is_dir());
+    closed(&data);
     // The permissions that an older version gave to files.
     let chmod = Command::new("chmod")
         .args(["-R", "go+rX"])

@@ -262,6 +262,80 @@ fn people_stay_who_they_are_for_a_provider_and_the_unreadable_take_their_tokens_
     );
 }
 
+/// All rows of a question.
+fn rows<T>(
+    database: &Connection,
+    sql: &str,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> Vec<T> {
+    let mut statement = database.prepare(sql).unwrap();
+    let rows = statement.query_map([], read).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn who_may_enter_a_project_is_kept_and_the_unreadable_lets_nobody_in() {
+    let check = |damage: &str, projects: &[(&str, Option<&str>)], members: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let server = Server::start(&data);
+        server.upload("0.pickle", SNAPSHOTS[0]);
+        server.stop();
+        let place = data.to_str().unwrap();
+        for (name, role) in [("ada", "admin"), ("bo", "reader")] {
+            let added = ["people", "add", name, "--role", role, "--data", place];
+            assert!(tidemark(&added).status.success());
+        }
+        let database = data.join("tidemark.db");
+        let script = format!(
+            "INSERT INTO projects VALUES ('speech', 1, NULL, 'reader', 1000, NULL);
+             INSERT INTO projects VALUES ('vision', 1, NULL, NULL, NULL, '{{\"newest\":3}}');
+             INSERT INTO project_members SELECT 'vision', id, 'member' FROM people;
+             PRAGMA foreign_keys = OFF;
+             UPDATE runs SET id = 'nobody writes this'; {damage}"
+        );
+        let connection = Connection::open(&database).unwrap();
+        connection.execute_batch(&script).unwrap();
+        drop(connection);
+        let rebuilt = tidemark(&["doctor", "--data", place, "--rebuild"]);
+        assert!(rebuilt.status.success(), "{}", text(&rebuilt));
+
+        let connection = Connection::open(&database).unwrap();
+        let sql = "SELECT name, everybody FROM projects ORDER BY name";
+        let kept: Vec<(String, Option<String>)> =
+            rows(&connection, sql, |row| Ok((row.get(0)?, row.get(1)?)));
+        let kept: Vec<(&str, Option<&str>)> = kept
+            .iter()
+            .map(|(name, everybody)| (name.as_str(), everybody.as_deref()))
+            .collect();
+        assert_eq!(kept, projects, "{damage}");
+        let sql = "SELECT people.name FROM project_members JOIN people ON people.id = person \
+                   WHERE project = 'vision' AND project_members.role = 'member' \
+                   ORDER BY people.name";
+        let entered: Vec<String> = rows(&connection, sql, |row| row.get(0));
+        assert_eq!(entered, members, "{damage}");
+    };
+    let both = [("speech", Some("reader")), ("vision", None)];
+    check("", &both, &["ada", "bo"]);
+    // Those of a person, of a role and of a project that cannot be read.
+    check(
+        "UPDATE project_members SET person = 'per_nobody'
+         WHERE person = (SELECT id FROM people WHERE name = 'bo');",
+        &both,
+        &["ada"],
+    );
+    check(
+        "UPDATE project_members SET role = 'nobody writes this';",
+        &both,
+        &[],
+    );
+    check(
+        "UPDATE projects SET keep = 'nobody writes this' WHERE name = 'vision';",
+        &[],
+        &[],
+    );
+}
+
 #[test]
 fn a_database_that_is_damaged_while_it_is_used_takes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
