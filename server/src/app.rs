@@ -336,9 +336,14 @@ impl App {
     }
 }
 
-/// Searches a large database for damage beside the first requests.
+/// How long a start leaves the disk and the processors to the first requests. After that, it looks
+/// through what is stored.
+pub const FIRST_REQUESTS: Duration = Duration::from_secs(1);
+
+/// Searches a large database for damage after the first requests.
 fn look_on(store: Store) -> Result<(), OpenError> {
     let look = move || {
+        std::thread::sleep(FIRST_REQUESTS);
         if store.look_on() == Looked::Part {
             tracing::info!("the database is large: `tidemark doctor` looks at all of it");
         }

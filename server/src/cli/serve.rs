@@ -4,7 +4,7 @@ use super::CliError;
 use super::alert;
 use super::categories::OwnArgs;
 use super::oidc::{OidcArgs, read_secret};
-use crate::app::App;
+use crate::app::{App, FIRST_REQUESTS};
 use crate::bench::BenchSettings;
 use crate::clients::limits::Share;
 use crate::clients::{ClientLimits, Pace, Proxies};
@@ -208,7 +208,11 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
         for notice in &app.notices {
             tracing::warn!("{notice}");
         }
-        tokio::spawn(app.uploads.clone().report_unknown_blobs());
+        let uploads = app.uploads.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(FIRST_REQUESTS).await;
+            uploads.report_unknown_blobs().await;
+        });
         serve_http(listening, app).await;
         Ok(())
     });
