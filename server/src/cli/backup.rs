@@ -75,7 +75,6 @@ pub struct RestoreArgs {
 /// Why there is no backup, or which files it lacks.
 pub fn backup(args: BackupArgs) -> Result<(), CliError> {
     whose::check(&args.data)?;
-    whose::check(&args.to)?;
     let config = Config {
         blobs: args.blobs,
         ..Config::new(args.data)

@@ -1,6 +1,6 @@
 //! `tidemark export`: hand a trace to other tools.
 
-use super::CliError;
+use super::{CliError, whose};
 use crate::blobs::Blobs;
 use crate::data_folder::{BLOBS, DATABASE};
 use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
@@ -131,6 +131,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
         let path = data.to_owned();
         return Err(CliError::BadInput { path, why });
     }
+    whose::check(data)?;
     let store = Store::open(&database).map_err(|error| failed(&error))?;
     let read = store.read_now(|reader| {
         let at = reader.run_ref(id)?;

@@ -3,7 +3,6 @@
 use super::CliError;
 use super::output::print;
 use super::remote::{Remote, RemoteArgs};
-use api::ids::RunId;
 use api::leaks::{Leaks, Verdict};
 use api::projects::{Project, ProjectName};
 use api::routes;
@@ -94,8 +93,7 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     let projects = projects(&args.remote)?;
     let in_project = |project| Remote::new(&args.remote).of(Some(project));
     let remotes: Vec<Remote<'_>> = projects.iter().map(in_project).collect();
-    let mut runs: BTreeMap<Partition, Vec<RunSummary>> = BTreeMap::new();
-    let mut homes = Homes::new();
+    let mut runs: BTreeMap<Partition, OfDay<'_>> = BTreeMap::new();
     let mut found = 0;
     let list = routes::runs_with(&args.labels);
     for (project, remote) in projects.iter().zip(&remotes) {
@@ -104,8 +102,8 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
             // A run that arrives meanwhile moves the others to later pages.
             if seen.insert(run.id.clone()) {
                 let of_day = runs.entry(Partition::of(run, project)).or_default();
-                of_day.push(run.clone());
-                homes.insert(run.id.clone(), remote);
+                of_day.runs.push(run.clone());
+                of_day.homes.push(remote);
             }
             false
         })?;
@@ -113,10 +111,12 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     }
     let mut leaking = 0;
     let [of_runs, of_leaks] = ["runs", "leaks"].map(|name| Tree::new(&args.folder, name));
-    for (partition, runs) in &runs {
-        let leaks = leaks(&homes, runs)?;
-        leaking += runs.iter().filter(|run| leaks_any(run)).count();
-        of_runs.put(partition, "runs", |out| render::write_runs(runs, out))?;
+    for (partition, of_day) in &runs {
+        let leaks = leaks(of_day)?;
+        leaking += of_day.runs.iter().filter(|run| leaks_any(run)).count();
+        of_runs.put(partition, "runs", |out| {
+            render::write_runs(&of_day.runs, out)
+        })?;
         of_leaks.put(partition, "leaks", |out| render::write_leaks(&leaks, out))?;
     }
     of_runs.finish()?;
@@ -127,14 +127,24 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
         args.folder.display()
     ))?;
     match args.allocations {
-        true => allocations(&homes, &args.folder, &runs),
+        true => allocations(&args.folder, &runs),
         false => Ok(()),
     }
 }
 
-/// The project that a run can be asked of. The same recording is the same run in each project, so
-/// any of them will do.
-type Homes<'a> = BTreeMap<RunId, &'a Remote<'a>>;
+/// The runs of a partition.
+#[derive(Default)]
+struct OfDay<'a> {
+    runs: Vec<RunSummary>,
+    /// For each run, the project to ask about it.
+    homes: Vec<&'a Remote<'a>>,
+}
+
+impl<'a> OfDay<'a> {
+    fn iter(&self) -> impl Iterator<Item = (&RunSummary, &'a Remote<'a>)> {
+        self.runs.iter().zip(self.homes.iter().copied())
+    }
+}
 
 /// The projects whose runs are written: the one that was named, or all that the sender may enter.
 fn projects(args: &RemoteArgs) -> Result<Vec<ProjectName>, CliError> {
@@ -155,11 +165,11 @@ fn leaks_any(run: &RunSummary) -> bool {
 }
 
 /// What accumulates in these runs.
-fn leaks(homes: &Homes<'_>, runs: &[RunSummary]) -> Result<Vec<LeakOf>, CliError> {
+fn leaks(of_day: &OfDay<'_>) -> Result<Vec<LeakOf>, CliError> {
     let mut found = Vec::new();
-    for run in runs.iter().filter(|run| leaks_any(run)) {
+    for (run, home) in of_day.iter().filter(|(run, _)| leaks_any(run)) {
         for device in &run.devices {
-            let leaks: Leaks = homes[&run.id].get(&routes::leaks(&run.id, device.device))?;
+            let leaks: Leaks = home.get(&routes::leaks(&run.id, device.device))?;
             found.extend(leaks.groups.into_iter().map(|group| LeakOf {
                 run: run.id.clone(),
                 device: device.device,
@@ -237,22 +247,18 @@ impl Tree {
 }
 
 /// The allocations of each run that is not there yet. Those of runs that are gone are removed.
-fn allocations(
-    homes: &Homes<'_>,
-    folder: &Path,
-    runs: &BTreeMap<Partition, Vec<RunSummary>>,
-) -> Result<(), CliError> {
+fn allocations(folder: &Path, runs: &BTreeMap<Partition, OfDay<'_>>) -> Result<(), CliError> {
     let folder = folder.join("allocations");
     let mut wanted = BTreeSet::new();
     let mut written = 0;
-    for (partition, runs) in runs {
-        let of_day = folder.join(partition.folder());
-        fs::create_dir_all(&of_day).map_err(|error| unwritable(&of_day, &error))?;
-        for run in runs {
-            let path = of_day.join(format!("{}.parquet", run.id));
+    for (partition, of_day) in runs {
+        let place = folder.join(partition.folder());
+        fs::create_dir_all(&place).map_err(|error| unwritable(&place, &error))?;
+        for (run, home) in of_day.iter() {
+            let path = place.join(format!("{}.parquet", run.id));
             if !path.is_file() {
                 let half = path.with_extension("unfinished");
-                let mut from = homes[&run.id].open(&routes::run_export(&run.id, "parquet"))?;
+                let mut from = home.open(&routes::run_export(&run.id, "parquet"))?;
                 let mut to = File::create(&half).map_err(|error| unwritable(&half, &error))?;
                 let copied = io::copy(&mut from, &mut to).and_then(|_| fs::rename(&half, &path));
                 copied.map_err(|error| unwritable(&path, &error))?;

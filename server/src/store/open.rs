@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a start may search for damage before it serves. The search goes on beside the first
+/// How long a start may search for damage before it serves. The search goes on after the first
 /// requests.
 const LOOK_FOR: Duration = Duration::from_millis(50);
 /// How long it goes on. `doctor` checks everything.

@@ -183,17 +183,27 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
     assert!(tidemark(&["doctor", "--data", place]).status.success());
 }
 
+/// Makes a data folder with so many runs and with people, and stops its server.
+fn fill(data: &Path, runs: usize, people: &[(&str, &str)]) {
+    let server = Server::start(data);
+    for (n, snapshot) in SNAPSHOTS[..runs].iter().enumerate() {
+        server.upload(&format!("{n}.pickle"), snapshot);
+    }
+    server.stop();
+    for (name, role) in people {
+        let place = data.to_str().unwrap();
+        let added = ["people", "add", name, "--role", role, "--data", place];
+        assert!(tidemark(&added).status.success());
+    }
+}
+
 #[test]
 fn a_rebuilt_database_still_asks_everybody_to_sign_in() {
     let check = |damaged_bytes: usize, names: &str| {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let server = Server::start(&data);
-        server.upload("0.pickle", SNAPSHOTS[0]);
-        server.stop();
+        fill(&data, 1, &[("ada", "admin")]);
         let place = data.to_str().unwrap();
-        let added = ["people", "add", "ada", "--role", "admin", "--data", place];
-        assert!(tidemark(&added).status.success());
         let database = data.join("tidemark.db");
         let mut bytes = std::fs::read(&database).unwrap();
         // The first page, which identifies the file as a database, is not damaged.
@@ -217,13 +227,8 @@ fn people_stay_who_they_are_for_a_provider_and_the_unreadable_take_their_tokens_
     let check = |damage: &str, names: &str, known: u32, tokens: u32| {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let server = Server::start(&data);
-        server.upload("0.pickle", SNAPSHOTS[0]);
-        server.upload("1.pickle", SNAPSHOTS[1]);
-        server.stop();
+        fill(&data, 2, &[("ada", "admin")]);
         let place = data.to_str().unwrap();
-        let added = ["people", "add", "ada", "--role", "admin", "--data", place];
-        assert!(tidemark(&added).status.success());
         let database = data.join("tidemark.db");
         let script = format!(
             "INSERT INTO identities SELECT 'https://login.example', 'u1', id, 1 FROM people;
@@ -278,14 +283,8 @@ fn who_may_enter_a_project_is_kept_and_the_unreadable_lets_nobody_in() {
     let check = |damage: &str, projects: &[(&str, Option<&str>)], members: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let server = Server::start(&data);
-        server.upload("0.pickle", SNAPSHOTS[0]);
-        server.stop();
+        fill(&data, 1, &[("ada", "admin"), ("bo", "reader")]);
         let place = data.to_str().unwrap();
-        for (name, role) in [("ada", "admin"), ("bo", "reader")] {
-            let added = ["people", "add", name, "--role", role, "--data", place];
-            assert!(tidemark(&added).status.success());
-        }
         let database = data.join("tidemark.db");
         let script = format!(
             "INSERT INTO projects VALUES ('speech', 1, NULL, 'reader', 1000, NULL);

@@ -34,14 +34,15 @@ fn curl_line(origin: &str, access: Access, project: Option<&str>) -> String {
         Access::Open => "",
         Access::Granted | Access::TokenNeeded => "-H \"Authorization: Bearer $TIDEMARK_TOKEN\" ",
     };
-    let project = project.map(|project| format!("-H \"{HEADER}: {project}\" "));
+    // On lines of their own, to be seen whole.
+    let project = project.map(|project| format!("\\\n  -H \"{HEADER}: {project}\" \\\n  "));
     let project = project.unwrap_or_default();
     format!("curl {token}{project}-T snapshot.pickle {origin}/api/upload/")
 }
 
 /// A command that uploads with our own command line.
 fn push_line(origin: &str, project: Option<&str>) -> String {
-    let project = project.map(|project| format!(" --project {project}"));
+    let project = project.map(|project| format!(" \\\n  --project {project}"));
     let project = project.unwrap_or_default();
     format!("tidemark push snapshot.pickle --server {origin}{project}")
 }
@@ -203,7 +204,7 @@ mod tests {
         let granted = curl_line(origin, Access::Granted, Some("vision"));
         assert!(granted.contains("Bearer $TIDEMARK_TOKEN"), "{granted}");
         assert!(
-            granted.contains("\"tidemark-project: vision\" -T"),
+            granted.contains("\"tidemark-project: vision\" \\\n  -T"),
             "{granted}"
         );
         assert!(push_line(origin, None).ends_with(origin));
