@@ -67,7 +67,7 @@ impl Decoded {
 
     /// Memory of a trace and of the indexes that are made from it.
     pub fn weight_of(trace: &Trace) -> Bytes {
-        let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
+        let blocks: usize = trace.with_pinned().map(|device| device.blocks.len()).sum();
         Bytes((trace.heap_bytes() + blocks * PER_BLOCK) as u64)
     }
 
@@ -75,7 +75,7 @@ impl Decoded {
     pub fn answering_takes(trace: &Trace) -> Bytes {
         let stacks = &trace.stacks;
         let names = stacks.len() + stacks.n_frames();
-        let devices = trace.devices.iter().map(|device| {
+        let devices = trace.with_pinned().map(|device| {
             let kinds = device.blocks.kinds.len();
             // A site keeps something for each step (trace::leaks), and a group has its levels.
             let cells = kinds.saturating_mul(device.steps.len()).min(CELLS);
@@ -88,7 +88,7 @@ impl Decoded {
     /// Memory for reading the stacks of a device once more: to find the categories of its blocks,
     /// and its loops.
     pub fn reading_takes(trace: &Trace) -> Bytes {
-        let devices = trace.devices.iter();
+        let devices = trace.with_pinned();
         let most = devices.map(|device| {
             let categories = categories::memory_needed(device, &trace.stacks);
             categories.max(levels::memory_needed(device, &trace.stacks))
@@ -99,7 +99,7 @@ impl Decoded {
     /// Additional memory for storing a trace: a table of its addresses, its pictures and its
     /// verdict.
     pub fn storing_takes(trace: &Trace) -> Bytes {
-        let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
+        let blocks: usize = trace.with_pinned().map(|device| device.blocks.len()).sum();
         let encoding = Bytes((blocks * 48 + (8 << 20)) as u64);
         let failed = trace.devices.iter().any(|device| oom::count(device) > 0);
         let judging = match is_judged_now(trace) {
@@ -118,12 +118,13 @@ impl Decoded {
         lock(&self.permit).shrink(self.weight);
     }
 
-    /// The device with this CUDA ordinal.
+    /// The device with this CUDA ordinal; [`PINNED`](trace::trace::PINNED) stands for the pinned
+    /// memory of the host.
     ///
     /// # Errors
     /// [`NoDevice`].
     pub fn device(&self, device: u32) -> Result<&DeviceTrace, NoDevice> {
-        let found = self.trace.devices.iter().find(|d| d.device == device);
+        let found = self.trace.with_pinned().find(|d| d.device == device);
         found.ok_or(NoDevice(device))
     }
 
@@ -173,6 +174,6 @@ const SMALL: usize = 400_000;
 
 /// Whether a trace is small enough to be judged while it is stored.
 pub fn is_judged_now(trace: &Trace) -> bool {
-    let blocks: usize = trace.devices.iter().map(|d| d.blocks.len()).sum();
+    let blocks: usize = trace.with_pinned().map(|d| d.blocks.len()).sum();
     blocks <= SMALL
 }

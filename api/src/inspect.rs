@@ -21,6 +21,9 @@ pub struct Inspection {
     pub format: Format,
     /// Its devices.
     pub devices: Vec<Device>,
+    /// The pinned memory of the host, as a device with the number 128; only where it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<Device>,
     /// What the recording holds; `null` without devices.
     #[serde(default)]
     pub recording: Option<Recording>,

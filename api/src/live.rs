@@ -170,6 +170,9 @@ pub struct LiveStep {
 pub struct LiveRuns {
     /// The runs.
     pub runs: Vec<LiveRun>,
+    /// How many there are; more than are listed when the oldest are left out.
+    #[serde(default)]
+    pub total: u32,
 }
 
 /// A live run with its curve.

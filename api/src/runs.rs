@@ -40,6 +40,10 @@ pub struct RunSummary {
     pub content_hash: String,
     /// Its devices.
     pub devices: Vec<DeviceSummary>,
+    /// The pinned memory of the host, where it was recorded (torch 2.14 and later): as a device
+    /// with the number 128, by which questions name it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pinned: Option<DeviceSummary>,
     /// Steps of the device with most of them.
     pub steps: u32,
     /// Largest *allocated* of any device.
@@ -120,6 +124,7 @@ struct ReadDetail {
     file_bytes: Bytes,
     content_hash: String,
     devices: Vec<DeviceSummary>,
+    pinned: Option<DeviceSummary>,
     steps: u32,
     peak_allocated: Bytes,
     quality: Vec<String>,
@@ -147,6 +152,7 @@ impl From<ReadDetail> for RunDetail {
                 file_bytes: read.file_bytes,
                 content_hash: read.content_hash,
                 devices: read.devices,
+                pinned: read.pinned,
                 steps: read.steps,
                 peak_allocated: read.peak_allocated,
                 quality: read.quality,

@@ -7,7 +7,7 @@ use answers::cards::markdown::{self, Links, Names};
 use answers::cards::{Head, RunCard};
 use answers::decoded::Decoded;
 use answers::pictures::{Picture, details};
-use answers::questions::what_if::{Asked, what_if_drawn};
+use answers::questions::what_if::{Asked, NOT_OF_PINNED, what_if_drawn};
 use answers::texts::Texts;
 use answers::{explain, questions, redaction};
 use api::alive::AllocationFilter;
@@ -23,7 +23,7 @@ use trace::redact::Key;
 use trace::site::SiteKey;
 use trace::span::Span;
 use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
-use trace::trace::{BlockIdx, DeviceTrace};
+use trace::trace::{BlockIdx, DeviceTrace, PINNED};
 use trace::units::EventIdx;
 use trace::watch::Watch;
 
@@ -211,6 +211,9 @@ impl Question<'_> {
 
     fn what_if(&self) -> Result<Response, Refused> {
         let conditions: Conditions = self.request.asked()?;
+        if self.number == PINNED {
+            return Err(bad_request(NOT_OF_PINNED));
+        }
         let asked = Asked::of(&conditions).map_err(|error| bad_request(error.to_string()))?;
         let (trace, device) = (&self.decoded.trace, self.device()?);
         told(&Watch::undisturbed(|watch| {

@@ -16,7 +16,7 @@ use trace::compare::profile::Profile;
 use trace::ranks::Rank;
 use trace::ranks::profile::RankProfile;
 use trace::steps::levels;
-use trace::trace::Series;
+use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -38,6 +38,8 @@ pub struct Run {
     pub job: Option<(JobId, String, Rank)>,
     /// Facts of its devices.
     pub facts: Vec<DeviceFacts>,
+    /// Facts of the host's pinned memory, if it was recorded.
+    pub pinned: Option<DeviceFacts>,
     decoded: Arc<Decoded>,
     /// The verdict about each device.
     judged: OnceCell<Vec<(u32, Leaks)>>,
@@ -58,6 +60,7 @@ impl Run {
             created_ms: now_ms,
             deleted_ms: None,
             job: None,
+            pinned: opened.trace.pinned.as_ref().map(DeviceFacts::of),
             facts: opened.trace.devices.iter().map(DeviceFacts::of).collect(),
             decoded: Arc::new(Decoded::new(opened.trace, ())),
             judged: OnceCell::new(),
@@ -111,7 +114,7 @@ impl Run {
     pub fn judged(&self) -> &[(u32, Leaks)] {
         self.judged.get_or_init(|| {
             let trace = &self.decoded.trace;
-            let devices = trace.devices.iter();
+            let devices = trace.with_pinned();
             let report = |device| questions::report(trace, device, Watch::nobody());
             devices
                 .map(|device| (device.device, report(device)))
@@ -146,6 +149,7 @@ impl Run {
         let facts = self.facts.iter();
         let peak = |facts: &DeviceFacts| facts.series(Series::Allocated).peak;
         let quality = self.decoded.trace.quality.iter();
+        let quality = quality.filter(|note| !note.is_of_pinned());
         RunSummary {
             id: self.id.clone(),
             name: self.name.clone(),
@@ -156,6 +160,7 @@ impl Run {
             steps: facts.clone().map(|facts| facts.steps).max().unwrap_or(0),
             peak_allocated: facts.clone().map(peak).max().unwrap_or_default(),
             devices: facts.cloned().map(DeviceFacts::summary).collect(),
+            pinned: self.pinned.clone().map(DeviceFacts::summary),
             quality: quality.map(|note| note.code.clone()).collect(),
             leaks: self.verdict(),
             job: self.job.as_ref().map(|(job, name, rank)| RunOfJob {
@@ -194,6 +199,7 @@ impl Run {
             (verdict, leaks.bytes_per_step, std::cmp::Reverse(*device))
         };
         let judged = self.judged.get()?.iter();
+        let judged = judged.filter(|(device, _)| *device != PINNED);
         let order = |a: &&(u32, Leaks), b: &&(u32, Leaks)| {
             weight(a)
                 .partial_cmp(&weight(b))

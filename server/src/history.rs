@@ -125,6 +125,7 @@ mod tests {
             ..SeriesSummary::default()
         };
         RunSummary {
+            pinned: None,
             id: format!("run_{commit}").parse().unwrap(),
             name: format!("{commit}.pickle"),
             source: RunSource::Upload,

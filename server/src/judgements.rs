@@ -51,7 +51,7 @@ pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, S
 fn judge(trace: &Trace, limit: Duration, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
     within(limit, |time| {
         let go_on = |bytes| time.look(bytes).is_ok() && watch.look(bytes).is_ok();
-        let devices = trace.devices.iter();
+        let devices = trace.with_pinned();
         let report = |device: &DeviceTrace| {
             let leaks = report(trace, device, Watch::new(&go_on));
             // Only the time limit is a reason for the answer "cannot tell".

@@ -16,6 +16,7 @@ mod live;
 mod local;
 mod local_page;
 mod oidc;
+mod pinned;
 mod projects;
 mod prune;
 mod recipes;

@@ -100,6 +100,8 @@ pub struct Palette {
     pub accent: Rgba,
     /// Lines of requested, allocated, active, reserved.
     pub series: [Rgba; 4],
+    /// Pinned memory of the host.
+    pub pinned: Rgba,
     /// Freed, but not yet reusable.
     pub pending: Rgba,
     /// Capacity of the device.
@@ -135,6 +137,7 @@ impl Palette {
             line_strong: read("--line-strong", light.line_strong),
             accent: read("--accent", light.accent),
             series,
+            pinned: read("--series-pinned", light.pinned),
             pending: read("--pending", light.pending),
             capacity: read("--capacity", light.capacity),
             oom: read("--oom", light.oom),
@@ -155,6 +158,7 @@ impl Palette {
             line_strong: rgb(0xbfc8d1),
             accent: rgb(0x0b659b),
             series: [rgb(0x009e73), rgb(0x0072b2), rgb(0xd55e00), rgb(0x5d6977)],
+            pinned: rgb(0xa3266f),
             pending: rgb(0xb97f00),
             capacity: rgb(0xb0261c),
             oom: rgb(0xb0261c),
@@ -179,6 +183,7 @@ impl Palette {
             line_strong: rgb(0x3a4753),
             accent: rgb(0x5bb8f0),
             series: [rgb(0x33cfa2), rgb(0x55b4f2), rgb(0xff9b52), rgb(0x9aa8b6)],
+            pinned: rgb(0xf08cc4),
             pending: rgb(0xf2c14e),
             capacity: rgb(0xff8a80),
             oom: rgb(0xff8a80),

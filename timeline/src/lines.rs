@@ -49,6 +49,15 @@ pub fn extent(tile: &SeriesTile, series: Series, first: usize, end: usize) -> (f
     (low as f64, high as f64)
 }
 
+/// Lowest and highest level of the pinned host memory over buckets `first..end`, bytes, if the tile
+/// has it.
+pub fn pinned_extent(tile: &SeriesTile, first: usize, end: usize) -> Option<(f64, f64)> {
+    let buckets = tile.pinned.as_ref()?.line.get(first..end)?;
+    let low = buckets.iter().map(|e| e.min.get()).min()?;
+    let high = buckets.iter().map(|e| e.max.get()).max()?;
+    Some((low as f64, high as f64))
+}
+
 /// A stretch at one height.
 #[derive(Clone, Copy)]
 struct Stretch {
@@ -66,10 +75,35 @@ pub fn draw(
     style: LineStyle,
     frame: Frame<'_>,
 ) {
+    let level = |tile: &SeriesTile, first, end| Some(extent(tile, series, first, end));
+    let colour = frame.palette.series[series as usize];
+    draw_line(scene, pieces, level, (colour, style), frame);
+}
+
+/// Adds the pinned host memory, where the tiles have it.
+pub fn draw_pinned(
+    scene: &mut Scene,
+    pieces: &[Piece<SeriesTile>],
+    style: LineStyle,
+    frame: Frame<'_>,
+) {
+    let look = (frame.palette.pinned, style);
+    draw_line(scene, pieces, pinned_extent, look, frame);
+}
+
+fn draw_line(
+    scene: &mut Scene,
+    pieces: &[Piece<SeriesTile>],
+    level: impl Fn(&SeriesTile, usize, usize) -> Option<(f64, f64)>,
+    (colour, style): (Rgba, LineStyle),
+    frame: Frame<'_>,
+) {
     let mut stretches: Vec<Stretch> = Vec::new();
     for piece in pieces {
         for run in frame.columns.runs(part(&piece.tile, piece.from, piece.to)) {
-            let (low, high) = extent(&piece.tile, series, run.first, run.end);
+            let Some((low, high)) = level(&piece.tile, run.first, run.end) else {
+                continue;
+            };
             let (high, low) = (frame.rows.row(high), frame.rows.row(low));
             match stretches.last_mut() {
                 Some(s) if s.x1 == run.x0 && (s.high, s.low) == (high, low) => s.x1 = run.x1,
@@ -82,7 +116,6 @@ pub fn draw(
             }
         }
     }
-    let colour = frame.palette.series[series as usize];
     if style.fill > 0.0 {
         let fill = colour.with_alpha(style.fill);
         for s in &stretches {

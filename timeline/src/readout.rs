@@ -32,6 +32,8 @@ pub struct Readout {
     pub last: EventIdx,
     /// The four series.
     pub extents: Option<Extents>,
+    /// The pinned memory of the host, if it was recorded.
+    pub pinned: Option<(Bytes, Bytes)>,
 }
 
 /// Reads a point.
@@ -56,6 +58,7 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
         event: (events.end().0 - events.start().0 == 1).then(|| events.start()),
         last: EventIdx(events.end().0.saturating_sub(1).max(events.start().0)),
         extents: series.map(|(extents, _)| extents),
+        pinned: model.pinned(x),
     })
 }
 

@@ -5,13 +5,16 @@ use super::viewport::Viewport;
 use crate::format::count;
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
-use trace::trace::{SeriesSummary, StepSource};
+use trace::trace::{PINNED, SeriesSummary, StepSource};
 
 /// What the whole trace shows.
 pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
     let mut text = format!(
-        "Memory of device {} over {} events",
-        device.device,
+        "{} over {} events",
+        match device.device {
+            PINNED => "Pinned memory of the host".to_owned(),
+            ordinal => format!("Memory of device {ordinal}"),
+        },
         count(u64::from(device.events))
     );
     if let Some((first, last)) = device.time {

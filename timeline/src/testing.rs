@@ -27,6 +27,7 @@ pub fn series(id: TileId, n_events: u32, levels: &[u64]) -> SeriesTile {
         .map(|e| Micros(1_700_000_000_000_000 + e as i64 * 1000))
         .collect();
     SeriesTile {
+        pinned: None,
         id,
         n_events,
         before: [Bytes::ZERO; 4],

@@ -138,8 +138,12 @@ pub struct Snapshot {
     pub annotations: Vec<RawAnnotation>,
     /// Keys that this version does not know, and how often each occurred.
     pub unknown_keys: Vec<(String, u64)>,
-    /// `host_segments` and `host_traces` entries, which are not shown yet.
-    pub host_entries: u64,
+    /// `host_traces`: events of the pinned memory of the host (torch 2.14 and later). The segments
+    /// of `host_segments` are among `segments`, with the device number
+    /// [`PINNED`](crate::trace::PINNED).
+    pub host: RawEvents,
+    /// Entries of `host_segments` and `host_traces` that have a shape unknown to this version.
+    pub host_unread: u64,
     /// Which optional keys there were.
     pub keys_seen: KeysSeen,
     /// Bytes after the end of the pickle or JSON document.
@@ -150,6 +154,18 @@ impl RawEvents {
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.kind) + self.addr.heap_bytes() + self.time.heap_bytes()
+    }
+
+    /// The rows of a range.
+    pub(crate) fn part(&self, range: Range<usize>) -> RawEvents {
+        let mut part = RawEvents {
+            kind: self.kind[range.clone()].to_vec(),
+            ..RawEvents::default()
+        };
+        let times = self.time.iter().skip(range.start).take(range.len());
+        times.for_each(|time| part.time.push(time));
+        self.addr.rows(range).for_each(|addr| part.addr.push(addr));
+        part
     }
 
     /// Gives back memory for rows that never came.
@@ -170,6 +186,7 @@ impl Snapshot {
                 .iter()
                 .map(RawEvents::heap_bytes)
                 .sum::<usize>()
+            + self.host.heap_bytes()
             + of_vec(&self.segments)
             + of_vec(&self.blocks)
             + of_vec(&self.annotations)

@@ -14,7 +14,7 @@ pub use crate::series::{Levels, Series, SeriesSummary};
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks, StrIdx, dense_index};
 use crate::time::TimeColumn;
-use crate::units::{Bytes, DeviceAddr, EventIdx};
+use crate::units::{Bytes, DeviceAddr, EventIdx, Micros};
 use serde::{Deserialize, Serialize};
 
 dense_index!(
@@ -25,6 +25,18 @@ dense_index!(
     /// A kind of block: everything about it except its time and address.
     KindIdx
 );
+
+/// The number that stands for the pinned memory of the host in place of a CUDA ordinal. It is
+/// beyond all ordinals that the reader accepts.
+pub const PINNED: u32 = 128;
+
+/// What a device number means, in words.
+pub fn device_name(device: u32) -> String {
+    match device {
+        PINNED => "pinned host memory".to_owned(),
+        ordinal => format!("device {ordinal}"),
+    }
+}
 
 /// What happened, as the snapshot names it (`TraceEntry::action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -282,6 +294,12 @@ impl Events {
         self.action.len() as u32
     }
 
+    /// The first event that is not earlier than `time`; the number of events if there is none.
+    pub fn first_at(&self, time: Micros) -> EventIdx {
+        let before = time.0.checked_sub(1).map(Micros);
+        EventIdx(before.map_or(0, |before| self.time.first_after(before)) as u32)
+    }
+
     /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.action.is_empty()
@@ -380,8 +398,18 @@ impl DeviceTrace {
 impl Trace {
     /// Heap bytes that it uses, without a few small texts.
     pub fn heap_bytes(&self) -> usize {
-        let devices: usize = self.devices.iter().map(DeviceTrace::heap_bytes).sum();
+        let devices: usize = self.with_pinned().map(DeviceTrace::heap_bytes).sum();
         self.stacks.heap_bytes() + devices
+    }
+
+    /// The devices, and the pinned memory of the host if the file has it.
+    pub fn with_pinned(&self) -> impl Iterator<Item = &DeviceTrace> + Clone {
+        self.devices.iter().chain(&self.pinned)
+    }
+
+    /// [`Trace::with_pinned`], to change them.
+    pub fn with_pinned_mut(&mut self) -> impl Iterator<Item = &mut DeviceTrace> {
+        self.devices.iter_mut().chain(&mut self.pinned)
     }
 }
 
@@ -399,7 +427,7 @@ impl QualityNote {
     /// This note as a note about one of several devices.
     pub fn of_device(self, device: u32) -> QualityNote {
         QualityNote {
-            detail: format!("device {device}: {}", self.detail),
+            detail: format!("{}: {}", device_name(device), self.detail),
             ..self
         }
     }
@@ -409,13 +437,22 @@ impl QualityNote {
         self.device().is_none_or(|(about, _)| about == device)
     }
 
+    /// Whether it is about the pinned memory of the host only.
+    pub fn is_of_pinned(&self) -> bool {
+        self.device().is_some_and(|(about, _)| about == PINNED)
+    }
+
     /// The sentence without the name of its device.
     pub fn sentence(&self) -> &str {
         self.device().map_or(&self.detail, |(_, sentence)| sentence)
     }
 
     fn device(&self) -> Option<(u32, &str)> {
-        let (number, sentence) = self.detail.strip_prefix("device ")?.split_once(": ")?;
+        let (about, sentence) = self.detail.split_once(": ")?;
+        if about == device_name(PINNED) {
+            return Some((PINNED, sentence));
+        }
+        let number = about.strip_prefix("device ")?;
         Some((number.parse().ok()?, sentence))
     }
 }
@@ -440,6 +477,9 @@ pub struct Trace {
     pub stacks: Stacks,
     /// Devices that hold memory or events.
     pub devices: Vec<DeviceTrace>,
+    /// The pinned memory of the host, as a device with the number [`PINNED`], where the file has
+    /// it. No ordinary device question counts it.
+    pub pinned: Option<DeviceTrace>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
 }

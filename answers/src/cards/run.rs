@@ -20,7 +20,7 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::stacks::{Frame, Stacks};
-use trace::trace::{DeviceTrace, Series, StepSource, Trace};
+use trace::trace::{DeviceTrace, Series, StepSource, Trace, device_name};
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -172,7 +172,11 @@ fn model(
     (view, theme): (&ViewState, Theme),
     place: PxRect,
 ) -> Model {
-    let peak = device.summary[Series::Reserved as usize].peak;
+    let beside = decoded.trace.pinned.as_ref();
+    let tops = beside.map(|pinned| pinned.summary[Series::Allocated as usize].peak);
+    let peak = device.summary[Series::Reserved as usize]
+        .peak
+        .max(tops.unwrap_or_default());
     let mut model = Model::new(device.events.len(), peak, view);
     model.set_palette(theme.palette());
     model.set_marks(marks);
@@ -185,7 +189,9 @@ fn model(
         }
         for request in requests {
             match request {
-                TileRequest::Series(id) => model.series_arrived(device.series_tile(id)),
+                TileRequest::Series(id) => {
+                    model.series_arrived(decoded.trace.series_tile(device, id));
+                }
                 TileRequest::Mountain(group_by, id) => {
                     let index = decoded.mountain_index(device, group_by);
                     model.mountain_arrived(device.mountain_tile(id, &index));
@@ -197,7 +203,7 @@ fn model(
 }
 
 fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
-    let mut parts = vec![format!("device {}", device.device)];
+    let mut parts = vec![device_name(device.device)];
     let steps = plural(device.steps.len() as u64, "step");
     match device.step_source {
         StepSource::None => {}

@@ -95,7 +95,7 @@ pub fn explain(
     watch: Watch<'_>,
 ) -> Result<Explanation, Stopped> {
     let is_other = |other: &&DeviceTrace| device.is_none_or(|d| d.device != other.device);
-    let others = trace.devices.iter().filter(is_other);
+    let others = trace.with_pinned().filter(is_other);
     let concerns = |device: &DeviceTrace| {
         let notes = trace.quality.iter();
         let notes = notes.filter(|note| note.concerns(device.device));

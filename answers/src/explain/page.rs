@@ -10,7 +10,7 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use trace::steps::recording::Kind;
-use trace::trace::{QualityNote, StepSource};
+use trace::trace::{PINNED, QualityNote, StepSource, device_name};
 use trace::units::Bytes;
 
 /// An explanation as a page.
@@ -57,17 +57,21 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
         StepSource::None => "",
     };
     let fidelity = device.fidelity;
+    let known = match device.device {
+        PINNED => "Sizes are those of the recorded blocks.".to_owned(),
+        _ => format!(
+            "The allocator's rules give {} of {} recorded addresses.",
+            fidelity.predicted, fidelity.allocs
+        ),
+    };
     let (allocated, reserved) = (&device.allocated, &device.reserved);
     format!(
-        "A recording{torch}, device {}: {}{steps}, {} events. The allocator's rules give {} of {} \
-         recorded addresses.\n\n\
+        "A recording{torch}, {}: {}{steps}, {} events. {known}\n\n\
          | | start | peak | end |\n|---|--:|--:|--:|\n\
          | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n",
-        device.device,
+        device_name(device.device),
         escaped(&device.recording.sentence),
         device.events,
-        fidelity.predicted,
-        fidelity.allocs,
         allocated.start,
         allocated.peak,
         allocated.end,
@@ -293,7 +297,13 @@ fn others(devices: &[OtherDevice]) -> String {
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {oom} |",
-            device.device, device.events, device.peak_allocated, device.peak_reserved
+            match device.device {
+                PINNED => device_name(PINNED),
+                ordinal => ordinal.to_string(),
+            },
+            device.events,
+            device.peak_allocated,
+            device.peak_reserved
         );
     }
     out

@@ -74,7 +74,7 @@ impl Picture {
     /// Draws it: the encoded bytes.
     pub fn draw(self, decoded: &Decoded, device: &DeviceTrace) -> Vec<u8> {
         match self {
-            Picture::Series(id) => device.series_tile(id).encode(),
+            Picture::Series(id) => decoded.trace.series_tile(device, id).encode(),
             Picture::Mountain(group, id) => {
                 let index = decoded.mountain_index(device, group);
                 device.mountain_tile(id, &index).encode()

@@ -17,6 +17,10 @@ pub const COLUMNS: u32 = 600;
 /// How many call sites one question may leave out.
 pub const MOST_GONE: usize = 64;
 
+/// Why nothing is replayed for the pinned memory of the host.
+pub const NOT_OF_PINNED: &str =
+    "pinned host memory has an allocator of its own: settings of the devices' do not change it";
+
 /// Other conditions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {

@@ -58,7 +58,7 @@ fn device<'a>(trace: &'a Trace, args: &ExplainArgs) -> Result<Option<&'a DeviceT
     let Some(ordinal) = args.device else {
         return Ok(chosen(trace));
     };
-    let found = trace.devices.iter().find(|device| device.device == ordinal);
+    let found = trace.with_pinned().find(|device| device.device == ordinal);
     found.map(Some).ok_or_else(|| CliError::BadInput {
         path: args.file.clone(),
         why: format!("it holds nothing of device {ordinal}"),

@@ -12,7 +12,7 @@ use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use trace::span::Span;
-use trace::trace::{BlockIdx, DeviceTrace};
+use trace::trace::{BlockIdx, DeviceTrace, device_name};
 use trace::units::EventIdx;
 
 /// Which moment, and what the groups stand for.
@@ -176,7 +176,8 @@ pub async fn beside(
 ) -> Result<Response, Error> {
     let ask = move |decoded: &Decoded, device: &DeviceTrace| {
         let found = questions::beside(decoded, device, BlockIdx(block));
-        let missing = || Error::NotFound(format!("block {block} on device {}", device.device));
+        let missing =
+            || Error::NotFound(format!("block {block} on {}", device_name(device.device)));
         found.ok_or_else(missing)
     };
     question.answer("beside", &block.to_string(), ask).await
@@ -186,8 +187,8 @@ fn event(device: &DeviceTrace, event: u32) -> Result<EventIdx, Error> {
     match event < device.events.len() {
         true => Ok(EventIdx(event)),
         false => Err(Error::NotFound(format!(
-            "event {event} on device {}",
-            device.device
+            "event {event} on {}",
+            device_name(device.device)
         ))),
     }
 }

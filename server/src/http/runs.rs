@@ -21,7 +21,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use trace::redact::{self, Key};
-use trace::trace::Series;
+use trace::trace::{QualityNote, Series};
 use trace::units::Micros;
 
 /// Which runs to list.
@@ -204,7 +204,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     }
     let summary = &mut run.summary;
     summary.name = nameless(&summary.id);
-    summary.quality = run.quality_notes.iter().map(|n| n.code.clone()).collect();
+    summary.quality = codes(&run.quality_notes);
     // With hash and size, somebody could confirm a guess about the file. The time shows when
     // somebody worked.
     summary.content_hash.clear();
@@ -212,13 +212,24 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     if let Some(leaks) = &mut summary.leaks {
         leaks.reason.clear();
     }
-    let times = || summary.devices.iter().filter_map(|device| device.time);
+    let times = || {
+        let devices = summary.devices.iter().chain(&summary.pinned);
+        devices.filter_map(|device| device.time)
+    };
     let start = Micros(times().map(|(first, _)| first).min().unwrap_or_default());
-    for (first, last) in summary.devices.iter_mut().filter_map(|d| d.time.as_mut()) {
+    let devices = summary.devices.iter_mut().chain(&mut summary.pinned);
+    for (first, last) in devices.filter_map(|d| d.time.as_mut()) {
         for time in [first, last] {
             *time = redact::since(start, Micros(*time)).0;
         }
     }
+}
+
+/// The codes of a run's badges. What is found about the host's pinned memory says nothing about the
+/// run, and is told on its page.
+fn codes(notes: &[QualityNote]) -> Vec<String> {
+    let notes = notes.iter().filter(|note| !note.is_of_pinned());
+    notes.map(|note| note.code.clone()).collect()
 }
 
 /// A run as an entry of a list.
@@ -239,7 +250,8 @@ pub fn summary(row: RunRow) -> RunSummary {
             .unwrap_or(0),
         peak_allocated: row.devices.iter().map(peak).max().unwrap_or_default(),
         devices: row.devices.into_iter().map(DeviceFacts::summary).collect(),
-        quality: row.quality.into_iter().map(|note| note.code).collect(),
+        pinned: row.pinned.map(DeviceFacts::summary),
+        quality: codes(&row.quality),
         leaks: row.leaks,
         job: row.job,
         labels: row.labels,

@@ -9,7 +9,7 @@ use super::question::StepsQuery;
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
 use crate::problems::Error;
-use crate::questions::what_if::{Asked, what_if_drawn};
+use crate::questions::what_if::{Asked, NOT_OF_PINNED, what_if_drawn};
 use crate::store::StoreError;
 use crate::work;
 use api::ids::RunId;
@@ -17,6 +17,7 @@ use api::problem::Problem;
 use api::what_if::{Conditions, WhatIfDrawn};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use trace::trace::PINNED;
 
 /// Version of the answers; part of their entity tags.
 const VERSION: u32 = 1;
@@ -50,6 +51,9 @@ pub async fn what_if(
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    if device == PINNED {
+        return Err(Error::BadRequest(NOT_OF_PINNED.to_owned()));
+    }
     let asked = Asked::of(&conditions).map_err(|error| Error::BadRequest(error.to_string()))?;
     let subject = Subject {
         run: run_id(&run)?,

@@ -95,10 +95,8 @@ fn fill(
     write_chunks(store, id, &decoded.trace, watch)?;
     pictures.draw_overviews::<IngestError>(id, decoded, watch)?;
     let leaks = judge_now(&decoded.trace, watch)?;
-    let devices = &decoded.trace.devices;
-    let facts = devices
-        .iter()
-        .map(|device| (DeviceFacts::of(device), step_facts(device)));
+    let devices = decoded.trace.with_pinned();
+    let facts = devices.map(|device| (DeviceFacts::of(device), step_facts(device)));
     let run = NewRun {
         id: label.run,
         name: label.name,

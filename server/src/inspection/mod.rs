@@ -52,6 +52,7 @@ pub fn of(
     let levels = levels.unwrap_or_default();
     let devices = trace.devices.iter().map(|d| device(d, trace, live, watch));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
+    let pinned = trace.pinned.as_ref().map(|p| device(p, trace, live, watch));
     Ok(Inspection {
         file,
         format: Format {
@@ -59,6 +60,7 @@ pub fn of(
             torch_guess: trace.format.torch_guess.clone(),
         },
         devices,
+        pinned: pinned.transpose()?,
         recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
         steps: Steps {
             device: most_steps.map(|device| device.device),

@@ -17,7 +17,11 @@ const STEPS_SHOWN: usize = 5;
 pub fn text(inspection: &Inspection) -> String {
     let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
     for device in &inspection.devices {
-        out += &device_table(device);
+        let name = format!("device {}", device.device);
+        out += &device_table(&name, &prediction(device), device);
+    }
+    if let Some(pinned) = &inspection.pinned {
+        out += &device_table("pinned host memory", "sizes as recorded", pinned);
     }
     if inspection.devices.is_empty() {
         out += "\n  no device holds memory or events\n";
@@ -40,9 +44,9 @@ fn format_line(inspection: &Inspection) -> String {
     }
 }
 
-fn device_table(device: &Device) -> String {
+fn prediction(device: &Device) -> String {
     let fidelity = device.fidelity;
-    let share = match fidelity.allocs {
+    match fidelity.allocs {
         0 => "no allocations".to_owned(),
         allocs => format!(
             "{} of {} allocations at the predicted address ({:.2} %)",
@@ -50,7 +54,11 @@ fn device_table(device: &Device) -> String {
             grouped(allocs),
             fidelity.predicted as f64 / allocs as f64 * 100.0
         ),
-    };
+    }
+}
+
+/// The levels of a device, under a line that says how its sizes are known.
+fn device_table(name: &str, known: &str, device: &Device) -> String {
     let mut table = Table::new(["", "start", "peak", "at event", "end"]);
     let series = [
         ("requested", &device.requested),
@@ -62,8 +70,7 @@ fn device_table(device: &Device) -> String {
         table.row(series_row(name, summary));
     }
     format!(
-        "\n  device {}: {} events, {} blocks from before, {} unmatched frees\n  {share}\n{}{}{}",
-        device.device,
+        "\n  {name}: {} events, {} blocks from before, {} unmatched frees\n  {known}\n{}{}{}",
         grouped(u64::from(device.events)),
         grouped(u64::from(device.preexisting_blocks)),
         grouped(device.unmatched_frees),

@@ -588,11 +588,11 @@ fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {
         return explain::chosen(trace)
             .ok_or_else(|| "No device holds memory or events.".to_owned());
     };
-    let mut devices = trace.devices.iter();
+    let mut devices = trace.with_pinned();
     devices
         .find(|device| device.device == ordinal)
         .ok_or_else(|| {
-            let known: Vec<String> = trace.devices.iter().map(|d| d.device.to_string()).collect();
+            let known: Vec<String> = trace.with_pinned().map(|d| d.device.to_string()).collect();
             format!(
                 "The recording holds nothing of device {ordinal}; it holds {}.",
                 known.join(", ")

@@ -143,7 +143,7 @@ impl Pictures {
         decoded: &Decoded,
         watch: Watch<'_>,
     ) -> Result<(), E> {
-        for device in &decoded.trace.devices {
+        for device in decoded.trace.with_pinned() {
             for picture in Picture::overviews(device.events.len()) {
                 watch.look(0)?;
                 let texts = self.traces.all_texts();

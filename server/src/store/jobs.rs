@@ -7,6 +7,7 @@ use api::jobs::{JobSummary, RunOfJob};
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
 use trace::ranks::Rank;
+use trace::trace::PINNED;
 use trace::units::Bytes;
 
 /// Which rank of which job.
@@ -81,9 +82,9 @@ impl Reader<'_> {
                      LIMIT ?1 OFFSET ?2), \
                    ranks AS (SELECT j.job, \
                      (SELECT max(peak_bytes) FROM series s \
-                      WHERE s.run = j.run AND s.series = 'allocated') AS peak, \
+                      WHERE s.run = j.run AND s.device <> ?3 AND s.series = 'allocated') AS peak, \
                      EXISTS (SELECT 1 FROM leak_reports l \
-                      WHERE l.run = j.run AND l.verdict = 'leak') AS leaks, \
+                      WHERE l.run = j.run AND l.device <> ?3 AND l.verdict = 'leak') AS leaks, \
                      EXISTS (SELECT 1 FROM ooms o WHERE o.run = j.run) AS failed \
                      FROM job_ranks j JOIN runs ON runs.id = j.run \
                      WHERE runs.deleted_ms IS NULL AND j.job IN (SELECT id FROM listed)) \
@@ -94,7 +95,7 @@ impl Reader<'_> {
                    FROM listed LEFT JOIN ranks ON ranks.job = listed.id \
                    GROUP BY listed.id ORDER BY listed.created_ms DESC, listed.id";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![limit, offset])?;
+        let mut rows = statement.query(params![limit, offset, PINNED])?;
         let mut jobs = Vec::new();
         while let Some(row) = rows.next()? {
             let peak = |name| -> StoreResult<Option<Bytes>> {

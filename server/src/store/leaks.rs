@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use trace::steps::recording::Kind;
+use trace::trace::PINNED;
 use trace::units::Bytes;
 
 impl Reader<'_> {
@@ -66,8 +67,8 @@ impl Reader<'_> {
         ids.into_iter().map(id).collect()
     }
 
-    /// One verdict for each run, over its devices: `leak` counts first, then `cannot_tell`, then
-    /// clean.
+    /// One verdict for each run, over its devices (not the host's pinned memory): `leak` counts
+    /// first, then `cannot_tell`, then clean.
     pub(super) fn verdicts_where(
         &self,
         condition: &str,
@@ -76,7 +77,8 @@ impl Reader<'_> {
         let version = Leaks::VERSION;
         let sql = format!(
             "SELECT run, recording, verdict, reason, bytes_per_step FROM leak_reports \
-             WHERE version = {version} AND run IN (SELECT id FROM runs WHERE {condition}) \
+             WHERE version = {version} AND device <> {PINNED} \
+             AND run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
              bytes_per_step, device DESC"
         );

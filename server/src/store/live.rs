@@ -41,6 +41,13 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// How many live runs there are; of all, or the ranks of one training.
+    pub fn count_live(&self, job: Option<&str>) -> StoreResult<u32> {
+        let sql = "SELECT count(*) FROM live WHERE :job IS NULL OR job = :job";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row(named_params! { ":job": job }, |row| row.get(0))?)
+    }
+
     /// One live run.
     ///
     /// # Errors

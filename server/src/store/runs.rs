@@ -14,7 +14,7 @@ use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::{BTreeSet, HashMap};
 use trace::span::Span;
-use trace::trace::{Fidelity, FormatInfo, QualityNote, Series, SeriesSummary, Step};
+use trace::trace::{Fidelity, FormatInfo, PINNED, QualityNote, Series, SeriesSummary, Step};
 use trace::units::{Bytes, EventIdx, Micros};
 
 /// A run to insert.
@@ -35,7 +35,7 @@ pub struct NewRun {
     pub format: FormatInfo,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
-    /// Facts of its devices, and their steps.
+    /// Facts of its devices and of the host's pinned memory, and their steps.
     pub devices: Vec<(DeviceFacts, Vec<StepFacts>)>,
     /// The findings about each device; empty if they are not known yet.
     pub leaks: Vec<(u32, Leaks)>,
@@ -70,6 +70,8 @@ pub struct RunRow {
     pub torch_guess: Option<String>,
     /// Its devices.
     pub devices: Vec<DeviceFacts>,
+    /// The host's pinned memory, if it was recorded.
+    pub pinned: Option<DeviceFacts>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
     /// Whether it leaks, once that is known.
@@ -602,10 +604,13 @@ fn no_run(id: &RunId) -> StoreError {
 fn run_of(
     row: &Row,
     id: String,
-    devices: Vec<DeviceFacts>,
+    mut devices: Vec<DeviceFacts>,
     quality: Vec<QualityNote>,
 ) -> StoreResult<RunRow> {
+    // Its number is higher than that of any device.
+    let pinned = devices.pop_if(|last| last.device == PINNED);
     Ok(RunRow {
+        pinned,
         id: id.parse().map_err(|_| corrupt("run id", &id))?,
         name: row.get("name")?,
         source: source_of(&row.get::<_, String>("source")?)?,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 29] = [
+const STEPS: [&str; 30] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -39,6 +39,7 @@ const STEPS: [&str; 29] = [
     include_str!("../../../migrations/0027_identities.sql"),
     include_str!("../../../migrations/0028_projects.sql"),
     include_str!("../../../migrations/0029_uploaded_by.sql"),
+    include_str!("../../../migrations/0030_pinned.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

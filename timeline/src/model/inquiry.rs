@@ -12,6 +12,7 @@ use crate::viewport::Viewport;
 use api::view_state::{Axis, Selection};
 use std::rc::Rc;
 use trace::span::Span;
+use trace::tiles::SeriesTile;
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -33,6 +34,27 @@ impl Model {
 
     /// The four series at a point, CSS pixels from the left, and the events that they cover.
     pub fn extents(&self, x: f64) -> Option<(Extents, Span<EventIdx>)> {
+        let (tile, first, end) = self.buckets_at(x)?;
+        let event = |bucket: usize| {
+            let event = tile.id.first_event() + bucket as u64 * tile.id.bucket_events();
+            EventIdx(event.min(u64::from(self.n_events)) as u32)
+        };
+        let extents = Series::ALL.map(|series| {
+            let (low, high) = lines::extent(tile, series, first, end);
+            (Bytes(low as u64), Bytes(high as u64))
+        });
+        Some((extents, Span::new(event(first), event(end))))
+    }
+
+    /// The pinned memory of the host at a point, if it was recorded.
+    pub fn pinned(&self, x: f64) -> Option<(Bytes, Bytes)> {
+        let (tile, first, end) = self.buckets_at(x)?;
+        let (low, high) = lines::pinned_extent(tile, first, end)?;
+        Some((Bytes(low as u64), Bytes(high as u64)))
+    }
+
+    /// The buckets of a tile that the pixel column at a point shows.
+    fn buckets_at(&self, x: f64) -> Option<(&SeriesTile, usize, usize)> {
         let x = (x * self.measure.scale) as i32;
         let (first, end) = self.prepared.columns.events_at(x)?;
         let middle = (first + end) / 2.0;
@@ -42,15 +64,7 @@ impl Model {
         let part = lines::part(tile, piece.from, piece.to);
         let runs = self.prepared.columns.runs(part);
         let run = runs.iter().find(|run| (run.x0..run.x1).contains(&x))?;
-        let event = |bucket: usize| {
-            let event = tile.id.first_event() + bucket as u64 * tile.id.bucket_events();
-            EventIdx(event.min(u64::from(self.n_events)) as u32)
-        };
-        let extents = Series::ALL.map(|series| {
-            let (low, high) = lines::extent(tile, series, run.first, run.end);
-            (Bytes(low as u64), Bytes(high as u64))
-        });
-        Some((extents, Span::new(event(run.first), event(run.end))))
+        Some((tile, run.first, run.end))
     }
 
     /// Time of an event position in microseconds since the start of the trace, if times are known.

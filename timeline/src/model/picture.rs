@@ -87,6 +87,9 @@ impl Model {
             let style = line_style(self.picture, series);
             lines::draw(&mut scene, &self.prepared.series, series, style, frame);
         }
+        // It lies on no edge of the mountain either.
+        let style = line_style(self.picture, Series::Reserved);
+        lines::draw_pinned(&mut scene, &self.prepared.series, style, frame);
         if let Some(marks) = &self.marks {
             lanes::draw(&mut scene, marks, frame);
             axes::draw_marks(&mut scene, marks, frame);

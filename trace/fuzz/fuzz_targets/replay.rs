@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let trace = trace::replay::run(snapshot);
     leaks::of_trace(&trace);
-    for device in &trace.devices {
+    for device in trace.with_pinned() {
         Categories::of(device, &trace.stacks);
         levels::of_device(device, &trace.stacks);
         recording::of_device(device, &trace.stacks);
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     encode(&trace, &mut |chunk| chunks.push(chunk));
     let back = decode(chunks).expect("what was stored is read");
     assert_eq!(back.stacks, trace.stacks);
-    for (back, device) in back.devices.iter().zip(&trace.devices) {
+    for (back, device) in back.with_pinned().zip(trace.with_pinned()) {
         assert_eq!(back.events, device.events);
         assert_eq!(back.blocks, device.blocks);
         assert_eq!(back.steps, device.steps);

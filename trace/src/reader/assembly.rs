@@ -6,9 +6,11 @@ use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Table, Value};
 use crate::address::AddressColumn;
 use crate::clip::{CUT, clipped};
-use crate::snapshot::{KeysSeen, RawEvents, Snapshot};
+use crate::snapshot::{KeysSeen, RawEvents, RawSegment, Snapshot};
 use crate::stacks::StrIdx;
 use crate::time::TimeColumn;
+use crate::trace::PINNED;
+use crate::units::Micros;
 use std::ops::Range;
 
 /// How many entries of `allocator_settings` are looked at; PyTorch writes 24.
@@ -23,25 +25,7 @@ const MAX_SETTING_NAME: usize = 128;
 impl Builder {
     /// The snapshot, given the document's root.
     pub fn finish(mut self, root: Value) -> Result<Snapshot> {
-        let mut top = [Value::None; KEYS.len()];
-        match root {
-            // As in Python, the last of equal keys counts. `None` counts as absent.
-            Value::Dict(root) => {
-                for (key, value) in self.dicts.iter(root) {
-                    match Key::at(key.0) {
-                        Some(known) => top[known as usize] = value,
-                        None => self.unknown.count(key),
-                    }
-                }
-            }
-            // `torch.cuda.memory_snapshot()` returns only the list of segments.
-            Value::Rows(Table::Segment, _) => top[Key::Segments as usize] = root,
-            _ => {
-                return Err(ReadErrorKind::Shape(
-                    "the file holds no dictionary at the top, and no list of segments",
-                ));
-            }
-        }
+        let top = self.top(root)?;
         let find = |key: Key| Some(top[key as usize]).filter(|value| *value != Value::None);
         if find(Key::Segments).is_none() && find(Key::DeviceTraces).is_none() {
             return Err(ReadErrorKind::Shape(
@@ -53,9 +37,15 @@ impl Builder {
             None | Some(Value::OpenList(_)) => 0..0,
             Some(_) => return Err(ReadErrorKind::Shape("`segments` is not a list of segments")),
         };
+        let (host_segments, unread) = self.host_segments(find(Key::HostSegments));
         cut_vec(&mut self.segments, &keep);
+        self.segments.extend(host_segments);
         self.check_blocks()?;
-        let ranges = self.device_ranges(find(Key::DeviceTraces))?;
+        let mut ranges = self.device_ranges(find(Key::DeviceTraces))?;
+        let n_devices = ranges.len();
+        let (host, unread_events) = self.host_ranges(find(Key::HostTraces));
+        ranges.extend(host);
+        check_apart(&ranges)?;
         let keep = match find(Key::ExternalAnnotations) {
             Some(Value::Rows(Table::Annotation, rows)) => rows.range(),
             _ => 0..0,
@@ -66,7 +56,6 @@ impl Builder {
             self.flatten("", value, 0, &mut settings);
         }
         let settings = settings.named;
-        let host_entries = self.count(find(Key::HostSegments)) + self.count(find(Key::HostTraces));
         for key in Key::ALL.iter().filter(|&&key| find(key).is_some()) {
             self.keys_seen |= key.bit();
         }
@@ -74,20 +63,49 @@ impl Builder {
         if settings.iter().any(|(name, _)| name == capture_reuse) {
             self.keys_seen |= Key::CaptureReuse.bit();
         }
+        let unknown_keys = self.unknown_keys();
+        let mut devices = split(self.events, &ranges);
+        let host = devices.split_off(n_devices);
         Ok(Snapshot {
             pickle_protocol: None,
             settings,
-            unknown_keys: self.unknown_keys(),
+            unknown_keys,
             stacks: self.interner.stacks,
             kinds: self.kinds,
-            devices: split(self.events, &ranges),
+            devices,
             segments: self.segments,
             blocks: self.blocks,
             annotations: self.annotations,
-            host_entries,
+            host: by_time(host),
+            host_unread: unread + unread_events,
             keys_seen: KeysSeen(self.keys_seen),
             trailing_bytes: 0,
         })
+    }
+
+    /// The values of the known keys at the top.
+    fn top(&mut self, root: Value) -> Result<[Value; KEYS.len()]> {
+        let mut top = [Value::None; KEYS.len()];
+        match root {
+            // As in Python, the last of equal keys counts. `None` counts as absent.
+            Value::Dict(root) => {
+                for (key, value) in self.dicts.iter(root) {
+                    match Key::at(key.0) {
+                        Some(known) => top[known as usize] = value,
+                        None => self.unknown.count(key),
+                    }
+                }
+                Ok(top)
+            }
+            // `torch.cuda.memory_snapshot()` returns only the list of segments.
+            Value::Rows(Table::Segment, _) => {
+                top[Key::Segments as usize] = root;
+                Ok(top)
+            }
+            _ => Err(ReadErrorKind::Shape(
+                "the file holds no dictionary at the top, and no list of segments",
+            )),
+        }
     }
 
     fn unknown_keys(&self) -> Vec<(String, u64)> {
@@ -104,14 +122,48 @@ impl Builder {
     /// Refuses segments that share blocks: with them a few bytes could describe very many blocks.
     fn check_blocks(&self) -> Result<()> {
         let shape = ReadErrorKind::Shape("two segments share their blocks");
-        let mut used = 0;
-        for segment in self.segments.iter().filter(|s| !s.blocks.is_empty()) {
-            if segment.blocks.start < used {
-                return Err(shape);
-            }
-            used = segment.blocks.end;
+        let with_blocks = self.segments.iter().filter(|s| !s.blocks.is_empty());
+        let mut in_order: Vec<&Range<usize>> = with_blocks.map(|s| &s.blocks).collect();
+        // A pickle may have the host's segments before those of the devices.
+        in_order.sort_unstable_by_key(|blocks| blocks.start);
+        match are_apart(&in_order) {
+            true => Ok(()),
+            false => Err(shape),
         }
-        Ok(())
+    }
+
+    /// The segments of pinned memory, and how many entries are something else.
+    fn host_segments(&self, value: Option<Value>) -> (Vec<RawSegment>, u64) {
+        let rows = match value {
+            Some(Value::Rows(Table::Segment, rows)) => rows.range(),
+            other => return (Vec::new(), self.count(other)),
+        };
+        let segments = self.segments[rows].iter().map(|segment| RawSegment {
+            device: PINNED,
+            ..segment.clone()
+        });
+        (segments.collect(), 0)
+    }
+
+    /// The rows of `host_traces`, which is a list of events, and how many entries are something
+    /// else.
+    fn host_ranges(&self, value: Option<Value>) -> (Vec<Range<usize>>, u64) {
+        match value {
+            Some(Value::Rows(Table::Event, rows)) => (vec![rows.range()], 0),
+            Some(Value::List(index)) if self.lists.len(index) <= MAX_DEVICES as usize => {
+                let mut ranges = Vec::new();
+                let mut unread = 0;
+                for (_, item) in self.lists.iter(index) {
+                    match item {
+                        Value::Rows(Table::Event, rows) => ranges.push(rows.range()),
+                        Value::OpenList(_) | Value::None => {}
+                        other => unread += self.count_inner(other),
+                    }
+                }
+                (ranges, unread)
+            }
+            other => (Vec::new(), self.count(other)),
+        }
     }
 
     /// The rows of each device's trace.
@@ -133,15 +185,7 @@ impl Builder {
             Value::OpenList(_) | Value::None => Ok(0..0),
             _ => Err(shape.clone()),
         };
-        let ranges = self.lists.iter(lists).map(range);
-        let ranges: Vec<Range<usize>> = ranges.collect::<Result<_>>()?;
-        // With shared ranges, a few bytes could claim the same events for very many devices.
-        let mut in_order: Vec<&Range<usize>> = ranges.iter().filter(|r| !r.is_empty()).collect();
-        in_order.sort_unstable_by_key(|range| range.start);
-        match in_order.windows(2).all(|two| two[0].end <= two[1].start) {
-            true => Ok(ranges),
-            false => Err(ReadErrorKind::Shape("two devices share their events")),
-        }
+        self.lists.iter(lists).map(range).collect()
     }
 
     fn count(&self, value: Option<Value>) -> u64 {
@@ -160,7 +204,6 @@ impl Builder {
         }
     }
 
-    /// In some versions `host_traces` is a list of lists.
     fn count_inner(&self, value: Value) -> u64 {
         match value {
             Value::Rows(_, rows) => rows.range().len() as u64,
@@ -219,6 +262,44 @@ impl Settings {
     }
 }
 
+/// Refuses shared ranges of events: with them a few bytes could claim the same events for very many
+/// devices.
+fn check_apart(ranges: &[Range<usize>]) -> Result<()> {
+    let mut in_order: Vec<&Range<usize>> = ranges.iter().filter(|r| !r.is_empty()).collect();
+    in_order.sort_unstable_by_key(|range| range.start);
+    match are_apart(&in_order) {
+        true => Ok(()),
+        false => Err(ReadErrorKind::Shape("two devices share their events")),
+    }
+}
+
+/// Whether no range begins before the one in front of it ends.
+fn are_apart(in_order: &[&Range<usize>]) -> bool {
+    in_order.windows(2).all(|two| two[0].end <= two[1].start)
+}
+
+/// Several lists of host events as one, ordered by time.
+fn by_time(mut lists: Vec<RawEvents>) -> RawEvents {
+    lists.retain(|list| !list.kind.is_empty());
+    if lists.len() < 2 {
+        return lists.pop().unwrap_or_default();
+    }
+    let rows = lists.iter().flat_map(|list| {
+        let addresses = list.addr.iter();
+        let columns = list.kind.iter().zip(addresses).zip(list.time.iter());
+        columns.map(|((&kind, addr), time)| (time, kind, addr))
+    });
+    let mut rows: Vec<(Micros, u32, u64)> = rows.collect();
+    rows.sort_by_key(|(time, ..)| *time);
+    let mut all = RawEvents::default();
+    for (time, kind, addr) in rows {
+        all.kind.push(kind);
+        all.addr.push(addr);
+        all.time.push(time);
+    }
+    all
+}
+
 /// One event table per device.
 fn split(mut events: RawEvents, ranges: &[Range<usize>]) -> Vec<RawEvents> {
     // Usually one device has all events. So the columns of the device with the most events are cut
@@ -229,11 +310,7 @@ fn split(mut events: RawEvents, ranges: &[Range<usize>]) -> Vec<RawEvents> {
         .enumerate()
         .map(|(device, range)| match busiest {
             Some(busiest) if device == busiest => RawEvents::default(),
-            _ => RawEvents {
-                kind: events.kind[range.clone()].to_vec(),
-                addr: cut_addresses(&events.addr, range),
-                time: cut(&events.time, range),
-            },
+            _ => events.part(range.clone()),
         })
         .collect();
     if let Some(busiest) = busiest {

@@ -3,6 +3,7 @@
 use super::ReadErrorKind;
 use super::keys::{KEYS, Key};
 use crate::stacks::{FrameIdx, StackIdx, StrIdx};
+use crate::trace::PINNED;
 use crate::units::{Bytes, Micros};
 use std::ops::Range;
 
@@ -103,7 +104,7 @@ pub const MAX_SIZE: u64 = 1 << 48;
 pub const MAX_TOTAL_SIZE: u64 = 1 << 62;
 
 /// The number of device ordinals that are accepted; torch is built for at most 120 devices.
-pub const MAX_DEVICES: u32 = 128;
+pub const MAX_DEVICES: u32 = PINNED;
 
 impl Fields {
     pub fn new() -> Fields {

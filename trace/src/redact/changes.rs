@@ -77,7 +77,7 @@ pub fn changes(trace: &Trace, key: Key, most: usize) -> Changes {
         found.add(What::File, file, &key.file(file));
         found.add(What::Function, name, &key.function(name, file));
     }
-    for device in &trace.devices {
+    for device in trace.with_pinned() {
         of_device(trace, device, key, &mut found);
     }
     for (name, value) in &trace.format.settings {

@@ -54,7 +54,7 @@ pub fn trace(trace: &mut Trace, key: Key) {
         frame.name = renaming.of(role, frame.name, |name| key.function(name, &file));
         frame.filename = renaming.of(Role::File, frame.filename, |file| key.file(file));
     }
-    for device in &mut trace.devices {
+    for device in trace.with_pinned_mut() {
         device_texts(device, key, &mut renaming);
     }
     trace.stacks.strings = renaming.new;
@@ -64,9 +64,9 @@ pub fn trace(trace: &mut Trace, key: Key) {
     for finding in &mut trace.quality {
         *finding = note(finding);
     }
-    let start = trace.devices.iter().filter_map(|d| span(&d.events.time));
+    let start = trace.with_pinned().filter_map(|d| span(&d.events.time));
     let start = start.map(|(first, _)| first).min().unwrap_or_default();
-    for device in &mut trace.devices {
+    for device in trace.with_pinned_mut() {
         if span(&device.events.time).is_some() {
             let times = device.events.time.iter();
             device.events.time = times.map(|time| since(start, time)).collect();

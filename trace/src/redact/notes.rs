@@ -4,13 +4,14 @@
 use crate::trace::QualityNote;
 
 /// Kinds of findings.
-const CODES: [&str; 20] = [
+const CODES: [&str; 21] = [
     "no_events",
     "state_only",
     "no_segments",
     "unknown_keys",
     "trailing_bytes",
     "host_memory_not_shown",
+    "host_events_before",
     "ring_wrapped",
     "late_start",
     "no_stacks",
@@ -31,6 +32,7 @@ const CODES: [&str; 20] = [
 const CLAUSES: &[&str] = &[
     // With several devices, a finding begins with the one that it is about.
     "device #",
+    "pinned host memory",
     "the file holds no events",
     "recording was never started, or was stopped before the dump",
     "only the state at the end is known",
@@ -40,7 +42,11 @@ const CLAUSES: &[&str] = &[
     "the file has no segments",
     "memory from before the first event is unknown, and so are true block sizes",
     "# bytes after the end of the snapshot",
+    // As earlier versions said it.
     "# entries of pinned host memory are in the file and not shown",
+    "# entries of pinned host memory have a shape that this version does not know",
+    "# events before the first event of a device are left out",
+    "PyTorch does not clear them when a recording begins, and some between are missing",
     "the ring of events probably wrapped",
     "# frees have no allocation",
     "there are exactly # events",

@@ -7,6 +7,7 @@
 //! levels      blocks -> the four levels after each event, kept as a pyramid
 //! scopes      annotations -> half-open intervals of events
 //! quality     findings about the data
+//! pinned      what differs for the pinned memory of the host
 //! ```
 //!
 //! `simulate` is needed for *allocated*: a large block keeps a remainder of up to 1 MiB that was
@@ -16,6 +17,7 @@
 
 mod initial;
 mod matching;
+mod pinned;
 mod quality;
 mod scopes;
 mod simulate;
@@ -23,17 +25,18 @@ mod simulate;
 use crate::allocator::Config;
 use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
-use crate::snapshot::{BlockState, RawEvents, RawSegment, Snapshot};
+use crate::snapshot::{BlockState, RawAnnotation, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
-    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolSize, QualityNote,
-    SegmentBefore, Series, SeriesSummary, Trace,
+    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PINNED, PoolSize,
+    QualityNote, SegmentBefore, Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
 use initial::Initial;
 use matching::{Before, FinalBlock, Matched};
+use pinned::Host;
 use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
@@ -55,10 +58,16 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let raw_devices = std::mem::take(&mut snapshot.devices);
     let ordinals = busy_devices(&raw_devices, &snapshot.segments);
     let several = ordinals.len() > 1;
+    let host = pinned::since_the_devices(std::mem::take(&mut snapshot.host), &raw_devices);
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
     let beside = snapshot.heap_bytes() + has_python.capacity();
+    let from = From {
+        snapshot: &snapshot,
+        has_python: &has_python,
+        config: &config,
+    };
     for device in ordinals {
         let raw = raw_devices
             .get_mut(device as usize)
@@ -66,14 +75,9 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
             .unwrap_or_default();
         // Each device's rows are freed when it is done, but its columns stay.
         let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
-        let waiting = raw_devices.iter().flatten();
+        let waiting = raw_devices.iter().flatten().chain([&host.events]);
         let waiting: usize = waiting.map(RawEvents::heap_bytes).sum();
         let watch = watch.beside(beside + done + waiting);
-        let from = From {
-            snapshot: &snapshot,
-            has_python: &has_python,
-            config: &config,
-        };
         let (trace, mut notes) = replay_device(&from, device, raw, watch)?;
         if several {
             notes = notes.into_iter().map(|n| n.of_device(device)).collect();
@@ -81,7 +85,11 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         devices.push(trace);
         quality.append(&mut notes);
     }
+    let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
+    let (pinned, mut notes) = replay_host(&from, host, watch.beside(beside + done))?;
+    quality.append(&mut notes);
     let mut trace = Trace {
+        pinned,
         format: FormatInfo {
             pickle_protocol: snapshot.pickle_protocol,
             torch_guess: snapshot.keys_seen.torch_guess(),
@@ -100,6 +108,9 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         steps::find(device, &trace.stacks, n_devices, watch.beside(held))?;
     }
     trace.quality.append(&mut quality::of_steps(&trace.devices));
+    if let Some(pinned) = &mut trace.pinned {
+        pinned::take_steps(pinned, &trace.devices);
+    }
     Ok(trace)
 }
 
@@ -111,6 +122,48 @@ struct From<'a> {
     config: &'a Config,
 }
 
+impl From<'_> {
+    /// The scopes to place among a device's events. For pinned memory there are none: what the
+    /// program did is shown with the devices.
+    fn annotations(&self, device: u32) -> &[RawAnnotation] {
+        match device {
+            PINNED => &[],
+            _ => &self.snapshot.annotations,
+        }
+    }
+
+    /// The sizes of a device's blocks.
+    fn sizes(
+        &self,
+        device: u32,
+        rows: &[u32],
+        initial: &Initial,
+        matched: &Matched,
+        watch: Watch<'_>,
+    ) -> Result<Simulated, Stopped> {
+        let kinds = &self.snapshot.kinds;
+        match device {
+            PINNED => pinned::as_recorded(kinds, rows, matched, watch),
+            _ => simulate::run(self.config, kinds, rows, initial, matched, watch),
+        }
+    }
+}
+
+/// The pinned memory of the host, if the file has it, and what is to be said of it.
+fn replay_host(
+    from: &From<'_>,
+    host: Host,
+    watch: Watch<'_>,
+) -> Result<(Option<DeviceTrace>, Vec<QualityNote>), Stopped> {
+    if !host.is_there(&from.snapshot.segments) {
+        return Ok((None, Vec::new()));
+    }
+    let (trace, mut notes) = replay_device(from, PINNED, host.events, watch)?;
+    notes.extend(pinned::left_out(host.left_out));
+    let notes = notes.into_iter().map(|note| note.of_device(PINNED));
+    Ok((Some(trace), notes.collect()))
+}
+
 /// Devices with events or memory.
 fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
     let with_events = traces
@@ -118,7 +171,8 @@ fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
         .enumerate()
         .filter(|(_, t)| !t.kind.is_empty());
     let mut ordinals: Vec<u32> = with_events.map(|(i, _)| i as u32).collect();
-    ordinals.extend(segments.iter().map(|s| s.device));
+    let of_devices = segments.iter().map(|s| s.device);
+    ordinals.extend(of_devices.filter(|&device| device != PINNED));
     ordinals.sort_unstable();
     ordinals.dedup();
     ordinals
@@ -130,9 +184,7 @@ fn replay_device(
     mut raw: RawEvents,
     watch: Watch<'_>,
 ) -> Result<(DeviceTrace, Vec<QualityNote>), Stopped> {
-    let From {
-        snapshot, config, ..
-    } = *from;
+    let snapshot = from.snapshot;
     let of_device = |segment: &&RawSegment| segment.device == device;
     let segments: Vec<&RawSegment> = snapshot.segments.iter().filter(of_device).collect();
     let n_blocks: usize = segments.iter().map(|s| s.blocks.len()).sum();
@@ -147,7 +199,7 @@ fn replay_device(
     let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
     let rows_too = rows_too.beside(of_segments);
     let rows = &raw.kind;
-    let mut simulated = simulate::run(config, &snapshot.kinds, rows, &initial, &matched, rows_too)?;
+    let mut simulated = from.sizes(device, rows, &initial, &matched, rows_too)?;
     let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
     let blocks = assemble(snapshot, rows, &mut matched, of_blocks, sizes_too)?;
@@ -177,7 +229,8 @@ fn replay_device(
     trace.events.time = raw.time;
     let start = start_levels(&trace.blocks, &matched.pending_before, initial.reserved());
     measure(&mut trace, start, watch)?;
-    trace.annotations = scopes::of_device(&snapshot.annotations, &trace.events);
+    let annotations = from.annotations(device);
+    trace.annotations = scopes::of_device(annotations, &trace.events);
     let notes = quality::of_device(&quality::Evidence {
         trace: &trace,
         stacks: &snapshot.stacks,
@@ -185,7 +238,7 @@ fn replay_device(
         has_segments: snapshot.has_segments(),
         segments: &segments,
         final_blocks: &snapshot.blocks,
-        annotations: &snapshot.annotations,
+        annotations,
         anomalies: matched.anomalies,
         simulated: &simulated.anomalies,
         resized: simulated.resized_before.len() as u64,

@@ -2,7 +2,8 @@
 
 use super::{StoredError, VERSION};
 use crate::trace::{
-    DeviceTrace, Fidelity, FormatInfo, Levels, QualityNote, SeriesSummary, Step, StepSource, Trace,
+    DeviceTrace, Fidelity, FormatInfo, Levels, PINNED, QualityNote, SeriesSummary, Step,
+    StepSource, Trace,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,9 @@ pub(super) struct Head {
     pub n_frames: usize,
     pub n_stacks: usize,
     pub devices: Vec<DeviceHead>,
+    /// The pinned memory of the host; absent in traces that older versions stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<DeviceHead>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +45,7 @@ impl Head {
             n_frames: trace.stacks.n_frames(),
             n_stacks: trace.stacks.len(),
             devices: trace.devices.iter().map(DeviceHead::of).collect(),
+            pinned: trace.pinned.as_ref().map(DeviceHead::of),
         }
     }
 
@@ -59,7 +64,11 @@ impl Head {
             return Err(StoredError::Version(version));
         }
         let head: Head = serde_json::from_slice(json).map_err(damaged)?;
-        for device in &head.devices {
+        let is_pinned = |device: &DeviceHead| device.device == PINNED;
+        if head.devices.iter().any(is_pinned) || !head.pinned.iter().all(is_pinned) {
+            return Err(StoredError::Head("pinned memory is no device".to_owned()));
+        }
+        for device in head.devices.iter().chain(&head.pinned) {
             let outside = |step: &Step| step.events.end().0 > device.n_events;
             if device.steps.iter().any(outside) {
                 return Err(StoredError::Head("a step ends after the trace".to_owned()));

@@ -126,7 +126,7 @@ impl Column {
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// CUDA ordinal; `None` for what all devices share.
+    /// CUDA ordinal or [`PINNED`](crate::trace::PINNED); `None` for what all devices share.
     pub device: Option<u32>,
     /// Column.
     pub column: Column,
@@ -190,7 +190,7 @@ pub fn encode(trace: &Trace, emit: &mut dyn FnMut(Chunk)) {
         bytes: head.to_json(),
     });
     names::encode(&trace.stacks, emit);
-    for device in &trace.devices {
+    for device in trace.with_pinned() {
         device::encode(device, emit);
     }
 }
@@ -200,7 +200,7 @@ pub fn memory_needed(chunks: &[Chunk]) -> usize {
     let head = chunks.iter().find(|chunk| chunk.column == Column::Head);
     let head = head.and_then(|chunk| Head::from_json(&chunk.bytes).ok());
     let rows: usize = head.map_or(0, |head| {
-        let devices = head.devices.iter();
+        let devices = head.devices.iter().chain(&head.pinned);
         let of_device =
             |d: &head::DeviceHead| d.n_events as usize * PER_EVENT + d.n_blocks * PER_BLOCK;
         devices.map(of_device).sum()
@@ -234,7 +234,11 @@ pub fn decode(chunks: impl IntoIterator<Item = Chunk>) -> Result<Trace, StoredEr
     for device in head.devices {
         devices.push(device::decode(&mut chunks, device, &stacks)?);
     }
+    let pinned = head
+        .pinned
+        .map(|pinned| device::decode(&mut chunks, pinned, &stacks));
     Ok(Trace {
+        pinned: pinned.transpose()?,
         format: head.format,
         stacks,
         devices,

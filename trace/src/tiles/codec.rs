@@ -8,7 +8,7 @@
 
 use super::{
     BUCKETS, Extent, Group, GroupBy, LeftOut, MAX_BLOCKS, MAX_GROUPS, MAX_LEVEL, MountainTile,
-    SeriesTile, TileBlock, TileId,
+    PinnedLine, SeriesTile, TileBlock, TileId,
 };
 use crate::span::Span;
 use crate::trace::{BlockIdx, Series};
@@ -19,6 +19,9 @@ use crate::varint::{BadBytes, Cursor, put, put_difference, put_text};
 pub const VERSION: u8 = 1;
 const SERIES: u8 = 1;
 const MOUNTAIN: u8 = 2;
+/// Begins the line of pinned host memory.
+const PINNED: u8 = 1;
+const LEFT_OVER: TileError = TileError::Malformed("bytes are left over");
 
 /// Why bytes are not a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +55,11 @@ impl SeriesTile {
             let line = &self.series[series as usize];
             put_line(&mut out, self.before[series as usize], line);
         }
+        // Tiles of older versions end here.
+        if let Some(pinned) = &self.pinned {
+            out.push(PINNED);
+            put_line(&mut out, pinned.before, &pinned.line);
+        }
         out
     }
 
@@ -78,8 +86,17 @@ impl SeriesTile {
         for (before, line) in before.iter_mut().zip(&mut series) {
             (*before, *line) = read_line(&mut cursor, count)?;
         }
+        let pinned = match cursor.remaining() {
+            0 => None,
+            _ if cursor.byte()? != PINNED => return Err(LEFT_OVER),
+            _ => {
+                let (before, line) = read_line(&mut cursor, count)?;
+                Some(PinnedLine { before, line })
+            }
+        };
         end(&cursor)?;
         Ok(SeriesTile {
+            pinned,
             id,
             n_events,
             before,
@@ -212,7 +229,7 @@ fn header(cursor: &mut Cursor, kind: u8) -> Result<Header, TileError> {
 fn end(cursor: &Cursor) -> Result<(), TileError> {
     match cursor.remaining() {
         0 => Ok(()),
-        _ => Err(TileError::Malformed("bytes are left over")),
+        _ => Err(LEFT_OVER),
     }
 }
 

@@ -26,6 +26,7 @@
 mod codec;
 mod groups;
 mod mountain;
+mod pinned;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -161,6 +162,19 @@ pub struct SeriesTile {
     /// The time of each bucket's first event, then the time of the last event of the tile: one
     /// more than there are buckets (none when there are no buckets).
     pub times: Vec<Micros>,
+    /// Pinned memory of the host in the same buckets, by time; `None` when the recording does not
+    /// have it.
+    pub pinned: Option<PinnedLine>,
+}
+
+/// *Allocated* of the pinned host memory, in the buckets of a device's tile. A bucket has what
+/// happened from its first event until the next bucket's; the trace's last one has the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedLine {
+    /// The level before the tile's first event.
+    pub before: Bytes,
+    /// As many as the tile has buckets.
+    pub line: Vec<Extent>,
 }
 
 /// What a drawing leaves out, as numbers.

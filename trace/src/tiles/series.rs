@@ -73,6 +73,7 @@ impl DeviceTrace {
             before: self.levels_before(events.start()).0,
             times: self.bucket_times(id, events),
             series,
+            pinned: None,
         }
     }
 

@@ -95,6 +95,10 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
             "no times",
             "Events have no times: torch before 2.2 wrote none.",
         ),
+        "host_events_before" => (
+            "earlier pinned memory left out",
+            "The ring of pinned memory also held events from before the recording.",
+        ),
         _ => return None,
     })
 }
@@ -185,6 +189,7 @@ mod tests {
     fn a_list_shows_each_thing_that_matters_once() {
         let codes = ["sizes_inferred", "late_start", "no_events", "state_only"];
         let run = RunSummary {
+            pinned: None,
             id: "run_1".parse().unwrap(),
             name: String::new(),
             source: RunSource::Upload,

@@ -111,10 +111,8 @@ pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> 
         "state_only",
         "late_start",
     ];
-    let about = format!("device {}:", device.device);
     for note in &run.quality_notes {
-        let other = note.detail.starts_with("device ") && !note.detail.starts_with(&about);
-        if concerns.contains(&note.code.as_str()) && !other {
+        if concerns.contains(&note.code.as_str()) && note.concerns(device.device) {
             badges.push((
                 badge(&note.code),
                 sentence(note.detail.trim_end_matches('.')),

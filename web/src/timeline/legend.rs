@@ -18,6 +18,8 @@ const fn about(series: Series) -> &'static str {
     }
 }
 
+const PINNED: &str = "Pinned memory of the host in use, from PyTorch's allocator of pinned memory";
+
 /// The legend.
 #[component]
 pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
@@ -36,9 +38,23 @@ pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
             </li>
         }
     });
+    let pinned = handle.pinned.map(|peak| {
+        let readout = handle.outputs.readout;
+        let value = move || {
+            let here = readout.with(|readout| readout.as_ref().and_then(|r| r.pinned));
+            here.map_or_else(|| peak.to_string(), extent_text)
+        };
+        view! {
+            <li class="legend-item pinned" title=PINNED>
+                <span class="legend-line" aria-hidden="true"></span>
+                <span class="legend-name">"pinned (host)"</span>
+                <span class="legend-value">{value}</span>
+            </li>
+        }
+    });
     view! {
         <div class="legend">
-            <ul>{items}</ul>
+            <ul>{items}{pinned}</ul>
             <p class="muted">{move || if at_pointer() { "at the pointer" } else { "peak" }}</p>
         </div>
     }

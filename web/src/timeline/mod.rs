@@ -36,6 +36,7 @@ use stage::{MinimapStrip, Stage};
 use std::sync::Arc;
 use tooltip::Tooltip;
 use trace::trace::Series;
+use trace::units::Bytes;
 
 /// A timeline, for the components around it. `Copy`.
 #[derive(Clone, Copy)]
@@ -45,18 +46,23 @@ pub struct Handle {
     pub outputs: Outputs,
     /// Steps, annotations, capacity; once they are there.
     pub marks: RwSignal<Option<Arc<Marks>>>,
+    /// Peak of the host's pinned memory, if it is drawn.
+    pinned: Option<Bytes>,
 }
 
 impl Handle {
-    /// The timeline of a device. Ends with the owner.
+    /// The timeline of a device, with the peak of the host's pinned memory if that is drawn beside
+    /// it. Ends with the owner.
     pub fn new(
         source: Source,
         device: &DeviceSummary,
+        pinned: Option<Bytes>,
         contents: Signal<Option<Arc<Contents>>>,
         view: UrlState<ViewState>,
     ) -> Handle {
         let outputs = Outputs::new();
         let peak = device.series[Series::Reserved as usize].peak;
+        let peak = peak.max(pinned.unwrap_or_default());
         let state = view.state().get_untracked();
         let model = Model::new(device.events, peak, &state);
         let marks_path = source.asks(routes::marks(&source.run, source.device));
@@ -65,6 +71,7 @@ impl Handle {
             driver: StoredValue::new_local(driver),
             outputs,
             marks: RwSignal::new(None),
+            pinned,
         };
         // Changes of the address or of a control go to the model. The model's own changes come back
         // here too, and change nothing.

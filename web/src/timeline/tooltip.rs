@@ -107,12 +107,20 @@ fn body(
             })
             .collect_view()
     });
+    let pinned = readout.pinned.map(|pinned| {
+        view! {
+            <div class="tooltip-row pinned">
+                <dt><span class="legend-line"></span>"pinned (host)"</dt>
+                <dd title=exact(pinned.1.get())>{extent_text(pinned)}</dd>
+            </div>
+        }
+    });
     let ranges = readout.event.is_none() && handle.outputs.extents.with_untracked(Option::is_some);
     let note = ranges.then(|| view! { <p class="muted">"lowest – highest in these events"</p> });
     view! {
         {title}
         <dl>{lines}{did}</dl>
-        <dl class="tooltip-series">{series}</dl>
+        <dl class="tooltip-series">{pinned}{series}</dl>
         {note}
     }
 }

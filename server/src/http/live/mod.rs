@@ -196,16 +196,18 @@ async fn asked(app: &App, id: LiveId, steps: u32) -> Result<(), Error> {
 #[utoipa::path(get, path = "/api/live", tag = "live",
     responses((status = 200, description = "The newest.", body = LiveRuns)))]
 pub async fn list(Here(app): Here) -> Result<axum::Json<LiveRuns>, Error> {
-    let runs = of(&app, None).await?;
-    Ok(axum::Json(LiveRuns { runs }))
+    of(&app, None).await.map(axum::Json)
 }
 
 /// Live runs with their warnings; all, or the ranks of one training.
-async fn of(app: &App, job: Option<String>) -> Result<Vec<LiveRun>, Error> {
+async fn of(app: &App, job: Option<String>) -> Result<LiveRuns, Error> {
     let read = app.store.read(move |reader| {
         let runs = reader.live_runs(job.as_deref(), MOST_RUNS)?.into_iter();
-        runs.map(|run| judged(reader, run))
-            .collect::<StoreResult<Vec<_>>>()
+        let runs = runs.map(|run| judged(reader, run));
+        Ok(LiveRuns {
+            runs: runs.collect::<StoreResult<_>>()?,
+            total: reader.count_live(job.as_deref())?,
+        })
     });
     Ok(read.await?)
 }

@@ -13,7 +13,7 @@ use crate::problems::Error;
 use crate::store::{RunRow, Slice, Which};
 use api::ids::LiveId;
 use api::labels::Label;
-use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveStep, MOST_CAPTURED};
+use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED};
 use api::people::Scope;
 use api::routes;
 use axum::Form;
@@ -56,7 +56,7 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
             "Trainings that tell their memory after each step, while they run. Their counters are "
             "shown; a snapshot of the next steps can be asked for."
         }
-        @if runs.is_empty() {
+        @if runs.runs.is_empty() {
             p {
                 "None yet. In the training: "
                 code { "Capture(\"http://…\", live=True)" } ", or around a script: "
@@ -70,8 +70,14 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
     Ok(page(&app, Some(&entry), "Live", &body))
 }
 
-fn table(runs: &[LiveRun]) -> Markup {
+fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
     html! {
+        @if (runs.len() as u64) < u64::from(*total) {
+            p class="muted" {
+                "The first " (runs.len()) " of " (total)
+                ": those that run, then those heard of last."
+            }
+        }
         div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
                 th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
@@ -126,7 +132,7 @@ pub async fn live_run_page(
     let id = live_id(&live)?;
     let shown = curve(&app, id.clone()).await?;
     let ranks = match &shown.run.job {
-        None => Vec::new(),
+        None => LiveRuns::default(),
         job => of(&app, job.clone()).await?,
     };
     let snapshots = snapshots(&app, &id).await?;
@@ -140,7 +146,7 @@ pub async fn live_run_page(
             }
             @for warning in &run.warnings { p class="live-warning" role="status" { (warning) } }
             (drawn(&shown))
-            @if ranks.len() > 1 { h2 { "Its ranks" } (table(&ranks)) }
+            @if ranks.runs.len() > 1 { h2 { "Its ranks" } (table(&ranks)) }
             (taken(run, &snapshots))
         }
         @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }

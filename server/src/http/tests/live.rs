@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::webhook::Webhook;
-use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns};
+use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns, MOST_RUNS};
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -177,4 +177,20 @@ async fn a_chat_is_told_once_of_each_concern_of_a_training() {
         "{reason}"
     );
     assert!(told.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_leaves_trainings_out_says_of_how_many() {
+    let server = Server::start().await;
+    for rank in 0..=MOST_RUNS as u32 {
+        begin(&server, rank).await;
+    }
+    let all: LiveRuns = server.get("/api/live").await.read();
+    assert_eq!(
+        (all.runs.len(), all.total),
+        (MOST_RUNS, MOST_RUNS as u32 + 1)
+    );
+    let page = server.get("/live").await.expect(StatusCode::OK);
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(page.contains("The first 200 of 201:"), "{page}");
 }

@@ -19,6 +19,7 @@ mod metrics;
 mod oidc;
 mod people;
 mod pictures;
+mod pinned;
 mod projects;
 mod questions;
 mod redaction;

@@ -104,8 +104,12 @@ fn describe(snapshot: &Snapshot) -> String {
             ));
         }
     }
-    for (device, events) in snapshot.devices.iter().enumerate() {
-        line(format!("device {device}"));
+    let devices = snapshot.devices.iter().enumerate();
+    let devices = devices.map(|(device, events)| (format!("device {device}"), events));
+    let has_host = !snapshot.host.kind.is_empty();
+    let host = has_host.then(|| ("host".to_owned(), &snapshot.host));
+    for (name, events) in devices.chain(host) {
+        line(name);
         for (row, &kind) in events.kind.iter().enumerate() {
             let kind = &snapshot.kinds[kind as usize];
             let mut text = format!(

@@ -41,8 +41,8 @@ fn several_devices_may_be_busy() {
         list((from..from + n).map(event).collect())
     };
     let traces = list(vec![events(1, 1), list(vec![]), events(2, 3), events(9, 1)]);
-    // Host events are in the same table and are only counted.
-    let host = list(vec![events(20, 4)]);
+    // Host events are in the same table. In case a version has several lists, they become one.
+    let host = list(vec![events(23, 2), list(vec![]), events(20, 2)]);
     check(
         &dict(vec![("host_traces", host), ("device_traces", traces)]),
         &[
@@ -55,8 +55,36 @@ fn several_devices_may_be_busy() {
             " Alloc 0x4 512 stream 0 - @1004",
             "device 3",
             " Alloc 0x9 512 stream 0 - @1009",
+            "host",
+            " Alloc 0x14 512 stream 0 - @1020",
+            " Alloc 0x15 512 stream 0 - @1021",
+            " Alloc 0x17 512 stream 0 - @1023",
+            " Alloc 0x18 512 stream 0 - @1024",
         ],
     );
+}
+
+#[test]
+fn pinned_memory_of_an_unknown_shape_is_counted_not_refused() {
+    let strange = dict(vec![("address", int(4096)), ("size", int(512))]);
+    let file = dict(vec![
+        ("device_traces", list(vec![])),
+        ("host_segments", list(vec![strange.clone(), strange])),
+        ("host_traces", list(vec![int(1)])),
+    ]);
+    assert_eq!(read_all(&file).host_unread, 3);
+}
+
+#[test]
+fn host_and_device_do_not_share_events() {
+    let events = shared(list(vec![event(vec![("addr", int(1))])]));
+    let file = dict(vec![
+        ("device_traces", list(vec![events.clone()])),
+        ("host_traces", events),
+    ]);
+    let refused = read(&pickle(&file, Dialect::CPP), Limits::default());
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("used in two places"), "{refused}");
 }
 
 #[test]

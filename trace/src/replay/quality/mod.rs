@@ -9,7 +9,7 @@ use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot}
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
 use crate::trace::{DeviceTrace, QualityNote, Series, StepSource};
 
-fn note(code: &str, detail: impl Into<String>) -> QualityNote {
+pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
         code: code.to_owned(),
         detail: detail.into(),
@@ -68,9 +68,11 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
             format!("{n} bytes after the end of the snapshot"),
         ));
     }
-    if snapshot.host_entries > 0 {
-        let n = snapshot.host_entries;
-        let text = format!("{n} entries of pinned host memory are in the file and not shown");
+    if snapshot.host_unread > 0 {
+        let n = snapshot.host_unread;
+        let text = format!(
+            "{n} entries of pinned host memory have a shape that this version does not know"
+        );
         notes.push(note("host_memory_not_shown", text));
     }
     notes

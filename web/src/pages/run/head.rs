@@ -17,7 +17,7 @@ use api::view_state::ViewState;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use std::sync::Arc;
-use trace::trace::{QualityNote, Series, StepSource};
+use trace::trace::{QualityNote, Series, StepSource, device_name};
 
 /// Name, findings, facts about the device, and actions for the view.
 #[component]
@@ -187,15 +187,15 @@ fn DevicePicker(
     device: Memo<Option<DeviceSummary>>,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
-    if run.summary.devices.len() < 2 {
+    let summary = &run.summary;
+    let all = summary.devices.iter().chain(&summary.pinned);
+    if all.clone().count() < 2 {
         return ().into_any();
     }
-    let options = run.summary.devices.iter().map(|d| {
+    let options = all.map(|d| {
         let ordinal = d.device;
-        let text = format!(
-            "device {ordinal} · {}",
-            d.series[Series::Allocated as usize].peak
-        );
+        let name = device_name(ordinal);
+        let text = format!("{name} · {}", d.series[Series::Allocated as usize].peak);
         let selected = move || device.with(|d| d.as_ref().is_some_and(|d| d.device == ordinal));
         view! { <option value=ordinal.to_string() selected=selected>{text}</option> }
     });

@@ -28,7 +28,7 @@ use leptos_router::hooks::use_params_map;
 use recording::{Cut, RecordingStrip, beginning};
 use std::sync::Arc;
 use trace::steps::levels;
-use trace::trace::StepSource;
+use trace::trace::{PINNED, Series, StepSource};
 
 /// The run: being fetched, there, or refused.
 #[derive(Clone)]
@@ -120,12 +120,15 @@ fn RunSkeleton() -> impl IntoView {
     }
 }
 
-/// The device of a view: the one that it names; otherwise the one with most events.
+/// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
+/// the one with most events.
 fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
     let devices = &run.summary.devices;
-    let named = wanted.and_then(|device| devices.iter().find(|d| d.device == device));
+    let mut all = devices.iter().chain(&run.summary.pinned);
+    let named = wanted.and_then(|device| all.find(|d| d.device == device));
     named
         .or_else(|| devices.iter().rev().max_by_key(|d| d.events))
+        .or(run.summary.pinned.as_ref())
         .cloned()
 }
 
@@ -237,7 +240,13 @@ fn DeviceView(
     contents: Signal<Option<Arc<Contents>>>,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
-    let handle = Handle::new(source.clone(), &device, contents, view);
+    let beside = run
+        .summary
+        .pinned
+        .as_ref()
+        .filter(|_| device.device != PINNED);
+    let pinned = beside.map(|pinned| pinned.series[Series::Allocated as usize].peak);
+    let handle = Handle::new(source.clone(), &device, pinned, contents, view);
     let readout = handle.outputs.readout;
     let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
     let asker = Asker::new(run, source, &device, view, pointed);

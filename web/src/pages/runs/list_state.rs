@@ -307,6 +307,7 @@ mod tests {
 
     fn run(name: &str, peak: u64, created_ms: i64) -> RunSummary {
         RunSummary {
+            pinned: None,
             id: format!("run_{name}")
                 .replace([' ', '-', '.'], "")
                 .parse()

@@ -1,0 +1,106 @@
+//! The pinned memory of the host (`host_traces`, `host_segments`; torch 2.14 and later).
+//!
+//! PyTorch's allocator of pinned memory has other rules than that of devices: it rounds sizes to
+//! powers of two, never splits a block, and each block is a segment of its own. Its events have the
+//! size of the block, so nothing has to be simulated (docs/snapshot-format.md, "Pinned host
+//! memory").
+
+use super::matching::Matched;
+use super::quality::note;
+use super::simulate::{Lost, Simulated};
+use crate::snapshot::{EventKind, RawEvents, RawSegment};
+use crate::span::Span;
+use crate::trace::{DeviceTrace, Fidelity, PINNED, PoolId, PoolSize, QualityNote, Step};
+use crate::units::{EventIdx, Micros};
+use crate::watch::{Stopped, Watch};
+
+/// The host's events that belong to the recording.
+pub struct Host {
+    pub events: RawEvents,
+    /// Earlier events, which do not.
+    pub left_out: usize,
+}
+
+/// Leaves out what is older than the first event of a device. The ring of host events is not
+/// cleared when a recording begins again, and in between events are missing (measured,
+/// torch 2.14.1). What was pinned before then follows from the final state, as for devices.
+pub fn since_the_devices(events: RawEvents, devices: &[RawEvents]) -> Host {
+    let started = devices.iter().filter(|device| !device.time.is_empty());
+    let first = started.map(|device| device.time.get(0)).min();
+    let left_out = match first {
+        Some(Micros(first)) if first > 0 => events.time.first_after(Micros(first - 1)),
+        _ => 0,
+    };
+    let events = match left_out {
+        0 => events,
+        from => events.part(from..events.kind.len()),
+    };
+    Host { events, left_out }
+}
+
+impl Host {
+    /// Whether the file says anything about pinned memory.
+    pub fn is_there(&self, segments: &[RawSegment]) -> bool {
+        !self.events.kind.is_empty() || segments.iter().any(|s| s.device == PINNED)
+    }
+}
+
+/// The note about events that were left out.
+pub fn left_out(events: usize) -> Option<QualityNote> {
+    let text = format!(
+        "{events} events before the first event of a device are left out: PyTorch does not clear \
+         them when a recording begins, and some between are missing"
+    );
+    (events > 0).then(|| note("host_events_before", text))
+}
+
+/// The size of each block, as its event has it.
+pub fn as_recorded(
+    kinds: &[EventKind],
+    rows: &[u32],
+    matched: &Matched,
+    watch: Watch<'_>,
+) -> Result<Simulated, Stopped> {
+    let blocks = &matched.blocks;
+    watch.look(blocks.len() * (size_of::<u64>() + size_of::<u16>()))?;
+    let before = matched.before.iter();
+    let before = before.map(|row| row.final_size.unwrap_or(row.requested));
+    let allocated = blocks.alloc[matched.before.len()..].iter();
+    let allocated = allocated.map(|&event| kinds[rows[event as usize] as usize].size.0);
+    Ok(Simulated {
+        size: before.chain(allocated).collect(),
+        pool: vec![0; blocks.len()],
+        pools: vec![(PoolId::default(), PoolSize::Small)],
+        fidelity: Fidelity::default(),
+        anomalies: Lost::default(),
+        resized_before: Vec::new(),
+    })
+}
+
+/// Cuts the pinned memory into the steps of the device that has most of them, by time.
+pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) {
+    let Some(device) = devices.iter().rev().max_by_key(|d| d.steps.len()) else {
+        return;
+    };
+    let timed = device.events.time.iter().any(|time| time != Micros(0));
+    if !timed || pinned.events.is_empty() {
+        return;
+    }
+    let n_events = device.events.len();
+    let place = |event: EventIdx| match event.0 < n_events {
+        true => pinned
+            .events
+            .first_at(device.events.time.get(event.index())),
+        false => EventIdx(pinned.events.len()),
+    };
+    let steps = device.steps.iter().map(|step| {
+        let start = place(step.events.start());
+        let end = place(step.events.end()).max(start);
+        Step {
+            events: Span::new(start, end),
+            ..step.clone()
+        }
+    });
+    pinned.steps = steps.collect();
+    pinned.step_source = device.step_source;
+}
