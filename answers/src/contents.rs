@@ -7,7 +7,7 @@ use trace::phases::{Phase, Phases};
 use trace::span::Span;
 use trace::stacks::Stacks;
 use trace::steps::{levels, recording};
-use trace::trace::{DeviceTrace, Series};
+use trace::trace::{DeviceTrace, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 
 /// What the recording of a device holds.
@@ -16,7 +16,11 @@ pub fn contents(device: &DeviceTrace, stacks: &Stacks) -> Contents {
     let is_loop = device.steps.len() > 1;
     Contents {
         recording: recording::of_device(device, stacks),
-        levels: levels::of_device(device, stacks),
+        // The pinned memory of the host has the steps of its devices.
+        levels: match device.device {
+            PINNED => Vec::new(),
+            _ => levels::of_device(device, stacks),
+        },
         phases: match is_loop {
             true => Vec::new(),
             false => passes(&Phases::of(device, stacks)),

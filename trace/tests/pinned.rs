@@ -4,6 +4,7 @@
 use std::path::Path;
 use trace::leaks::{self, Verdict};
 use trace::reader::{Limits, read};
+use trace::steps::levels;
 use trace::tiles::{SeriesTile, TileId};
 use trace::trace::{DeviceTrace, PINNED, Series, Trace};
 use trace::units::{Bytes, EventIdx};
@@ -86,6 +87,19 @@ fn what_each_step_keeps_pinned_is_a_leak() {
     assert!(trace.stacks.str(frame.filename).ends_with("rec.py"));
     // 300,000 floats are 1.2 MB; PyTorch pins the next power of two.
     assert_eq!(group.bytes_per_step.round() as u64, 2 << 20);
+}
+
+#[test]
+fn pinned_memory_follows_its_devices_to_other_steps() {
+    let mut trace = trace("pinned_leak");
+    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let other = levels
+        .iter()
+        .find(|level| !level.chosen)
+        .expect("another loop");
+    levels::recut_all(&mut trace, &other.key).expect("a loop of the device");
+    assert_eq!(trace.devices[0].steps.len(), other.count as usize);
+    assert_eq!(pinned(&trace).steps.len(), other.count as usize);
 }
 
 /// The line in each bucket, by the obvious way: each event of the host, in order of time.

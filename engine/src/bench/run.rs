@@ -12,10 +12,10 @@ use super::row::Row;
 use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
-use crate::device::{Device, DeviceError, Ordinal};
+use crate::device::{Device, DeviceError, Ordinal, micros};
 use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
-use crate::recording::{Recording, micros};
+use crate::recording::Recording;
 use crate::repeat::{Interrupted, Repetition, Scripts, Steps, Watch};
 use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
 use crate::systems::{Base, System};
@@ -537,8 +537,10 @@ fn begin_step(session: &Session, step: u32, record: bool) -> u64 {
     heap.caching.reset_peaks();
     if record {
         heap.caching.record_events();
+        heap.host.record_events();
     } else {
         heap.caching.stop_recording();
+        heap.host.stop_recording();
     }
     micros(heap.device.host_time())
 }

@@ -346,6 +346,11 @@ pub trait Device {
     fn host_time(&self) -> f64;
 }
 
+/// A device's time as whole microseconds.
+pub(crate) fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use trace::units::{Bytes, DeviceAddr};
 
 use super::label::{Allocation, Label, Role};
 use crate::deviation::Deviation;
-use crate::device::{Device, DeviceError, EventId, StreamId};
+use crate::device::{Device, DeviceError, EventId, StreamId, micros};
 
 /// The four figures of memory over time, with two peaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -576,7 +576,7 @@ impl CachingAllocator {
 
     fn tick(&mut self, device: &dyn Device) {
         if self.events.is_some() {
-            self.now = (device.host_time() * 1e6) as u64;
+            self.now = micros(device.host_time());
         }
     }
 

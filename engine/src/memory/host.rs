@@ -3,13 +3,28 @@
 //! PyTorch's pinned allocator does the same. So a leak of host copies takes up to twice the bytes
 //! that leaked (docs/offloader-rules.md, "Kinds of leaks", B).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use trace::units::Bytes;
+use trace::units::{Bytes, DeviceAddr};
 
-use super::SharedHeap;
-use crate::device::{Device, DeviceError, HostBuffer};
+use super::{Label, MemoryAction, MemoryEvent, SharedHeap};
+use crate::device::{Device, DeviceError, HostBuffer, StreamId, micros};
+
+/// Where the first block stands in recordings. Devices give handles, which say nothing about where
+/// memory is.
+const FIRST_ADDRESS: DeviceAddr = DeviceAddr(0x7000_0000_0000);
+
+/// A pinned block, in use or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostBlock {
+    /// First address in recordings.
+    pub start: DeviceAddr,
+    /// Its bytes, a power of two.
+    pub bytes: Bytes,
+    /// For what it is in use; `None` while it is free.
+    pub used_for: Option<Label>,
+}
 
 /// Pinned blocks by size.
 #[derive(Debug, Default)]
@@ -17,6 +32,9 @@ pub struct HostPool {
     free: HashMap<Bytes, Vec<HostBuffer>>,
     in_use: Bytes,
     reserved: Bytes,
+    /// By handle.
+    blocks: BTreeMap<u64, HostBlock>,
+    events: Option<Vec<MemoryEvent>>,
 }
 
 impl HostPool {
@@ -48,23 +66,88 @@ impl HostPool {
         standing
     }
 
-    fn take(&mut self, bytes: Bytes, device: &mut dyn Device) -> Result<HostBuffer, DeviceError> {
+    /// From now on, keeps events.
+    pub fn record_events(&mut self) {
+        self.events.get_or_insert_default();
+    }
+
+    /// Stops keeping events.
+    pub fn stop_recording(&mut self) {
+        self.events = None;
+    }
+
+    /// Takes the events that were kept: those of PyTorch's pinned allocator, with the sizes of
+    /// blocks.
+    pub fn take_events(&mut self) -> Vec<MemoryEvent> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// All blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = &HostBlock> {
+        self.blocks.values()
+    }
+
+    fn take(
+        &mut self,
+        bytes: Bytes,
+        label: Label,
+        device: &mut dyn Device,
+    ) -> Result<HostBuffer, DeviceError> {
         let rounded = Bytes(bytes.0.max(1).next_power_of_two());
         let buffer = match self.free.get_mut(&rounded).and_then(Vec::pop) {
             Some(buffer) => buffer,
             None => {
                 let buffer = device.allocate_host(rounded)?;
+                let block = HostBlock {
+                    start: FIRST_ADDRESS + self.reserved,
+                    bytes: rounded,
+                    used_for: None,
+                };
                 self.reserved += rounded;
+                self.blocks.insert(buffer.handle, block);
+                self.happened(MemoryAction::SegmentAlloc, buffer, label, device);
                 buffer
             }
         };
         self.in_use += rounded;
+        if let Some(block) = self.blocks.get_mut(&buffer.handle) {
+            block.used_for = Some(label);
+        }
+        self.happened(MemoryAction::Alloc, buffer, label, device);
         Ok(buffer)
     }
 
-    fn give_back(&mut self, buffer: HostBuffer) {
+    fn give_back(&mut self, buffer: HostBuffer, device: &dyn Device) {
         self.in_use -= buffer.bytes;
         self.free.entry(buffer.bytes).or_default().push(buffer);
+        let block = self.blocks.get_mut(&buffer.handle);
+        let label = block.and_then(|block| block.used_for.take());
+        for action in [MemoryAction::FreeRequested, MemoryAction::FreeCompleted] {
+            self.happened(action, buffer, label.unwrap_or_default(), device);
+        }
+    }
+
+    /// Keeps an event, if events are kept.
+    fn happened(
+        &mut self,
+        action: MemoryAction,
+        buffer: HostBuffer,
+        label: Label,
+        device: &dyn Device,
+    ) {
+        let (Some(events), Some(block)) = (&mut self.events, self.blocks.get(&buffer.handle))
+        else {
+            return;
+        };
+        events.push(MemoryEvent {
+            action,
+            start: block.start,
+            bytes: block.bytes,
+            stream: StreamId::DEFAULT,
+            site: label.site,
+            op: label.op,
+            time: micros(device.host_time()),
+        });
     }
 }
 
@@ -79,10 +162,14 @@ impl HostLease {
     ///
     /// # Errors
     /// Host memory runs out.
-    pub fn allocate(heap: &SharedHeap, bytes: Bytes) -> Result<HostLease, DeviceError> {
+    pub fn allocate(
+        heap: &SharedHeap,
+        bytes: Bytes,
+        label: Label,
+    ) -> Result<HostLease, DeviceError> {
         let mut borrowed = heap.borrow_mut();
         let super::Heap { host, device, .. } = &mut *borrowed;
-        let buffer = host.take(bytes, device.as_mut())?;
+        let buffer = host.take(bytes, label, device.as_mut())?;
         Ok(HostLease {
             buffer,
             heap: Rc::clone(heap),
@@ -97,6 +184,8 @@ impl HostLease {
 
 impl Drop for HostLease {
     fn drop(&mut self) {
-        self.heap.borrow_mut().host.give_back(self.buffer);
+        let mut borrowed = self.heap.borrow_mut();
+        let super::Heap { host, device, .. } = &mut *borrowed;
+        host.give_back(self.buffer, device.as_ref());
     }
 }

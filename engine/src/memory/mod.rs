@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub(crate) use caching::Block;
 pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats, Ordering};
-pub use host::{HostLease, HostPool};
+pub use host::{HostBlock, HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
 
 use crate::device::{Device, DeviceError, StreamId};

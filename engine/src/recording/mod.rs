@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::device::{Ordinal, StreamId};
-use crate::memory::{Allocation, MemoryAction, MemoryEvent};
+use crate::device::{Ordinal, StreamId, micros};
+use crate::memory::{Allocation, HostBlock, MemoryAction, MemoryEvent};
 use crate::session::Session;
 use crate::workload::Workload;
 use trace::categories::Category;
@@ -66,6 +66,29 @@ struct Segment {
     blocks: Vec<Block>,
 }
 
+impl Segment {
+    /// A block of pinned memory, which is a segment of its own.
+    fn pinned(block: &HostBlock) -> Segment {
+        let state = match block.used_for {
+            Some(_) => BlockState::Used,
+            None => BlockState::Free,
+        };
+        Segment {
+            start: block.start,
+            bytes: block.bytes,
+            stream: StreamId::DEFAULT,
+            blocks: vec![Block {
+                start: block.start,
+                bytes: block.bytes,
+                requested: block.bytes,
+                state,
+                owner: None,
+                category: None,
+            }],
+        }
+    }
+}
+
 /// Events of some steps, and the memory at their end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -76,6 +99,10 @@ pub struct Recording {
     modules: Vec<String>,
     steps: Vec<StepMark>,
     segments: Vec<Segment>,
+    /// What happened to the pinned memory of the host.
+    host_events: Vec<MemoryEvent>,
+    /// Its blocks at the end, each a segment of its own.
+    host_segments: Vec<Segment>,
     /// The device that was recorded.
     device: Ordinal,
     /// Facts about the run, by name.
@@ -98,6 +125,7 @@ impl Recording {
     pub(crate) fn add_step(&mut self, step: u32, start: u64, session: &Session) {
         let mut heap = session.heap().borrow_mut();
         self.events.extend(heap.caching.take_events());
+        self.host_events.extend(heap.host.take_events());
         let end = micros(heap.device.host_time());
         self.steps.push(StepMark { step, start, end });
     }
@@ -115,6 +143,7 @@ impl Recording {
         self.allocations = session.heap().borrow_mut().caching.take_allocations();
         let owners = &self.owners;
         let heap = session.heap().borrow();
+        self.host_segments = heap.host.blocks().map(Segment::pinned).collect();
         let pending: BTreeMap<DeviceAddr, Bytes> = heap.caching.pending_frees().collect();
         // For blocks that the program holds: the bytes that it asked for, as in the events.
         let standing = owners.iter().map(|(&start, owner)| (start, owner.bytes));
@@ -175,13 +204,17 @@ impl Recording {
     /// The errors of the writer.
     pub fn write_pickle(&self, out: impl Write) -> io::Result<()> {
         let mut pickle = Pickle::new(out)?;
-        pickle.dict(4)?;
-        pickle.key("segments")?;
-        pickle.list(self.segments.len())?;
-        for segment in &self.segments {
-            self.write_segment(&mut pickle, segment)?;
+        pickle.dict(6)?;
+        self.write_segments(&mut pickle, "segments", &self.segments)?;
+        if !self.host_segments.is_empty() {
+            self.write_segments(&mut pickle, "host_segments", &self.host_segments)?;
+            pickle.key("host_traces")?;
+            pickle.list(self.host_events.len())?;
+            for event in &self.host_events {
+                self.write_event(&mut pickle, event, None)?;
+            }
+            pickle.end_list()?;
         }
-        pickle.end_list()?;
         pickle.key("device_traces")?;
         // There is one trace for each device of the host; the traces before this one are empty.
         pickle.list(1 + usize::from(self.device.0))?;
@@ -217,6 +250,20 @@ impl Recording {
         self.write_steps(&mut pickle)?;
         pickle.end_dict()?;
         pickle.finish()
+    }
+
+    fn write_segments(
+        &self,
+        pickle: &mut Pickle<impl Write>,
+        key: &str,
+        segments: &[Segment],
+    ) -> io::Result<()> {
+        pickle.key(key)?;
+        pickle.list(segments.len())?;
+        for segment in segments {
+            self.write_segment(pickle, segment)?;
+        }
+        pickle.end_list()
     }
 
     fn write_steps(&self, pickle: &mut Pickle<impl Write>) -> io::Result<()> {
@@ -336,9 +383,4 @@ impl Recording {
         pickle.end_list()?;
         pickle.end_dict()
     }
-}
-
-/// Device time as microseconds.
-pub(crate) fn micros(seconds: f64) -> u64 {
-    (seconds * 1e6) as u64
 }

@@ -8,6 +8,7 @@ use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
 use trace::categories::{Categories, Category};
+use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::Bytes;
 
 const MIB: u64 = 1 << 20;
@@ -352,6 +353,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         snapshot.unknown_keys
     );
     let segments = snapshot.segments.iter();
+    let segments = segments.filter(|segment| segment.device != PINNED);
     let reserved: Bytes = segments.map(|segment| segment.total_size).sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
     // Events and segments are from the same moment: at its end the trace agrees with the segments.
@@ -373,6 +375,51 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     assert!(text.contains("held by bwd_tensor_stash["));
     assert!(text.contains("since step 3"));
     assert!(row.bwd_stash_end > 0);
+}
+
+/// The pinned memory of a recording is that of the run, after each step and at its highest. And
+/// what left the device is there: each block is as large as the copy that it was taken for,
+/// rounded up.
+#[test]
+fn the_pinned_memory_of_a_recording_is_that_of_the_run() {
+    let spec = RunSpec {
+        steps: Some(4),
+        record_steps: 4,
+        ..RunSpec::new(System::VL_QWEN, &[])
+    };
+    let mut counted = Vec::new();
+    let (row, recording) = engine::bench::run_recorded(&spec, &mut |step| {
+        counted.push(step.host_pinned);
+        true
+    });
+    let trace = read_back(&recording);
+    let pinned = trace.pinned.as_ref().expect("pinned memory");
+    let ends = pinned.steps.iter().map(|step| {
+        let end = pinned.levels_before(step.events.end());
+        end.get(Series::Allocated)
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), counted);
+    let reserved = pinned.summary[Series::Reserved as usize].peak;
+    assert_eq!(reserved, row.host_pinned_peak);
+    let blocks = &pinned.blocks;
+    let taken = (0..blocks.len() as u32).map(|block| blocks.kind(BlockIdx(block)).size);
+    let taken: Bytes = taken.sum();
+    assert!(
+        taken >= row.d2h_bytes,
+        "{taken} for {} copied out",
+        row.d2h_bytes
+    );
+    assert!(
+        taken.get() < 2 * row.d2h_bytes.get(),
+        "{taken} for {}",
+        row.d2h_bytes
+    );
+    let alike = ["end_differs", "segments_newer", "host_events_before"];
+    let found = trace
+        .quality
+        .iter()
+        .find(|note| alike.contains(&note.code.as_str()));
+    assert_eq!(found, None);
 }
 
 /// A base that has wrong bytes says so, and does not hide what a patch on it does.

@@ -109,7 +109,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     }
     trace.quality.append(&mut quality::of_steps(&trace.devices));
     if let Some(pinned) = &mut trace.pinned {
-        pinned::take_steps(pinned, &trace.devices);
+        steps::take_steps(pinned, &trace.devices);
     }
     Ok(trace)
 }

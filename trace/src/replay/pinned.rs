@@ -9,9 +9,8 @@ use super::matching::Matched;
 use super::quality::note;
 use super::simulate::{Lost, Simulated};
 use crate::snapshot::{EventKind, RawEvents, RawSegment};
-use crate::span::Span;
-use crate::trace::{DeviceTrace, Fidelity, PINNED, PoolId, PoolSize, QualityNote, Step};
-use crate::units::{EventIdx, Micros};
+use crate::trace::{Fidelity, PINNED, PoolId, PoolSize, QualityNote};
+use crate::units::Micros;
 use crate::watch::{Stopped, Watch};
 
 /// The host's events that belong to the recording.
@@ -75,32 +74,4 @@ pub fn as_recorded(
         anomalies: Lost::default(),
         resized_before: Vec::new(),
     })
-}
-
-/// Cuts the pinned memory into the steps of the device that has most of them, by time.
-pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) {
-    let Some(device) = devices.iter().rev().max_by_key(|d| d.steps.len()) else {
-        return;
-    };
-    let timed = device.events.time.iter().any(|time| time != Micros(0));
-    if !timed || pinned.events.is_empty() {
-        return;
-    }
-    let n_events = device.events.len();
-    let place = |event: EventIdx| match event.0 < n_events {
-        true => pinned
-            .events
-            .first_at(device.events.time.get(event.index())),
-        false => EventIdx(pinned.events.len()),
-    };
-    let steps = device.steps.iter().map(|step| {
-        let start = place(step.events.start());
-        let end = place(step.events.end()).max(start);
-        Step {
-            events: Span::new(start, end),
-            ..step.clone()
-        }
-    });
-    pinned.steps = steps.collect();
-    pinned.step_source = device.step_source;
 }

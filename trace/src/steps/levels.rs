@@ -108,7 +108,8 @@ pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(),
     }
 }
 
-/// The same for every device of a trace that has such a loop.
+/// The same for every device of a trace that has such a loop. The pinned memory of the host follows
+/// its devices.
 ///
 /// # Errors
 /// When none has.
@@ -120,6 +121,9 @@ pub fn recut_all(trace: &mut Trace, key: &str) -> Result<(), UnknownLevel> {
             Ok(()) => any = true,
             Err(why) => unknown = Some(why),
         }
+    }
+    if let Some(pinned) = &mut trace.pinned {
+        super::take_steps(pinned, &trace.devices);
     }
     match unknown {
         Some(why) if !any => Err(why),

@@ -20,6 +20,7 @@ mod frames;
 mod inferred;
 mod iterations;
 pub mod levels;
+mod pinned;
 pub mod recording;
 mod regions;
 mod walk;
@@ -36,6 +37,7 @@ use annotated::Scopes;
 use choose::Analysis;
 
 pub(crate) use annotated::family_name;
+pub(crate) use pinned::take_steps;
 pub(crate) use word::Word;
 
 /// Finds the steps of a device and notes where they come from.

@@ -2,7 +2,7 @@
 
 use crate::autograd::Tensor;
 use crate::device::{DeviceError, HostBuffer, Kernel, Span, StreamId};
-use crate::memory::{HostLease, Role};
+use crate::memory::{HostLease, Label, Role};
 use crate::offload::HostCopyShape;
 use crate::race::{Access, Range};
 use crate::tensor::{Layout, SavedTensor};
@@ -72,7 +72,13 @@ impl Accelerator {
                 (base, source.storage.bytes, Layout::contiguous(&[elements]))
             }
         };
-        let lease = HostLease::allocate(&self.heap, bytes)?;
+        let label = Label {
+            site: self.site.current,
+            op: self.op,
+            dtype: Some(source.dtype),
+            ..Label::default()
+        };
+        let lease = HostLease::allocate(&self.heap, bytes, label)?;
         let from = Span { start, bytes };
         self.heap
             .borrow_mut()

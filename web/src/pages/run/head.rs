@@ -17,7 +17,7 @@ use api::view_state::ViewState;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use std::sync::Arc;
-use trace::trace::{QualityNote, Series, StepSource, device_name};
+use trace::trace::{PINNED, QualityNote, Series, StepSource, device_name};
 
 /// Name, findings, facts about the device, and actions for the view.
 #[component]
@@ -26,7 +26,15 @@ pub fn RunHead(
     device: Memo<Option<DeviceSummary>>,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
-    let badges = run.quality_notes.iter().map(note_badge).collect_view();
+    let noted = Arc::clone(&run);
+    let of_pinned =
+        Memo::new(move |_| device.with(|d| d.as_ref().is_some_and(|d| d.device == PINNED)));
+    let badges = move || {
+        let notes = noted.quality_notes.iter();
+        // What is found about pinned memory would repeat what is found about the devices.
+        let notes = notes.filter(|note| of_pinned.get() || !note.is_of_pinned());
+        notes.map(note_badge).collect_view()
+    };
     let facts = move || device.get().map(|device| device_facts(&device));
     let torch = run
         .torch_guess
@@ -51,10 +59,10 @@ pub fn RunHead(
                 <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
                 {labelled}
+                <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 <div class="run-badges">{badges}</div>
             </div>
             <div class="run-facts">
-                <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 {facts}
                 <div class="view-actions">
                     {export}
