@@ -357,7 +357,7 @@ pub struct Annotation {
 /// One device of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTrace {
-    /// CUDA ordinal as the process saw it.
+    /// CUDA ordinal as the process saw it, or [`PINNED`].
     pub device: u32,
     /// Its events.
     pub events: Events,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Named;
 use trace::steps::levels;
-use trace::trace::{SeriesSummary, StepSource};
+use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
 
 /// Steps printed at each end of a long list.
@@ -16,12 +16,8 @@ const STEPS_SHOWN: usize = 5;
 /// One file, for people.
 pub fn text(inspection: &Inspection) -> String {
     let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
-    for device in &inspection.devices {
-        let name = format!("device {}", device.device);
-        out += &device_table(&name, &prediction(device), device);
-    }
-    if let Some(pinned) = &inspection.pinned {
-        out += &device_table("pinned host memory", "sizes as recorded", pinned);
+    for device in inspection.devices.iter().chain(&inspection.pinned) {
+        out += &device_table(device);
     }
     if inspection.devices.is_empty() {
         out += "\n  no device holds memory or events\n";
@@ -44,9 +40,11 @@ fn format_line(inspection: &Inspection) -> String {
     }
 }
 
-fn prediction(device: &Device) -> String {
+/// How the sizes of a device's blocks are known.
+fn known_by(device: &Device) -> String {
     let fidelity = device.fidelity;
     match fidelity.allocs {
+        _ if device.device == PINNED => "sizes as recorded".to_owned(),
         0 => "no allocations".to_owned(),
         allocs => format!(
             "{} of {} allocations at the predicted address ({:.2} %)",
@@ -57,8 +55,7 @@ fn prediction(device: &Device) -> String {
     }
 }
 
-/// The levels of a device, under a line that says how its sizes are known.
-fn device_table(name: &str, known: &str, device: &Device) -> String {
+fn device_table(device: &Device) -> String {
     let mut table = Table::new(["", "start", "peak", "at event", "end"]);
     let series = [
         ("requested", &device.requested),
@@ -70,10 +67,12 @@ fn device_table(name: &str, known: &str, device: &Device) -> String {
         table.row(series_row(name, summary));
     }
     format!(
-        "\n  {name}: {} events, {} blocks from before, {} unmatched frees\n  {known}\n{}{}{}",
+        "\n  {}: {} events, {} blocks from before, {} unmatched frees\n  {}\n{}{}{}",
+        device_name(device.device),
         grouped(u64::from(device.events)),
         grouped(u64::from(device.preexisting_blocks)),
         grouped(device.unmatched_frees),
+        known_by(device),
         table.print("    "),
         categories("at the peak", &device.categories_at_peak),
         categories("at the end", &device.categories_at_end),
