@@ -35,7 +35,7 @@ spool, until the server has them:
     python tidemark_capture.py spool --send
 
 Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _NAME,
-_LABELS, _EVERY, _JOB, _LIVE, _RECORD, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and
+_LABELS, _EVERY, _JOB, _LIVE, _RECORD, _PINNED, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and
 _SPOOL_FILES.
 """
 
@@ -941,6 +941,7 @@ class Capture(contextlib.ContextDecorator):
         live=None,
         live_seconds=LIVE_SECONDS,
         record=None,
+        pinned=None,
     ):
         """
         server: the dashboard's URL; without it snapshots are only written to `output`.
@@ -955,6 +956,7 @@ class Capture(contextlib.ContextDecorator):
         live_seconds: between two requests of that.
         record: False leaves PyTorch's recorder off, and nothing is uploaded unless the page of the
             live run asks for it.
+        pinned: also record the allocator of pinned host memory; torch 2.14 and later can.
 
         What is not given comes from the environment: TIDEMARK_SERVER and so on.
         """
@@ -968,6 +970,7 @@ class Capture(contextlib.ContextDecorator):
         self.live = bool(_number("LIVE", 0) if live is None else live)
         self.live_seconds = float(live_seconds)
         self.record = bool(_number("RECORD", 1) if record is None else record)
+        self.pinned = bool(_number("PINNED", 0) if pinned is None else pinned)
         self.steps = 0
         self.links = []
         self._token = token
@@ -1013,7 +1016,7 @@ class Capture(contextlib.ContextDecorator):
             if self.live:
                 self._begin_live()
             if self.record:
-                torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
+                self._turn_recorder_on()
             # Called inside the allocator, while everything is still alive: an exception handler
             # would see what is left after the stack was unwound.
             attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
@@ -1167,8 +1170,7 @@ class Capture(contextlib.ContextDecorator):
             self._is_for_live = not self._is_on and not self._is_history_on()
             try:
                 if self._is_for_live:
-                    memory = self._torch.cuda.memory
-                    memory._record_memory_history(max_entries=self.max_entries)
+                    self._turn_recorder_on()
             except Exception as error:  # Whatever it is, training goes on.
                 self._say(f"no snapshot was taken: {_plain(error)}")
                 self._until = self._live.asked = None
@@ -1184,6 +1186,16 @@ class Capture(contextlib.ContextDecorator):
             with contextlib.suppress(Exception):
                 self._torch.cuda.memory._record_memory_history(enabled=None)
         self._until = self._live.asked = None
+
+    def _turn_recorder_on(self):
+        turn_on = self._torch.cuda.memory._record_memory_history
+        if self.pinned:
+            try:
+                turn_on(max_entries=self.max_entries, record_pinned_host_memory=True)
+                return
+            except TypeError:  # It does not know the argument, and did nothing.
+                self._say("pinned memory is not recorded: that takes torch 2.14 or later")
+        turn_on(max_entries=self.max_entries)
 
     def _is_history_on(self):
         """Whether the program records by itself."""
@@ -1316,6 +1328,12 @@ def main():
         dest="record",
         help="with --live: upload only what the page of the live run asks for",
     )
+    parser.add_argument(
+        "--pinned",
+        action="store_true",
+        default=None,
+        help="also record pinned host memory (torch 2.14 or later)",
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -1331,6 +1349,7 @@ def main():
             labels=dict(map(_label_of, options.label)),
             live=options.live,
             record=options.record,
+            pinned=options.pinned,
         )
     except ValueError as error:
         parser.error(str(error))

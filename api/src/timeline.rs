@@ -5,6 +5,7 @@ use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
 use trace::phases::Phase;
 use trace::span::Span;
+use trace::stays::HostStay;
 use trace::trace::{Action, Levels, Origin, PoolId, PoolSize, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
 
@@ -24,17 +25,25 @@ pub struct Marks {
     pub ooms_left_out: u64,
     /// Capacity of the device, when a failed allocation tells it (reserved + free then).
     pub capacity: Option<Bytes>,
+    /// When blocks of pinned host memory were taken and given back, longest first, at most
+    /// [`Marks::MAX_STAYS`] of them.
+    pub stays: Vec<HostStay>,
+    /// Stays left out.
+    pub stays_left_out: u64,
 }
 
 impl Marks {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 4;
+    pub const VERSION: u32 = 5;
 
     /// The largest number of named scopes in an answer; the others are only counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
 
     /// The largest number of failed allocations in an answer; the others are only counted.
     pub const MAX_OOMS: usize = 64;
+
+    /// The largest number of stays on the host in an answer; the others are only counted.
+    pub const MAX_STAYS: usize = 10_000;
 }
 
 /// A named scope.

@@ -3,6 +3,7 @@
 import os
 import pickle
 import time
+from unittest import mock
 
 from case import Case, torch
 from dashboard import Dashboard
@@ -50,6 +51,29 @@ class Moments(Case):
         self.assertEqual(self.names(steps, every=3), expected)
         os.environ["TIDEMARK_EVERY"] = "3"
         self.assertEqual(self.names(steps), expected)
+
+    def test_pinned_memory_is_recorded_on_request_where_torch_can(self):
+        def body(_):
+            recorded.append((torch.cuda.memory.recording, torch.cuda.memory.records_pinned))
+
+        for setting, given, expected in (
+            ("", None, False), ("", True, True), ("1", None, True), ("1", False, False)
+        ):
+            recorded = []
+            os.environ["TIDEMARK_PINNED"] = setting
+            self.assertEqual(self.names(body, pinned=given), ["x.pickle"])
+            self.assertEqual(recorded, [(True, expected)])
+
+        known = torch.cuda.memory._record_memory_history
+
+        def older(enabled="all", max_entries=None):
+            known(enabled, max_entries)
+
+        recorded = []
+        with mock.patch.object(torch.cuda.memory, "_record_memory_history", older):
+            self.assertEqual(self.names(body, pinned=True), ["x.pickle"])
+        self.assertEqual(recorded, [(True, False)])
+        self.assertIn("pinned memory is not recorded: that takes torch 2.14", self.said())
 
     def test_an_error_that_is_caught_is_recorded_beside_the_end(self):
         def body(_):

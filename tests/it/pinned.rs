@@ -3,10 +3,11 @@
 use super::explore::wait_for_picture;
 use api::routes;
 use api::runs::FinishedUpload;
+use serde_json::json;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-#[tokio::test]
-async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
+/// A server with a run that leaks pinned memory, and the run's page.
+fn leaking() -> (TestServer, String) {
     let server = TestServer::start();
     let fixture = tests::workspace_root().join("tests/fixtures/pinned_leak.pickle.zst");
     let sent = ureq::put(server.url(&routes::upload_named("pinned_leak.pickle.zst")))
@@ -14,9 +15,14 @@ async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
     let answer = sent.expect("it is kept").body_mut().read_to_vec();
     let answer = answer.expect("a whole answer");
     let sent: FinishedUpload = serde_json::from_slice(&answer).expect("a run");
-
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     let page = server.url(&routes::run_page(&sent.run.id));
+    (server, page)
+}
+
+#[tokio::test]
+async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
+    let (_server, page) = leaking();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&page).await;
     wait_for_picture(&browser).await;
     let legend = browser.text(".legend-item.pinned").await;
@@ -55,4 +61,34 @@ async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
         browser.painted().await;
         browser.screenshot(&format!("pinned-{tab}")).await;
     }
+}
+
+/// The last block that the program keeps never comes up again: its arc is near the right end.
+#[tokio::test]
+async fn an_arc_says_when_its_block_was_taken_and_given_back() {
+    let (_server, page) = leaking();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&page).await;
+    wait_for_picture(&browser).await;
+    let lane = "const canvas = document.querySelector('.timeline canvas'); \
+                canvas.scrollIntoView({block: 'end', behavior: 'instant'}); \
+                const box = canvas.getBoundingClientRect(); \
+                return [box.left, box.width, box.bottom];";
+    let lane = browser.eval(lane).await;
+    let [left, width, bottom] = [0, 1, 2].map(|at| lane[at].as_f64().expect("a number"));
+    let mut told = String::new();
+    for above in 26..70 {
+        let place = json!({
+            "type": "mouseMoved", "x": left + width * 0.99, "y": bottom - f64::from(above),
+        });
+        browser.cdp("Input.dispatchMouseEvent", place).await;
+        browser.painted().await;
+        told = browser.text(".timeline-tooltip").await;
+        if told.contains("given back") {
+            break;
+        }
+    }
+    browser.screenshot("pinned-arc").await;
+    assert!(told.contains("2.00 MiB (2,097,152 B)"), "{told}");
+    assert!(told.contains("never, in this recording"), "{told}");
 }

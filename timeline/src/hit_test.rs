@@ -1,12 +1,14 @@
 //! Finds what is under a point: the events of its column, and the band at its level, by bisection
 //! in the layout that was painted. No shape is searched.
 
+use super::host_lane;
 use super::lanes;
 use super::mountain::{Frame, Mountain};
 use super::stack::Item;
 use super::tile_cache::Piece;
 use api::timeline::{AnnotationMark, Marks};
 use trace::span::Span;
+use trace::stays::HostStay;
 use trace::tiles::{Group, TileBlock};
 use trace::trace::Step;
 use trace::units::{Bytes, EventIdx};
@@ -61,6 +63,8 @@ pub struct Hit {
     pub step: Option<Step>,
     /// The annotation, when the point is in the lanes.
     pub annotation: Option<AnnotationMark>,
+    /// The stay on the host, when the point is in that lane.
+    pub stay: Option<HostStay>,
 }
 
 /// Finds what is under a pixel. `None` to the left and right of the plot, and past the end of the
@@ -92,6 +96,7 @@ pub fn at(
         annotation: marks
             .and_then(|m| lanes::annotation_at(m, frame, x, y))
             .cloned(),
+        stay: marks.and_then(|m| host_lane::stay_at(m, frame, (x, y))),
     })
 }
 
@@ -188,6 +193,7 @@ mod tests {
             height: 230.0,
             scale: 1.0,
             has_steps: false,
+            has_host: false,
             lanes: 0,
         });
         let viewport = Viewport::whole(20.0);

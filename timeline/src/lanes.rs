@@ -296,6 +296,8 @@ mod tests {
             ooms: vec![],
             ooms_left_out: 0,
             capacity: None,
+            stays: vec![],
+            stays_left_out: 0,
         };
         assert_eq!(with_phases(&marks, &[]), marks);
         let forward = PhaseMark {
@@ -329,6 +331,8 @@ mod tests {
             ooms: vec![],
             ooms_left_out: 0,
             capacity: None,
+            stays: vec![],
+            stays_left_out: 0,
         };
         let left = without_steps(&marks);
         assert_eq!(left.annotations, vec![annotation("forward", 0, 50, 0)]);

@@ -18,6 +18,7 @@ pub mod facts;
 pub mod format;
 pub mod highlight;
 pub mod hit_test;
+pub mod host_lane;
 pub mod lanes;
 pub mod lines;
 pub mod minimap;

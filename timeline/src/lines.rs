@@ -218,6 +218,7 @@ mod tests {
             height: 130.0,
             scale: 1.0,
             has_steps: false,
+            has_host: false,
             lanes: 0,
         });
         let high = f64::from(100 << 20);

@@ -500,6 +500,7 @@ mod tests {
             height: 230.0,
             scale: 1.0,
             has_steps: false,
+            has_host: false,
             lanes: 0,
         });
         let high = high_mib * f64::from(1 << 20);

@@ -107,6 +107,8 @@ mod tests {
                 ooms: Vec::new(),
                 ooms_left_out: 0,
                 capacity: None,
+                stays: vec![],
+                stays_left_out: 0,
             };
             let oom = OomMark {
                 phase,

@@ -33,6 +33,11 @@ impl PxRect {
     }
 }
 
+/// Height of the lane of the host, CSS pixels.
+const HOST_CSS: f64 = 46.0;
+/// A canvas lower than this has no room for that lane, CSS pixels.
+const LOW_CSS: f64 = 220.0;
+
 /// The areas of the canvas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layout {
@@ -48,6 +53,8 @@ pub struct Layout {
     pub lane_height: i32,
     /// The picture.
     pub plot: PxRect,
+    /// Pinned memory of the host, below the picture; empty without it.
+    pub host: PxRect,
     /// Labels of the horizontal axis.
     pub axis: PxRect,
 }
@@ -65,6 +72,8 @@ pub struct Measure {
     pub has_steps: bool,
     /// Annotation lanes wanted.
     pub lanes: u16,
+    /// Whether there is a lane for the host.
+    pub has_host: bool,
 }
 
 impl Layout {
@@ -92,7 +101,12 @@ impl Layout {
         let top = steps_height + lanes * lane;
         let plot_top = top + if top > 0.0 { 3.0 } else { 6.0 };
         let axis_height = 24.0;
-        let plot_height = (height - plot_top - axis_height).max(1.0);
+        let host_height = match measure.has_host {
+            true if height >= LOW_CSS => HOST_CSS,
+            _ => 0.0,
+        };
+        let plot_height = (height - plot_top - host_height - axis_height).max(1.0);
+        let plot_end = plot_top + plot_height;
         Layout {
             canvas: PxRect {
                 x0: 0,
@@ -105,7 +119,8 @@ impl Layout {
             annotations: row(steps_height, lanes * lane),
             lane_height: px(lane),
             plot: row(plot_top, plot_height),
-            axis: row(plot_top + plot_height, axis_height),
+            host: row(plot_end, host_height),
+            axis: row(plot_end + host_height, axis_height),
         }
     }
 

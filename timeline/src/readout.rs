@@ -5,6 +5,7 @@ use super::model::{Extents, Model};
 use super::ticks;
 use crate::format::{count, exact_bytes};
 use trace::span::Span;
+use trace::stays::HostStay;
 use trace::trace::Step;
 use trace::units::{Bytes, EventIdx};
 
@@ -40,9 +41,10 @@ pub struct Readout {
 pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
     let hit = model.hit(x, y)?;
     let mut lines = Vec::new();
-    let title = match &hit.target {
-        Some(target) => Some(describe(model, target, &mut lines)),
-        None => hit.annotation.as_ref().map(|a| a.name.clone()),
+    let title = match (&hit.target, hit.stay) {
+        (Some(target), _) => Some(describe(model, target, &mut lines)),
+        (None, Some(stay)) => Some(describe_stay(model, stay, &mut lines)),
+        (None, None) => hit.annotation.as_ref().map(|a| a.name.clone()),
     };
     let series = model.extents(x);
     let events = match (hit.sample, series) {
@@ -122,6 +124,24 @@ fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
             "Freed, still in use by another stream".to_owned()
         }
     }
+}
+
+fn describe_stay(model: &Model, stay: HostStay, lines: &mut Vec<Line>) -> String {
+    lines.push(line("block", both(stay.bytes)));
+    let at = |event: EventIdx| format!("event {}", count(u64::from(event.0)));
+    let taken = stay.from.map_or("before the recording".to_owned(), at);
+    lines.push(line("taken", taken));
+    let given_back = stay.until.map_or("never, in this recording".to_owned(), at);
+    lines.push(line("given back", given_back));
+    let time = |event: EventIdx| model.time_at(f64::from(event.0));
+    let stayed = stay.from.and_then(time).zip(stay.until.and_then(time));
+    if let Some((from, until)) = stayed {
+        lines.push(line(
+            "stayed",
+            format!("about {}", ticks::span(until - from)),
+        ));
+    }
+    "Pinned memory of the host".to_owned()
 }
 
 fn place(model: &Model, events: Span<EventIdx>, step: Option<&Step>) -> Vec<Line> {

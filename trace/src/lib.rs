@@ -36,6 +36,7 @@ pub mod site;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
+pub mod stays;
 pub mod steps;
 pub mod stored;
 pub mod tally;

@@ -102,6 +102,34 @@ fn pinned_memory_follows_its_devices_to_other_steps() {
     assert_eq!(pinned(&trace).steps.len(), other.count as usize);
 }
 
+/// What is never given back is what is in use at the end.
+#[test]
+fn a_stay_is_as_long_as_its_block_is_in_use_and_lies_on_the_axis_of_the_device() {
+    let trace = trace("pinned_leak");
+    let device = &trace.devices[0];
+    let stays = trace.host_stays(device);
+    let pinned = pinned(&trace);
+    let kept = stays.iter().filter(|stay| stay.until.is_none());
+    let kept: Vec<Bytes> = kept.map(|stay| stay.bytes).collect();
+    assert_eq!(kept, vec![Bytes::mib(2); device.steps.len()]);
+    let at_the_end = pinned.summary[Series::Allocated as usize].end;
+    assert_eq!(kept.into_iter().sum::<Bytes>(), at_the_end);
+    let before = stays.iter().filter(|stay| stay.from.is_none());
+    assert_eq!(before.count(), pinned.blocks.n_preexisting as usize);
+
+    let at = |event: EventIdx| device.events.time.get(event.index());
+    for (&event, stay) in pinned.blocks.alloc.iter().zip(&stays) {
+        let Some(from) = stay.from else { continue };
+        let time = pinned.events.time.get(event as usize);
+        assert!(stay.until.is_none_or(|until| from <= until), "{stay:?}");
+        let next = EventIdx(from.0 + 1);
+        let is_last = next.0 >= device.events.len() || at(next) > time;
+        // What was before the first event of the device is shown at its first event.
+        assert!(is_last && (at(from) <= time || from.0 == 0), "{stay:?}");
+    }
+    assert_eq!(trace.host_stays(pinned), [], "it is not beside itself");
+}
+
 /// The line in each bucket, by the obvious way: each event of the host, in order of time.
 fn obvious(trace: &Trace, id: TileId) -> Vec<(Bytes, Bytes)> {
     let (device, pinned) = (&trace.devices[0], pinned(trace));

@@ -20,7 +20,7 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::stacks::{Frame, Stacks};
-use trace::trace::{DeviceTrace, Series, StepSource, Trace, device_name};
+use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -40,6 +40,8 @@ pub struct Head<'a> {
 pub struct RunCard {
     /// The texts.
     pub card: Card,
+    /// What the numbers are of.
+    pub memory: &'static str,
     /// Peak and end of allocated and reserved.
     pub levels: [(Series, Bytes, Bytes); 2],
     /// Growth per step, in words; absent without steps.
@@ -135,6 +137,10 @@ impl RunCard {
         };
         Ok(RunCard {
             card,
+            memory: match device.device {
+                PINNED => "Pinned host memory",
+                _ => "GPU memory",
+            },
             levels,
             growth,
             verdict,
@@ -150,18 +156,18 @@ impl RunCard {
     }
 }
 
-/// The device of a view: the one that it names; otherwise the one with most events.
+/// What a view names, a device or the pinned memory; otherwise the device with most events.
 fn chosen<'d>(
     head: &Head<'_>,
     decoded: &'d Decoded,
     view: &ViewState,
 ) -> Result<&'d DeviceTrace, NoDevice> {
-    let named = view
-        .device
-        .filter(|d| head.devices.iter().any(|f| f.device == *d));
-    let busiest = head.devices.iter().rev().max_by_key(|facts| facts.events);
-    let device = named.or(busiest.map(|facts| facts.device));
-    decoded.device(device.unwrap_or_default())
+    let named = view.device.and_then(|device| decoded.device(device).ok());
+    let busiest = || head.devices.iter().rev().max_by_key(|facts| facts.events);
+    match named {
+        Some(device) => Ok(device),
+        None => decoded.device(busiest().map(|facts| facts.device).unwrap_or_default()),
+    }
 }
 
 /// The page's model, with every tile that the view needs.

@@ -8,7 +8,8 @@ use trace::categories::Categories;
 use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
 use trace::stacks::Stacks;
-use trace::trace::DeviceTrace;
+use trace::stays::HostStay;
+use trace::trace::{DeviceTrace, Trace};
 
 /// The marks of a device.
 pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
@@ -34,6 +35,26 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
         capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
         ooms: ooms(device, stacks, &failures),
         ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,
+        stays: Vec::new(),
+        stays_left_out: 0,
+    }
+}
+
+/// The marks of a device, with what its pinned host memory did meanwhile.
+pub fn marks_beside_host(device: &DeviceTrace, trace: &Trace) -> Marks {
+    let n_events = device.events.len();
+    let mut stays = trace.host_stays(device);
+    let length = |stay: &HostStay| {
+        let until = stay.until.map_or(n_events, |until| until.0);
+        until.saturating_sub(stay.from.unwrap_or_default().0)
+    };
+    stays.sort_by_key(|stay| (Reverse(length(stay)), stay.from));
+    let left_out = stays.len().saturating_sub(Marks::MAX_STAYS);
+    stays.truncate(Marks::MAX_STAYS);
+    Marks {
+        stays,
+        stays_left_out: left_out as u64,
+        ..marks(device, &trace.stacks)
     }
 }
 

@@ -4,7 +4,7 @@
 pub mod details;
 mod marks;
 
-pub use marks::marks;
+pub use marks::{marks, marks_beside_host};
 
 use crate::contents;
 use crate::decoded::Decoded;
@@ -80,7 +80,7 @@ impl Picture {
                 device.mountain_tile(id, &index).encode()
             }
             Picture::Marks => {
-                let marks = marks(device, &decoded.trace.stacks);
+                let marks = marks_beside_host(device, &decoded.trace);
                 serde_json::to_vec(&marks).expect("marks are plain data")
             }
             Picture::Contents => {

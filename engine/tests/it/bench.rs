@@ -414,6 +414,13 @@ fn the_pinned_memory_of_a_recording_is_that_of_the_run() {
         "{taken} for {}",
         row.d2h_bytes
     );
+    // Each copy out is a stay, and what never came back is what is pinned at the end.
+    let stays = trace.host_stays(&trace.devices[0]);
+    assert_eq!(stays.len(), blocks.len());
+    assert!(stays.iter().all(|stay| stay.from.is_some()));
+    let kept = stays.iter().filter(|stay| stay.until.is_none());
+    let kept: Bytes = kept.map(|stay| stay.bytes).sum();
+    assert_eq!(kept, pinned.summary[Series::Allocated as usize].end);
     let alike = ["end_differs", "segments_newer", "host_events_before"];
     let found = trace
         .quality

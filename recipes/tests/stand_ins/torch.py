@@ -59,10 +59,14 @@ class cuda:
 
     class memory:
         recording = False
+        records_pinned = False
 
         @staticmethod
-        def _record_memory_history(enabled="all", max_entries=None, **_):
+        def _record_memory_history(
+            enabled="all", max_entries=None, record_pinned_host_memory=False
+        ):
             cuda.memory.recording = enabled is not None
+            cuda.memory.records_pinned = record_pinned_host_memory
 
         @staticmethod
         def _dump_snapshot(path):

@@ -102,6 +102,7 @@ pub fn backup(args: BackupArgs) -> Result<(), CliError> {
 /// # Errors
 /// Why nothing was restored, or what is lacking.
 pub fn restore(args: RestoreArgs) -> Result<(), CliError> {
+    whose::check_before_filling(&args.data)?;
     let config = Config {
         blobs: args.blobs,
         ..Config::new(args.data.clone())

@@ -169,6 +169,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[
             ("annotations", Marks::MAX_ANNOTATIONS),
             ("ooms", Marks::MAX_OOMS),
+            ("stays", Marks::MAX_STAYS),
             ("steps", MAX_STEPS),
         ],
     ),

@@ -105,7 +105,7 @@ pub async fn marks(question: Question, Query(version): Query<Version>) -> Result
     if question.steps.is_some() {
         // This is not stored: only pictures with the steps that Tidemark finds are.
         let ask = |decoded: &Decoded, device: &DeviceTrace| {
-            Ok(pictures::marks(device, &decoded.trace.stacks))
+            Ok(pictures::marks_beside_host(device, &decoded.trace))
         };
         return question.answer("marks", "", ask).await;
     }

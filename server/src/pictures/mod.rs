@@ -8,7 +8,7 @@
 mod traces;
 
 pub use answers::decoded::{Decoded, is_judged_now};
-pub use answers::pictures::{Picture, details, marks};
+pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use traces::{Ask, Traces};
 
 use crate::budget::{Budget, Spare};

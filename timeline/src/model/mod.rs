@@ -66,6 +66,7 @@ impl Model {
             height: 400.0,
             scale: 1.0,
             has_steps: false,
+            has_host: false,
             lanes: 0,
         };
         let layout = Layout::new(measure);
@@ -163,6 +164,7 @@ impl Model {
         let marks = Arc::new(lanes::without_steps(&marks));
         self.measure.has_steps = !marks.steps.is_empty();
         self.measure.lanes = lanes::lanes_needed(&marks);
+        self.measure.has_host = !marks.stays.is_empty();
         let peak = Bytes((self.high / HEADROOM) as u64);
         self.high = headroom(peak, marks.capacity);
         self.marks = Some(marks);

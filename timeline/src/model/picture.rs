@@ -8,7 +8,7 @@ use crate::plot::{Columns, Layout, Rows};
 use crate::scene::Scene;
 use crate::tile_cache::{self, Piece};
 use crate::viewport::Viewport;
-use crate::{axes, highlight, lanes};
+use crate::{axes, highlight, host_lane, lanes};
 use api::view_state::Picture;
 use std::rc::Rc;
 use trace::tiles::SeriesTile;
@@ -93,6 +93,7 @@ impl Model {
         if let Some(marks) = &self.marks {
             lanes::draw(&mut scene, marks, frame);
             axes::draw_marks(&mut scene, marks, frame);
+            host_lane::draw(&mut scene, marks, frame);
         }
         axes::draw_cut(
             &mut scene,
@@ -119,6 +120,9 @@ impl Model {
             (Some(rubber), _) => highlight::rubber(&mut scene, rubber, frame),
             (None, Some((x, y))) => {
                 let hit = self.hit(x, y);
+                if let Some(stay) = hit.as_ref().and_then(|hit| hit.stay) {
+                    host_lane::stand_out(&mut scene, stay, frame);
+                }
                 highlight::pointer(&mut scene, (x, y), hit.as_ref(), pieces, frame);
             }
             (None, None) => {}

@@ -46,6 +46,8 @@ fn model() -> Model {
         ooms: vec![],
         ooms_left_out: 0,
         capacity: Some(Bytes::mib(900)),
+        stays: vec![],
+        stays_left_out: 0,
     };
     model.set_marks(Arc::new(marks));
     model.resize(720.0, 360.0, 1.0);

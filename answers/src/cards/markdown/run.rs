@@ -7,10 +7,10 @@ use timeline::card::{Card, MAX_SITES};
 
 /// The block.
 pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
-    let card = &run.card;
+    let RunCard { card, memory, .. } = run;
     let mut out = match names {
-        Names::Told => format!("### GPU memory: {}\n\n", escaped(&card.title)),
-        Names::Withheld => "### GPU memory\n\n".to_owned(),
+        Names::Told => format!("### {memory}: {}\n\n", escaped(&card.title)),
+        Names::Withheld => format!("### {memory}\n\n"),
     };
     // Writing to a string cannot fail.
     let _ = write!(out, "| |");

@@ -5,6 +5,7 @@ use api::leaks::{Leaks, Verdict};
 use api::problem::Problem;
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
+use api::timeline::Marks;
 use api::what_if::Conditions;
 use axum::http::StatusCode;
 use trace::tiles::{SeriesTile, TileId};
@@ -50,6 +51,12 @@ async fn pinned_memory_is_beside_the_devices_and_in_none_of_their_numbers() {
     let own = server.get(&tile(PINNED)).await.expect(StatusCode::OK);
     assert_eq!(SeriesTile::decode(&own.body).unwrap().pinned, None);
 
+    let marks =
+        async |device| -> Marks { server.get(&routes::marks(&run.id, device)).await.read() };
+    let stays = marks(device.device).await.stays;
+    assert_eq!(stays.iter().filter(|stay| stay.until.is_none()).count(), 8);
+    assert_eq!(marks(PINNED).await.stays, []);
+
     let leaks: Leaks = server.get(&routes::leaks(&run.id, PINNED)).await.read();
     assert_eq!(leaks.verdict, Verdict::Leak, "{}", leaks.reason);
     assert_eq!(leaks.groups[0].bytes_per_step, f64::from(2 << 20));
@@ -59,6 +66,32 @@ async fn pinned_memory_is_beside_the_devices_and_in_none_of_their_numbers() {
         of_run.verdict, of_device.verdict,
         "the verdict of a run is about its devices"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_card_of_a_view_of_pinned_memory_is_about_it() {
+    let server = Server::start().await;
+    let run = leaking(&server).await;
+    let text = async |format: &str, device: u32| {
+        let path = format!("{}?v=2&dev={device}", routes::card(&run.id, format));
+        let answer = server.get(&path).await.expect(StatusCode::OK);
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    for (device, of, peak) in [
+        (0, "GPU memory", "| end | 137 MiB | 192 MiB |"),
+        (
+            PINNED,
+            "Pinned host memory",
+            "| end | 16.0 MiB | 49.0 MiB |",
+        ),
+    ] {
+        let block = text("md", device).await;
+        assert!(block.starts_with(&format!("### {of}: ")), "{block}");
+        assert!(block.contains(peak), "{block}");
+    }
+    let pinned = text("svg", PINNED).await;
+    assert!(pinned.contains("pinned host memory"), "{pinned}");
+    assert!(!text("svg", 0).await.contains("pinned host memory"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

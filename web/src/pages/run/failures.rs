@@ -152,6 +152,8 @@ mod tests {
             ooms: [4, 1200, 1300].map(oom).into(),
             ooms_left_out: 1000,
             capacity: Some(Bytes(4096)),
+            stays: vec![],
+            stays_left_out: 0,
         }
     }
 
