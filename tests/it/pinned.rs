@@ -6,8 +6,8 @@ use api::runs::FinishedUpload;
 use serde_json::json;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// A server with a run that leaks pinned memory, and the run's page.
-fn leaking() -> (TestServer, String) {
+/// A server with a run that leaks pinned memory, the run's page, and a browser that shows it.
+async fn leaking() -> (TestServer, String, Browser) {
     let server = TestServer::start();
     let fixture = tests::workspace_root().join("tests/fixtures/pinned_leak.pickle.zst");
     let sent = ureq::put(server.url(&routes::upload_named("pinned_leak.pickle.zst")))
@@ -16,15 +16,15 @@ fn leaking() -> (TestServer, String) {
     let answer = answer.expect("a whole answer");
     let sent: FinishedUpload = serde_json::from_slice(&answer).expect("a run");
     let page = server.url(&routes::run_page(&sent.run.id));
-    (server, page)
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&page).await;
+    wait_for_picture(&browser).await;
+    (server, page, browser)
 }
 
 #[tokio::test]
 async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
-    let (_server, page) = leaking();
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    browser.goto(&page).await;
-    wait_for_picture(&browser).await;
+    let (_server, page, browser) = leaking().await;
     let legend = browser.text(".legend-item.pinned").await;
     assert!(legend.contains("47.0 MiB"), "its peak: {legend}");
     let options = "return [...document.querySelectorAll('select[aria-label=Device] option')]
@@ -66,10 +66,7 @@ async fn pinned_memory_is_a_line_beside_the_device_and_has_its_own_timeline() {
 /// The last block that the program keeps never comes up again: its arc is near the right end.
 #[tokio::test]
 async fn an_arc_says_when_its_block_was_taken_and_given_back() {
-    let (_server, page) = leaking();
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    browser.goto(&page).await;
-    wait_for_picture(&browser).await;
+    let (_server, _, browser) = leaking().await;
     let lane = "const canvas = document.querySelector('.timeline canvas'); \
                 canvas.scrollIntoView({block: 'end', behavior: 'instant'}); \
                 const box = canvas.getBoundingClientRect(); \

@@ -6,6 +6,7 @@
 //! so arcs keep their shape while the window moves. Longer ones are deeper: what is taken first and
 //! given back last lies around the others.
 
+use super::colours::Rgba;
 use super::mountain::Frame;
 use super::plot::PxRect;
 use super::scene::{Anchor, Scene, Text, text_width};
@@ -56,10 +57,7 @@ fn arcs(stays: &[HostStay], frame: Frame<'_>) -> Arcs {
     let narrowest = frame.layout.px(HIDE_BELOW_CSS);
     let mut looks = HashSet::new();
     for &stay in stays {
-        let starts = stay
-            .from
-            .map_or(f64::NEG_INFINITY, |event| f64::from(event.0));
-        let ends = stay.until.map_or(f64::INFINITY, |event| f64::from(event.0));
+        let (starts, ends) = ends(stay);
         if ends <= from || starts >= to {
             continue;
         }
@@ -78,12 +76,17 @@ fn arcs(stays: &[HostStay], frame: Frame<'_>) -> Arcs {
     arcs
 }
 
+/// Where a stay begins and ends, beyond all events where that is not in the recording.
+fn ends(stay: HostStay) -> (f64, f64) {
+    let place = |event: EventIdx| f64::from(event.0);
+    let starts = stay.from.map_or(f64::NEG_INFINITY, place);
+    (starts, stay.until.map_or(f64::INFINITY, place))
+}
+
 fn arc(stay: HostStay, frame: Frame<'_>) -> Arc {
     let (lane, layout) = (frame.layout.host, frame.layout);
     let (from, to) = frame.columns.window();
-    let place = |event: EventIdx| f64::from(event.0);
-    let starts = stay.from.map_or(f64::NEG_INFINITY, place);
-    let ends = stay.until.map_or(f64::INFINITY, place);
+    let (starts, ends) = ends(stay);
     let share = ((ends - starts) / (to - from).max(1.0)).clamp(0.0, 1.0);
     let thick = layout.px(1.0);
     let deepest = f64::from(lane.height() - thick - layout.px(3.0));
@@ -101,8 +104,14 @@ fn arc(stay: HostStay, frame: Frame<'_>) -> Arc {
 
 impl Arc {
     /// What makes two arcs look the same.
-    fn look(&self) -> (i32, i32, i32, bool, bool) {
-        (self.x0, self.x1, self.bottom, self.goes_down, self.comes_up)
+    fn look(&self) -> ([i32; 3], [bool; 3]) {
+        let ends = [self.goes_down, self.comes_up, self.is_kept()];
+        ([self.x0, self.x1, self.bottom], ends)
+    }
+
+    /// Whether the program still holds the block at the end.
+    fn is_kept(&self) -> bool {
+        self.stay.until.is_none()
     }
 
     /// Width of the bent parts.
@@ -112,32 +121,24 @@ impl Arc {
         room.min(frame.layout.px(ENDS_CSS)).max(1)
     }
 
-    /// The rows that the arc passes in a column: from the first to the last, both inside.
+    /// The rows that the arc passes in a column: the upper one and the lower one, both inside.
     fn rows_at(&self, x: i32, frame: Frame<'_>) -> (i32, i32) {
         let top = frame.layout.host.y0;
         let bend = self.bend(frame);
-        // How far the column is from the end at whose side it lies.
-        let from_left = (x - self.x0, self.goes_down);
-        let from_right = (self.x1 - 1 - x, self.comes_up);
-        let (distance, is_bent) = match (from_left, from_right) {
-            ((_, true), (right, true)) if right < from_left.0 => (right, true),
-            ((left, true), _) if left < bend => (left, true),
-            (_, (right, true)) => (right, true),
-            _ => (bend, false),
-        };
+        let from_left = self.goes_down.then_some(x - self.x0);
+        let from_right = self.comes_up.then_some(self.x1 - 1 - x);
+        let nearer = from_left.into_iter().chain(from_right).min();
+        let distance = nearer.unwrap_or(bend);
         let row = |distance: i32| {
-            if !is_bent || distance >= bend {
-                return self.bottom;
-            }
-            let away = 1.0 - f64::from(distance) / f64::from(bend);
-            let depth = f64::from(self.bottom - top) * (1.0 - away * away).max(0.0).sqrt();
+            let away = 1.0 - f64::from(distance.min(bend)) / f64::from(bend);
+            let depth = f64::from(self.bottom - top) * (1.0 - away * away).sqrt();
             top + depth.round() as i32
         };
         (row(distance), row(distance + 1))
     }
 
     /// Adds it, with this thickness.
-    fn draw(&self, scene: &mut Scene, thick: i32, colour: super::colours::Rgba, frame: Frame<'_>) {
+    fn draw(&self, scene: &mut Scene, thick: i32, colour: Rgba, frame: Frame<'_>) {
         let mut level: Option<PxRect> = None;
         for x in self.x0..self.x1 {
             let (y0, y1) = self.rows_at(x, frame);
@@ -186,8 +187,11 @@ pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
     } = arcs(&marks.stays, frame);
     // The longest last, so that it lies over the shorter ones where they touch.
     for arc in drawn.iter().rev() {
-        let kept = arc.stay.until.is_none();
-        let (thick, opacity) = if kept { (1.6, 1.0) } else { (1.0, 0.62) };
+        let (thick, opacity) = if arc.is_kept() {
+            (1.6, 1.0)
+        } else {
+            (1.0, 0.62)
+        };
         let colour = palette.pinned.with_alpha(opacity);
         arc.draw(scene, layout.px(thick), colour, frame);
     }
@@ -236,9 +240,8 @@ pub fn stay_at(marks: &Marks, frame: Frame<'_>, (x, y): (i32, i32)) -> Option<Ho
     let drawn = arcs(&marks.stays, frame).drawn;
     let meant = drawn.iter().filter(|arc| (arc.x0..arc.x1).contains(&x));
     let distance = |arc: &&Arc| {
-        let (first, last) = arc.rows_at(x, frame);
-        let (first, last) = (first.min(last), first.max(last));
-        (first - y).max(y - last).max(0)
+        let (upper, lower) = arc.rows_at(x, frame);
+        (upper - y).max(y - lower).max(0)
     };
     let nearest = meant.min_by_key(distance)?;
     (distance(&nearest) <= near).then_some(nearest.stay)
@@ -353,14 +356,9 @@ mod tests {
             assert_eq!(at(arc(inner, frame).bottom - 2), Some(inner));
             assert_eq!(at(frame.layout.host.y0), None);
             assert_eq!(at(frame.layout.host.y0 - 1), None, "above the lane");
-            assert_eq!(
-                stay_at(&marks, frame, (frame.columns.x_of(50.0), at_depth(frame))),
-                None
-            );
+            let beside = (frame.columns.x_of(50.0), frame.layout.host.y0 + 10);
+            assert_eq!(stay_at(&marks, frame, beside), None);
         });
-        fn at_depth(frame: Frame<'_>) -> i32 {
-            frame.layout.host.y0 + 10
-        }
     }
 
     #[test]

@@ -27,12 +27,13 @@ impl Trace {
     /// The stays beside a device, in the order in which the blocks were taken. There are none
     /// beside the pinned memory itself, and none if the recording has no times: then nothing says
     /// when they were.
-    pub fn host_stays(&self, device: &DeviceTrace) -> Vec<HostStay> {
-        let beside = self.pinned.as_ref();
-        match beside.filter(|pinned| pinned.device != device.device && is_timed(device)) {
-            Some(pinned) => stays(pinned, device).collect(),
-            None => Vec::new(),
-        }
+    pub fn host_stays<'t>(
+        &'t self,
+        device: &'t DeviceTrace,
+    ) -> impl Iterator<Item = HostStay> + 't {
+        let beside = self.pinned.iter();
+        let beside = beside.filter(|pinned| pinned.device != device.device && is_timed(device));
+        beside.flat_map(|pinned| stays(pinned, device))
     }
 }
 

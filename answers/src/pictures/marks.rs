@@ -42,20 +42,36 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
 
 /// The marks of a device, with what its pinned host memory did meanwhile.
 pub fn marks_beside_host(device: &DeviceTrace, trace: &Trace) -> Marks {
-    let n_events = device.events.len();
-    let mut stays = trace.host_stays(device);
-    let length = |stay: &HostStay| {
-        let until = stay.until.map_or(n_events, |until| until.0);
-        until.saturating_sub(stay.from.unwrap_or_default().0)
-    };
-    stays.sort_by_key(|stay| (Reverse(length(stay)), stay.from));
-    let left_out = stays.len().saturating_sub(Marks::MAX_STAYS);
-    stays.truncate(Marks::MAX_STAYS);
+    let (stays, stays_left_out) = longest_stays(device, trace);
     Marks {
         stays,
-        stays_left_out: left_out as u64,
+        stays_left_out,
         ..marks(device, &trace.stacks)
     }
+}
+
+/// The longest stays on the host, and how many there are beside them. It holds few at a time: a
+/// recording may have millions.
+fn longest_stays(device: &DeviceTrace, trace: &Trace) -> (Vec<HostStay>, u64) {
+    let n_events = device.events.len();
+    let longest_first = |stay: &HostStay| {
+        let until = stay.until.map_or(n_events, |until| until.0);
+        let length = until.saturating_sub(stay.from.unwrap_or_default().0);
+        (Reverse(length), stay.from, Reverse(stay.bytes))
+    };
+    let (mut longest, mut all) = (Vec::new(), 0);
+    for stay in trace.host_stays(device) {
+        all += 1;
+        longest.push(stay);
+        if longest.len() == 2 * Marks::MAX_STAYS {
+            longest.select_nth_unstable_by_key(Marks::MAX_STAYS, longest_first);
+            longest.truncate(Marks::MAX_STAYS);
+        }
+    }
+    longest.sort_unstable_by_key(longest_first);
+    longest.truncate(Marks::MAX_STAYS);
+    let left_out = all - longest.len() as u64;
+    (longest, left_out)
 }
 
 /// The first failed allocations: where in the program, who asked, what was held.
