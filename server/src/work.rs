@@ -46,14 +46,32 @@ async fn answer_in<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
     let turn = turns.take().await;
-    let span = tracing::Span::current();
     let work = move || {
         let _turn = turn;
-        span.in_scope(work)
+        work()
     };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Panicked)
+    off_runtime(work).await
+}
+
+/// Does work at once, on a thread that may block. It runs to its end, even if the caller drops the
+/// future.
+///
+/// All such work has one type for tokio: otherwise its code for a task would be compiled once for
+/// each of two hundred closures, a tenth of the work for this crate.
+///
+/// # Errors
+/// When it panics, or when the server stops before it has begun.
+pub async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Panicked> {
+    let (sender, result) = oneshot::channel();
+    let span = tracing::Span::current();
+    let work: Box<dyn FnOnce() + Send> = Box::new(move || {
+        // An error only means that nobody waits.
+        let _ = sender.send(span.in_scope(work));
+    });
+    tokio::task::spawn_blocking(work);
+    result.await.map_err(|_| Panicked)
 }
 
 /// Starts work that no viewer waits for, on its own thread with low priority. It runs to its end,

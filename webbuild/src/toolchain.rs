@@ -62,6 +62,11 @@ impl Toolchain {
             }
             Self::WithSysroot { bin, sysroot } => cargo_of(bin, sysroot, subcommand),
         };
+        if env::var_os(LINTS).is_some_and(|value| value == "1") {
+            command
+                .env("RUSTC_WORKSPACE_WRAPPER", self.linter(workshop))
+                .env("CLIPPY_ARGS", NO_WARNINGS);
+        }
         command
             .arg(subcommand)
             .args(["--target", TARGET, "--target-dir"])
@@ -69,7 +74,32 @@ impl Toolchain {
             .current_dir(&workshop.workspace);
         command
     }
+
+    /// Clippy's driver: a compiler that also lints. It is beside the compiler, or on `PATH`.
+    fn linter(&self, workshop: &Workshop) -> PathBuf {
+        const DRIVER: &str = "clippy-driver";
+        let bin = match self {
+            Self::WithSysroot { bin, .. } => Some(bin.clone()),
+            Self::Active => {
+                let mut rustc = scrubbed("rustc");
+                rustc
+                    .current_dir(&workshop.workspace)
+                    .args(["--print", "sysroot"]);
+                answer(&mut rustc).map(|sysroot| Path::new(&sysroot).join("bin"))
+            }
+        };
+        let beside = bin.map(|bin| bin.join(DRIVER));
+        beside
+            .filter(|driver| driver.is_file())
+            .unwrap_or_else(|| DRIVER.into())
+    }
 }
+
+/// `WEB_LINTS=1` lints our crates while they are compiled, so that `./check` compiles them once.
+const LINTS: &str = "WEB_LINTS";
+
+/// The form in which `cargo clippy -- -D warnings` passes its arguments to the driver.
+const NO_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
 
 /// Cargo reads the compiler's flags first from here. Since a target is given, the flags apply only
 /// to the front end, not to programs that run during the build.
@@ -238,7 +268,7 @@ fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error
     Ok(sysroot)
 }
 
-/// Lets cargo build std for an empty crate.
+/// Lets cargo build std for an empty crate. It has no backtraces, which a browser makes itself.
 fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
     const MANIFEST: &str = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n\
         edition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n";
@@ -254,7 +284,10 @@ fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> 
         .env("RUSTC", bin.join("rustc"))
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["build", "--release", "--target", TARGET])
-        .arg("-Zbuild-std=std,panic_abort,proc_macro,test")
+        .args([
+            "-Zbuild-std=std,panic_abort,proc_macro",
+            "-Zbuild-std-features=",
+        ])
         .args(["--target-dir", "target"]);
     progress.run("cargo build -Zbuild-std", &mut cargo)
 }

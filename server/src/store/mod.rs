@@ -306,7 +306,6 @@ where
     T: Send + 'static,
     F: FnOnce() -> StoreResult<T> + Send + 'static,
 {
-    let span = tracing::Span::current();
-    let task = tokio::task::spawn_blocking(move || span.in_scope(f));
-    task.await.map_err(|_| StoreError::Interrupted)?
+    let done = crate::work::off_runtime(f).await;
+    done.map_err(|_| StoreError::Interrupted)?
 }
