@@ -68,6 +68,13 @@ pub struct RunSummary {
     pub deleted_ms: Option<i64>,
 }
 
+impl RunSummary {
+    /// The device that is shown when none is named: the one with most events.
+    pub fn main_device(&self) -> Option<&DeviceSummary> {
+        self.devices.iter().rev().max_by_key(|device| device.events)
+    }
+}
+
 /// One device of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -150,6 +150,7 @@ async fn a_small_snapshot_is_dropped_explored_and_reopened() {
         )
         .await;
     explore(&browser, "small").await;
+    first_requests_are_made_once(&browser).await;
 }
 
 #[tokio::test]
@@ -210,4 +211,30 @@ async fn a_sample_is_one_click_away_and_every_page_shows_in_both_themes_and_size
         }
     }
     assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// The page of a run names what it asks first, so that the browser asks while the program is being
+/// loaded. If the two differed, the browser would fetch both.
+async fn first_requests_are_made_once(browser: &Browser) {
+    let address = browser
+        .eval("return location.origin + location.pathname;")
+        .await;
+    browser.goto(address.as_str().expect("an address")).await;
+    wait_for_picture(browser).await;
+    let script = "return performance.getEntriesByType('resource')
+        .map(entry => [entry.name.replace(location.origin, ''), entry.initiatorType]);";
+    let fetched = browser.eval(script).await;
+    let fetched: Vec<(String, String)> = serde_json::from_value(fetched).expect("names");
+    let of_run = fetched
+        .iter()
+        .filter(|(name, _)| name.starts_with("/api/runs/"));
+    let early: Vec<&String> = of_run
+        .filter(|(_, by)| by == "link")
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(early.len(), 3, "{fetched:?}");
+    for name in early {
+        let times = fetched.iter().filter(|(other, _)| other == name).count();
+        assert_eq!(times, 1, "{name} in {fetched:?}");
+    }
 }

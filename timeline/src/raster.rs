@@ -28,12 +28,22 @@ impl Raster {
     pub fn clear(&mut self, width: u32, height: u32, colour: Rgba) {
         (self.width, self.height) = (width, height);
         let wanted = width as usize * height as usize * 4;
-        self.pixels.resize(wanted, 0);
+        if self.pixels.len() != wanted {
+            self.pixels = vec![0; wanted];
+        }
         if colour.3 == 0 {
             return self.pixels.fill(0);
         }
         let pixel = [colour.0, colour.1, colour.2, colour.3];
-        self.pixels.as_chunks_mut::<4>().0.fill(pixel);
+        // What is filled is copied behind itself: a copy of memory is one instruction in a browser,
+        // and a loop over a million pixels is not.
+        let mut filled = pixel.len().min(wanted);
+        self.pixels[..filled].copy_from_slice(&pixel[..filled]);
+        while filled < wanted {
+            let more = filled.min(wanted - filled);
+            self.pixels.copy_within(..more, filled);
+            filled += more;
+        }
     }
 
     /// The pixels.

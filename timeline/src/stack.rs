@@ -12,7 +12,7 @@
 
 use super::order;
 use trace::tiles::MountainTile;
-use trace::units::Bytes;
+use trace::units::{Bytes, EventIdx};
 
 /// Bytes of a level's unit.
 pub const QUANTUM: u64 = 512;
@@ -76,38 +76,13 @@ impl StackLayout {
             bodies: Vec::new(),
             item_groups: item_groups(tile),
         };
+        let mut builder = Builder::new(tile);
         let mut live = LiveBlocks::new(tile);
         for column in 0..tile.samples.len() {
-            live.advance_to(tile, column);
-            layout.push_column(tile, column, &live.sorted);
+            builder.push_column(&mut layout, column, live.at(tile.samples[column]));
         }
+        builder.finish(&mut layout);
         layout
-    }
-
-    fn push_column(&mut self, tile: &MountainTile, column: usize, live: &[u32]) {
-        let mut level = 0;
-        self.push_entry(Item::Base, tile.base.bytes, &mut level);
-        let mut live = live.iter().copied().peekable();
-        for (g, group) in tile.groups.iter().enumerate() {
-            let g = g as u16;
-            while let Some(block) = live.next_if(|&b| tile.blocks[b as usize].group == g) {
-                let size = tile.blocks[block as usize].size;
-                self.push_entry(Item::Block(block), size, &mut level);
-            }
-            self.push_entry(Item::Rest(g), group.rest_level[column], &mut level);
-        }
-        self.bodies.push(quanta(level));
-        self.push_entry(Item::Pending, tile.pending[column], &mut level);
-        self.starts.push(self.items.len() as u32);
-    }
-
-    fn push_entry(&mut self, item: Item, size: Bytes, level: &mut u64) {
-        if size == Bytes::ZERO {
-            return;
-        }
-        *level += size.get();
-        self.items.push(self.index(item).0);
-        self.tops.push(quanta(*level));
     }
 
     /// The column among `first..end` with the most allocated memory. It is shown for all of them,
@@ -251,61 +226,153 @@ fn item_groups(tile: &MountainTile) -> Vec<u16> {
 }
 
 /// 2^32 quanta are 2 TiB: more than any device has.
+#[inline(always)]
 fn quanta(bytes: u64) -> u32 {
     u32::try_from(bytes / QUANTUM).unwrap_or(u32::MAX)
 }
 
+/// Makes a layout column by column. This is most of the work between the first tile and the first
+/// picture, and a browser runs it before it has optimised it. So what is read for each entry lies
+/// side by side, and entries are written into vectors that are long enough from the beginning.
+struct Builder<'a> {
+    tile: &'a MountainTile,
+    /// Group and bytes of each block.
+    blocks: Vec<(u16, u64)>,
+    items: Vec<u32>,
+    tops: Vec<u32>,
+    /// How many entries are written.
+    written: usize,
+    /// Upper edge of the last entry, bytes.
+    level: u64,
+}
+
+impl<'a> Builder<'a> {
+    fn new(tile: &'a MountainTile) -> Builder<'a> {
+        let blocks = tile.blocks.iter().map(|b| (b.group, b.size.get()));
+        let most = most_entries(tile);
+        Builder {
+            tile,
+            blocks: blocks.collect(),
+            items: vec![0; most],
+            tops: vec![0; most],
+            written: 0,
+            level: 0,
+        }
+    }
+
+    /// `live` is in the order of the tile: by group, and in a group the oldest first.
+    fn push_column(&mut self, layout: &mut StackLayout, column: usize, live: &[u32]) {
+        let tile = self.tile;
+        self.level = 0;
+        self.push(layout.index(Item::Base), tile.base.bytes.get());
+        let mut group = 0;
+        for &block in live {
+            let (of, size) = self.blocks[block as usize];
+            while group < of {
+                self.push_rest(layout, group, column);
+                group += 1;
+            }
+            self.push(ItemIdx(1 + block), size);
+        }
+        for rest in group..tile.groups.len() as u16 {
+            self.push_rest(layout, rest, column);
+        }
+        layout.bodies.push(quanta(self.level));
+        self.push(layout.index(Item::Pending), tile.pending[column].get());
+        layout.starts.push(self.written as u32);
+    }
+
+    fn push_rest(&mut self, layout: &StackLayout, group: u16, column: usize) {
+        let rest = self.tile.groups[group as usize].rest_level[column];
+        self.push(layout.index(Item::Rest(group)), rest.get());
+    }
+
+    #[inline(always)]
+    fn push(&mut self, item: ItemIdx, bytes: u64) {
+        if bytes > 0 {
+            self.level += bytes;
+            self.items[self.written] = item.0;
+            self.tops[self.written] = quanta(self.level);
+            self.written += 1;
+        }
+    }
+
+    fn finish(mut self, layout: &mut StackLayout) {
+        self.items.truncate(self.written);
+        self.tops.truncate(self.written);
+        (layout.items, layout.tops) = (self.items, self.tops);
+    }
+}
+
+/// Entries of all columns, at most: each block in the columns that it covers, and in each column
+/// the base, the rest of each group, and what is pending.
+fn most_entries(tile: &MountainTile) -> usize {
+    let before = |event: EventIdx| tile.samples.partition_point(|&sample| sample < event);
+    let covered = tile.blocks.iter().map(|block| {
+        let (start, end) = (block.live.start(), block.live.end());
+        before(end) - before(start)
+    });
+    covered.sum::<usize>() + tile.samples.len() * (tile.groups.len() + 2)
+}
+
 /// The blocks that are live at a sample, in the tile's order; updated from sample to sample.
 struct LiveBlocks {
-    /// All blocks by first event.
-    by_start: Vec<u32>,
-    next: usize,
-    sorted: Vec<u32>,
+    /// First event of all blocks, and the block, sorted.
+    by_start: Vec<(u32, u32)>,
+    /// How many of them have begun.
+    begun: usize,
+    /// The event with which each block ends.
+    ends: Vec<u32>,
+    live: Vec<u32>,
     added: Vec<u32>,
     merged: Vec<u32>,
 }
 
 impl LiveBlocks {
     fn new(tile: &MountainTile) -> LiveBlocks {
-        let start = |block: usize| tile.blocks[block].live.start();
+        let start = |block: usize| tile.blocks[block].live.start().0;
         let by_start = order::order_of(tile.blocks.len(), &mut |a, b| start(a).cmp(&start(b)));
-        let by_start = by_start.into_iter().map(|block| block as u32).collect();
+        let by_start = by_start.into_iter();
         LiveBlocks {
-            by_start,
-            next: 0,
-            sorted: Vec::new(),
+            by_start: by_start.map(|b| (start(b), b as u32)).collect(),
+            begun: 0,
+            ends: tile.blocks.iter().map(|b| b.live.end().0).collect(),
+            live: Vec::new(),
             added: Vec::new(),
             merged: Vec::new(),
         }
     }
 
-    fn advance_to(&mut self, tile: &MountainTile, column: usize) {
-        let at = tile.samples[column];
+    /// Those that are live at an event, which is not before the last one that was asked for.
+    fn at(&mut self, event: EventIdx) -> &[u32] {
         self.added.clear();
-        while let Some(&block) = self.by_start.get(self.next) {
-            if tile.blocks[block as usize].live.start() > at {
-                break;
-            }
+        while let Some(&(start, block)) = self.by_start.get(self.begun)
+            && start <= event.0
+        {
+            self.begun += 1;
             self.added.push(block);
-            self.next += 1;
         }
-        let lives = |b: &u32| tile.blocks[*b as usize].live.contains(at);
-        self.sorted.retain(lives);
-        self.added.retain(lives);
-        if self.added.is_empty() {
-            return;
+        let ends = &self.ends;
+        self.live.retain(|&block| event.0 < ends[block as usize]);
+        self.added.retain(|&block| event.0 < ends[block as usize]);
+        if !self.added.is_empty() {
+            self.merge();
         }
+        &self.live
+    }
+
+    fn merge(&mut self) {
         self.added.sort_unstable();
         self.merged.clear();
         let mut added = self.added.iter().copied().peekable();
-        for &block in &self.sorted {
+        for &block in &self.live {
             while let Some(earlier) = added.next_if(|&a| a < block) {
                 self.merged.push(earlier);
             }
             self.merged.push(block);
         }
         self.merged.extend(added);
-        std::mem::swap(&mut self.sorted, &mut self.merged);
+        std::mem::swap(&mut self.live, &mut self.merged);
     }
 }
 

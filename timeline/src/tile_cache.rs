@@ -87,6 +87,12 @@ impl<T> TileCache<T> {
         }
     }
 
+    /// Whether no tile has arrived.
+    pub fn is_empty(&self) -> bool {
+        let ready = |e: &Entry<T>| matches!(e.state, State::Ready(_));
+        !self.entries.values().any(ready)
+    }
+
     /// Tiles to ask for now, most urgent first; they count as requested from here on.
     pub fn take_requests(&mut self, from: f64, to: f64, now_ms: f64) -> Vec<TileId> {
         let in_flight = self.in_flight();

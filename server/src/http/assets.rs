@@ -71,6 +71,21 @@ impl Showing {
     }
 }
 
+/// The page with more in its head, which depends on its address.
+pub fn page(site: &Site, head: &str, showing: Option<Showing>) -> Response {
+    let index = site.index();
+    let page = String::from_utf8_lossy(&index.bytes);
+    let page = page.replacen("</head>", &format!("{head}</head>"), 1);
+    if let Some(showing) = showing {
+        return showing.page(&page);
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "private, no-cache"),
+    ];
+    (headers, page).into_response()
+}
+
 /// The page, which reads from its address what to show.
 pub fn index(site: &Site, request: &HeaderMap, showing: Option<Showing>) -> Response {
     let index = site.index();

@@ -14,6 +14,7 @@ mod comparisons;
 mod connections;
 mod cors;
 mod document;
+mod early;
 mod events;
 mod explain;
 mod export;

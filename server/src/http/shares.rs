@@ -310,9 +310,8 @@ pub async fn page(
     match readable_by_anyone(&main, client, &token).await {
         Ok((app, row)) => {
             let image = image_of(&origin, &token);
-            Ok(preview_of(&app, &row.share, image)
-                .await
-                .page(&main.config.site, None))
+            let preview = preview_of(&app, &row.share, image).await;
+            Ok(assets::page(&main.config.site, &preview.tags(), None))
         }
         Err(Error::NotFound(_)) => Ok(assets::index(&main.config.site, &headers, None)),
         Err(error) => Err(error),

@@ -4,18 +4,20 @@ use super::App;
 use super::assets::{self, Showing};
 use super::cards::{image_of_comparison, live};
 use super::compare::seen;
+use super::early;
 use super::extract::{Client, Origin, Path, run_id};
 use super::here::Here;
+use super::runs::summary;
 use crate::access::Entry;
 use crate::problems::Error;
-use crate::site::Site;
 use api::compare_view::CompareState;
 use api::ids::RunId;
+use api::people::Scope;
 use api::routes;
 use axum::extract::{FromRequestParts, RawQuery};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use std::convert::Infallible;
 
 /// What a run's page shows.
@@ -37,22 +39,8 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// The front end's page with these tags.
-    pub fn page(&self, site: &Site, showing: Option<Showing>) -> Response {
-        let index = site.index();
-        let page = String::from_utf8_lossy(&index.bytes);
-        let page = page.replacen("</head>", &format!("{}</head>", self.tags()), 1);
-        if let Some(showing) = showing {
-            return showing.page(&page);
-        }
-        let headers = [
-            (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-            (header::CACHE_CONTROL, "private, no-cache"),
-        ];
-        (headers, page).into_response()
-    }
-
-    fn tags(&self) -> String {
+    /// Its tags, for the head of the page.
+    pub fn tags(&self) -> String {
         let (title, description) = (self.title.as_str(), self.description.as_str());
         let mut tags = vec![
             ("property", "og:type", "website"),
@@ -99,6 +87,7 @@ fn escaped(text: &str) -> String {
 pub struct Asking {
     headers: HeaderMap,
     showing: Option<Showing>,
+    may_read: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for Asking {
@@ -110,11 +99,23 @@ impl<S: Sync> FromRequestParts<S> for Asking {
         Ok(Asking {
             headers: parts.headers.clone(),
             showing: entry.and_then(|entry| Showing::to(entry, client)),
+            may_read: entry.is_some_and(|entry| entry.may(Scope::Read)),
         })
     }
 }
 
-/// The page of a run.
+impl Asking {
+    /// The page with this in its head; without it the page as it is, which explains that itself.
+    fn page(self, app: &App, head: Option<String>) -> Response {
+        let site = &app.config.site;
+        match head {
+            None => assets::index(site, &self.headers, self.showing),
+            Some(head) => assets::page(site, &head, self.showing),
+        }
+    }
+}
+
+/// The page of a run. If everybody may look, it has a preview.
 pub async fn run(
     Here(app): Here,
     Path(run): Path<String>,
@@ -122,19 +123,34 @@ pub async fn run(
     origin: Origin,
     asking: Asking,
 ) -> Response {
-    let preview = async || {
-        let row = live(&app, run_id(&run)?).await?;
-        let query = raw.map_or_else(String::new, |raw| format!("?{raw}"));
-        Ok(Preview {
-            image: Some(format!("{origin}{}{query}", routes::card(&row.id, "png"))),
-            title: row.name,
-            description: ABOUT_RUN.to_owned(),
-        })
+    let found = match (asking.may_read, run_id(&run)) {
+        (true, Ok(id)) => live(&app, id).await.ok(),
+        _ => None,
     };
-    unfolding(&app, asking, preview).await
+    let Some(row) = found else {
+        return asking.page(&app, None);
+    };
+    let run = summary(row);
+    let mut head = String::new();
+    if app.gate.is_open() {
+        let query = raw
+            .as_ref()
+            .map_or_else(String::new, |raw| format!("?{raw}"));
+        let preview = Preview {
+            image: Some(format!("{origin}{}{query}", routes::card(&run.id, "png"))),
+            title: run.name.clone(),
+            description: ABOUT_RUN.to_owned(),
+        };
+        head.push_str(&preview.tags());
+    }
+    // A view may show something else first, and in a project requests have other addresses.
+    if raw.is_none() && asking.showing.is_none() {
+        head.push_str(&early::of_run(&run));
+    }
+    asking.page(&app, Some(head))
 }
 
-/// The page of a comparison.
+/// The page of a comparison. If everybody may look, it has a preview.
 pub async fn compare(
     Here(app): Here,
     RawQuery(raw): RawQuery,
@@ -155,23 +171,9 @@ pub async fn compare(
             image: Some(image_of_comparison(&origin, &view)),
         })
     };
-    unfolding(&app, asking, preview).await
-}
-
-/// The page with its preview, if everybody may look and there is something to show. Otherwise the
-/// page without a preview: it will explain that itself.
-async fn unfolding(
-    app: &App,
-    Asking { headers, showing }: Asking,
-    preview: impl AsyncFnOnce() -> Result<Preview, Error>,
-) -> Response {
     let found = match app.gate.is_open() {
         true => preview().await.ok(),
         false => None,
     };
-    let site = &app.config.site;
-    match found {
-        None => assets::index(site, &headers, showing),
-        Some(preview) => preview.page(site, showing),
-    }
+    asking.page(&app, found.map(|preview| preview.tags()))
 }

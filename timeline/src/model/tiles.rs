@@ -60,6 +60,11 @@ impl Model {
         }
     }
 
+    /// Whether a picture would show axes and nothing else: no tile has arrived.
+    pub fn is_blank(&self) -> bool {
+        self.series.is_empty()
+    }
+
     /// Whether anything on screen will become finer when tiles arrive.
     pub fn is_waiting(&self) -> bool {
         let Viewport { from, to, .. } = self.target;

@@ -154,11 +154,13 @@ impl MountainTile {
         let group_by = group_by.ok_or(TileError::Malformed("unknown grouping"))?;
         let mut samples = Vec::with_capacity(count);
         for bucket in 0..count {
-            let sample = cursor.after(bucket_start(id, bucket))?;
-            let sample = u32::try_from(sample).ok().filter(|&s| s < n_events);
-            samples.push(EventIdx(
-                sample.ok_or(TileError::Malformed("a sample lies outside of the trace"))?,
-            ));
+            let start = bucket_start(id, bucket);
+            let bucket_end = (start + id.bucket_events()).min(u64::from(n_events));
+            let sample = cursor.after(start)?;
+            if !(start..bucket_end).contains(&sample) {
+                return Err(TileError::Malformed("a sample lies outside of its bucket"));
+            }
+            samples.push(EventIdx(sample as u32));
         }
         let base = read_left_out(&mut cursor)?;
         let pending = read_levels(&mut cursor, count)?;
@@ -497,6 +499,22 @@ mod tests {
                 }
                 read(&bytes);
             }
+        }
+    }
+
+    #[test]
+    fn a_sample_lies_in_its_bucket() {
+        let (_, mountain) = tiles(&testing::training_run(500), TileId { level: 2, index: 0 });
+        let last = mountain.samples.len() - 1;
+        for (bucket, event) in [(1, 3), (1, 8), (last, mountain.n_events)] {
+            let mut wrong = mountain.clone();
+            wrong.samples[bucket] = EventIdx(event);
+            let outside = TileError::Malformed("a sample lies outside of its bucket");
+            assert_eq!(
+                MountainTile::decode(&wrong.encode()),
+                Err(outside),
+                "{event}"
+            );
         }
     }
 

@@ -67,6 +67,7 @@ impl Handle {
         let model = Model::new(device.events, peak, &state);
         let marks_path = source.asks(routes::marks(&source.run, source.device));
         let driver = Driver::new(source, model, view, outputs);
+        driver.begin();
         let handle = Handle {
             driver: StoredValue::new_local(driver),
             outputs,

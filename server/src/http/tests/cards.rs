@@ -287,6 +287,55 @@ async fn the_markdown_of_a_comparison_shows_its_card() {
     assert!(!block(Some("abc"), false).await.contains("!["));
 }
 
+/// Paths that a page's head tells the browser to fetch.
+fn fetched_early(page: &str) -> Vec<&str> {
+    let links = page
+        .split("<link rel=\"preload\" as=\"fetch\" crossorigin href=\"")
+        .skip(1);
+    links
+        .map(|link| link.split('"').next().unwrap_or_default())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_run_fetches_its_first_picture_early() {
+    let server = Server::start().await;
+    let run = sample(&server, "leak_hook_cache").await.id;
+    let page = text(&server, &routes::run_page(&run)).await;
+    let early = fetched_early(&page);
+    assert_eq!(early.len(), 3, "{early:?}");
+    for path in early {
+        file(&server, path).await;
+    }
+    // A view may begin elsewhere, and a page of no run begins with nothing.
+    let zoomed = format!("{}?v=1&from=0&to=9", routes::run_page(&run));
+    for other in [&zoomed, "/", "/runs/run_0000000000000000"] {
+        let page = text(&server, other).await;
+        assert_eq!(fetched_early(&page), Vec::<&str>::new(), "{other}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_learns_nothing_from_the_page_of_a_run() {
+    let secret = "correct-horse-battery-staple-0001";
+    let guarded = |config: &mut Config| config.token = Some(Token::new(secret).unwrap());
+    let server = Server::with(guarded).await;
+    let bearer = format!("Bearer {secret}");
+    let asked = |method: Method, path: &str| {
+        let request = request(method, path).header(header::AUTHORIZATION, &bearer);
+        request.body(Body::empty()).unwrap()
+    };
+    let sent = server
+        .send(asked(Method::POST, &routes::sample("leak_hook_cache")))
+        .await;
+    let path = routes::run_page(&sent.read::<FinishedUpload>().run.id);
+    let page = server.send(asked(Method::GET, &path)).await;
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert_eq!(fetched_early(&page).len(), 3, "somebody with the token");
+    let nothing = text(&server, "/runs/run_0000000000000000").await;
+    assert_eq!(text(&server, &path).await, nothing);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_everybody_may_see_unfold() {
     let server = Server::start().await;

@@ -127,7 +127,7 @@ fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> 
     let mut all = devices.iter().chain(&run.summary.pinned);
     let named = wanted.and_then(|device| all.find(|d| d.device == device));
     named
-        .or_else(|| devices.iter().rev().max_by_key(|d| d.events))
+        .or_else(|| run.summary.main_device())
         .or(run.summary.pinned.as_ref())
         .cloned()
 }
