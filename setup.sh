@@ -174,10 +174,18 @@ follow_web_build() {
 }
 
 # Starts the front end's build early: cargo would begin it last, and wait for it with an idle
-# processor. `server/build.rs` uses what is built here, and reports an error if that fails.
+# processor. `server/build.rs` uses what is built here, and reports an error if that fails. With a
+# folder, the page without a server follows into it: what the two share is compiled once.
 start_web_build() {
+    {
+        web_build embed "$target/web" "$target"
+        [ -z "${1:-}" ] || web_build page "$1" "$target"
+    } >/dev/null 2>&1 &
+}
+
+web_build() {
     env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo run -q -p webbuild \
-        --target-dir "$target/webbuild" -- embed "$target/web" "$target" >/dev/null 2>&1 &
+        --target-dir "$target/webbuild" -- "$@"
 }
 
 stop_following() {
