@@ -13,18 +13,33 @@ pub enum Closing {
     Never,
 }
 
-/// Shows `children` above the page while `open`.
+/// Shows `children` above the page while `open`. They are built when it opens for the first time:
+/// most dialogs of a page never do.
 #[component]
 pub fn Dialog(
     /// Whether it is open; set to false when the user closes it.
     open: RwSignal<bool>,
     /// Its title.
-    #[prop(into)]
-    title: String,
+    title: &'static str,
     /// How it closes.
     closing: Closing,
     children: Children,
 ) -> impl IntoView {
+    // It never becomes false again, so the children are taken once.
+    let wanted = Memo::new(move |before| before == Some(&true) || open.get());
+    let mut children = Some(children);
+    move || {
+        let children = wanted.get().then(|| children.take()).flatten()?;
+        Some(element(open, title, closing, children()))
+    }
+}
+
+fn element(
+    open: RwSignal<bool>,
+    title: &'static str,
+    closing: Closing,
+    content: AnyView,
+) -> AnyView {
     let element = NodeRef::<html::Dialog>::new();
     Effect::new(move |_| {
         let Some(dialog) = element.get() else { return };
@@ -51,12 +66,11 @@ pub fn Dialog(
             open.set(false);
         }
     };
-    let label = title.clone();
     view! {
         <dialog
             class="dialog"
             node_ref=element
-            aria-label=label
+            aria-label=title
             on:cancel=cancel
             on:close=move |_| open.set(false)
             on:click=beside
@@ -66,10 +80,11 @@ pub fn Dialog(
                     <h2>{title}</h2>
                     {(closing == Closing::Free).then(|| close_button(open))}
                 </header>
-                {children()}
+                {content}
             </div>
         </dialog>
     }
+    .into_any()
 }
 
 fn close_button(open: RwSignal<bool>) -> impl IntoView {
