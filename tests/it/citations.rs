@@ -5,7 +5,7 @@
 //! file: `clients/pace.rs::its_name`. This test scans text, like `tidy`.
 
 use super::tidy::files_under;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use tests::workspace_root;
@@ -20,6 +20,8 @@ const SELF: &str = "tests/it/citations.rs";
 struct Repository {
     /// Paths of files and folders from the workspace root, with slashes.
     paths: BTreeSet<String>,
+    /// The last parts of each path, without the first parts; and the first path that ends so.
+    tails: HashMap<String, String>,
     /// Documents and the headings in them.
     headings: BTreeSet<(String, String)>,
     /// Files of code and the functions in them.
@@ -70,6 +72,13 @@ impl Repository {
             );
         }
         paths.remove("");
+        let mut tails = HashMap::new();
+        for path in &paths {
+            for (slash, _) in path.match_indices('/') {
+                let tail = tails.entry(path[slash + 1..].to_owned());
+                tail.or_insert_with(|| path.clone());
+            }
+        }
         let headings = texts.iter().filter(|(path, _)| path.ends_with(".md"));
         let headings = headings.flat_map(|(path, text)| {
             let titles = text.lines().filter(|line| line.starts_with('#'));
@@ -84,6 +93,7 @@ impl Repository {
             headings: headings.collect(),
             functions: functions.collect(),
             paths,
+            tails,
         }
     }
 
@@ -150,14 +160,9 @@ impl Repository {
         if let Some(path) = exact.into_iter().find(|path| self.paths.contains(path)) {
             return Some(path);
         }
-        let tails = [format!("/{name}"), format!("/{name}.rs")];
-        let is = |path: &&String| tails.iter().any(|tail| path.ends_with(tail.as_str()));
-        let found = self
-            .paths
-            .iter()
-            .find(is)
-            .filter(|_| !name.ends_with(".md"));
-        found.cloned()
+        let tails = [name.to_owned(), format!("{name}.rs")];
+        let found = tails.iter().filter_map(|tail| self.tails.get(tail)).min();
+        found.filter(|_| !name.ends_with(".md")).cloned()
     }
 }
 

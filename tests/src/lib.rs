@@ -14,7 +14,6 @@ mod chromedriver;
 mod firefox;
 pub mod fleet;
 mod page;
-mod picture;
 mod places;
 pub mod recording;
 mod static_site;

@@ -1,6 +1,8 @@
 //! Compiles `web` to WebAssembly, and makes files from it that a browser can load.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use wasm_bindgen_cli_support::Bindgen;
@@ -74,8 +76,31 @@ pub fn bindgen(
 }
 
 /// Runs wasm-bindgen for any module; a short one has no names for stack traces.
+///
+/// It takes seconds, so it does not run again for the same module: a note beside the folder says
+/// what the glue in it was made from.
 pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
+    let note = dir.with_extension("from");
+    let module = fs::read(wasm).map_err(Error::io(wasm))?;
+    let from = made_from(&module, short);
+    if dir.is_dir() && fs::read_to_string(&note).is_ok_and(|noted| noted == from) {
+        return Ok(());
+    }
+    // Without its note, glue that is half written counts for nothing.
+    let _ = fs::remove_file(&note);
     let _ = fs::remove_dir_all(dir);
+    bindgen_into(dir, wasm, short)?;
+    fs::write(&note, from).map_err(Error::io(&note))
+}
+
+/// Changes with the module, and with how this file calls wasm-bindgen.
+fn made_from(module: &[u8], short: bool) -> String {
+    let mut hasher = DefaultHasher::new();
+    (module, short, include_str!("compile.rs")).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn bindgen_into(dir: &Path, wasm: &Path, short: bool) -> Result<(), Error> {
     let error = |error| Error::Bindgen(format!("{error:#}"));
     Bindgen::new()
         .input_path(wasm)
@@ -91,6 +116,34 @@ pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn glue_is_made_again_only_for_another_module() {
+        let work = std::env::temp_dir().join(format!("webbuild-glue-{}", std::process::id()));
+        fs::create_dir_all(&work).unwrap();
+        let (wasm, dir) = (work.join("page.wasm"), work.join("glue"));
+        let script = dir.join("page.js");
+        // Two modules with nothing in them but a section that has a name.
+        let module = |name: u8| [&b"\0asm\x01\0\0\0\0\x02\x01"[..], &[name]].concat();
+        let made = |name: u8, short: bool| {
+            fs::write(&wasm, module(name)).unwrap();
+            glue(&wasm, &dir, short).unwrap();
+            !fs::read_to_string(&script).unwrap().contains("untouched")
+        };
+        let touch = || fs::write(&script, "untouched").unwrap();
+        assert!(made(b'a', true));
+        touch();
+        assert!(!made(b'a', true), "the same module");
+        assert!(made(b'b', true), "another module");
+        touch();
+        assert!(made(b'b', false), "another length");
+        touch();
+        fs::remove_file(dir.with_extension("from")).unwrap();
+        assert!(made(b'b', false), "a build that was broken off");
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(made(b'b', false), "glue that somebody removed");
+        fs::remove_dir_all(&work).unwrap();
+    }
 
     #[test]
     fn profile_names() {

@@ -50,11 +50,12 @@ fn is_approving() -> bool {
     env::var_os("APPROVE").is_some_and(|value| value == "1")
 }
 
+/// Equal pictures are equal files, so only the last one is decoded.
 async fn picture_at_rest(browser: &Browser) -> Picture {
-    let mut last: Option<(Picture, Instant)> = None;
+    let mut last: Option<(Vec<u8>, Instant)> = None;
     for _ in 0..TRIES {
         browser.eval(TIMELESS).await;
-        let now = Picture::from_png(&browser.full_page().await);
+        let now = browser.full_page().await;
         match &last {
             Some((before, since)) if *before == now && since.elapsed() >= CALM => break,
             Some((before, _)) if *before == now => {}
@@ -62,7 +63,7 @@ async fn picture_at_rest(browser: &Browser) -> Picture {
         }
     }
     let (picture, _) = last.expect("at least one was taken");
-    picture
+    Picture::from_png(&picture)
 }
 
 /// What is wrong with a view's picture; `None` if it looks like the approved one.

@@ -4,6 +4,7 @@
 use super::shares::{TOKEN, guarded, open, session, slug, stranger, team};
 use super::{Answer, Server};
 use crate::http::audience::is_within;
+use aho_corasick::AhoCorasick;
 use api::ids::RunId;
 use api::routes;
 use api::runs::FinishedUpload;
@@ -160,14 +161,13 @@ fn snapshot() -> Value {
 }
 
 /// A secret that an answer contains, in any encoding.
-fn found(answer: &Answer) -> Option<&'static str> {
+fn found(answer: &Answer) -> Option<String> {
     let headers = answer.headers.iter();
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let text = headers.chain([&answer.body[..]]).collect::<Vec<_>>();
     let read = readings(&text.join(&b'\n'));
-    let pieces = pieces().iter().map(String::as_str);
-    let mut found = pieces.filter(|piece| read.contains(piece));
-    found.next()
+    let found = pieces().find(&read)?;
+    Some(read[found.range()].to_owned())
 }
 
 /// A text without characters that may stand between letters, and with percent-encoding undone.
@@ -182,8 +182,8 @@ fn readings(text: &[u8]) -> String {
 }
 
 /// Every piece of every secret, in every encoding that [`readings`] does not undo.
-fn pieces() -> &'static BTreeSet<String> {
-    static PIECES: std::sync::LazyLock<BTreeSet<String>> = std::sync::LazyLock::new(|| {
+fn pieces() -> &'static AhoCorasick {
+    static PIECES: std::sync::LazyLock<AhoCorasick> = std::sync::LazyLock::new(|| {
         let mut pieces = BTreeSet::new();
         let writings = SECRETS.iter().flat_map(|secret| {
             let shifted = [" ", "  "].map(|before| base64(format!("{before}{secret}").as_bytes()));
@@ -196,7 +196,7 @@ fn pieces() -> &'static BTreeSet<String> {
             let length = (PIECE * letters.len() / SECRETS[0].len()).max(PIECE);
             pieces.extend(letters.windows(length).map(String::from_iter));
         }
-        pieces
+        AhoCorasick::new(pieces).expect("a few hundred short pieces")
     });
     &PIECES
 }

@@ -255,10 +255,7 @@ async fn has_failed(died: Died) {
 async fn reopened(config: Config, folder: tempfile::TempDir) -> Server {
     for _ in 0..200 {
         if let Ok(app) = App::open(config.clone()).await {
-            return Server {
-                app,
-                _folder: folder,
-            };
+            return Server::of(app, folder);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -320,10 +317,8 @@ async fn what_is_derived_comes_back_from_the_blob() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config::new(folder.path().join("data"));
     let (before, database) = {
-        let server = Server {
-            app: App::open(config.clone()).await.unwrap(),
-            _folder: tempfile::tempdir().unwrap(),
-        };
+        let app = App::open(config.clone()).await.unwrap();
+        let server = Server::of(app, tempfile::tempdir().unwrap());
         upload(&server).await;
         server.app.stopping.cancel();
         (live(&server).await, server.data().join("tidemark.db"))
