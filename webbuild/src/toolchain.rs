@@ -284,10 +284,7 @@ fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> 
         .env("RUSTC", bin.join("rustc"))
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["build", "--release", "--target", TARGET])
-        .args([
-            "-Zbuild-std=std,panic_abort,proc_macro",
-            "-Zbuild-std-features=",
-        ])
+        .args(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features="])
         .args(["--target-dir", "target"]);
     progress.run("cargo build -Zbuild-std", &mut cargo)
 }
