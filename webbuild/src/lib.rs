@@ -58,9 +58,10 @@ impl Workshop {
 
     /// All inputs of the front end, for `rerun-if-changed`.
     pub fn inputs(&self) -> Vec<PathBuf> {
-        const INPUTS: [&str; 14] = [
+        const INPUTS: [&str; 15] = [
             "web/src",
             "web/style",
+            "web/stand_ins",
             "web/static",
             "web/index.html",
             "web/boot.js",

@@ -268,7 +268,8 @@ fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error
     Ok(sysroot)
 }
 
-/// Lets cargo build std for an empty crate. It has no backtraces, which a browser makes itself.
+/// Lets cargo build std for an empty crate. It has no backtraces, which a browser makes itself, and
+/// no `proc_macro`, which nothing in the page uses (`web/stand_ins/README.md`).
 fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
     const MANIFEST: &str = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n\
         edition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n";
