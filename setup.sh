@@ -183,9 +183,14 @@ start_web_build() {
     } >/dev/null 2>&1 &
 }
 
+# $WEBBUILD is a webbuild that is built already; `server/build.rs` runs it too.
+unset WEBBUILD
 web_build() {
-    env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo run -q -p webbuild \
-        --target-dir "$target/webbuild" -- "$@"
+    if [ -n "${WEBBUILD:-}" ]; then
+        "$WEBBUILD" "$@"
+    else
+        cargo run -q -p webbuild --target-dir "$target/webbuild" -- "$@"
+    fi
 }
 
 stop_following() {

@@ -4,7 +4,7 @@
 //!
 //! `webbuild` runs as a program here and is not linked as a library. So a `webbuild` that `./run`
 //! or `./check` built before is used again. And cargo, which builds scripts with many dependencies
-//! last, need not wait for it.
+//! last, need not wait for it. `WEBBUILD` names one that is built already, as in `./check`.
 
 #[path = "../webbuild/src/inner.rs"]
 mod inner;
@@ -48,16 +48,27 @@ fn build() -> Result<(), String> {
         );
     }
     let target = target_dir(&out_dir);
-    let mut webbuild = inner::scrubbed(given_by_cargo("CARGO"));
+    let mut webbuild = webbuild(&target);
     webbuild
-        .args(["run", "-q", "-p", "webbuild", "--target-dir"])
-        .arg(target.join("webbuild"))
-        .args(["--", "embed"])
+        .arg("embed")
         .arg(&out_dir)
         .arg(&target)
         .arg(profile)
         .current_dir(workspace());
     run(webbuild)
+}
+
+/// The front end's builder, without arguments.
+fn webbuild(target: &Path) -> Command {
+    if let Some(built) = env::var_os("WEBBUILD") {
+        return inner::scrubbed(built);
+    }
+    let mut cargo = inner::scrubbed(given_by_cargo("CARGO"));
+    cargo
+        .args(["run", "-q", "-p", "webbuild", "--target-dir"])
+        .arg(target.join("webbuild"))
+        .arg("--");
+    cargo
 }
 
 /// The command's output is for cargo: which files to watch, and what went wrong.

@@ -11,6 +11,10 @@ use crate::places;
 /// How long Chromium may take to close its windows before it is killed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often chromedriver is started. It may end before it has a port: it takes a free port of IPv4,
+/// then the port with the same number of IPv6, and ends if another process has that one.
+const STARTS: usize = 5;
+
 /// A chromedriver on its own port. When it is dropped, the process and its browsers end, even if
 /// the test panicked. A process that stayed would hold the test's output open, and whoever reads
 /// that would wait forever.
@@ -21,6 +25,20 @@ pub(crate) struct Chromedriver {
 
 impl Chromedriver {
     pub fn start() -> Self {
+        let mut said = String::new();
+        for _ in 0..STARTS {
+            match Self::try_start() {
+                Ok(started) => return started,
+                Err(words) => said = words,
+            }
+        }
+        panic!(
+            "chromedriver ended {STARTS} times before it had a port; the last time it said:\n{said}"
+        );
+    }
+
+    /// Fails with what chromedriver said, if it ends before it has a port.
+    fn try_start() -> Result<Self, String> {
         let mut child = Command::new(places::program("CHROMEDRIVER", &["chromedriver"]))
             .arg("--port=0")
             .env("FONTCONFIG_FILE", places::fonts_conf())
@@ -31,14 +49,18 @@ impl Chromedriver {
             .expect("chromedriver starts");
         let stdout = child.stdout.take().expect("stdout is piped");
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let (_, port) = line.split_once("successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        // Reads on, because a full pipe would block chromedriver.
-        thread::spawn(move || lines.for_each(drop));
-        let port = port.expect("chromedriver says its port");
-        Self { child, port }
+        let mut said = String::new();
+        for line in lines.by_ref() {
+            if let Some(port) = port_in(&line) {
+                // Reads on, because a full pipe would block chromedriver.
+                thread::spawn(move || lines.for_each(drop));
+                return Ok(Self { child, port });
+            }
+            said += &line;
+            said.push('\n');
+        }
+        let _ = child.wait();
+        Err(said)
     }
 
     pub fn url(&self) -> String {
@@ -72,4 +94,10 @@ impl Drop for Chromedriver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The port in the line that chromedriver prints when it is ready.
+fn port_in(line: &str) -> Option<u16> {
+    let (_, port) = line.split_once("successfully on port ")?;
+    port.trim_end_matches('.').parse().ok()
 }
