@@ -161,6 +161,13 @@ impl Teller<'_> {
         self.report(Verdict::Clean, reason)
     }
 
+    /// Whether all blocks that are listed as evidence are given back before the recording ends.
+    fn all_end(&self, groups: &[LeakGroup]) -> bool {
+        let given_back = &self.device.blocks.free_requested;
+        let mut blocks = groups.iter().flat_map(|group| &group.evidence);
+        blocks.all(|block| given_back[block.index()] < self.device.events.len())
+    }
+
     /// The report if groups accumulate; `others` further sites grow without a rhythm.
     pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
         groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
@@ -187,8 +194,11 @@ impl Teller<'_> {
         };
         let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
         let n = self.n_steps;
-        let mut reason =
-            format!("{all} a step accumulate over {n} steps and are never given back{rhythm}");
+        let until = match self.all_end(&groups) {
+            true => "given back only after the last one",
+            false => "never given back",
+        };
+        let mut reason = format!("{all} a step accumulate over {n} steps and are {until}{rhythm}");
         if total > proven {
             let rest = Bytes((total - proven).round() as u64);
             let places = match others {
@@ -196,8 +206,8 @@ impl Teller<'_> {
                 n => format!("spread over {n} places without a rhythm of their own"),
             };
             reason = format!(
-                "{all} a step accumulate over {n} steps: {known} of them are never given back\
-                 {rhythm}; the other {rest} are {places}"
+                "{all} a step accumulate over {n} steps: {known} of them are {until}{rhythm}; the \
+                 other {rest} are {places}"
             );
         }
         LeakReport {

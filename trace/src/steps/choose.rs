@@ -16,6 +16,7 @@
 
 use super::MIN_STEPS;
 use super::calls::{Calls, ContextIdx};
+use super::ending::without_ending;
 use super::frames::{Frames, Place, Work};
 use super::iterations::{self, Iteration, Mark, Tally, Works};
 use super::regions::{Region, Ways};
@@ -100,7 +101,7 @@ impl<'a> Analysis<'a> {
         stacks: &Stacks,
         watch: Watch<'a>,
     ) -> Result<Option<Analysis<'a>>, Stopped> {
-        const ENOUGH_STACKS: f64 = 0.2;
+        const ENOUGH_STACKS: f64 = 0.05;
         let blocks = &device.blocks;
         let frames = Frames::new(stacks, watch)?;
         let watch = watch.beside(frames.heap_bytes());
@@ -399,7 +400,7 @@ impl<'a> Analysis<'a> {
         let inner = iterations.iter().filter(|i| !i.left);
         let tail = median(inner.map(tail).collect());
         let spans = iterations.iter().enumerate();
-        spans
+        let mut steps: Vec<Step> = spans
             .map(|(index, iteration)| {
                 let mut end = event(iteration.end);
                 // What follows the loop does not belong to the last step; the end of the recording
@@ -413,7 +414,9 @@ impl<'a> Analysis<'a> {
                     events: Span::new(EventIdx(event(iteration.start)), EventIdx(end)),
                 }
             })
-            .collect()
+            .collect();
+        without_ending(self.device, &mut steps);
+        steps
     }
 }
 

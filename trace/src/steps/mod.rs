@@ -9,6 +9,7 @@
 //! iterations   walk -> the iterations of a loop
 //! choose       loops -> the one whose iterations are the steps
 //! levels       the loops that a reader can choose instead
+//! ending       the end of the program, which is no part of its last step
 //! recording    what a recording holds: a loop, one pass, a model being loaded
 //! inferred     sizes that repeat, where there are no stacks
 //! ```
@@ -16,6 +17,7 @@
 mod annotated;
 mod calls;
 mod choose;
+mod ending;
 mod frames;
 mod inferred;
 mod iterations;
@@ -35,6 +37,7 @@ use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use annotated::Scopes;
 use choose::Analysis;
+use ending::without_ending;
 
 pub(crate) use annotated::family_name;
 pub(crate) use pinned::take_steps;
@@ -88,14 +91,18 @@ fn found(
             return Ok((StepSource::Inferred, steps));
         }
     }
-    if let Some(steps) = scopes.repeating() {
+    if let Some(mut steps) = scopes.repeating() {
+        without_ending(device, &mut steps);
         return Ok((StepSource::Annotations, steps));
     }
     if analysis.is_some() {
         return Ok(NONE);
     }
-    let steps = inferred::steps(device, watch)?;
-    Ok(steps.map_or(NONE, |steps| (StepSource::Inferred, steps)))
+    let Some(mut steps) = inferred::steps(device, watch)? else {
+        return Ok(NONE);
+    };
+    without_ending(device, &mut steps);
+    Ok((StepSource::Inferred, steps))
 }
 
 /// This many steps are needed to say anything about steps.

@@ -21,6 +21,54 @@ fn a_steady_leak_is_exact() {
     assert_eq!(group.per_step[3], Bytes(4 * 8192));
 }
 
+/// People often dump the snapshot after the function that holds the loop has returned, and with it
+/// everything that it kept. The verdict is the same, wherever the steps come from.
+#[test]
+fn a_program_that_has_ended_is_judged_as_if_it_still_ran() {
+    fn check(scopes: fn(&mut Program), keeps: bool, expected: Verdict) {
+        let judge = |ends: bool| {
+            let mut program = Program::run(12, |p, _| {
+                if keeps {
+                    p.alloc(&KEEP, 1 << 20);
+                }
+            });
+            scopes(&mut program);
+            let last = program.n_events;
+            if ends {
+                program.end();
+            }
+            let trace = program.trace();
+            let device = &trace.devices[0];
+            assert_eq!(device.steps.len(), 12);
+            assert_eq!(device.steps[11].events.end(), EventIdx(last));
+            find(device, &trace.stacks, &[])
+        };
+        let (running, ended) = (judge(false), judge(true));
+        assert_eq!((running.verdict, ended.verdict), (expected, expected));
+        assert_eq!(running.bytes_per_step, ended.bytes_per_step);
+        assert_eq!(running.growth, ended.growth);
+        if expected == Verdict::Leak {
+            assert!(running.reason.ends_with("are never given back"));
+            let reason = ended.reason;
+            assert!(
+                reason.ends_with("are given back only after the last one"),
+                "{reason}"
+            );
+        }
+    }
+    let from_stacks = |program: &mut Program| program.scopes.clear();
+    let of_an_optimizer = |program: &mut Program| {
+        for scope in &mut program.scopes {
+            let end = scope.2;
+            *scope = ("Optimizer.step#Adam.step".to_owned(), end - 1, end, 0);
+        }
+    };
+    for scopes in [|_: &mut Program| {}, from_stacks, of_an_optimizer] {
+        check(scopes, true, Verdict::Leak);
+        check(scopes, false, Verdict::Clean);
+    }
+}
+
 #[test]
 fn every_nth_step_has_its_rhythm() {
     let group = Program::run(30, |p, step| {

@@ -16,6 +16,8 @@ use proptest::prelude::*;
 struct Program {
     builder: TraceBuilder,
     n_events: u32,
+    /// Oldest first.
+    alive: Vec<BlockIdx>,
     scopes: Vec<(String, u32, u32, u16)>,
 }
 
@@ -67,16 +69,26 @@ impl Program {
             _ => self.builder.stacks.push_stack(&frames),
         };
         self.n_events += 1;
-        self.builder.alloc(BlockKind {
+        let block = self.builder.alloc(BlockKind {
             alloc_stack,
             ..block_of(Bytes(requested))
-        })
+        });
+        self.alive.push(block);
+        block
     }
 
     fn free(&mut self, block: BlockIdx) {
         self.n_events += 2;
         self.builder.free_requested(block);
         self.builder.free_completed(block);
+        self.alive.retain(|alive| *alive != block);
+    }
+
+    /// The program ends and gives back everything, before the snapshot is taken.
+    fn end(&mut self) {
+        for block in std::mem::take(&mut self.alive) {
+            self.free(block);
+        }
     }
 
     /// A scope from `start` to now.
@@ -286,15 +298,15 @@ proptest! {
     }
 
     /// Blocks that are always given back within a few steps are no leak, whatever their sizes and
-    /// ages.
+    /// ages, and whether the recording shows scopes or the end of the program.
     #[test]
     fn bounded_lifetimes_are_never_a_leak(
         ages in prop::collection::vec((0..4_usize, 1..6_u32, 1_u64..1 << 22), 30..200),
-        n in 12..30_u32,
+        n in 12..30_u32, has_scopes in any::<bool>(), ends in any::<bool>(),
     ) {
         let mut live: Vec<(u32, BlockIdx)> = Vec::new();
         let mut ages = ages.iter().cycle();
-        let (report, _) = Program::run(n, |p, step| {
+        let mut program = Program::run(n, |p, step| {
             for (due, block) in std::mem::take(&mut live) {
                 if due <= step {
                     p.free(block);
@@ -307,8 +319,14 @@ proptest! {
                 let place = ["a x.py", "b x.py", "c y.py", "d z.py"][place];
                 live.push((step + age, p.alloc(&[place, "step train.py"], size)));
             }
-        })
-        .report();
+        });
+        if !has_scopes {
+            program.scopes.clear();
+        }
+        if ends {
+            program.end();
+        }
+        let (report, _) = program.report();
         prop_assert_ne!(report.verdict, Verdict::Leak, "{} {:?}", report.reason, report.groups);
     }
 
