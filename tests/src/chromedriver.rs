@@ -11,8 +11,8 @@ use crate::places;
 /// How long Chromium may take to close its windows before it is killed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often chromedriver is started. It may end before it has a port: it takes a free port of IPv4,
-/// then the port with the same number of IPv6, and ends if another process has that one.
+/// How often chromedriver is started. It may end before it has a port: it takes a free port of
+/// IPv4, then the port with the same number of IPv6, and ends if another process has that one.
 const STARTS: usize = 5;
 
 /// A chromedriver on its own port. When it is dropped, the process and its browsers end, even if

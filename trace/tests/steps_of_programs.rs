@@ -1,10 +1,11 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `tests/fixtures/plain`. The others are next to the repository
-//! (`../shared`), and their tests are ignored without them.
+//! A few recordings are in `tests/fixtures/plain` and `tests/fixtures/ended`. The others are next
+//! to the repository (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use trace::leaks::{self, Verdict};
 use trace::reader::{Limits, read};
 use trace::trace::Trace;
 
@@ -101,6 +102,26 @@ fn check(cases: &[Case]) {
 #[test]
 fn the_fixtures_have_their_steps() {
     check(&with_truths(&root().join("tests/fixtures/plain")));
+}
+
+/// Whether the snapshot was taken before or after the function with the loop returned: steps and
+/// verdict are the same, and right.
+#[test]
+fn the_end_of_a_program_changes_nothing() {
+    let cases = with_truths(&root().join("tests/fixtures/ended"));
+    assert_eq!(cases.len(), 18);
+    check(&cases);
+    for case in &cases {
+        let name = case.path.display();
+        let truth = PathBuf::from(name.to_string().replace(".pickle.zst", ".truth.json"));
+        let leaks = json(&truth)["leak"].as_bool().expect("known");
+        let report = &leaks::of_trace(&trace(&case.path))[0];
+        let expected = match leaks {
+            true => Verdict::Leak,
+            false => Verdict::Clean,
+        };
+        assert_eq!(report.verdict, expected, "{name}: {}", report.reason);
+    }
 }
 
 #[test]
