@@ -342,15 +342,20 @@ impl<'a> Analysis<'a> {
         enough.or_else(|| same.min_by_key(count))
     }
 
-    /// Whether this is the beat of its region that most spots agree on.
+    /// Whether this is the beat of its region that most spots agree on, or of a loop around it.
     pub fn is_best_beat(&self, loops: &[Loop], which: usize) -> bool {
-        let support = |l: &Loop| {
-            let beat = &self.regions[l.region].beats[l.beat];
-            (beat.support, beat.count)
-        };
+        let beat = |l: &Loop| &self.regions[l.region].beats[l.beat];
+        let support = |l: &Loop| (beat(l).support, beat(l).count);
         let this = &loops[which];
+        let region = &self.regions[this.region];
+        let around = |other: &Loop| {
+            beat(this).count < beat(other).count
+                && self
+                    .ways
+                    .surrounds(region, beat(this), beat(other), &self.calls)
+        };
         let mut others = loops.iter().filter(|l| l.region == this.region);
-        others.all(|other| support(other) <= support(this))
+        others.all(|other| support(other) <= support(this) || around(other))
     }
 
     /// Two calls on one line may be just two calls; three are a loop.

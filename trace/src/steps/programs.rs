@@ -323,6 +323,50 @@ fn requests_and_their_tokens() {
 }
 
 #[test]
+fn a_loop_within_a_loop_of_one_function() {
+    check(
+        "14x {
+           main:3 copy:1
+           6x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+           main:8 total:1
+         }",
+        14,
+    );
+    // Every sixth iteration passes two more lines; or lines that stand in front.
+    check(
+        "5x {
+           main:3 report:1
+           main:5 !forward:10
+           main:5 relu:1
+           main:6 scale:1
+           main:8 report:1
+           5x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+         }",
+        30,
+    );
+    check(
+        "5x {
+           main:3 report:1
+           main:4 report:1
+           6x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+         }",
+        30,
+    );
+}
+
+#[test]
 fn a_statement_of_several_lines() {
     check(
         &format!(

@@ -54,7 +54,8 @@ pub struct Beat {
     pub count: u32,
     /// How many agree.
     pub support: usize,
-    /// The most visits of its spots.
+    /// The fewest and the most visits of its spots.
+    least: u32,
     most: u32,
 }
 
@@ -117,6 +118,34 @@ impl Ways {
     pub fn heap_bytes(&self) -> usize {
         let next: usize = self.next.iter().map(of_vec).sum();
         of_vec(&self.visits) + of_vec(&self.next) + next
+    }
+
+    /// Whether one beat of a region is that of a loop around the loop of another beat: its lines
+    /// stand before and after those of the other, and the program comes from the lines before and
+    /// goes on to the lines after. A branch that is seldom taken is passed by.
+    pub fn surrounds(&self, region: &Region, outer: &Beat, inner: &Beat, calls: &Calls) -> bool {
+        let of = |beat: &Beat| {
+            let counts = beat.least..=beat.most;
+            let spots = region.spots.iter().copied();
+            let spots = spots.filter(|s| counts.contains(&self.visits[s.index()].count));
+            spots.collect::<Vec<SpotIdx>>()
+        };
+        let line = |spot: &SpotIdx| calls.spot(*spot).line;
+        let (around, within) = (of(outer), of(inner));
+        let lines = within.iter().map(line);
+        let (Some(first), Some(last)) = (lines.clone().min(), lines.max()) else {
+            return false;
+        };
+        let before: Vec<SpotIdx> = around.iter().filter(|s| line(s) < first).copied().collect();
+        let after: Vec<SpotIdx> = around.iter().filter(|s| line(s) > last).copied().collect();
+        let leads = |from: &[SpotIdx], to: &[SpotIdx]| {
+            let mut next = from.iter().flat_map(|spot| &self.next[spot.index()]);
+            next.any(|spot| to.contains(spot))
+        };
+        !before.is_empty()
+            && !after.is_empty()
+            && !leads(&after, &within)
+            && !leads(&within, &before)
     }
 
     /// All regions, outer ones before those within them.
@@ -239,6 +268,7 @@ impl Beat {
         Beat {
             count: most.map_or(0, |same| same[0]),
             support: counts.len(),
+            least: counts.first().copied().unwrap_or(0),
             most: counts.last().copied().unwrap_or(0),
         }
     }
