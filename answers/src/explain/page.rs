@@ -9,6 +9,7 @@ use api::explain::{
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
+use timeline::format::plural;
 use trace::steps::recording::Kind;
 use trace::trace::{PINNED, QualityNote, StepSource, device_name};
 use trace::units::Bytes;
@@ -104,8 +105,8 @@ fn failure(oom: &OutOfMemory) -> String {
     if oom.later_failures > 0 {
         let _ = writeln!(
             out,
-            "\n{} more allocations failed later; only the first is explained.",
-            oom.later_failures
+            "\n{} failed later; only the first is explained.",
+            plural(oom.later_failures, "more allocation")
         );
     }
     out
@@ -164,7 +165,8 @@ fn moment(moment: &Moment) -> String {
         );
     }
     if moment.places_left_out > 0 {
-        let _ = writeln!(out, "| … {} more places | | |", moment.places_left_out);
+        let more = plural(moment.places_left_out, "more place");
+        let _ = writeln!(out, "| … {more} | | |");
     }
     out
 }
@@ -206,7 +208,8 @@ fn leaks(leaks: &Leaks) -> String {
         out += &stack(&group.stack);
     }
     if leaks.groups_left_out > 0 {
-        let _ = writeln!(out, "* … {} more places", leaks.groups_left_out);
+        let more = plural(leaks.groups_left_out, "more place");
+        let _ = writeln!(out, "* … {more}");
     }
     out
 }

@@ -397,6 +397,7 @@ fn places(leaks: &Leaks) -> String {
     names.truncate(3);
     match more {
         0 => format!("in {}", names.join(", ")),
+        1 => format!("in {} and one more place", names.join(", ")),
         more => format!("in {} and {more} more places", names.join(", ")),
     }
 }

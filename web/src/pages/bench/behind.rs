@@ -46,7 +46,7 @@ pub fn behind((before, after): (BenchRowId, BenchRowId)) -> AnyView {
         };
         let others = others.iter().map(item).collect_view();
         let more = (found.left_out > 0)
-            .then(|| view! { <li>{format!("and {} more kinds", found.left_out)}</li> });
+            .then(|| view! { <li>"and "{format::plural(found.left_out, "more kind")}</li> });
         Some(view! {
             <details class="waterfall-behind">
                 <summary title=format!("such as {}", first.example)>{sentence(first)}</summary>
