@@ -109,6 +109,26 @@ pub struct WhatIf {
     pub trust: String,
 }
 
+/// The same answer with segments in several orders: lowest and highest of those orders for which
+/// the answer goes as far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Spread {
+    /// How many orders were tried, with the one of the answer itself.
+    pub orders: u32,
+    /// In how many of them a request fails.
+    pub failed: u32,
+    /// Lowest and highest peak of *allocated*.
+    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
+    pub peak_allocated: [Bytes; 2],
+    /// Lowest and highest peak of *reserved*.
+    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
+    pub peak_reserved: [Bytes; 2],
+    /// Fewest and most retries.
+    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
+    pub retries: [u64; 2],
+}
+
 /// What the program does differently than in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -209,6 +229,9 @@ pub struct Replayed {
     pub oom_segment: Option<Bytes>,
     /// Where the answer ends.
     pub reaches: Reaches,
+    /// How much the answer depends on addresses of segments that nobody knows. `null` where it does
+    /// not, or the recording is too long to try.
+    pub spread: Option<Spread>,
 }
 
 /// Where an answer ends.
@@ -277,7 +300,26 @@ impl WhatIf {
                 gone: early.n_gone() as u64,
             },
             sentence: words::sentence(answer),
-            trust: words::calibration(calibration),
+            trust: words::trust(answer),
+        }
+    }
+}
+
+impl Spread {
+    fn of(spread: what_if::Spread) -> Spread {
+        let what_if::Spread {
+            orders,
+            failed,
+            peak_allocated,
+            peak_reserved,
+            retries,
+        } = spread;
+        Spread {
+            orders,
+            failed,
+            peak_allocated,
+            peak_reserved,
+            retries,
         }
     }
 }
@@ -298,6 +340,7 @@ impl Replayed {
                 Reach::Failure => Reaches::Failure,
                 Reach::Recorded(_) => Reaches::RecordedFailure,
             },
+            spread: outcome.spread.map(Spread::of),
         }
     }
 }

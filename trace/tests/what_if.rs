@@ -1,8 +1,9 @@
 //! What-if answers, compared with what the program did when it really ran with those settings.
 //!
-//! It is one program with the same sizes each time, recorded with several settings, with and
-//! without a limit. The process counted its own peaks and retries. `tests/fixtures/settings` holds
-//! one recording; the others are next to the repository.
+//! They are programs with the same sizes each time, recorded with several settings, with and
+//! without a limit. Each process counted its own peaks and retries. `tests/fixtures/settings` holds
+//! one recording of a program, the others of which are next to the repository, and all recordings
+//! of four programs.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use trace::reader::{Limits, read};
 use trace::trace::Trace;
 use trace::units::Bytes;
 use trace::watch::Watch;
-use trace::what_if::{self, Answer, Question};
+use trace::what_if::{self, Answer, Question, Reach};
 
 fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -33,6 +34,8 @@ struct Truth {
     peak_reserved: u64,
     retries: u64,
     oom_step: Option<u64>,
+    /// Of the loop, when nothing fails.
+    iterations: Option<u64>,
 }
 
 impl Truth {
@@ -54,6 +57,7 @@ impl Truth {
             peak_reserved: number("peak_reserved"),
             retries: counted.as_u64().expect("a number of retries"),
             oom_step: truth["oom_step"].as_u64(),
+            iterations: truth["iterations"].as_u64(),
         }
     }
 }
@@ -69,12 +73,32 @@ fn ask(trace: &Trace, setting: &str, limit: Option<Bytes>) -> Answer {
     what_if::ask(device, &own, &question, Watch::nobody()).expect("nobody stops it")
 }
 
-/// Both peaks within 2 %, the same failure, and the number of retries within one.
-fn check(from: &str, trace: &Trace, truths: &[Truth]) {
+/// How far an answer is from the truth, in percent.
+fn off(is: Bytes, was: u64) -> f64 {
+    100.0 * (is.0 as f64 / was as f64 - 1.0)
+}
+
+/// How answers compare with the truth.
+#[derive(Debug, Default, PartialEq)]
+struct Score {
+    /// Peak of *reserved*, to the byte.
+    exact: u32,
+    /// Within 2 %.
+    near: u32,
+    /// Further away, but inside the spread that the answer states.
+    inside: u32,
+    /// The recording ended too early to tell.
+    ended: u32,
+    /// Whether it runs out of memory depends on addresses: *might*.
+    torn: u32,
+}
+
+/// Both peaks within 2 %, the same failure, and the number of retries within one; or, where the
+/// answer says that it depends on addresses that nobody knows, inside of what it states.
+fn check(from: &str, trace: &Trace, truths: &[Truth], score: &mut Score) {
     for truth in truths {
         let answer = ask(trace, &truth.setting, truth.limit);
         let what_if = answer.what_if;
-        let off = |is: Bytes, was: u64| 100.0 * (is.0 as f64 / was as f64 - 1.0);
         let reserved = off(what_if.peak_reserved, truth.peak_reserved);
         let allocated = off(what_if.peak_allocated, truth.peak_allocated);
         let Truth { name, retries, .. } = truth;
@@ -82,37 +106,85 @@ fn check(from: &str, trace: &Trace, truths: &[Truth]) {
             "{from:24} {name:24} {reserved:+8.3} % {allocated:+8.3} % {:3} of {retries:3}",
             what_if.retries
         );
-        let failed = what_if.failed.map(|failed| u64::from(failed.step));
-        assert_eq!(failed, truth.oom_step, "{from} to {name}");
-        if answer.recorded.failed.is_some() && failed.is_none() {
+        assert_eq!(answer.calibration.peak_reserved_error, 0.0, "{from}");
+        if matches!(what_if.reach, Reach::Recorded(_)) {
+            score.ended += 1;
             continue;
         }
-        assert!(reserved.abs() <= 2.0, "{from} to {name}: {reserved} %");
+        let failed = what_if.failed.map(|failed| u64::from(failed.step));
+        let is_torn = what_if.spread.is_some_and(|spread| spread.is_torn());
+        score.torn += u32::from(is_torn);
+        // Where an inner loop is taken for the steps, their numbers are others.
+        let steps = trace.devices[0].steps.len() as u64;
+        let is_right = match truth
+            .iterations
+            .is_some_and(|iterations| steps > iterations)
+        {
+            true => failed.is_some() == truth.oom_step.is_some(),
+            false => failed == truth.oom_step,
+        };
+        assert!(is_torn || is_right, "{from} to {name}: {failed:?}");
         assert!(allocated.abs() <= 2.0, "{from} to {name}: {allocated} %");
-        let difference = what_if.retries.abs_diff(*retries);
+        let inside = |[low, high]: [u64; 2], was: u64| (low..=high).contains(&was);
+        let peaks = what_if.spread.map(|s| s.peak_reserved.map(|bytes| bytes.0));
+        match peaks.is_some_and(|range| inside(range, truth.peak_reserved)) {
+            _ if reserved == 0.0 => score.exact += 1,
+            _ if reserved.abs() <= 2.0 => score.near += 1,
+            true => score.inside += 1,
+            false => panic!("{from} to {name}: {reserved} %"),
+        }
+        let spread = what_if.spread.map(|spread| spread.retries);
         assert!(
-            difference <= 1,
+            what_if.retries.abs_diff(*retries) <= 1 || inside(spread.unwrap_or_default(), *retries),
             "{from} to {name}: {} retries",
             what_if.retries
         );
-        assert_eq!(answer.calibration.peak_reserved_error, 0.0, "{from}");
     }
 }
 
 #[test]
 fn one_recording_predicts_the_program_under_every_setting() {
     let folder = root().join("tests/fixtures/settings");
-    let text = std::fs::read_to_string(folder.join("ragged.truth.json")).expect("the truths");
-    let truths: Value = serde_json::from_str(&text).expect("JSON");
-    let truths = truths.as_object().expect("by name").iter();
-    let truths: Vec<Truth> = truths.map(|(name, truth)| Truth::of(name, truth)).collect();
+    let truths = truths(&folder, "ragged");
     assert_eq!(truths.len(), 8);
     let name = "ragged_default_limit";
-    check(
-        name,
-        &replayed(&folder.join(format!("{name}.pickle.zst"))),
-        &truths,
-    );
+    let trace = replayed(&folder.join(format!("{name}.pickle.zst")));
+    let mut score = Score::default();
+    check(name, &trace, &truths, &mut score);
+    assert_eq!((score.exact, score.ended), (8, 0));
+}
+
+/// What the processes of a program counted, from one file.
+fn truths(folder: &Path, program: &str) -> Vec<Truth> {
+    let path = folder.join(format!("{program}.truth.json"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let truths: Value = serde_json::from_str(&text).expect("JSON");
+    let truths = truths.as_object().expect("by name").iter();
+    truths.map(|(name, truth)| Truth::of(name, truth)).collect()
+}
+
+/// Every recording of four programs predicts every other one of the same program.
+#[test]
+fn recordings_of_other_programs_predict_each_other() {
+    let folder = root().join("tests/fixtures/settings/h100");
+    let mut score = Score::default();
+    for program in ["frag", "lm_ckpt", "moe", "streams"] {
+        let truths = truths(&folder, program);
+        assert_eq!(truths.len(), 10);
+        for from in &truths {
+            let trace = replayed(&folder.join(format!("{}.pickle.zst", from.name)));
+            check(&from.name, &trace, &truths, &mut score);
+        }
+    }
+    // docs/what-if.md tells these figures.
+    let expected = Score {
+        exact: 342,
+        near: 7,
+        inside: 4,
+        ended: 47,
+        torn: 5,
+    };
+    assert_eq!(score, expected);
 }
 
 #[test]
@@ -145,7 +217,7 @@ fn every_recording_predicts_every_other() {
     for truths in programs.values() {
         for from in truths {
             let path = folder.join(format!("{}.pickle.zst", from.name));
-            check(&from.name, &replayed(&path), truths);
+            check(&from.name, &replayed(&path), truths, &mut Score::default());
         }
     }
 }

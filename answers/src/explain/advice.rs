@@ -8,7 +8,7 @@ use trace::categories::{Category, Named};
 use trace::trace::Series;
 use trace::units::Bytes;
 use trace::watch::Stopped;
-use trace::what_if::{self, Conditions, Early, Evidence};
+use trace::what_if::{self, Conditions, Early, Evidence, Placement};
 
 /// A better setting is searched if at least this share of reserved memory was unused at its peak …
 const UNUSED: f64 = 0.1;
@@ -72,6 +72,7 @@ fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
         limit: None,
         early: &Early::default(),
         batch: None,
+        placement: Placement::Seen,
     };
     let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
     let saved = reserved.saturating_sub(outcome.peak_reserved);

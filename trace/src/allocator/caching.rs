@@ -5,8 +5,8 @@
 //! `c10/cuda/CUDACachingAllocator.cpp`. [`Arena`] has the blocks and their rules; `driver` decides
 //! where segments lie.
 
-pub use super::driver::Call;
 use super::driver::Driver;
+pub use super::driver::{Call, Placement};
 use super::{Arena, Config, PoolKey, Slot};
 use crate::footprint::of_map;
 use crate::stacks::FxHashMap;
@@ -48,13 +48,18 @@ impl Caching {
     /// An allocator that holds nothing and has no limit. As long as it asks the driver for the same
     /// segments as in the recording, it gets the recorded addresses.
     pub fn new(config: Config, recorded: VecDeque<Call>) -> Caching {
+        Caching::placing(config, recorded, Placement::Seen)
+    }
+
+    /// The same, with segments of which the recording says nothing at other places.
+    pub fn placing(config: Config, recorded: VecDeque<Call>, placement: Placement) -> Caching {
         Caching {
             arena: Arena::new(config),
             limit: None,
             reserved: 0,
             retries: 0,
             pending: FxHashMap::default(),
-            driver: Driver::new(recorded),
+            driver: Driver::new(recorded, placement),
             bases: FxHashMap::default(),
             #[cfg(test)]
             noted: Vec::new(),
@@ -74,6 +79,11 @@ impl Caching {
     /// Bytes of all segments.
     pub fn reserved(&self) -> Bytes {
         Bytes(self.reserved)
+    }
+
+    /// Whether a segment lies at an address that the recording does not tell.
+    pub fn is_guessed(&self) -> bool {
+        self.driver.is_guessed()
     }
 
     /// How often a request failed at first and was tried again with an empty cache

@@ -7,6 +7,7 @@
 //! space is reserved 32 MiB at a time, as high as there is room below all earlier chunks. The rest
 //! of the newest such chunk serves later segments that fit.
 
+use crate::stacks::fx_hash;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Granule of reserved address space, bytes.
@@ -15,6 +16,30 @@ const CHUNK: u64 = 32 << 20;
 const TOP: u64 = 1 << 46;
 /// How many chunks are searched for room for a segment, newest first.
 const LOOKED_AT: usize = 256;
+
+/// How new address space is chosen where the recording does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// As CUDA was seen to do it: as high as there is room below what was reserved before.
+    #[default]
+    Seen,
+    /// Now above everything and now below. A process also maps files and host memory, and what it
+    /// unmaps makes room above: in two runs of one program, segments do not lie in the same order.
+    /// The number chooses the order, always the same; 0 is upwards only.
+    Other(u32),
+}
+
+impl Placement {
+    /// Whether the chunk with this number lies above everything.
+    fn is_above(self, chunk: u32) -> bool {
+        match self {
+            Placement::Seen => false,
+            Placement::Other(0) => true,
+            // A quarter, half or three quarters of all chunks.
+            Placement::Other(order) => fx_hash(&(order, chunk)) >> 62 <= u64::from(order % 3),
+        }
+    }
+}
 
 /// A recorded call of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +62,11 @@ pub enum Call {
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     recorded: VecDeque<Call>,
+    placement: Placement,
+    /// How many times address space was reserved.
+    reserved: u32,
+    /// Whether a segment lies where no recording says.
+    is_guessed: bool,
     /// By address.
     chunks: BTreeMap<u64, Chunk>,
     /// The chunks that have room, oldest first. Some of them may no longer exist.
@@ -45,6 +75,8 @@ pub(super) struct Driver {
     holes: BTreeMap<u64, u64>,
     /// Nothing was reserved below this address yet.
     floor: u64,
+    /// Nothing was reserved above this address yet.
+    ceiling: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -69,14 +101,23 @@ impl Chunk {
 }
 
 impl Driver {
-    pub fn new(recorded: VecDeque<Call>) -> Driver {
+    pub fn new(recorded: VecDeque<Call>, placement: Placement) -> Driver {
         Driver {
             recorded,
+            placement,
+            reserved: 0,
+            is_guessed: false,
             chunks: BTreeMap::new(),
             with_room: Vec::new(),
             holes: BTreeMap::new(),
             floor: TOP,
+            ceiling: TOP,
         }
+    }
+
+    /// Whether a segment lies where no recording says.
+    pub fn is_guessed(&self) -> bool {
+        self.is_guessed
     }
 
     /// Chooses the address of a new segment.
@@ -89,6 +130,7 @@ impl Driver {
             return addr;
         }
         self.recorded.clear();
+        self.is_guessed = true;
         let addr = self.rest(size).unwrap_or_else(|| self.reserve(size));
         self.occupy(addr, size);
         addr
@@ -145,12 +187,14 @@ impl Driver {
             let above = self.chunks.range(chunk.end..).next();
             let room = above.map_or(granules, |(&above, _)| above.min(granules));
             chunk.end = chunk.end.max(room);
-            self.floor = match self.chunks.is_empty() && self.holes.is_empty() {
-                true => base,
-                false => self.floor.min(base),
+            let is_first = self.chunks.is_empty() && self.holes.is_empty();
+            (self.floor, self.ceiling) = match is_first {
+                true => (base, base),
+                false => (self.floor.min(base), self.ceiling),
             };
             self.with_room.push(base);
         }
+        self.ceiling = self.ceiling.max(chunk.end);
         self.fill_holes(base, chunk.end);
         self.chunks.insert(base, chunk);
     }
@@ -188,9 +232,18 @@ impl Driver {
             .next()
     }
 
-    /// New address space: the highest hole that is large enough, else below everything.
+    /// New address space: the highest hole that is large enough, else below everything; or as the
+    /// placement says.
     fn reserve(&mut self, size: u64) -> u64 {
         let size = size.next_multiple_of(CHUNK);
+        self.reserved += 1;
+        let above = self.ceiling.checked_next_multiple_of(CHUNK);
+        let above = above.filter(|base| base.checked_add(size).is_some());
+        if self.placement.is_above(self.reserved)
+            && let Some(base) = above
+        {
+            return base;
+        }
         let fits = self
             .holes
             .iter()
@@ -250,7 +303,7 @@ mod tests {
 
     #[test]
     fn segments_lie_where_cuda_was_seen_to_put_them() {
-        let mut driver = Driver::new(VecDeque::new());
+        let mut driver = Driver::new(VecDeque::new(), Placement::Seen);
         assert_eq!(below(&mut driver, 48), 64);
         assert_eq!(below(&mut driver, 48), 128);
         // First the rest of the newest chunk is used, until it is full; then the rest of the chunk
@@ -274,7 +327,7 @@ mod tests {
             addr,
             size: mib * MIB,
         });
-        let mut driver = Driver::new(VecDeque::from(calls));
+        let mut driver = Driver::new(VecDeque::from(calls), Placement::Seen);
         assert_eq!(driver.allocate(20 * MIB), 7 * CHUNK);
         // This differs from the recording: from here on segments lie below everything that is
         // known.
@@ -332,9 +385,12 @@ mod tests {
         /// No two segments ever share an address, wherever the recorded ones lie and whenever the
         /// requests begin to differ.
         #[test]
-        fn no_two_segments_share_an_address(was in ops(), same in 0..60_usize, is in ops()) {
+        fn no_two_segments_share_an_address(
+            was in ops(), same in 0..60_usize, is in ops(), order in prop::option::of(0..8_u32),
+        ) {
+            let placement = order.map_or(Placement::Seen, Placement::Other);
             let calls = recorded(&was);
-            let mut driver = Driver::new(calls.clone());
+            let mut driver = Driver::new(calls.clone(), placement);
             let mut live: BTreeMap<u64, u64> = BTreeMap::new();
             let begin = calls.into_iter().take(same);
             let begin = begin.map(|call| match call {

@@ -7,6 +7,7 @@
 //! begin       the memory before the first event
 //! run         the requests, one by one, through allocator::caching
 //! curve       the levels on the way, for a picture
+//! spread      the same with segments at other addresses
 //! remedies    which single change would have got past a recorded failure
 //! ```
 //!
@@ -24,9 +25,11 @@ mod early;
 mod recorded;
 mod remedies;
 mod run;
+mod spread;
 pub mod words;
 
 use crate::allocator::Config;
+pub use crate::allocator::caching::Placement;
 use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
 use crate::units::{Bytes, EventIdx};
@@ -36,6 +39,7 @@ pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies};
 pub use run::{Conditions, replay, replay_drawn};
+pub use spread::Spread;
 
 /// A question; all its parts apply together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,6 +99,11 @@ pub struct Outcome {
     pub failed: Option<Failed>,
     /// How far the answer goes.
     pub reach: Reach,
+    /// Whether a segment lies at an address that the recording does not tell.
+    pub is_guessed: bool,
+    /// How much this depends on such addresses. `None` if it does not, or if it was not tried: only
+    /// [`ask`] does, and not for the longest recordings.
+    pub spread: Option<Spread>,
 }
 
 /// What was recorded.
@@ -172,18 +181,24 @@ pub fn ask(
         _ => question.limit,
     };
     let early = &question.early;
+    let under = |limit| Conditions {
+        settings,
+        limit,
+        early,
+        batch: None,
+        placement: Placement::Seen,
+    };
     let run = |limit, columns| {
         let as_recorded = settings == own && limit == own_limit && early.is_empty();
-        let conditions = Conditions {
-            settings,
-            limit,
-            early,
-            batch: None,
-        };
         match as_recorded && columns == 0 {
             true => Ok((calibration.own, None)),
-            false => replay_drawn(device, &evidence, &conditions, columns, watch)
-                .map(|(outcome, curve)| (outcome, Some(curve))),
+            false => {
+                let conditions = under(limit);
+                let (mut outcome, curve) =
+                    replay_drawn(device, &evidence, &conditions, columns, watch)?;
+                outcome.spread = Spread::of(device, &evidence, &conditions, &outcome, watch)?;
+                Ok((outcome, Some(curve)))
+            }
         }
     };
     let second = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
@@ -232,6 +247,7 @@ fn calibrate(
         limit: evidence.limit.map(LimitSeen::taken),
         early: &Early::default(),
         batch: None,
+        placement: Placement::Seen,
     };
     let outcome = replay(device, evidence, &conditions, watch)?;
     let recorded = device.summary[Series::Reserved as usize].peak;

@@ -1,7 +1,7 @@
 //! Replays a recorded failure, and finds the single changes that would have got past it.
 
 use super::batch::{Batch, Share};
-use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Reach, replay};
+use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Placement, Reach, replay};
 use crate::allocator::Config;
 use crate::trace::DeviceTrace;
 use crate::watch::{Stopped, Watch};
@@ -118,6 +118,7 @@ pub fn remedies(
         limit: Some(seen.at_least),
         early: &none,
         batch: None,
+        placement: Placement::Seen,
     };
     let try_out = |conditions: Conditions<'_>| replay(device, &evidence, &conditions, watch);
     let as_recorded = try_out(Conditions {

@@ -6,7 +6,7 @@ use super::curve::Curve;
 use super::early::Early;
 use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
-use crate::allocator::caching::{Caching, Call, OutOfMemory};
+use crate::allocator::caching::{Caching, Call, OutOfMemory, Placement};
 use crate::allocator::{Config, Slot};
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, PoolId};
 use crate::units::{Bytes, EventIdx};
@@ -26,6 +26,8 @@ pub struct Conditions<'a> {
     pub early: &'a Early,
     /// What grows with the batch, and how much of the batch is computed.
     pub batch: Option<(&'a Batch, Share)>,
+    /// Where segments lie if the recording does not tell.
+    pub placement: Placement,
 }
 
 /// Replays the requests of a recording under these conditions.
@@ -57,7 +59,11 @@ pub fn replay_drawn(
     let watch = watch.beside(n_blocks * size_of::<Slot>());
     let mut run = Run {
         device,
-        allocator: Caching::new(conditions.settings.clone(), segment_calls(device)),
+        allocator: Caching::placing(
+            conditions.settings.clone(),
+            segment_calls(device),
+            conditions.placement,
+        ),
         slots: vec![Slot::NONE; n_blocks],
         allocated: 0,
         awaited: Vec::new(),
@@ -70,6 +76,8 @@ pub fn replay_drawn(
             retries: 0,
             failed: None,
             reach: Reach::End,
+            is_guessed: false,
+            spread: None,
         },
     };
     begin(device, &mut run.allocator, &mut run.slots, watch)?;
@@ -96,6 +104,7 @@ pub fn replay_drawn(
         }
     }
     run.outcome.retries = run.allocator.retries();
+    run.outcome.is_guessed = run.allocator.is_guessed();
     Ok((run.outcome, run.curve))
 }
 

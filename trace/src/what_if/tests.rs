@@ -360,6 +360,7 @@ fn outcome(
         limit,
         early: &Early::default(),
         batch: None,
+        placement: Placement::Seen,
     };
     replay(device, evidence, &conditions, Watch::nobody()).unwrap()
 }

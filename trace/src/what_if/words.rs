@@ -1,12 +1,52 @@
 //! Answers in words.
 
-use super::{Answer, Calibration, Outcome, Reach, Recorded};
+use super::{Answer, Calibration, Outcome, Reach, Recorded, Spread};
 use crate::trace::Fidelity;
 use crate::units::Bytes;
 use crate::units::size::exact;
 
 /// How far an answer can be trusted, in words.
-pub fn calibration(calibration: &Calibration) -> String {
+pub fn trust(answer: &Answer) -> String {
+    let told = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
+    let spread = told.spread.as_ref().map(spread).unwrap_or_default();
+    format!("{}{spread}", calibration(&answer.calibration))
+}
+
+fn spread(spread: &Spread) -> String {
+    let Spread {
+        orders,
+        failed,
+        peak_reserved,
+        retries,
+        ..
+    } = *spread;
+    let others = orders - 1;
+    let range = |[low, high]: [String; 2]| match low == high {
+        true => low,
+        false => format!("{low} to {high}"),
+    };
+    let differs = peak_reserved[0] != peak_reserved[1] || retries[0] != retries[1];
+    if !differs && !spread.is_torn() {
+        return format!(
+            " The addresses of some segments are guessed; with {others} other guesses the answer \
+             is the same."
+        );
+    }
+    let mut text = format!(
+        " The addresses of some segments are guessed; over {orders} guesses the peak of reserved \
+         memory is {}",
+        range(peak_reserved.map(size))
+    );
+    if retries[0] != retries[1] {
+        text += &format!(", with {} retries", range(retries.map(|n| n.to_string())));
+    }
+    if spread.is_torn() {
+        text += &format!(", and {failed} of them run out of memory");
+    }
+    text + "."
+}
+
+fn calibration(calibration: &Calibration) -> String {
     let Fidelity { allocs, predicted } = calibration.addresses;
     let addresses = match predicted == allocs {
         true if allocs == 0 => "The recording holds no allocation to test the rules on".to_owned(),
@@ -43,6 +83,10 @@ pub fn sentence(answer: &Answer) -> String {
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> String {
+    let would = match outcome.spread.as_ref().is_some_and(Spread::is_torn) {
+        true => "might",
+        false => "would",
+    };
     let under = limit.map_or_else(String::new, |limit| {
         format!(" under a limit of {}", size(limit))
     });
@@ -52,8 +96,8 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
             _ => "",
         };
         return format!(
-            "It would run out of memory{under} in step {}{too}: a segment of {} is needed while {} \
-             are reserved, {} of them allocated.",
+            "It {would} run out of memory{under} in step {}{too}: a segment of {} is needed while \
+             {} are reserved, {} of them allocated.",
             failed.step,
             failed.segment,
             size(failed.reserved),
@@ -72,10 +116,10 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
     );
     match (outcome.reach, recorded.failed) {
         (Reach::Recorded(_), Some((_, step))) => format!(
-            "It would get past step {step}{under}, in which the recorded run ran out of memory; up \
-             to there {peak}. What it would have asked for next was not recorded."
+            "It {would} get past step {step}{under}, in which the recorded run ran out of memory; \
+             up to there {peak}. What it would have asked for next was not recorded."
         ),
-        _ => format!("It would fit{under}: {peak}."),
+        _ => format!("It {would} fit{under}: {peak}."),
     }
 }
 
@@ -94,4 +138,71 @@ fn against(peak: Bytes, recorded: Bytes) -> String {
 
 fn size(bytes: Bytes) -> String {
     exact(bytes.0 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn spread_of(failed: u32, peaks: [u64; 2], retries: [u64; 2]) -> Spread {
+        Spread {
+            orders: 8,
+            failed,
+            peak_allocated: [Bytes(MIB); 2],
+            peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
+            retries,
+        }
+    }
+
+    #[test]
+    fn what_depends_on_addresses_is_said() {
+        let check = |found: Spread, expected: &str| {
+            let begin = " The addresses of some segments are guessed; ";
+            assert_eq!(spread(&found).strip_prefix(begin), Some(expected));
+        };
+        check(
+            spread_of(0, [300, 300], [1, 1]),
+            "with 7 other guesses the answer is the same.",
+        );
+        check(
+            spread_of(8, [300, 310], [1, 1]),
+            "over 8 guesses the peak of reserved memory is 300.000 MiB to 310.000 MiB.",
+        );
+        check(
+            spread_of(3, [300, 300], [1, 4]),
+            "over 8 guesses the peak of reserved memory is 300.000 MiB, with 1 to 4 retries, and 3 \
+             of them run out of memory.",
+        );
+    }
+
+    #[test]
+    fn what_is_not_certain_might_happen() {
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(2 * MIB),
+            failed: None,
+            limit: None,
+        };
+        let check = |spread: Option<Spread>, expected: &str| {
+            let told = Outcome {
+                peak_allocated: Bytes(MIB),
+                peak_reserved: Bytes(2 * MIB),
+                retries: 0,
+                failed: None,
+                reach: Reach::End,
+                is_guessed: spread.is_some(),
+                spread,
+            };
+            let peak = "fit: reserved memory would peak at 2.000 MiB, as recorded.";
+            assert_eq!(
+                outcome(&recorded, &told, None),
+                format!("{expected} {peak}")
+            );
+        };
+        check(None, "It would");
+        check(Some(spread_of(0, [2, 2], [0, 0])), "It would");
+        check(Some(spread_of(3, [2, 2], [0, 0])), "It might");
+    }
 }

@@ -1,7 +1,7 @@
 //! Geometry of the what-if chart: levels along the events, in a box of 1000 × 1000.
 
 use super::areas::{SIDE, nice_above, step_of};
-use api::what_if::{Curves, WhatIfDrawn};
+use api::what_if::{Curves, Replayed, WhatIfDrawn};
 use trace::units::Bytes;
 
 /// The chart, laid out.
@@ -10,8 +10,8 @@ pub struct Levels {
     curves: Curves,
     /// The number of columns of the longer curve.
     n_columns: usize,
-    /// How far the computed levels may be wrong, as a share.
-    uncertainty: f64,
+    /// Between which multiples of the computed levels the right ones lie.
+    range: [f64; 2],
     /// The limit of what the process may reserve.
     pub limit: Option<Bytes>,
     /// The level at the upper edge.
@@ -24,11 +24,11 @@ impl Levels {
         let curves = drawn.curves.clone()?;
         let answer = &drawn.answer;
         let about = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
-        let uncertainty = answer.calibration.peak_reserved_error.abs();
+        let range = range(answer.calibration.peak_reserved_error.abs(), about);
         let recorded = curves.recorded.reserved.iter();
         let computed = curves.what_if.reserved.iter();
         let highest = recorded.chain(computed).map(|bytes| bytes.get()).max();
-        let highest = (highest.unwrap_or(0) as f64 * (1.0 + uncertainty)).ceil() as u64;
+        let highest = (highest.unwrap_or(0) as f64 * range[1]).ceil() as u64;
         // A limit far above everything would make the curves flat.
         let limit = about.limit;
         let shown = limit.filter(|limit| limit.get() / 2 <= highest);
@@ -40,7 +40,7 @@ impl Levels {
                 .len()
                 .max(curves.what_if.reserved.len()),
             curves,
-            uncertainty,
+            range,
             limit: shown,
             high: nice_above(highest),
         })
@@ -82,11 +82,12 @@ impl Levels {
         self.steps(&self.curves.what_if.reserved)
     }
 
-    /// The possible error around that curve; `None` if the rules reproduce the recording exactly.
+    /// The possible error around that curve; `None` if nothing is known to make it wrong.
     pub fn band(&self) -> Option<String> {
-        if self.uncertainty == 0.0 {
+        if self.range == [1.0, 1.0] {
             return None;
         }
+        let [low, high] = self.range;
         let levels = self.curves.what_if.reserved.iter().enumerate();
         let edge = |share: f64| {
             let at = move |(column, level): (usize, &Bytes)| {
@@ -95,8 +96,8 @@ impl Levels {
             };
             levels.clone().flat_map(at).collect::<Vec<_>>()
         };
-        let mut points = edge(1.0 + self.uncertainty);
-        let mut lower = edge(1.0 - self.uncertainty);
+        let mut points = edge(high);
+        let mut lower = edge(low);
         lower.reverse();
         points.extend(lower);
         let points = points.iter().enumerate().map(|(i, (x, y))| {
@@ -150,12 +151,20 @@ impl Levels {
     }
 }
 
+/// The rules may be wrong by a share, and the peak may depend on guessed addresses.
+fn range(error: f64, about: &Replayed) -> [f64; 2] {
+    let peak = about.peak_reserved.get().max(1) as f64;
+    let peaks = about.spread.map(|spread| spread.peak_reserved);
+    let [low, high] = peaks.map_or([1.0, 1.0], |range| range.map(|b| b.get() as f64 / peak));
+    [low.min(1.0 - error), high.max(1.0 + error)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::what_if::Curve;
+    use api::what_if::{Curve, Reaches, Spread};
 
-    fn levels(recorded: &[u64], computed: &[u64], uncertainty: f64) -> Levels {
+    fn levels(recorded: &[u64], computed: &[u64], error: f64) -> Levels {
         let curve = |reserved: &[u64]| Curve {
             allocated: reserved.iter().map(|&n| Bytes(n / 2)).collect(),
             reserved: reserved.iter().map(|&n| Bytes(n)).collect(),
@@ -168,7 +177,7 @@ mod tests {
         Levels {
             n_columns: recorded.len().max(computed.len()),
             curves,
-            uncertainty,
+            range: [1.0 - error, 1.0 + error],
             limit: None,
             high: 1000,
         }
@@ -191,6 +200,32 @@ mod tests {
         let chart = levels(&[500], &[500], 0.1);
         let band = "M0.0 450.0L1000.0 450.0L1000.0 550.0L0.0 550.0Z";
         assert_eq!(chart.band().as_deref(), Some(band));
+    }
+
+    #[test]
+    fn the_band_is_as_wide_as_the_spread() {
+        let about = |spread: Option<[u64; 2]>| Replayed {
+            limit: None,
+            peak_allocated: Bytes(100),
+            peak_reserved: Bytes(200),
+            retries: 0,
+            oom_step: None,
+            oom_event: None,
+            oom_segment: None,
+            reaches: Reaches::End,
+            spread: spread.map(|peaks| Spread {
+                orders: 8,
+                failed: 0,
+                peak_allocated: [Bytes(100); 2],
+                peak_reserved: peaks.map(Bytes),
+                retries: [0; 2],
+            }),
+        };
+        let check = |error, spread, expected| assert_eq!(range(error, &about(spread)), expected);
+        check(0.0, None, [1.0, 1.0]);
+        check(0.25, None, [0.75, 1.25]);
+        check(0.0, Some([150, 200]), [0.75, 1.0]);
+        check(0.25, Some([100, 225]), [0.5, 1.25]);
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
 
 fn replaying(asker: Asker) -> String {
     let events = asker.device.with_value(|device| device.events);
-    format!("Replaying {} events twice … ", count(u64::from(events)))
+    format!("Replaying {} events … ", count(u64::from(events)))
 }
 
 fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
