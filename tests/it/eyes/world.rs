@@ -151,6 +151,7 @@ fn job(server: &TestServer, name: &str, ranks: &[Vec<u8>]) -> String {
             began.elapsed() < BENCH_TIMEOUT,
             "the ranks are not looked at"
         );
+        std::thread::sleep(Duration::from_millis(50));
     }
     format!("/jobs/{id}")
 }

@@ -96,23 +96,63 @@ fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
     };
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in base.settings.iter().chain(&new.settings) {
-        // The raw variable says the same as the settings that were parsed from it.
         if !names.contains(&name.as_str()) {
             names.push(name);
         }
     }
-    for name in names {
-        let (before, after) = (value(base, name), value(new, name));
-        if before != after {
-            found.push(Condition {
-                kind: ConditionKind::Setting,
-                name: name.to_owned(),
-                base: before,
-                new: after,
-                meaning: "allocator settings change reserved and block sizes; compare allocated"
-                    .to_owned(),
-            });
+    let mut changes: Vec<Change<'_>> = names
+        .into_iter()
+        .map(|name| (name, value(base, name), value(new, name)))
+        .filter(|(_, before, after)| before != after)
+        .collect();
+    // The raw variable says the same as the settings that were parsed from it.
+    if changes.iter().any(|(name, ..)| !RAW.contains(name)) {
+        changes.retain(|(name, ..)| !RAW.contains(name));
+    }
+    let mut told: Vec<&str> = Vec::new();
+    for (name, before, after) in &changes {
+        let name = in_short(name, &changes);
+        if told.contains(&name) {
+            continue;
         }
+        told.push(name);
+        found.push(Condition {
+            kind: ConditionKind::Setting,
+            name: name.to_owned(),
+            base: before.clone(),
+            new: after.clone(),
+            meaning: "allocator settings change reserved and block sizes; compare allocated"
+                .to_owned(),
+        });
+    }
+}
+
+/// A setting that differs, with its two values.
+type Change<'a> = (&'a str, String, String);
+
+/// The variables that settings come from.
+const RAW: [&str; 3] = [
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+];
+
+/// `roundup_power2_divisions` for `roundup_power2_divisions.256`, if it changes in the same way for
+/// all sizes.
+fn in_short<'a>(name: &'a str, changes: &[Change<'_>]) -> &'a str {
+    let Some((family, _)) = name.split_once('.') else {
+        return name;
+    };
+    let of_family = |(other, ..): &&Change<'_>| {
+        let other = other.split_once('.');
+        other.is_some_and(|(other, _)| other == family)
+    };
+    let mut members = changes.iter().filter(of_family);
+    let values = |(_, before, after): &Change<'_>| (before.clone(), after.clone());
+    let first = members.next().map(values);
+    match members.all(|member| Some(values(member)) == first) {
+        true => family,
+        false => name,
     }
 }
 

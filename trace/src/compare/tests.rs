@@ -319,6 +319,53 @@ fn another_batch_size_is_said_first() {
 }
 
 #[test]
+fn settings_that_differ_are_told_once() {
+    fn check(base: &[(&str, &str)], new: &[(&str, &str)], expected: &[&str]) {
+        let of = |settings: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            Profile {
+                torch: None,
+                settings: settings.iter().map(own).collect(),
+                devices: Vec::new(),
+            }
+        };
+        let found = conditions::of_runs(&of(base), &of(new));
+        let told: Vec<String> = found
+            .iter()
+            .map(|c| format!("{}: {} → {}", c.name, c.base, c.new))
+            .collect();
+        assert_eq!(told, expected);
+    }
+    const RAW: &str = "PYTORCH_CUDA_ALLOC_CONF";
+    const SMALL: &str = "roundup_power2_divisions.1";
+    const LARGE: &str = "roundup_power2_divisions.2";
+    check(
+        &[(RAW, "a")],
+        &[(RAW, "b")],
+        &["PYTORCH_CUDA_ALLOC_CONF: a → b"],
+    );
+    check(
+        &[(RAW, ""), (SMALL, "0"), (LARGE, "0"), ("x", "1")],
+        &[(RAW, "r:8"), (SMALL, "8"), (LARGE, "8"), ("x", "1")],
+        &["roundup_power2_divisions: 0 → 8"],
+    );
+    check(
+        &[(RAW, ""), (SMALL, "0"), (LARGE, "0")],
+        &[(RAW, "r:8"), (SMALL, "8"), (LARGE, "4")],
+        &[
+            "roundup_power2_divisions.1: 0 → 8",
+            "roundup_power2_divisions.2: 0 → 4",
+        ],
+    );
+    check(&[(RAW, "a")], &[], &[]);
+    check(
+        &[("x", "1")],
+        &[("y", "1")],
+        &["x: 1 → not set", "y: not set → 1"],
+    );
+}
+
+#[test]
 fn sequences_of_varying_length_may_come_in_any_order() {
     let base = Program {
         lengths: vec![8 * MIB, 40 * MIB, 24 * MIB],

@@ -213,7 +213,9 @@ impl Judge<'_> {
         let known = requested.base.peak > Bytes::ZERO && requested.new.peak > Bytes::ZERO;
         let tolerance = noise::level(requested.base.peak, requested.new.peak, Bytes::ZERO);
         match known && requested.peak.unsigned_abs() <= tolerance.0 {
-            true => "; the program requests no more: the allocator rounds sizes up further",
+            true => {
+                "; the program requests no more: its blocks are rounded up further, or not split"
+            }
             false => "",
         }
     }
