@@ -15,7 +15,8 @@ use crate::watch::{Stopped, Watch};
 /// How many other orders are tried.
 const OTHERS: usize = 7;
 
-/// The most allocations that are replayed for this, so that it takes no more than about a second.
+/// The most allocations that are replayed for this: fewer than the recordings have for which one
+/// replay takes a second or more.
 const MOST_ALLOCS: usize = 2_000_000;
 
 /// The same answer with segments in several orders. Lowest and highest are of those orders for
