@@ -24,6 +24,7 @@ pub mod leaks;
 pub mod levels;
 pub mod naming;
 pub mod oom;
+pub mod optimizer;
 pub mod phases;
 pub mod plain;
 pub mod pyramid;

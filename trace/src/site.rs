@@ -202,15 +202,6 @@ pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
     code::is_framework(stacks.str(frame.filename), frame.line)
 }
 
-/// Whether a stack passes through an optimizer. Memory that is made there and not kept as state is
-/// scratch memory of the update.
-pub fn is_in_optimizer(stacks: &Stacks, stack: StackIdx) -> bool {
-    stacks
-        .frames(stack)
-        .iter()
-        .any(|&f| stacks.str(stacks.frame(f).filename).contains("/optim/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

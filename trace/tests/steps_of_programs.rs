@@ -1,12 +1,13 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `tests/fixtures/plain` and `tests/fixtures/ended`. The others are next
+//! A few recordings are in `plain`, `ended` and `trainers` of `tests/fixtures`. The others are next
 //! to the repository (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::leaks::{self, Verdict};
 use trace::reader::{Limits, read};
+use trace::series::Series;
 use trace::trace::Trace;
 
 /// A recording and the step counts that are right for it; 0 and 1 mean a single pass.
@@ -121,6 +122,47 @@ fn the_end_of_a_program_changes_nothing() {
             false => Verdict::Clean,
         };
         assert_eq!(report.verdict, expected, "{name}: {}", report.reason);
+    }
+}
+
+/// Libraries that call the program's code, and several devices: steps, levels and verdicts of each
+/// device are right.
+#[test]
+fn trainers_and_programs_on_two_devices_are_judged_right() {
+    let cases = with_truths(&root().join("tests/fixtures/trainers"));
+    assert_eq!(cases.len(), 11);
+    check(&cases);
+    for case in &cases {
+        let name = case.path.display();
+        let truth = PathBuf::from(name.to_string().replace(".pickle.zst", ".truth.json"));
+        let truth = json(&truth);
+        let trace = trace(&case.path);
+        let leaking = truth["leaking"].as_array().expect("known");
+        let counted = truth["devices"].as_object().expect("known");
+        assert_eq!(trace.devices.len(), counted.len(), "{name}");
+        for (device, report) in trace.devices.iter().zip(leaks::of_trace(&trace)) {
+            let number = device.device;
+            let expected = match leaking.contains(&Value::from(number)) {
+                true => Verdict::Leak,
+                false => Verdict::Clean,
+            };
+            assert_eq!(
+                report.verdict, expected,
+                "{name} {number}: {}",
+                report.reason
+            );
+            let counted = &counted[&number.to_string()];
+            for (series, name_of) in [
+                (Series::Allocated, "allocated"),
+                (Series::Reserved, "reserved"),
+            ] {
+                let found = &device.summary[series as usize];
+                let found = [found.end, found.peak].map(|bytes| bytes.0);
+                let peak = format!("peak_{name_of}");
+                let right = [name_of, &peak].map(|key| counted[key].as_u64().expect("bytes"));
+                assert_eq!(found, right, "{name} {number} {name_of}");
+            }
+        }
     }
 }
 

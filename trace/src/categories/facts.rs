@@ -12,6 +12,8 @@ pub(super) struct Fact {
     pub apply_line: Option<u32>,
     /// The block is in a workspace of a library.
     pub workspace: bool,
+    /// The block is a bucket of `DistributedDataParallel`, which keeps or collects gradients.
+    pub bucket: bool,
     /// Autograd adds a gradient to an existing one here.
     pub accumulates: bool,
     /// Autograd gives back here what a forward pass saved.
@@ -65,6 +67,7 @@ enum Says {
     Workspace,
     Accumulates,
     Saved,
+    MakesBuckets,
     ModuleApply,
     ModuleCall,
     OfModule,
@@ -90,6 +93,12 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
     let file = stacks.str(frame.filename);
     match name {
         "_apply" if file.ends_with("torch/nn/modules/module.py") => Says::ModuleApply,
+        // Its C++ makes buckets for the first step, and others once it knows the order.
+        "_ddp_init_helper" | "_pre_forward" | "forward"
+            if file.ends_with("torch/nn/parallel/distributed.py") =>
+        {
+            Says::MakesBuckets
+        }
         _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
         "deepcopy" | "from_pretrained" => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
@@ -118,11 +127,13 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
     let mut fact = Fact::default();
     let frames = stacks.frames(stack);
     let mut inner = false;
+    let mut any_python = false;
     for frame in frames {
         match says[frame.index()] {
             Says::Workspace => fact.workspace = true,
             Says::Accumulates => fact.accumulates = true,
             Says::Saved => fact.saved = true,
+            Says::MakesBuckets => fact.bucket |= !any_python,
             Says::ModuleApply => {
                 fact.of_module = true;
                 // A module that overrides `_apply` may make anything there; it counts as
@@ -137,6 +148,7 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
         }
         let frame = stacks.frame(*frame);
         if site::is_python(stacks, frame) {
+            any_python = true;
             let file = stacks.str(frame.filename);
             inner = file.ends_with("torch/nn/modules/module.py");
         }

@@ -209,6 +209,9 @@ impl<'a> Rules<'a> {
         if fact.workspace {
             return Verdict::Is(Category::Temporary);
         }
+        if fact.bucket {
+            return Verdict::Is(Category::Gradient);
+        }
         let span = &self.survey.spans[life.span];
         let cached = fact.cache || self.growing.binary_search(&life.kind.alloc_stack).is_ok();
         if cached
@@ -397,6 +400,7 @@ impl<'a> Rules<'a> {
             self.facts.get(kind.alloc_stack),
         ) {
             (_, fact) if fact.workspace => Some(Category::Temporary),
+            (_, fact) if fact.bucket => Some(Category::Gradient),
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {
                 Some(_) if fact.apply_line == self.survey.buffer_line => Category::Buffer,

@@ -176,6 +176,28 @@ fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
     check(false, false);
 }
 
+/// `DistributedDataParallel` makes buckets when it is made, and others in the second forward pass.
+#[test]
+fn buckets_of_gradients_are_gradients() {
+    const DDP: &str = "/v/site-packages/torch/nn/parallel/distributed.py";
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let root = "<module> train.py:5";
+    let [made, init] = ["__init__", "_ddp_init_helper"].map(|name| format!("{name} {DDP}:9"));
+    let first = p.alloc(4096, &[root, &made, &init]);
+    forward(&mut p, 2048, 4);
+    p.alloc(4096, &["torch::autograd::Engine::thread_main"]);
+    let call = format!("_call_impl {MODULE}:1");
+    let [ddp, before] = ["forward", "_pre_forward"].map(|name| format!("{name} {DDP}:9"));
+    let second = p.alloc(4096, &[root, &call, &ddp, &before]);
+    p.free(first);
+    let output = p.alloc(900, &[root, &call, &ddp, &call, "forward net.py:4"]);
+    let of = of(p);
+    assert_eq!(of(weight), Category::Parameter);
+    assert_eq!([first, second].map(&of), [Category::Gradient; 2]);
+    assert_ne!(of(output), Category::Gradient);
+}
+
 #[test]
 fn a_workspace_is_no_gradient_though_it_stays() {
     let mut p = Program::default();

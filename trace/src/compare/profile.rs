@@ -298,6 +298,10 @@ fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
             let named = |frame: Frame| {
                 let text = stacks.str(frame.name);
                 let name = text.split_once(namespace)?.1.split("::").next()?;
+                // All nodes share these functions.
+                if name == "details" {
+                    return None;
+                }
                 let name = name
                     .split('(')
                     .next()?
@@ -557,5 +561,31 @@ impl<'a> Survey<'a> {
             sizes,
             leaks: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::program::Program;
+
+    #[test]
+    fn a_site_without_python_is_called_by_its_node() {
+        let mut program = Program::default();
+        let mut check = |frames: &[&str], expected: &str| {
+            let stack = program.stack(frames);
+            let place = headline(&program.builder.stacks, stack);
+            assert_eq!(place.map(|place| place.name).as_deref(), Some(expected));
+        };
+        let node = "torch::autograd::generated::AddmmBackward0::apply";
+        let functional = "torch::autograd::generated::AddmmBackward0_apply_functional";
+        let shared = "torch::autograd::generated::details::mm_mat1_backward";
+        check(
+            &[node, functional, shared, "at::_ops::mm::call"],
+            "AddmmBackward0",
+        );
+        check(&[node, "at::_ops::mm::call"], "AddmmBackward0");
+        check(&["at::_ops::mm::call"], "mm");
+        check(&["main train.py:3", node], "main");
     }
 }

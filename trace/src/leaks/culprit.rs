@@ -15,7 +15,8 @@
 //! Of these two functions the outer one is named. If it is PyTorch's own code, the first caller
 //! outside of PyTorch is named. Sites that add less than [`super::MIN_BYTES`] do not count.
 
-use crate::site::{is_framework, is_in_optimizer, is_module_call, is_python};
+use crate::optimizer;
+use crate::site::{is_framework, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
 use crate::watch::{Stopped, Watch};
 use std::hash::Hash;
@@ -75,7 +76,7 @@ impl<'a> Culprits<'a> {
         for (at, (&stack, &amount)) in amounts.iter().enumerate() {
             watch.at_row(at, || 0)?;
             let functions = culprits.functions(stack);
-            if is_in_optimizer(stacks, stack) && amount.kept == 0 {
+            if amount.kept == 0 && optimizer::is_update(stacks, stack) {
                 // Scratch memory of the optimizer's update says nothing about who keeps a graph.
                 continue;
             }

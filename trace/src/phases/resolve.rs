@@ -360,13 +360,14 @@ fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
     let mut flat: Vec<PhaseSpan> = Vec::new();
     // Very many scopes may have the same name of some kilobytes.
     let mut known: FxHashMap<StrIdx, Option<Phase>> = FxHashMap::default();
-    for annotation in &device.annotations {
+    let closures = closures(device, stacks);
+    for (at, annotation) in device.annotations.iter().enumerate() {
         let phase = known.entry(annotation.name);
         let Some(phase) = *phase.or_insert_with(|| named(stacks.str(annotation.name))) else {
             continue;
         };
         let events = annotation.events;
-        if events.is_empty() {
+        if events.is_empty() || closures.contains(&at) {
             continue;
         }
         // Scopes are sorted by their first event, outer scopes first. So a later scope lies inside
@@ -389,6 +390,26 @@ fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
     }
     flat.retain(|span| !span.events.is_empty());
     flat
+}
+
+/// The scopes of optimizer steps that call a closure (`crate::optimizer`): gradients are cleared in
+/// them. The whole step of the program lies in such a scope, so it tells nothing.
+fn closures(device: &DeviceTrace, stacks: &Stacks) -> HashSet<usize> {
+    let mut closures = HashSet::new();
+    let mut open: Vec<usize> = Vec::new();
+    for (at, annotation) in device.annotations.iter().enumerate() {
+        let name = stacks.str(annotation.name);
+        let starts = annotation.events.start();
+        open.retain(|&step| device.annotations[step].events.end() > starts);
+        if name.starts_with("Optimizer.step") {
+            open.push(at);
+        } else if name.starts_with("Optimizer.zero_grad") {
+            // A scope without an event may lie beside the next one.
+            let inside = |&step: &usize| device.annotations[step].depth < annotation.depth;
+            closures.extend(open.iter().copied().filter(inside));
+        }
+    }
+    closures
 }
 
 fn named(scope: &str) -> Option<Phase> {

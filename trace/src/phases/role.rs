@@ -1,10 +1,11 @@
 //! What the program was doing when a stack was recorded, from its frames alone.
 //!
-//! Frames are checked from the innermost outwards; the first that belongs to a role decides. So a
-//! closure that an optimizer calls is a forward pass again. There is one exception: if a module is
-//! called below the autograd engine, a checkpoint recomputes its forward pass, and that is part of
-//! the backward pass.
+//! Frames are checked from the innermost outwards; the first that belongs to a role decides. There
+//! are two exceptions. If a module is called below the autograd engine, a checkpoint recomputes its
+//! forward pass, and that is part of the backward pass. And the code that an optimizer calls is not
+//! the optimizer's (`crate::optimizer`).
 
+use crate::optimizer::{self, Caller, Part, Passed};
 use crate::site;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 
@@ -40,12 +41,11 @@ enum Says {
     /// `torch.autograd.Function`: the code that it calls decides.
     FunctionApply,
     NamedBackward,
-    Optimizer,
-    OptimizerSetup,
+    Optimizer(Part),
     ZeroGrad,
     ModelSetup,
     /// A Python frame that tells nothing else.
-    Python,
+    Python(Caller),
     Nothing,
 }
 
@@ -112,6 +112,7 @@ fn root(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<Place> {
 fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) -> Role {
     let mut called_by = None;
     let mut before = Says::Nothing;
+    let mut passed = Passed::default();
     for frame in stacks.frames(stack) {
         let now = says[frame.index()];
         let now = match (now, before) {
@@ -125,11 +126,16 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
         let role = match now {
             Says::Forward => Role::Forward,
             Says::Backward => Role::Backward,
-            Says::Optimizer => Role::Optimizer,
-            Says::OptimizerSetup => Role::OptimizerSetup,
+            Says::Optimizer(part) if passed.is_called_by(part) => continue,
+            Says::Optimizer(Part::Setup) => Role::OptimizerSetup,
+            Says::Optimizer(Part::Step | Part::Update) => Role::Optimizer,
             Says::ZeroGrad => Role::ZeroGrad,
             Says::ModelSetup => Role::ModelSetup,
-            Says::FunctionApply | Says::NamedBackward | Says::Python | Says::Nothing => continue,
+            Says::Python(caller) => {
+                passed = passed.and(caller);
+                continue;
+            }
+            Says::FunctionApply | Says::NamedBackward | Says::Nothing => continue,
         };
         match (called_by, role) {
             (None, Role::Forward | Role::ModelSetup) => called_by = Some(role),
@@ -168,7 +174,8 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
             false => Says::Nothing,
         };
     }
-    let file = stacks.str(frame.filename).replace('\\', "/");
+    let path = stacks.str(frame.filename);
+    let file = path.replace('\\', "/");
     let in_torch = |tail: &str| file.ends_with(tail);
     if name == "zero_grad" {
         return Says::ZeroGrad;
@@ -185,11 +192,12 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
     if in_torch("torch/autograd/function.py") && name == "apply" {
         return Says::FunctionApply;
     }
-    if let Some(said) = optimizer(&file, name) {
-        return said;
+    if let Some(part) = optimizer::part(path, name) {
+        return Says::Optimizer(part);
     }
+    let plain = Says::Python(optimizer::caller(path, name, frame.line));
     if in_torch("torch/nn/modules/module.py") {
-        return module(name);
+        return module(name).unwrap_or(plain);
     }
     match name {
         _ if in_torch("torch/nn/functional.py") => Says::Forward,
@@ -197,42 +205,12 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         "from_pretrained" | "load_state_dict" | "load_checkpoint_and_dispatch" => Says::ModelSetup,
         "__init__" if !file.contains("/torch/") || file.contains("/torch/nn/") => Says::ModelSetup,
         "backward" | "vjp" => Says::NamedBackward,
-        _ => Says::Python,
+        _ => plain,
     }
-}
-
-/// Frames of an optimizer: torch's own, and those of libraries in a folder with that name.
-fn optimizer(file: &str, name: &str) -> Option<Says> {
-    let scaler = file.ends_with("grad_scaler.py")
-        && matches!(
-            name,
-            "step" | "unscale_" | "_unscale_grads_" | "_maybe_opt_step"
-        );
-    if scaler || file.ends_with("torch/nn/utils/clip_grad.py") {
-        return Some(Says::Optimizer);
-    }
-    let folder = ["/optim/", "/optimizers/", "/ops/adam/", "/ops/lion/"];
-    if !folder.iter().any(|part| file.contains(part))
-        || file.ends_with("lr_scheduler.py")
-        || file.ends_with("swa_utils.py")
-    {
-        return None;
-    }
-    let setup = [
-        "__init__",
-        "load_state_dict",
-        "add_param_group",
-        "state_dict",
-        "__setstate__",
-    ];
-    Some(match setup.contains(&name) {
-        true => Says::OptimizerSetup,
-        false => Says::Optimizer,
-    })
 }
 
 /// Frames of `torch.nn.Module` itself.
-fn module(name: &str) -> Says {
+fn module(name: &str) -> Option<Says> {
     const SETUP: [&str; 14] = [
         "to",
         "_apply",
@@ -250,8 +228,8 @@ fn module(name: &str) -> Says {
         "__init__",
     ];
     match name {
-        "_call_impl" | "_wrapped_call_impl" | "_slow_forward" => Says::Forward,
-        _ if SETUP.contains(&name) => Says::ModelSetup,
-        _ => Says::Python,
+        "_call_impl" | "_wrapped_call_impl" | "_slow_forward" => Some(Says::Forward),
+        _ if SETUP.contains(&name) => Some(Says::ModelSetup),
+        _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::program::{ADAM, CHECKPOINT, MODULE, Program, TENSOR};
 use super::*;
+use crate::trace::{Annotation, Trace};
 
 /// The phases of a program and how many events each has.
 fn phases(p: Program) -> Vec<(&'static str, u32)> {
@@ -137,12 +138,7 @@ fn without_stacks_only_scopes_tell() {
         p.alloc(8, &[]);
     }
     let mut trace = p.finish();
-    let name = trace.stacks.strings.push("Optimizer.step#SGD.step");
-    trace.devices[0].annotations = vec![crate::trace::Annotation {
-        name,
-        events: Span::new(EventIdx(2), EventIdx(4)),
-        depth: 0,
-    }];
+    scope(&mut trace, "Optimizer.step#SGD.step", [2, 4], 0);
     let phases = Phases::of(&trace.devices[0], &trace.stacks);
     let names: Vec<_> = phases.spans().iter().map(|s| s.phase).collect();
     assert_eq!(names, [Phase::Unknown, Phase::Optimizer, Phase::Unknown]);
@@ -150,6 +146,72 @@ fn without_stacks_only_scopes_tell() {
     assert_eq!(phases.at(EventIdx(99)), Phase::Unknown);
     let inner = Span::new(EventIdx(3), EventIdx(5));
     assert_eq!(phases.overlapping(inner).len(), 2);
+}
+
+/// A scope over `events` in a trace.
+fn scope(trace: &mut Trace, name: &str, events: [u32; 2], depth: u16) {
+    let name = trace.stacks.strings.push(name);
+    let events = Span::new(EventIdx(events[0]), EventIdx(events[1]));
+    let annotation = Annotation {
+        name,
+        events,
+        depth,
+    };
+    trace.devices[0].annotations.push(annotation);
+}
+
+/// PyTorch Lightning runs the whole training step in the optimizer's closure, so in its scope, too.
+#[test]
+fn what_a_closure_makes_is_not_the_optimizers() {
+    let check = |frames: [&[&str]; 5], expected: [Phase; 5]| {
+        let mut p = Program::default();
+        for frames in frames {
+            p.alloc(512, frames);
+        }
+        let mut trace = p.finish();
+        scope(&mut trace, "Optimizer.step#AdamW.step", [1, 5], 0);
+        scope(&mut trace, "Optimizer.zero_grad#AdamW.zero_grad", [3, 3], 1);
+        let phases = Phases::of(&trace.devices[0], &trace.stacks);
+        assert_eq!([0, 1, 2, 3, 4].map(|at| phases.at(EventIdx(at))), expected);
+    };
+    let step = format!("step {ADAM}:227");
+    let forward = format!("_call_impl {MODULE}:1");
+    let backward = format!("backward {TENSOR}:5");
+    let line = |line: u32| format!("closure /v/site-packages/lightning/automatic.py:{line}");
+    let (makes, clears) = (line(131), line(140));
+    let root = "<module> train.py:5";
+    check(
+        [
+            &[root, "batch train.py:3"],
+            &[root, &step, &makes, "training_step train.py:8", &forward],
+            &[root, &step, &makes, "training_step train.py:9"],
+            &[root, &step, &clears, &backward],
+            &[root, &step],
+        ],
+        [
+            Phase::Other,
+            Phase::Forward,
+            Phase::Forward,
+            Phase::Backward,
+            Phase::Optimizer,
+        ],
+    );
+    check([&[]; 5], [Phase::Unknown; 5]);
+}
+
+#[test]
+fn gradients_cleared_beside_a_step_are_not_cleared_in_it() {
+    let mut p = Program::default();
+    for _ in 0..4 {
+        p.alloc(8, &[]);
+    }
+    let mut trace = p.finish();
+    scope(&mut trace, "Optimizer.step#SGD.step", [0, 2], 0);
+    scope(&mut trace, "Optimizer.zero_grad#SGD.zero_grad", [2, 2], 0);
+    scope(&mut trace, "Optimizer.step#Adam.step", [2, 4], 0);
+    let phases = Phases::of(&trace.devices[0], &trace.stacks);
+    assert_eq!(phases.spans().len(), 1);
+    assert_eq!(phases.at(EventIdx(3)), Phase::Optimizer);
 }
 
 proptest::proptest! {

@@ -185,9 +185,20 @@ fn sentences_say_who_and_where() {
     check(
         and(8, leaking(12)),
         &[
-            "All 8 ranks leak, rank 0 fastest: 12.0 MiB a step in keep (train.py:41).",
+            "All 8 ranks leak 12.0 MiB a step in keep (train.py:41).",
             "All peak at about 100 MiB.",
         ],
+    );
+    check(
+        vec![leaking(12), leaking(14)],
+        &[
+            "Both ranks leak, rank 1 fastest: 14.0 MiB a step in keep (train.py:41).",
+            "Both peak at about 100 MiB.",
+        ],
+    );
+    check(
+        vec![peaking(100); 2],
+        &["Both ranks peak at about 100 MiB, and none leaks."],
     );
     check(
         and(1, failed()),

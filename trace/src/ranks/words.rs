@@ -60,11 +60,25 @@ fn others(n: usize, [one, several]: [&str; 2]) -> String {
     }
 }
 
+fn all_ranks(n: usize) -> String {
+    match n {
+        2 => "Both ranks".to_owned(),
+        n => format!("All {n} ranks"),
+    }
+}
+
+/// Whether two ranks leak as fast, as far as two runs of one program are alike, in the same place.
+fn leaks_like(a: &RankRow, b: &RankRow) -> bool {
+    let place = |row: &RankRow| row.leaks.first().map(|leak| leak.place.clone());
+    let (more, less) = (rate(a).max(rate(b)), rate(a).min(rate(b)));
+    place(a) == place(b) && less.0 as f64 >= more.0 as f64 * (1.0 - noise::RATE_SHARE)
+}
+
 fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
     let failed: Vec<&RankRow> = ranks.iter().filter(|row| row.oom.is_some()).collect();
     let first = failed.first()?;
     if failed.len() == ranks.len() && ranks.len() > 1 {
-        return Some(format!("All {} ranks ran out of memory.", ranks.len()));
+        return Some(format!("{} ran out of memory.", all_ranks(ranks.len())));
     }
     let step = match (failed.len(), first.oom.and_then(|oom| oom.step)) {
         (1, Some(step)) => format!(" in step {step}"),
@@ -97,11 +111,17 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
         fastest.leaks.first().map_or_else(String::new, place)
     );
     let rest = others(clean.len(), ["does not", "do not"]);
+    let alike = leaking.iter().all(|row| leaks_like(row, fastest));
     // Another sentence names the ranks without a verdict.
     let all = n == ranks.len() && n > 1;
     Some(match n {
         1 => format!("{} leaks {what}{rest}.", named(&leaking)),
-        _ if all => format!("All {n} ranks leak, rank {} fastest: {what}.", fastest.rank),
+        _ if all && alike => format!("{} leak {what}.", all_ranks(n)),
+        _ if all => format!(
+            "{} leak, rank {} fastest: {what}.",
+            all_ranks(n),
+            fastest.rank
+        ),
         _ => format!(
             "{} leak, rank {} fastest: {what}{rest}.",
             named(&leaking),
@@ -173,7 +193,10 @@ fn differ(peaks: &Spread) -> bool {
 
 fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
     match differ(peaks) {
-        false => format!("All peak at about {}.", peaks.max),
+        false => {
+            let all = if ranks.len() == 2 { "Both" } else { "All" };
+            format!("{all} peak at about {}.", peaks.max)
+        }
         true if ranks.len() == 2 => format!(
             "Their peaks are {} (rank {}) and {} (rank {}).",
             peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
@@ -197,7 +220,7 @@ fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
                 false => "",
             }
         ),
-        (n, false) => format!("All {n} ranks peak at about {}{leaks}.", peaks.max),
+        (n, false) => format!("{} peak at about {}{leaks}.", all_ranks(n), peaks.max),
         (2, true) => format!(
             "The two ranks peak at {} (rank {}) and {} (rank {}){leaks}; of two that differ nobody \
              can tell which is the odd one.",

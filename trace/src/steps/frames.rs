@@ -2,6 +2,7 @@
 //! a model.
 
 use crate::footprint::{of_map, of_vec};
+use crate::optimizer::{self, Caller, Part, Passed};
 use crate::site;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use crate::watch::{Stopped, Watch};
@@ -54,6 +55,10 @@ pub struct FrameInfo {
     is_framework: bool,
     is_container: bool,
     work: Work,
+    /// Which part of an optimizer it is.
+    part: Option<Part>,
+    /// What it says about optimizers further out.
+    caller: Caller,
 }
 
 /// All frames of a recording.
@@ -68,6 +73,11 @@ impl FrameInfo {
     /// Whether the program made this call: wrappers and C++ are left out.
     pub fn is_call(&self) -> bool {
         self.is_python && !self.is_module_call
+    }
+
+    /// Whether it is an optimizer that only calls the code that was passed before it.
+    fn is_only_calling(&self, passed: &mut Passed) -> bool {
+        self.part.is_some_and(|part| passed.is_called_by(part))
     }
 }
 
@@ -153,10 +163,13 @@ impl Frames {
             return Work::Backward;
         }
         let mut found = Work::Other;
+        let mut passed = Passed::default();
         for info in frames.iter().map(|&f| self.of(f)) {
             match (info.is_module_call, info.work) {
                 (true, _) => return Work::Forward,
+                (false, Work::Other) if info.is_python => passed = passed.and(info.caller),
                 (false, Work::Other) => {}
+                (false, Work::Optimizer) if info.is_only_calling(&mut passed) => {}
                 // If an object is made in a forward pass, that is part of the forward pass.
                 (false, Work::Setup) => found = Work::Setup,
                 (false, work) => return work,
@@ -179,6 +192,8 @@ fn look(stacks: &Stacks, frame: Frame, function: u32) -> FrameInfo {
         is_framework: site::is_framework(stacks, frame) || is_loop_of_a_kernel(file),
         is_container: module == "torch/nn/modules/container.py",
         work: work(name, file, is_torch),
+        part: optimizer::part(file, name),
+        caller: optimizer::caller(file, name, frame.line),
     }
 }
 
@@ -218,11 +233,8 @@ fn work(name: &str, file: &str, is_torch: bool) -> Work {
         return Work::Other;
     }
     let in_file = |part: &str| file.contains(part);
-    let optimizes =
-        in_file("/optim/") || in_file("utils/clip_grad.py") || in_file("grad_scaler.py");
+    let optimizes = optimizer::part(file, name).is_some() || in_file("grad_scaler.py");
     match name {
-        // The function that the optimizer calls back is not part of the optimizer.
-        "closure" => Work::Other,
         _ if optimizes => Work::Optimizer,
         _ if is_torch && BACKWARD.contains(&name) && !in_file("/nn/") => Work::Backward,
         _ if SETUP.contains(&name) => Work::Setup,

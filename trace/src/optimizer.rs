@@ -1,0 +1,249 @@
+//! Which code belongs to an optimizer, and which code an optimizer only calls.
+//!
+//! `Optimizer.step(closure)` of PyTorch calls a function of the program that holds a forward and a
+//! backward pass (`torch/optim/optimizer.py`). L-BFGS needs that. PyTorch Lightning does it with
+//! every optimizer (`optimizer_step` of its precision plugins): in its recordings the whole training
+//! step lies inside `step`. What the program makes there is not the optimizer's.
+//!
+//! Frames are passed from the innermost outwards. An optimizer's frame counts unless code that the
+//! optimizer calls was passed before it.
+
+use crate::code;
+use crate::stacks::{StackIdx, Stacks};
+
+/// What a frame has to do with an optimizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `step` of an optimizer of PyTorch: except for PyTorch, it calls only the closure.
+    Step,
+    /// Other code of an optimizer, of gradient clipping, or of a gradient scaler's step. It may call
+    /// `step` of an optimizer that the program wrote.
+    Update,
+    /// An optimizer is made, or its state is loaded.
+    Setup,
+}
+
+/// What a Python frame that is no optimizer's says about optimizers further out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Nothing: code of PyTorch, of Python, or code that PyTorch generated.
+    Framework,
+    /// The program's code, or a library's.
+    Program,
+    /// A function `closure`.
+    Closure,
+    /// PyTorch calls it for an operation on a tensor of the program's own class. It and the code
+    /// that it calls do the work of whoever asked for that operation.
+    Dispatch,
+}
+
+/// Which code was passed on the way outwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passed {
+    /// None that an optimizer could only have called.
+    #[default]
+    Nothing,
+    /// The program's.
+    Program,
+    /// A function `closure`, or another that an optimizer called.
+    Closure,
+}
+
+impl Passed {
+    /// After one more frame outwards.
+    pub fn and(self, caller: Caller) -> Passed {
+        match (self, caller) {
+            (_, Caller::Dispatch) => Passed::Nothing,
+            (_, Caller::Closure) => Passed::Closure,
+            (Passed::Nothing, Caller::Program) => Passed::Program,
+            (passed, _) => passed,
+        }
+    }
+
+    /// Passes an optimizer's frame. Returns whether it only called the code before it; then so did
+    /// the optimizer's frames that follow.
+    pub fn is_called_by(&mut self, part: Part) -> bool {
+        let is_called = match self {
+            Passed::Nothing => false,
+            Passed::Program => part == Part::Step,
+            Passed::Closure => part != Part::Setup,
+        };
+        if is_called {
+            *self = Passed::Closure;
+        }
+        is_called
+    }
+}
+
+/// What a Python frame has to do with an optimizer: PyTorch's own, and those of installed libraries
+/// in a folder with such a name. A folder of the program may have any name.
+pub fn part(file: &str, name: &str) -> Option<Part> {
+    let file = file.replace('\\', "/");
+    let scaler = file.ends_with("grad_scaler.py")
+        && matches!(
+            name,
+            "step" | "unscale_" | "_unscale_grads_" | "_maybe_opt_step"
+        );
+    if scaler || file.ends_with("torch/nn/utils/clip_grad.py") {
+        return Some(Part::Update);
+    }
+    const FOLDERS: [&str; 4] = ["/optim/", "/optimizers/", "/ops/adam/", "/ops/lion/"];
+    const SETUP: [&str; 5] = [
+        "__init__",
+        "load_state_dict",
+        "add_param_group",
+        "state_dict",
+        "__setstate__",
+    ];
+    let is_torch = file.contains("torch/optim/");
+    let is_library = file.contains("-packages/") && FOLDERS.iter().any(|part| file.contains(part));
+    if !(is_torch || is_library)
+        || file.ends_with("lr_scheduler.py")
+        || file.ends_with("swa_utils.py")
+    {
+        return None;
+    }
+    Some(match name {
+        _ if SETUP.contains(&name) => Part::Setup,
+        "step" if is_torch => Part::Step,
+        _ => Part::Update,
+    })
+}
+
+/// What a Python frame that is no optimizer's says about optimizers further out.
+pub fn caller(file: &str, name: &str, line: u32) -> Caller {
+    let is_generated = file.contains("torchinductor") || file.starts_with("<eval_with_key>");
+    match name {
+        "__torch_dispatch__" | "__torch_function__" => Caller::Dispatch,
+        _ if code::is_framework(file, line) || is_generated => Caller::Framework,
+        "closure" => Caller::Closure,
+        _ => Caller::Program,
+    }
+}
+
+/// Whether a stack is in an optimizer's step. Memory that is made there and not kept as state is
+/// scratch memory of the update.
+pub fn is_update(stacks: &Stacks, stack: StackIdx) -> bool {
+    let mut passed = Passed::default();
+    for &frame in stacks.frames(stack) {
+        let frame = stacks.frame(frame);
+        let (file, name) = (stacks.str(frame.filename), stacks.str(frame.name));
+        if !code::is_python(file, frame.line) {
+            continue;
+        }
+        match part(file, name) {
+            Some(part) if passed.is_called_by(part) => {}
+            Some(_) => return true,
+            None => passed = passed.and(caller(file, name, frame.line)),
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::program::{ADAM, MODULE, Program};
+
+    const WRAPPER: &str = "wrapper /v/site-packages/torch/optim/optimizer.py:533";
+
+    #[test]
+    fn parts() {
+        let check = |place: &str, expected: Option<Part>| {
+            let (name, file) = place.split_once(' ').unwrap();
+            assert_eq!(part(file, name), expected, "{place}");
+        };
+        check(
+            "step /v/site-packages/torch/optim/adam.py",
+            Some(Part::Step),
+        );
+        check(
+            "step C:\\v\\site-packages\\torch\\optim\\adam.py",
+            Some(Part::Step),
+        );
+        check("step /src/pytorch/torch/optim/adam.py", Some(Part::Step));
+        check(
+            "adamw /v/site-packages/torch/optim/adam.py",
+            Some(Part::Update),
+        );
+        check(
+            "wrapper /v/site-packages/torch/optim/optimizer.py",
+            Some(Part::Update),
+        );
+        check(
+            "__init__ /v/site-packages/torch/optim/adam.py",
+            Some(Part::Setup),
+        );
+        check("step /v/site-packages/torch/optim/lr_scheduler.py", None);
+        check(
+            "step /v/site-packages/bitsandbytes/optim/optimizer.py",
+            Some(Part::Update),
+        );
+        check(
+            "step /v/dist-packages/apex/optimizers/fused_adam.py",
+            Some(Part::Update),
+        );
+        check(
+            "step /v/site-packages/torch/amp/grad_scaler.py",
+            Some(Part::Update),
+        );
+        check("scale /v/site-packages/torch/amp/grad_scaler.py", None);
+        // The project's own folder may be called so.
+        check("train /home/me/optim/train.py", None);
+    }
+
+    /// A stack, outermost first.
+    fn check(frames: &[&str], expected: bool) {
+        let mut program = Program::default();
+        let stack = program.stack(frames);
+        let trace = program.finish();
+        assert_eq!(is_update(&trace.stacks, stack), expected, "{frames:?}");
+    }
+
+    #[test]
+    fn what_an_optimizer_calls_is_not_its_update() {
+        let step = format!("step {ADAM}:227");
+        let adam = ["<module> train.py:5", WRAPPER, &step];
+        let inside = |more: &[&str], expected| check(&[&adam[..], more].concat(), expected);
+        inside(&[], true);
+        inside(&["aten::empty"], true);
+        inside(
+            &["_init_group /v/site-packages/torch/optim/adam.py:170"],
+            true,
+        );
+        // As in Lightning.
+        let module = format!("_call_impl {MODULE}:1");
+        let closure = [
+            "_wrap_closure /v/site-packages/pytorch_lightning/plugins/precision/precision.py:109",
+            "decorate_context /v/site-packages/torch/utils/_contextlib.py:124",
+            "closure /v/site-packages/pytorch_lightning/loops/optimization/automatic.py:131",
+            "training_step train.py:9",
+        ];
+        inside(&closure, false);
+        inside(&[&closure[..], &[&module]].concat(), false);
+        // The closure may have any name.
+        inside(&["evaluate train.py:9"], false);
+        // Compiled with the rest of the step.
+        inside(&["call /tmp/torchinductor_me/ab/cab.py:9"], true);
+        inside(&["forward <eval_with_key>.3:9"], true);
+        // The state of a parameter of the program's own class.
+        inside(
+            &[
+                "__torch_dispatch__ /v/site-packages/torchao/dtypes/tensor.py:9",
+                "zeros_like /v/site-packages/torchao/dtypes/tensor.py:20",
+            ],
+            true,
+        );
+    }
+
+    #[test]
+    fn an_optimizer_that_the_program_wrote() {
+        let own = ["<module> train.py:5", WRAPPER, "step lion.py:20"];
+        check(&own, true);
+        check(&[&own[..], &["momentum lion.py:40"]].concat(), true);
+        check(
+            &[&own[..], &["closure train.py:9", "keep train.py:30"]].concat(),
+            false,
+        );
+    }
+}
