@@ -41,6 +41,51 @@ impl Profile {
     }
 }
 
+/// How the worker is compiled; the profiles are in the root `Cargo.toml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerProfile {
+    /// It reads gigabytes, so it is fast.
+    Fast,
+    /// Like the front end, whose crates it shares then: quicker to build, for tests of small files.
+    Small,
+}
+
+impl WorkerProfile {
+    /// The profile that `WORKER_PROFILE` names; unset means [`WorkerProfile::Fast`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorkerProfile`].
+    pub fn from_name(name: Option<&str>) -> Result<Self, Error> {
+        match name {
+            None | Some("" | "wasm-local") => Ok(Self::Fast),
+            Some("wasm") => Ok(Self::Small),
+            Some(other) => Err(Error::UnknownWorkerProfile(other.to_owned())),
+        }
+    }
+
+    /// Its name in `Cargo.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "wasm-local",
+            Self::Small => "wasm",
+        }
+    }
+}
+
+/// The crates that a command compiles which needs `wanted` in a profile. If the worker shares the
+/// front end's profile, both are compiled with one command. Otherwise cargo would choose other
+/// features for many crates that both need, and compile these twice.
+pub(crate) fn together(
+    worker: WorkerProfile,
+    wanted: &'static str,
+    profile: &str,
+) -> Vec<&'static str> {
+    match worker == WorkerProfile::Small && profile == worker.name() {
+        true => vec!["-p", "web", "-p", "local"],
+        false => vec!["-p", wanted],
+    }
+}
+
 /// Compiles `web`; returns the path of the module.
 pub fn wasm(
     workshop: &Workshop,
@@ -53,7 +98,8 @@ pub fn wasm(
         "compiling the front end, profile {name} (2 minutes when nothing is built yet)"
     ));
     let mut cargo = toolchain.cargo(workshop, "build");
-    cargo.args(["-p", "web", "--lib", "--profile", name]);
+    cargo.args(together(workshop.worker, "web", name));
+    cargo.args(["--lib", "--profile", name]);
     progress.run("cargo build -p web", &mut cargo)?;
     Ok(workshop
         .dir
@@ -143,6 +189,33 @@ mod tests {
         fs::remove_dir_all(&dir).unwrap();
         assert!(made(b'b', false), "glue that somebody removed");
         fs::remove_dir_all(&work).unwrap();
+    }
+
+    #[test]
+    fn profile_names_of_the_worker() {
+        let named = |name| WorkerProfile::from_name(name).unwrap();
+        assert_eq!(named(None), WorkerProfile::Fast);
+        assert_eq!(named(Some("")), WorkerProfile::Fast);
+        assert_eq!(named(Some("wasm")).name(), "wasm");
+        assert_eq!(named(Some("wasm-local")).name(), "wasm-local");
+        assert!(WorkerProfile::from_name(Some("release")).is_err());
+    }
+
+    #[test]
+    fn crates_of_one_profile_are_compiled_together() {
+        let both = vec!["-p", "web", "-p", "local"];
+        for crate_name in ["web", "local"] {
+            assert_eq!(together(WorkerProfile::Small, crate_name, "wasm"), both);
+        }
+        assert_eq!(together(WorkerProfile::Fast, "web", "wasm"), ["-p", "web"]);
+        assert_eq!(
+            together(WorkerProfile::Small, "web", "wasm-dev"),
+            ["-p", "web"]
+        );
+        assert_eq!(
+            together(WorkerProfile::Fast, "local", "wasm-local"),
+            ["-p", "local"]
+        );
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub enum Error {
     #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
     UnknownProfile(String),
 
+    /// A profile of the worker that does not exist.
+    #[error("WORKER_PROFILE={0}: expected `wasm-local` or `wasm`")]
+    UnknownWorkerProfile(String),
+
     /// An address that is no server for *Share*.
     #[error(
         "--server: `{0}` is not https://NAME, http://localhost or http://127.0.0.1 (with a port, \

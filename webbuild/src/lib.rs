@@ -27,7 +27,7 @@ pub mod watch;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-pub use compile::Profile;
+pub use compile::{Profile, WorkerProfile};
 pub use error::Error;
 use progress::Progress;
 use site::{Packing, Site};
@@ -39,11 +39,13 @@ pub struct Workshop {
     pub workspace: PathBuf,
     /// A target directory of our own (`target/web`): sharing cargo's would deadlock on its lock.
     pub dir: PathBuf,
+    /// How the worker of the page without a server is compiled.
+    pub worker: WorkerProfile,
 }
 
 impl Workshop {
     /// The workshop of this workspace, under `target_dir`.
-    pub fn new(target_dir: &Path) -> Result<Self, Error> {
+    pub fn new(target_dir: &Path, worker: WorkerProfile) -> Result<Self, Error> {
         let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let workspace = manifest_dir
             .parent()
@@ -53,6 +55,7 @@ impl Workshop {
         Ok(Self {
             workspace: workspace.to_owned(),
             dir,
+            worker,
         })
     }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use webbuild::page::ShareServer;
 use webbuild::progress::Progress;
 use webbuild::toolchain::Toolchain;
-use webbuild::{Error, Profile, Workshop, embed, target_dir};
+use webbuild::{Error, Profile, WorkerProfile, Workshop, embed, target_dir};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -46,7 +46,13 @@ fn main() -> ExitCode {
 
 fn workshop() -> Result<Workshop, Error> {
     let program = env::current_exe().map_err(Error::io(Path::new("this program")))?;
-    Workshop::new(&target_dir(&program))
+    workshop_in(&target_dir(&program))
+}
+
+/// The workshop under cargo's folder.
+fn workshop_in(target: &Path) -> Result<Workshop, Error> {
+    let worker = WorkerProfile::from_name(env::var("WORKER_PROFILE").ok().as_deref())?;
+    Workshop::new(target, worker)
 }
 
 fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
@@ -62,7 +68,7 @@ fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
 /// Its output is for cargo, which watches the files named in it.
 fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, Error> {
     let profile = Profile::from_name(profile)?;
-    let workshop = Workshop::new(target)?;
+    let workshop = workshop_in(target)?;
     for input in workshop.inputs() {
         println!("cargo:rerun-if-changed={}", input.display());
     }
@@ -75,7 +81,7 @@ fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, E
 fn page(folder: &Path, rest: &[&str]) -> Result<ExitCode, Error> {
     let target = rest.first().map(Path::new);
     let server = rest.get(1).map(|text| ShareServer::new(text)).transpose()?;
-    let workshop = target.map_or_else(workshop, Workshop::new)?;
+    let workshop = target.map_or_else(workshop, workshop_in)?;
     let site = webbuild::page::build(&workshop, folder, server.as_ref())?;
     let bytes: usize = site.files.iter().map(|file| file.bytes.len()).sum();
     println!("{bytes} B in {}", folder.display());

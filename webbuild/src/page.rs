@@ -11,9 +11,6 @@ use crate::site::Site;
 use crate::toolchain::Toolchain;
 use crate::{Workshop, site};
 
-/// The profile of the worker in the root `Cargo.toml`: it reads gigabytes, so it is fast.
-const PROFILE: &str = "wasm-local";
-
 /// What goes into the head of the page. The first scripts replace the ways in which the page asks a
 /// server, so they come before all others. The policy allows requests to this site only, and the
 /// page makes none after it is loaded.
@@ -95,12 +92,16 @@ fn worker(
     toolchain: &Toolchain,
     progress: &Progress,
 ) -> Result<PathBuf, Error> {
-    progress.say("compiling the worker (2 minutes when nothing is built yet)");
+    let name = workshop.worker.name();
+    progress.say(&format!(
+        "compiling the worker, profile {name} (2 minutes when nothing is built yet)"
+    ));
     let mut cargo = toolchain.cargo(workshop, "build");
-    cargo.args(["-p", "local", "--lib", "--profile", PROFILE]);
+    cargo.args(compile::together(workshop.worker, "local", name));
+    cargo.args(["--lib", "--profile", name]);
     progress.run("cargo build -p local", &mut cargo)?;
-    let built = workshop.dir.join("wasm32-unknown-unknown").join(PROFILE);
-    let glue = workshop.dir.join(format!("glue-{PROFILE}"));
+    let built = workshop.dir.join("wasm32-unknown-unknown").join(name);
+    let glue = workshop.dir.join(format!("glue-worker-{name}"));
     compile::glue(&built.join("local.wasm"), &glue, true)?;
     Ok(glue)
 }

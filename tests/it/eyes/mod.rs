@@ -5,4 +5,5 @@ pub(crate) mod axe;
 mod pictures;
 mod sight;
 mod views;
+mod walk;
 mod world;

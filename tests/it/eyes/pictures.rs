@@ -1,14 +1,11 @@
-//! Every view looks like its approved picture: `./check pictures`. `./check pictures --approve`
-//! saves the present pictures as approved.
+//! The approved pictures of the views: `./check pictures` compares with them, and
+//! `./check pictures --approve` saves the present ones as approved.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use tests::{Browser, Picture, TOLERANCE_PPM, Theme, Viewport, screenshots_dir, workspace_root};
-
-use super::views::{LOOKS, views};
-use super::world::World;
+use tests::{Browser, Picture, TOLERANCE_PPM, Viewport, screenshots_dir, workspace_root};
 
 /// Replaces every text that depends on the time or on chance: ages, dates, ports, ids.
 const TIMELESS: &str = r#"
@@ -46,12 +43,13 @@ fn approved_dir() -> PathBuf {
     workspace_root().join("tests/pictures")
 }
 
-fn is_approving() -> bool {
+/// Whether pictures are only taken, not compared.
+pub fn is_approving() -> bool {
     env::var_os("APPROVE").is_some_and(|value| value == "1")
 }
 
 /// Equal pictures are equal files, so only the last one is decoded.
-async fn picture_at_rest(browser: &Browser) -> Picture {
+pub async fn picture_at_rest(browser: &Browser) -> Picture {
     let mut last: Option<(Vec<u8>, Instant)> = None;
     for _ in 0..TRIES {
         browser.eval(TIMELESS).await;
@@ -67,7 +65,7 @@ async fn picture_at_rest(browser: &Browser) -> Picture {
 }
 
 /// What is wrong with a view's picture; `None` if it looks like the approved one.
-fn judge(name: &str, now: &Picture) -> Option<String> {
+pub fn judge(name: &str, now: &Picture) -> Option<String> {
     let file = format!("{name}.png");
     let approved = approved_dir().join(&file);
     let was = Picture::load(&approved);
@@ -98,63 +96,57 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     ))
 }
 
-/// Approved pictures of views that no longer exist; empty while only some views are tested.
-fn orphans(names: &[String]) -> Vec<PathBuf> {
+/// Approved pictures, in a size, of views that no longer exist; none while only some views are
+/// tested.
+fn orphans(viewport: Viewport, names: &[String]) -> Vec<PathBuf> {
     if env::var_os("VIEWS").is_some() {
         return Vec::new();
     }
     let files = fs::read_dir(approved_dir()).into_iter().flatten().flatten();
     let files = files.map(|entry| entry.path());
     files
-        .filter(|path| path.extension().is_some_and(|ext| ext == "png"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "png"))
         .filter(|path| {
-            !names
-                .iter()
-                .any(|name| path.file_stem().is_some_and(|stem| stem == &**name))
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            is_of(viewport, &stem) && !names.iter().any(|name| *name == *stem)
         })
         .collect()
 }
 
-#[tokio::test]
-async fn every_view_looks_as_approved() {
-    let world = World::build();
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    let (mut wrong, mut names) = (Vec::new(), Vec::new());
-    for view in views(&world) {
-        let mut visited = None;
-        for (viewport, theme) in LOOKS {
-            browser.set_viewport_plain(viewport).await;
-            browser.set_still_theme(theme).await;
-            match visited == Some(viewport) {
-                true => view.settle(&browser).await,
-                false => view.visit(&browser).await,
-            }
-            visited = Some(viewport);
-            let name = format!("{}-{}-{}", view.name, viewport.name(), theme.name());
-            wrong.extend(judge(&name, &picture_at_rest(&browser).await));
-            if browser.scrolls_sideways().await {
-                wrong.push(format!("{name} scrolls sideways"));
-            }
-            names.push(name);
+/// Whether a picture of this name is one in this size. One that is in no size is counted among the
+/// larger ones.
+fn is_of(viewport: Viewport, name: &str) -> bool {
+    let is_small = name.contains(&format!("-{}-", Viewport::Phone.name()));
+    is_small == (viewport == Viewport::Phone)
+}
+
+/// Removes the pictures of views that no longer exist, or says which there are.
+pub fn judge_orphans(viewport: Viewport, names: &[String]) -> Vec<String> {
+    let orphans = orphans(viewport, names);
+    if is_approving() {
+        for orphan in orphans {
+            fs::remove_file(orphan).expect("the picture goes");
         }
+        return Vec::new();
     }
-    for orphan in orphans(&names) {
-        match is_approving() {
-            true => fs::remove_file(orphan).expect("the picture goes"),
-            false => wrong.push(format!("{}: there is no such view", orphan.display())),
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "\n{}\nApprove what is meant with `./check pictures --approve`. Where nothing was changed, \
-         this Chromium draws otherwise than the one that the pictures were approved with:\n  \
-         here: {}\n  approved with: {}\n",
-        wrong.join("\n"),
+    let told = orphans.iter();
+    told.map(|path| format!("{}: there is no such view", path.display()))
+        .collect()
+}
+
+/// What to do about pictures that are not as approved.
+pub async fn advice(browser: &Browser) -> String {
+    format!(
+        "Approve what is meant with `./check pictures --approve`. Where nothing was changed, this \
+         Chromium draws otherwise than the one that the pictures were approved with:\n  \
+         here: {}\n  approved with: {}",
         browser.version().await,
         fs::read_to_string(approved_dir().join("made-with.txt")).unwrap_or_default(),
-    );
-    if is_approving() {
-        let made_with = format!("{}\n", browser.version().await);
-        fs::write(approved_dir().join("made-with.txt"), made_with).expect("the version is noted");
-    }
+    )
+}
+
+/// Notes which browser drew the pictures that are approved now.
+pub async fn note_browser(browser: &Browser) {
+    let made_with = format!("{}\n", browser.version().await);
+    fs::write(approved_dir().join("made-with.txt"), made_with).expect("the version is noted");
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use tests::{Page, Theme, Viewport};
+use tests::Page;
 
 use super::world::World;
 
@@ -33,14 +33,6 @@ pub struct View {
 /// True when nothing is loading: no part of the page is busy, and all fonts are there.
 const SETTLED: &str = "return document.fonts.status === 'loaded' && \
     !document.querySelector('[aria-busy=true], .skeleton, .shown[class*=skeleton]');";
-
-/// Both themes at both sizes.
-pub const LOOKS: [(Viewport, Theme); 4] = [
-    (Viewport::Desktop, Theme::Light),
-    (Viewport::Desktop, Theme::Dark),
-    (Viewport::Phone, Theme::Light),
-    (Viewport::Phone, Theme::Dark),
-];
 
 const DRAWN: &str = ".timeline[aria-busy=false]";
 /// How often an opening may fail because the page draws the part again at that moment.
