@@ -17,6 +17,11 @@ pub fn module(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
+/// Whether a file belongs to a package that is installed beside the program.
+pub fn is_installed(filename: &str) -> bool {
+    filename.replace('\\', "/").contains("-packages/")
+}
+
 /// Whether a frame belongs to PyTorch, to C++ or to Python's own library: true of most innermost
 /// frames, and never the answer to "whose code keeps this?".
 pub fn is_framework(filename: &str, line: u32) -> bool {
@@ -140,6 +145,20 @@ mod tests {
         check("/v/site-packages/transformers/modeling.py", 9, false);
         check("/home/me/torch/train.py", 9, false);
         check("<ipython-input-3>", 9, false);
+    }
+
+    #[test]
+    fn packages_are_told_from_the_program() {
+        assert!(is_installed(
+            "/v/lib/python3.12/site-packages/transformers/trainer.py"
+        ));
+        assert!(is_installed(
+            "C:\\v\\site-packages\\transformers\\trainer.py"
+        ));
+        assert!(is_installed(
+            "/usr/lib/python3/dist-packages/apex/optimizers/lamb.py"
+        ));
+        assert!(!is_installed("/home/me/packages/train.py"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! `Optimizer.step(closure)` of PyTorch calls a function of the program that holds a forward and a
 //! backward pass (`torch/optim/optimizer.py`). L-BFGS needs that. PyTorch Lightning does it with
-//! every optimizer (`optimizer_step` of its precision plugins): in its recordings the whole training
-//! step lies inside `step`. What the program makes there is not the optimizer's.
+//! every optimizer (`optimizer_step` of its precision plugins): in its recordings the whole
+//! training step lies inside `step`. What the program makes there is not the optimizer's.
 //!
 //! Frames are passed from the innermost outwards. An optimizer's frame counts unless code that the
 //! optimizer calls was passed before it.
@@ -16,8 +16,8 @@ use crate::stacks::{StackIdx, Stacks};
 pub enum Part {
     /// `step` of an optimizer of PyTorch: except for PyTorch, it calls only the closure.
     Step,
-    /// Other code of an optimizer, of gradient clipping, or of a gradient scaler's step. It may call
-    /// `step` of an optimizer that the program wrote.
+    /// Other code of an optimizer, of gradient clipping, or of a gradient scaler's step. It may
+    /// call `step` of an optimizer that the program wrote.
     Update,
     /// An optimizer is made, or its state is loaded.
     Setup,
@@ -96,7 +96,7 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
         "__setstate__",
     ];
     let is_torch = file.contains("torch/optim/");
-    let is_library = file.contains("-packages/") && FOLDERS.iter().any(|part| file.contains(part));
+    let is_library = code::is_installed(&file) && FOLDERS.iter().any(|part| file.contains(part));
     if !(is_torch || is_library)
         || file.ends_with("lr_scheduler.py")
         || file.ends_with("swa_utils.py")

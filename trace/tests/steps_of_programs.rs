@@ -1,14 +1,14 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `plain`, `ended` and `trainers` of `tests/fixtures`. The others are next
-//! to the repository (`../shared`), and their tests are ignored without them.
+//! A few recordings are in `plain`, `ended`, `trainers` and `habits` of `tests/fixtures`. The others
+//! are next to the repository (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::leaks::{self, Verdict};
 use trace::reader::{Limits, read};
 use trace::series::Series;
-use trace::trace::Trace;
+use trace::trace::{DeviceTrace, Trace};
 
 /// A recording and the step counts that are right for it; 0 and 1 mean a single pass.
 struct Case {
@@ -125,6 +125,26 @@ fn the_end_of_a_program_changes_nothing() {
     }
 }
 
+/// What the process counted on a device, and what was found in its recording.
+fn check_levels(device: &DeviceTrace, counted: &Value, name: &str) {
+    for (series, counter) in [
+        (Series::Allocated, "allocated"),
+        (Series::Reserved, "reserved"),
+    ] {
+        let found = &device.summary[series as usize];
+        let found = [found.end, found.peak].map(|bytes| bytes.0);
+        let peak = format!("peak_{counter}");
+        let right = [counter, &peak].map(|key| counted[key].as_u64().expect("bytes"));
+        assert_eq!(found, right, "{name}, device {} {counter}", device.device);
+    }
+}
+
+fn truth_of(case: &Case) -> (String, Value) {
+    let path = case.path.to_string_lossy();
+    let truth = PathBuf::from(path.replace(".pickle.zst", ".truth.json"));
+    (path.to_string(), json(&truth))
+}
+
 /// Libraries that call the program's code, and several devices: steps, levels and verdicts of each
 /// device are right.
 #[test]
@@ -133,9 +153,7 @@ fn trainers_and_programs_on_two_devices_are_judged_right() {
     assert_eq!(cases.len(), 11);
     check(&cases);
     for case in &cases {
-        let name = case.path.display();
-        let truth = PathBuf::from(name.to_string().replace(".pickle.zst", ".truth.json"));
-        let truth = json(&truth);
+        let (name, truth) = truth_of(case);
         let trace = trace(&case.path);
         let leaking = truth["leaking"].as_array().expect("known");
         let counted = truth["devices"].as_object().expect("known");
@@ -146,23 +164,34 @@ fn trainers_and_programs_on_two_devices_are_judged_right() {
                 true => Verdict::Leak,
                 false => Verdict::Clean,
             };
+            let reason = &report.reason;
             assert_eq!(
                 report.verdict, expected,
-                "{name} {number}: {}",
-                report.reason
+                "{name}, device {number}: {reason}"
             );
-            let counted = &counted[&number.to_string()];
-            for (series, name_of) in [
-                (Series::Allocated, "allocated"),
-                (Series::Reserved, "reserved"),
-            ] {
-                let found = &device.summary[series as usize];
-                let found = [found.end, found.peak].map(|bytes| bytes.0);
-                let peak = format!("peak_{name_of}");
-                let right = [name_of, &peak].map(|key| counted[key].as_u64().expect("bytes"));
-                assert_eq!(found, right, "{name} {number} {name_of}");
-            }
+            check_levels(device, &counted[&number.to_string()], &name);
         }
+    }
+}
+
+/// What programs keep, replace, bound and forget. Of two programs nobody can tell: see the note
+/// beside the recordings.
+#[test]
+fn habits_of_programs_are_judged_right() {
+    let cases = with_truths(&root().join("tests/fixtures/habits"));
+    assert_eq!(cases.len(), 15);
+    check(&cases);
+    for case in &cases {
+        let (name, truth) = truth_of(case);
+        let trace = trace(&case.path);
+        let report = &leaks::of_trace(&trace)[0];
+        let expected = match truth["verdict"].as_str() {
+            Some("leak") => Verdict::Leak,
+            Some("clean") => Verdict::Clean,
+            _ => Verdict::CannotTell,
+        };
+        assert_eq!(report.verdict, expected, "{name}: {}", report.reason);
+        check_levels(&trace.devices[0], &truth["devices"]["0"], &name);
     }
 }
 

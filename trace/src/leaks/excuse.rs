@@ -1,14 +1,18 @@
 //! Innocent explanations for growth.
 //!
 //! * Optimizer state (of a first step, of parameters that are seldom used, the history of LBFGS):
-//!   it is made in the optimizer's own code.
+//!   it is made in the optimizer's own code. But if every step makes as much as the others, a new
+//!   optimizer may be made each time while the old one is kept: nobody can tell.
 //! * Weights being made or loaded: the code that makes them does nothing else, and most of what it
 //!   allocates stays.
 //! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
 //!   are replaced by ones that are larger by the same amount.
+//! * A buffer that is enlarged while some of the program's work grows too: perhaps it holds longer
+//!   and longer data.
 
-use super::judge::Growth;
-use super::{Pattern, View};
+use super::judge::{self, Growth};
+use super::survivors::Kept;
+use super::{MIN_LATE_GROWTHS, Pattern, View};
 use crate::phases::Role;
 use crate::stacks::StackIdx;
 
@@ -19,12 +23,26 @@ pub enum Excuse {
     OptimizerState,
     /// Weights are being made or loaded.
     Loading,
+    /// An optimizer's state grows by the same amount with every step, which no optimizer needs.
+    StateAgain,
     /// One request's key/value cache grows with every token.
     OneRequest,
+    /// A buffer is enlarged, and so is some of the program's work.
+    LargerSteps,
+}
+
+impl Excuse {
+    /// Whether it may be a leak after all.
+    pub fn leaves_doubt(self) -> bool {
+        self != Excuse::OptimizerState
+    }
 }
 
 /// While weights are loaded, at least this share of what is allocated stays.
 const LOADED: f64 = 0.5;
+
+/// Amounts are alike if they differ by one part in this many: blocks are rounded up.
+const ALIKE: u64 = 16;
 
 /// Looks for excuses.
 pub struct Excuses<'v> {
@@ -40,7 +58,10 @@ impl<'v> Excuses<'v> {
     pub fn of(&self, site: usize, growth: &Growth) -> Option<Excuse> {
         let role = self.view.roles.get(self.view.sites.stacks[site]);
         if matches!(role, Role::Optimizer | Role::OptimizerSetup) {
-            Some(Excuse::OptimizerState)
+            Some(match self.is_state_again(site, growth) {
+                true => Excuse::StateAgain,
+                false => Excuse::OptimizerState,
+            })
         } else if role == Role::ModelSetup && self.mostly_kept(growth) {
             Some(Excuse::Loading)
         } else if growth.pattern == Pattern::Enlarged
@@ -48,9 +69,36 @@ impl<'v> Excuses<'v> {
             && !self.has_backward()
         {
             Some(Excuse::OneRequest)
+        } else if self
+            .kept(site)
+            .is_some_and(|kept| judge::is_ambiguous(kept, self.view.survey, growth))
+        {
+            Some(Excuse::LargerSteps)
         } else {
             None
         }
+    }
+
+    fn kept(&self, site: usize) -> Option<&Kept> {
+        self.view.survey.kept[site].as_deref()
+    }
+
+    /// Whether every period makes as much state as the others. An optimizer makes the state of each
+    /// parameter once: parameters that are seldom used come in no rhythm. L-BFGS keeps a history
+    /// that it limits.
+    fn is_state_again(&self, site: usize, growth: &Growth) -> bool {
+        let stacks = self.view.stacks;
+        let stack = stacks.frames(self.view.sites.stacks[site]).iter();
+        let mut files = stack.map(|&frame| stacks.str(stacks.frame(frame).filename));
+        let Some(kept) = self.kept(site) else {
+            return false;
+        };
+        let made = &kept.survivors[growth.first..=growth.last];
+        let near = |bytes: &u64| bytes.abs_diff(made[0]) * ALIKE <= made[0];
+        growth.pattern == Pattern::EveryStep
+            && growth.growths >= MIN_LATE_GROWTHS
+            && made.iter().all(near)
+            && !files.any(|file| file.to_lowercase().contains("lbfgs"))
     }
 
     /// Whether the growth is most of what the periods allocate.
@@ -62,7 +110,7 @@ impl<'v> Excuses<'v> {
 
     /// Whether every period makes the buffer larger by the same amount, as a token does.
     fn by_equal_amounts(&self, site: usize, growth: &Growth) -> bool {
-        let Some(kept) = self.view.survey.kept[site].as_deref() else {
+        let Some(kept) = self.kept(site) else {
             return false;
         };
         let live = &kept.live[growth.first..];

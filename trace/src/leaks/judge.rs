@@ -5,6 +5,11 @@ use super::survivors::{Kept, Survey};
 use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use crate::growth::Line;
 
+/// If the rest of the program grows by this part of what a buffer does, or by more, the buffer is
+/// as large as the program's data.
+const GROWS_TOO: f64 = 0.25;
+/// The same: from this part on, nobody can tell.
+const GROWS_A_LITTLE: f64 = 0.1;
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
 
@@ -164,8 +169,9 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
 /// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
 /// larger ones, where no block is old.
 fn by_level(kept: &Kept, survey: &Survey) -> Finding {
-    let n = kept.live.len();
-    let floor = from_the_right(&kept.live);
+    let level = &kept.requested;
+    let n = level.len();
+    let floor = from_the_right(level);
     let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
     let Some(rhythm) = Rhythm::of(&rises, n - 1) else {
         return Finding::Bounded;
@@ -175,11 +181,7 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     if rises.len() < 5 || n <= 5 || rhythm.is_late(n) {
         return Finding::Bounded;
     }
-    let ups: u64 = kept
-        .live
-        .windows(2)
-        .map(|w| w[1].saturating_sub(w[0]))
-        .sum();
+    let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
     let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
     // At least half of the sum of all rises must remain.
     if (to - from) * 2 < ups {
@@ -194,8 +196,8 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
         // Sizes may also rise by chance, but then there are falls between or before the rises. The
         // first steps may differ.
         true => {
-            !kept.live[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted()
-                || grows_with_the_program(kept, survey, rhythm.first)
+            !level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted()
+                || program_grows(kept, survey, rhythm.first) >= GROWS_TOO
         }
         // If there are more and more blocks and all are young, the program grows; it does not keep
         // memory.
@@ -226,19 +228,29 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
 }
 
 /// Longer sequences make everything larger, including the one result that is alive at a step's end.
-/// But a buffer that grows in an otherwise constant program is a leak.
-fn grows_with_the_program(kept: &Kept, survey: &Survey, first: usize) -> bool {
+/// But a buffer that grows in an otherwise constant program is a leak. In between, a buffer may
+/// make the program's work grow (it is searched in every step), or the program's data the buffer.
+pub fn is_ambiguous(kept: &Kept, survey: &Survey, growth: &Growth) -> bool {
+    growth.pattern == Pattern::Enlarged
+        && program_grows(kept, survey, growth.first) > GROWS_A_LITTLE
+}
+
+/// By which part of what the site grows the rest of the program does, both relative to themselves.
+fn program_grows(kept: &Kept, survey: &Survey, first: usize) -> f64 {
     let ratio = |from: u64, to: u64| to as f64 / from.max(1) as f64 - 1.0;
     let half = (first + survey.churn.len()) / 2;
     let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
-    let own = ratio(mean(&kept.live[first..half]), mean(&kept.live[half..]));
+    let own = ratio(
+        mean(&kept.requested[first..half]),
+        mean(&kept.requested[half..]),
+    );
     let others = |range: std::ops::Range<usize>| {
         let total = survey.churn[range.clone()].iter().sum::<u64>();
         let own = kept.live[range.clone()].iter().sum::<u64>();
         total.saturating_sub(own) / range.len().max(1) as u64
     };
     let program = ratio(others(first..half), others(half..survey.churn.len()));
-    program > 0.1 * own
+    program / own.max(f64::MIN_POSITIVE)
 }
 
 /// For each end, the lowest level from there to the last end.

@@ -37,9 +37,10 @@
 //!   with three or four growths). If memory is kept at random, the longest distance is a few times
 //!   the mean. Caches that fill grow more and more rarely, so a quarter of the growths must be in
 //!   the later half.
-//! * A buffer counts as enlarged after five rises without a fall between, while the rest of the
-//!   program grows by less than a tenth as much. Random sizes rise five times in a row once in 120
-//!   cases, and longer sequences make everything grow.
+//! * A buffer counts as enlarged after five rises of its requested bytes without a fall between,
+//!   while the rest of the program grows by less than a tenth as much. Random sizes rise five times
+//!   in a row once in 120 cases, and longer sequences make everything grow. If the rest grows by a
+//!   tenth to a quarter as much, the verdict is *cannot tell*.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
 //!   a step. The reason mentions such growth, but does not call it a leak.
@@ -279,10 +280,9 @@ fn judged(
     if survey.left_out > 0 {
         return Ok(teller.too_many(survey.left_out));
     }
-    let excused: f64 = found.excused.iter().map(|(_, g)| g.bytes_per_period).sum();
-    Ok(match found.excused.first() {
-        Some((why, _)) if excused >= MIN_BYTES.0 as f64 => teller.excused(*why, excused),
-        _ => teller.clean(found.at_once),
+    Ok(match found.main_excuse() {
+        Some((why, bytes)) => teller.excused(why, bytes),
+        None => teller.clean(found.at_once),
     })
 }
 
@@ -313,6 +313,23 @@ impl Found {
         }
         found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
         Ok(found)
+    }
+
+    /// The excuse to tell, with its bytes a period: one that leaves a doubt comes first, then the
+    /// one for most bytes. Growth of less than [`MIN_BYTES`] needs none.
+    fn main_excuse(&self) -> Option<(Excuse, f64)> {
+        let total = |why: Excuse| {
+            let alike = self.excused.iter().filter(|(other, _)| *other == why);
+            alike
+                .map(|(_, growth)| growth.bytes_per_period)
+                .sum::<f64>()
+        };
+        let all = self.excused.iter().map(|&(why, _)| (why, total(why)));
+        let enough = all.filter(|&(_, bytes)| bytes >= MIN_BYTES.0 as f64);
+        enough.max_by(|(a, more), (b, less)| {
+            let doubts = a.leaves_doubt().cmp(&b.leaves_doubt());
+            doubts.then(more.total_cmp(less))
+        })
     }
 }
 

@@ -137,6 +137,22 @@ impl Teller<'_> {
                 );
                 self.report(Verdict::CannotTell, reason)
             }
+            Excuse::StateAgain => {
+                let reason = format!(
+                    "{bytes} of optimizer state are made in each of {n} steps, and none of it is \
+                     given back: an optimizer makes its state once, so perhaps a new one is made \
+                     each time while the old one is kept"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
+            Excuse::LargerSteps => {
+                let reason = format!(
+                    "a buffer is enlarged by {bytes} a step, and some of the program's work grows \
+                     with it over {n} steps: it has no bound, or the data become longer; record \
+                     with data of one size"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
             Excuse::OneRequest => {
                 let reason = format!(
                     "buffers are enlarged by {bytes} in each of {n} iterations, as the key/value \

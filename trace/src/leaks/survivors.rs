@@ -41,6 +41,9 @@ impl Ends {
 pub struct Kept {
     /// Per end, bytes alive.
     pub live: Vec<u64>,
+    /// Per end, requested bytes alive: without the remainders that are too small to split off a
+    /// large block, which come and go.
+    pub requested: Vec<u64>,
     /// Per end, blocks alive.
     pub live_count: Vec<u32>,
     /// Per period, bytes allocated in it that are alive at the last end.
@@ -70,9 +73,9 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 25 bytes each. This is enough for a
-/// thousand sites that keep something over four thousand steps.
-pub const MAX_CELLS: usize = 1 << 22;
+/// The largest number of sites times ends that is surveyed, at 33 bytes each. This is enough for
+/// hundreds of sites that keep something over four thousand steps.
+pub const MAX_CELLS: usize = 3 << 20;
 
 impl Survey {
     /// Surveys the blocks that are allocated in the periods from event `from` on.
@@ -164,6 +167,7 @@ impl Kept {
     fn empty(n: usize) -> Kept {
         Kept {
             live: vec![0; n],
+            requested: vec![0; n],
             live_count: vec![0; n],
             survivors: vec![0; n],
             survivor_count: vec![0; n],
@@ -182,9 +186,11 @@ impl Kept {
             requested,
         } = block;
         self.live[period] = self.live[period].wrapping_add(size);
+        self.requested[period] = self.requested[period].wrapping_add(requested.0);
         self.live_count[period] = self.live_count[period].wrapping_add(1);
         if freed < n {
             self.live[freed] = self.live[freed].wrapping_sub(size);
+            self.requested[freed] = self.requested[freed].wrapping_sub(requested.0);
             self.live_count[freed] = self.live_count[freed].wrapping_sub(1);
             if period > 0 {
                 self.longest_freed = self.longest_freed.max(freed - period);
@@ -198,11 +204,17 @@ impl Kept {
     }
 
     fn sum_up(&mut self) {
-        let (mut bytes, mut count) = (0_u64, 0_u32);
-        for (live, live_count) in self.live.iter_mut().zip(&mut self.live_count) {
-            bytes = bytes.wrapping_add(*live);
-            count = count.wrapping_add(*live_count);
-            (*live, *live_count) = (bytes, count);
+        for levels in [&mut self.live, &mut self.requested] {
+            let mut bytes = 0_u64;
+            for level in levels {
+                bytes = bytes.wrapping_add(*level);
+                *level = bytes;
+            }
+        }
+        let mut count = 0_u32;
+        for level in &mut self.live_count {
+            count = count.wrapping_add(*level);
+            *level = count;
         }
     }
 }

@@ -152,11 +152,36 @@ fn the_gravest_comes_first() {
     assert_eq!(survey.ranks[2].odd[0].kind, OddKind::PeakHigh);
 }
 
+/// What is said first of some ranks.
+fn says(profiles: Vec<RankProfile>, expected: &[&str]) {
+    assert_eq!(survey(profiles).sentences, expected);
+}
+
+#[test]
+fn two_ranks_are_both_ranks() {
+    says(
+        vec![leaking(12), leaking(14)],
+        &[
+            "Both ranks leak, rank 1 fastest: 14.0 MiB a step in keep (train.py:41).",
+            "Both peak at about 100 MiB.",
+        ],
+    );
+    says(
+        vec![peaking(100); 2],
+        &["Both ranks peak at about 100 MiB, and none leaks."],
+    );
+    says(
+        vec![peaking(100), peaking(200)],
+        &[
+            "The two ranks peak at 100 MiB (rank 0) and 200 MiB (rank 1), and none leaks; of two \
+             that differ nobody can tell which is the odd one.",
+        ],
+    );
+}
+
 #[test]
 fn sentences_say_who_and_where() {
-    let check = |profiles: Vec<RankProfile>, expected: &[&str]| {
-        assert_eq!(survey(profiles).sentences, expected);
-    };
+    let check = says;
     let and = |n: usize, profile: RankProfile| {
         let mut profiles = vec![peaking(100); 8 - n];
         profiles.extend(vec![profile; n]);
@@ -190,17 +215,6 @@ fn sentences_say_who_and_where() {
         ],
     );
     check(
-        vec![leaking(12), leaking(14)],
-        &[
-            "Both ranks leak, rank 1 fastest: 14.0 MiB a step in keep (train.py:41).",
-            "Both peak at about 100 MiB.",
-        ],
-    );
-    check(
-        vec![peaking(100); 2],
-        &["Both ranks peak at about 100 MiB, and none leaks."],
-    );
-    check(
         and(1, failed()),
         &[
             "Rank 7 ran out of memory in step 5; the other 7 ranks did not.",
@@ -210,13 +224,6 @@ fn sentences_say_who_and_where() {
     check(
         and(1, peaking(900)),
         &["Rank 7 peaks at 900 MiB; the median of 8 ranks is 100 MiB."],
-    );
-    check(
-        vec![peaking(100), peaking(200)],
-        &[
-            "The two ranks peak at 100 MiB (rank 0) and 200 MiB (rank 1), and none leaks; of two \
-             that differ nobody can tell which is the odd one.",
-        ],
     );
     check(
         and(1, unclear()),

@@ -17,6 +17,8 @@ struct Tail {
     given_back: u32,
     /// When the first of them is.
     first: EventIdx,
+    /// When any block is given back, in order.
+    frees: Vec<EventIdx>,
 }
 
 impl Tail {
@@ -28,12 +30,15 @@ impl Tail {
             .iter()
             .rposition(|action| *action == Action::Alloc);
         let from = last_alloc.map_or(range.start, |at| range.start + at + 1);
+        let is_free = |at: &usize| events.action[*at] == Action::FreeRequested;
+        let frees = (from..range.end).filter(is_free);
         let before = blocks.allocated_in(Span::new(EventIdx(0), born)).end;
         let gone = blocks.free_requested[..before as usize].iter();
         let mut tail = Tail {
             old: 0,
             given_back: 0,
             first: step.end(),
+            frees: frees.map(|at| EventIdx(at as u32)).collect(),
         };
         for event in gone.map(|&event| EventIdx(event)) {
             tail.old += u32::from(event.index() >= from);
@@ -52,7 +57,9 @@ impl Tail {
 }
 
 /// Ends the last step where the program begins to give back most of what outlives its steps, if no
-/// allocation follows and the step before did no such thing.
+/// allocation follows and the step before did no such thing. What only the last step made may be
+/// given back first. So no more blocks are given back in it, after its last allocation, than in the
+/// step before.
 pub(super) fn without_ending(device: &DeviceTrace, steps: &mut [Step]) {
     let [.., before_previous, previous, last] = steps else {
         return;
@@ -63,6 +70,8 @@ pub(super) fn without_ending(device: &DeviceTrace, steps: &mut [Step]) {
     let tail = Tail::of(device, last.events, previous.events.start());
     let usual = Tail::of(device, previous.events, before_previous.events.start());
     if tail.is_most() && !usual.is_most() {
-        last.events = Span::new(last.events.start(), tail.first);
+        let more = tail.frees.get(usual.frees.len());
+        let end = more.map_or(tail.first, |&more| more.min(tail.first));
+        last.events = Span::new(last.events.start(), end);
     }
 }

@@ -142,6 +142,37 @@ fn a_buffer_that_is_enlarged_is_a_leak_and_longer_sequences_are_none() {
         }
     })
     .is(Verdict::Clean);
+
+    // A memory that every step searches: the search becomes larger, too.
+    let mut bank = None;
+    let reason = Program::run(14, |p, step| {
+        let size = u64::from(step + 1) << 20;
+        let scores = p.alloc(&["search model.py", "step train.py"], size * 2);
+        p.free(scores);
+        if let Some(before) = bank.replace(p.alloc(&KEEP, size)) {
+            p.free(before);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("it has no bound, or"), "{reason}");
+}
+
+/// The allocator does not split off less than 1 MiB of a large block, so the level of allocated
+/// bytes falls now and then.
+#[test]
+fn a_buffer_that_is_enlarged_is_seen_through_what_is_not_split_off() {
+    let mut history = None;
+    let group = Program::run(14, |p, step| {
+        let requested = u64::from(step + 4) << 18;
+        let slack = if step % 3 == 0 { 768 << 10 } else { 0 };
+        let larger = p.alloc_in(&KEEP, requested, requested + slack);
+        if let Some(before) = history.replace(larger) {
+            p.free(before);
+        }
+    })
+    .leaks();
+    assert_eq!(group.pattern, Pattern::Enlarged);
+    assert_eq!(group.bytes_per_step, f64::from(1 << 18));
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl Program {
 
     /// Allocates with a stack of `function file`, innermost first.
     fn alloc(&mut self, stack: &[&str], requested: u64) -> BlockIdx {
+        self.alloc_in(stack, requested, block_of(Bytes(requested)).size.0)
+    }
+
+    /// The same, in a block of `size` bytes.
+    fn alloc_in(&mut self, stack: &[&str], requested: u64, size: u64) -> BlockIdx {
         let frames: Vec<_> = stack
             .iter()
             .map(|frame| {
@@ -71,6 +76,7 @@ impl Program {
         self.n_events += 1;
         let block = self.builder.alloc(BlockKind {
             alloc_stack,
+            size: Bytes(size),
             ..block_of(Bytes(requested))
         });
         self.alive.push(block);
@@ -155,6 +161,19 @@ fn what_an_optimizer_keeps_is_no_leak() {
     })
     .is(Verdict::Clean);
     assert!(reason.contains("optimizer state"), "{reason}");
+    // State is made once. In L-BFGS it is a history.
+    const ADAM: &str = "step /v/site-packages/torch/optim/adam.py";
+    let reason = Program::run(10, |p, _| {
+        p.alloc(&[ADAM, "train train.py"], 1 << 20);
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("a new one is made each time"), "{reason}");
+    Program::run(10, |p, step| {
+        if step % 3 == 1 {
+            p.alloc(&[ADAM, "train train.py"], 1 << 20);
+        }
+    })
+    .is(Verdict::Clean);
     // A closure that the optimizer calls is the program's own code.
     Program::run(10, |p, _| {
         p.alloc(
