@@ -196,8 +196,11 @@ pub struct LeakExplained {
     pub confidence: f64,
     /// For allocations of a backward pass without a stack: the forward operation, inferred.
     pub forward: Option<String>,
-    /// The stack that accounts for most of it, innermost first; the program's frames.
+    /// The stack that accounts for most of it, innermost first, without PyTorch's frames.
     pub stack: Vec<FrameText>,
+    /// The innermost line of the program itself, if `place` is in a package. It may lie further out
+    /// than `stack` reaches.
+    pub caller: Option<FrameText>,
 }
 
 /// A failed allocation explained.

@@ -30,10 +30,11 @@ use api::explain::{DeviceExplained, Explanation, LeakExplained, Leaks, OtherDevi
 use api::frames::FrameText;
 use moment::Places;
 use trace::categories::Categories;
-use trace::leaks::{self, LeakReport};
+use trace::code;
+use trace::leaks::{self, LeakGroup, LeakReport};
 use trace::oom;
 use trace::site;
-use trace::stacks::{StackIdx, Stacks};
+use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::steps::recording;
 use trace::trace::{DeviceTrace, Series, Trace};
 use trace::watch::{Stopped, Watch};
@@ -185,6 +186,7 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
                 confidence: group.confidence,
                 forward: group.forward.as_ref().map(|forward| forward.label.clone()),
                 stack: own_frames(&trace.stacks, found.stack),
+                caller: caller(&trace.stacks, found),
             })
             .collect(),
     }
@@ -192,10 +194,21 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
 
 /// The frames of a stack that are not PyTorch's, innermost first.
 pub fn own_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
+    let own = outside_torch(stacks, stack).take(FRAMES);
+    own.map(|frame| frame_text(stacks, frame)).collect()
+}
+
+fn outside_torch(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame> + '_ {
     let frames = stacks.frames(stack).iter();
     let frames = frames.map(|&frame| stacks.frame(frame));
-    let own = frames.filter(|frame| !site::is_framework(stacks, *frame));
-    own.take(FRAMES)
-        .map(|frame| frame_text(stacks, frame))
-        .collect()
+    frames.filter(|frame| !site::is_framework(stacks, *frame))
+}
+
+/// The innermost line of the program itself, for a place in a package.
+fn caller(stacks: &Stacks, found: &LeakGroup) -> Option<FrameText> {
+    let is_installed = |frame: &Frame| code::is_installed(stacks.str(frame.filename));
+    let place = found.frame.or(found.alloc_frame)?;
+    is_installed(&place).then_some(())?;
+    let own = outside_torch(stacks, found.stack).find(|frame| !is_installed(frame))?;
+    Some(frame_text(stacks, own))
 }

@@ -1,6 +1,6 @@
 //! The explanation as one page of Markdown, for a person or a language model.
 
-use super::words::capital;
+use super::words::{called_by, capital};
 use crate::cards::markdown::{code, escaped};
 use api::explain::{
     Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, Remedy,
@@ -196,10 +196,11 @@ fn leaks(leaks: &Leaks) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "* {} a {part}, {} at the end: {}",
+            "* {} a {part}, {} at the end: {}{}",
             Bytes(group.bytes_per_step.max(0.0).round() as u64),
             group.live_bytes,
-            code(&group.place)
+            code(&group.place),
+            called_by(group)
         );
         if let Some(forward) = &group.forward {
             let _ = write!(out, ", backward of {} (inferred)", code(forward));

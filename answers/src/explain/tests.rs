@@ -229,6 +229,7 @@ fn a_leak() -> Leaks {
                 frame("forward", "/v/site-packages/llm/llama.py", 7),
                 frame("train", "/srv/train.py", 40),
             ],
+            caller: Some(frame("train", "/srv/train.py", 40)),
         }],
         ..no_leaks()
     }

@@ -3,8 +3,7 @@
 
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
-use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
-use api::frames::FrameText;
+use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room};
 use api::leaks::{Pattern, Verdict};
 use trace::code::module;
 use trace::phases::Phase;
@@ -308,14 +307,15 @@ fn leaking(leaks: &Leaks) -> String {
     let Some(first) = leaks.groups.first() else {
         return "leaks".to_owned();
     };
-    let is_installed = |frame: &FrameText| frame.filename.contains("-packages/");
-    let own = first.stack.iter().find(|frame| !is_installed(frame));
-    let own = own.filter(|_| first.stack.first().is_some_and(is_installed));
-    let called = own.map_or_else(String::new, |frame| {
+    format!("{}{}", code(&first.place), called_by(first))
+}
+
+/// The program's line that led to a place in a package.
+pub(super) fn called_by(leak: &LeakExplained) -> String {
+    leak.caller.as_ref().map_or_else(String::new, |frame| {
         let line = format!("{} {}:{}", frame.name, module(&frame.filename), frame.line);
         format!(" (called by {})", code(&line))
-    });
-    format!("{}{called}", code(&first.place))
+    })
 }
 
 /// Bytes a step; for growth within steps, bytes a part of one.

@@ -77,12 +77,19 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>) -> impl IntoView {
                 <p class="growth-readout" aria-live="polite">{words}</p>
                 <ul class="level-legend">
                     <li>"reserved, what if"</li>
+                    {levels.with_value(|l| l.band().map(|_| key("band-key", "its uncertainty")))}
                     <li class="reserved-key">"reserved, recorded"</li>
                     <li class="allocated-key">"allocated, recorded"</li>
+                    {levels.with_value(|l| l.limit.map(|_| key("limit-key", "limit")))}
                 </ul>
             </figcaption>
         </figure>
     })
+}
+
+/// A part of the chart that is not always there.
+fn key(class: &'static str, name: &'static str) -> AnyView {
+    view! { <li class=class>{name}</li> }.into_any()
 }
 
 fn curves(levels: &Levels, end_class: &'static str) -> AnyView {
