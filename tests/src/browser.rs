@@ -137,6 +137,11 @@ impl Browser {
         self.cdp("Emulation.setDeviceMetricsOverride", params).await;
     }
 
+    /// Gives the page the focus, as a person does who clicks on its window.
+    pub async fn focus(&self) {
+        self.cdp("Page.bringToFront", json!({})).await;
+    }
+
     /// Switches `prefers-color-scheme`.
     pub async fn set_theme(&self, theme: Theme) {
         let feature = json!({ "name": "prefers-color-scheme", "value": theme.name() });
