@@ -9,7 +9,6 @@
 //! optimizer calls was passed before it.
 
 use crate::code;
-use crate::stacks::{StackIdx, Stacks};
 
 /// What a frame has to do with an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,29 +120,11 @@ pub fn caller(file: &str, name: &str, line: u32) -> Caller {
     }
 }
 
-/// Whether a stack is in an optimizer's step. Memory that is made there and not kept as state is
-/// scratch memory of the update.
-pub fn is_update(stacks: &Stacks, stack: StackIdx) -> bool {
-    let mut passed = Passed::default();
-    for &frame in stacks.frames(stack) {
-        let frame = stacks.frame(frame);
-        let (file, name) = (stacks.str(frame.filename), stacks.str(frame.name));
-        if !code::is_python(file, frame.line) {
-            continue;
-        }
-        match part(file, name) {
-            Some(part) if passed.is_called_by(part) => {}
-            Some(_) => return true,
-            None => passed = passed.and(caller(file, name, frame.line)),
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::phases::program::{ADAM, MODULE, Program};
+    use crate::phases::{Role, Roles};
 
     const WRAPPER: &str = "wrapper /v/site-packages/torch/optim/optimizer.py:533";
 
@@ -192,12 +173,13 @@ mod tests {
         check("train /home/me/optim/train.py", None);
     }
 
-    /// A stack, outermost first.
+    /// Whether a stack, outermost first, is part of an optimizer's step.
     fn check(frames: &[&str], expected: bool) {
         let mut program = Program::default();
         let stack = program.stack(frames);
         let trace = program.finish();
-        assert_eq!(is_update(&trace.stacks, stack), expected, "{frames:?}");
+        let role = Roles::of(&trace.stacks).get(stack);
+        assert_eq!(role == Role::Optimizer, expected, "{frames:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! Of these two functions the outer one is named. If it is PyTorch's own code, the first caller
 //! outside of PyTorch is named. Sites that add less than [`super::MIN_BYTES`] do not count.
 
-use crate::optimizer;
+use crate::phases::{Role, Roles};
 use crate::site::{is_framework, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
 use crate::watch::{Stopped, Watch};
@@ -65,6 +65,7 @@ impl<'a> Culprits<'a> {
     /// [`Stopped`].
     pub fn new(
         stacks: &'a Stacks,
+        roles: &Roles,
         amounts: &FxHashMap<StackIdx, Amount>,
         watch: Watch<'_>,
     ) -> Result<Culprits<'a>, Stopped> {
@@ -76,7 +77,7 @@ impl<'a> Culprits<'a> {
         for (at, (&stack, &amount)) in amounts.iter().enumerate() {
             watch.at_row(at, || 0)?;
             let functions = culprits.functions(stack);
-            if amount.kept == 0 && optimizer::is_update(stacks, stack) {
+            if amount.kept == 0 && roles.get(stack) == Role::Optimizer {
                 // Scratch memory of the optimizer's update says nothing about who keeps a graph.
                 continue;
             }

@@ -29,7 +29,7 @@ impl View<'_> {
         }
         let all = Span::new(EventIdx(0), EventIdx(last_end));
         let tally = self.tally(all, first_end, last_end, &slot, grown.len())?;
-        let culprits = Culprits::new(self.stacks, &tally.amounts, self.watch)?;
+        let culprits = Culprits::new(self.stacks, self.roles, &tally.amounts, self.watch)?;
         let groups = grown.iter().zip(tally.evidence);
         let groups = groups.map(|((site, growth), evidence)| {
             let kept = self.survey.kept[*site].as_deref();
