@@ -59,18 +59,14 @@ impl Passed {
         }
     }
 
-    /// Passes an optimizer's frame. Returns whether it only called the code before it; then so did
-    /// the optimizer's frames that follow.
-    pub fn is_called_by(&mut self, part: Part) -> bool {
-        let is_called = match self {
+    /// Whether an optimizer's frame, the next one outwards, only called that code. If it did, the
+    /// code is a [`Passed::Closure`] for the optimizer's frames that follow.
+    pub fn is_called_by(self, part: Part) -> bool {
+        match self {
             Passed::Nothing => false,
             Passed::Program => part == Part::Step,
             Passed::Closure => part != Part::Setup,
-        };
-        if is_called {
-            *self = Passed::Closure;
         }
-        is_called
     }
 }
 

@@ -1,7 +1,7 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `plain`, `ended`, `trainers` and `habits` of `tests/fixtures`. The others
-//! are next to the repository (`../shared`), and their tests are ignored without them.
+//! A few recordings are in `plain`, `ended`, `trainers` and `habits` of `tests/fixtures`. The
+//! others are next to the repository (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

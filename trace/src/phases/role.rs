@@ -126,7 +126,10 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
         let role = match now {
             Says::Forward => Role::Forward,
             Says::Backward => Role::Backward,
-            Says::Optimizer(part) if passed.is_called_by(part) => continue,
+            Says::Optimizer(part) if passed.is_called_by(part) => {
+                passed = Passed::Closure;
+                continue;
+            }
             Says::Optimizer(Part::Setup) => Role::OptimizerSetup,
             Says::Optimizer(Part::Step | Part::Update) => Role::Optimizer,
             Says::ZeroGrad => Role::ZeroGrad,

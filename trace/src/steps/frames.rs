@@ -76,7 +76,7 @@ impl FrameInfo {
     }
 
     /// Whether it is an optimizer that only calls the code that was passed before it.
-    fn is_only_calling(&self, passed: &mut Passed) -> bool {
+    fn is_only_calling(&self, passed: Passed) -> bool {
         self.part.is_some_and(|part| passed.is_called_by(part))
     }
 }
@@ -169,7 +169,9 @@ impl Frames {
                 (true, _) => return Work::Forward,
                 (false, Work::Other) if info.is_python => passed = passed.and(info.caller),
                 (false, Work::Other) => {}
-                (false, Work::Optimizer) if info.is_only_calling(&mut passed) => {}
+                (false, Work::Optimizer) if info.is_only_calling(passed) => {
+                    passed = Passed::Closure;
+                }
                 // If an object is made in a forward pass, that is part of the forward pass.
                 (false, Work::Setup) => found = Work::Setup,
                 (false, work) => return work,
