@@ -6,8 +6,9 @@
 //!    `torch.autograd.grad`, a recomputing checkpoint). Autograd's threads have no Python frames:
 //!    in a recording that has Python frames, an allocation without any is the engine's.
 //! 2. **Optimizer.** A frame of an optimizer, of gradient clipping or of a gradient scaler's step;
-//!    a scope `Optimizer.step#…`. Also an optimizer written by hand: code of the program after the
-//!    call of `backward` that allocates blocks as large as the gradients, or is called `step`.
+//!    a scope `Optimizer.step#…` in which no gradients are cleared. Also an optimizer written by
+//!    hand: code of the program after the call of `backward` that allocates blocks as large as the
+//!    gradients, or is called `step`.
 //! 3. **Forward.** A call of a module or of `torch.nn.functional`; and code of the program between
 //!    such a call and a backward pass. If no module is called at all: the program's code before a
 //!    backward pass, on lines before the one that calls `backward`.
