@@ -1,7 +1,7 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `plain`, `ended`, `trainers` and `habits` of `tests/fixtures`. The
-//! others are next to the repository (`../shared`), and their tests are ignored without them.
+//! A few recordings are in `plain`, `ended`, `trainers`, `habits` and `drawn` of `tests/fixtures`.
+//! The others are next to the repository (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -174,12 +174,11 @@ fn trainers_and_programs_on_two_devices_are_judged_right() {
     }
 }
 
-/// What programs keep, replace, bound and forget. Of two programs nobody can tell: see the note
-/// beside the recordings.
-#[test]
-fn habits_of_programs_are_judged_right() {
-    let cases = with_truths(&root().join("tests/fixtures/habits"));
-    assert_eq!(cases.len(), 15);
+/// Steps, levels and verdicts of recordings of one device. Of some programs nobody can tell: see
+/// the notes beside the recordings.
+fn check_judged(folder: &str, n: usize) {
+    let cases = with_truths(&root().join("tests/fixtures").join(folder));
+    assert_eq!(cases.len(), n);
     check(&cases);
     for case in &cases {
         let (name, truth) = truth_of(case);
@@ -194,6 +193,17 @@ fn habits_of_programs_are_judged_right() {
         assert_eq!(report.verdict, expected, "{name}: {}", report.reason);
         check_levels(&trace.devices[0], &truth["devices"]["0"], &name);
     }
+}
+
+/// What programs keep, replace, bound and forget.
+#[test]
+fn habits_of_programs_are_judged_right() {
+    check_judged("habits", 15);
+}
+
+#[test]
+fn programs_drawn_at_random_are_judged_right() {
+    check_judged("drawn", 6);
 }
 
 #[test]

@@ -55,14 +55,64 @@ pub enum Finding {
     Bounded,
 }
 
+/// What can be said of all blocks without a stack.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Together {
+    /// They grow, as far as the recording shows.
+    Grows(Growth),
+    /// They grow, and so does the program's work.
+    Ambiguous(Growth),
+    /// What they keep is bounded.
+    Bounded,
+}
+
 /// Judges one site.
 pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
     if replaces_older_memory(kept, survey) {
         return Finding::Bounded;
     }
     match by_survivors(kept) {
-        Finding::Bounded => by_level(kept, survey),
+        Finding::Bounded => {}
+        found => return found,
+    }
+    let rest = || survey.churn.iter().zip(&kept.live);
+    match by_level(kept) {
+        // Longer data make everything larger, including the one result that is alive at a step's
+        // end.
+        Finding::Grows(growth)
+            if growth.pattern == Pattern::Enlarged
+                && Rest::of(
+                    kept,
+                    &growth,
+                    rest().map(|(all, own)| all.saturating_sub(*own)),
+                ) == Rest::GrowsToo =>
+        {
+            Finding::Bounded
+        }
         found => found,
+    }
+}
+
+/// Judges all blocks without a stack together. Among them are buffers whose size is always another
+/// one.
+pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
+    let finding = match replaces_older_memory(kept, survey) {
+        true => Finding::Bounded,
+        false => match by_survivors(kept) {
+            Finding::Bounded => by_level(kept),
+            found => found,
+        },
+    };
+    match finding {
+        Finding::Grows(growth) if growth.pattern == Pattern::Enlarged => {
+            match Rest::of(kept, &growth, survey.temporary.iter().copied()) {
+                Rest::Constant => Together::Grows(growth),
+                _ => Together::Ambiguous(growth),
+            }
+        }
+        // These are many sites together, so a slower rhythm may come from any of them.
+        Finding::Grows(growth) if growth.pattern == Pattern::EveryStep => Together::Grows(growth),
+        _ => Together::Bounded,
     }
 }
 
@@ -141,7 +191,7 @@ fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
     }
 }
 
-/// Two equal growths after the first steps are too few to distinguish a slow leak from chance.
+/// Two equal growths are too few to distinguish a slow leak from chance.
 fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let &[first, second] = births else {
         return Finding::Bounded;
@@ -149,7 +199,7 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let gap = second - first;
     let quiet = proven - 1 - second;
     let alike = kept.survivors[first] == kept.survivors[second];
-    if first < 2 || gap < 2 || quiet > gap || first > gap + 1 || !alike {
+    if gap < 2 || quiet > gap || first > gap + 1 || !alike {
         return Finding::Bounded;
     }
     let bytes = kept.survivors[first] as f64;
@@ -168,7 +218,7 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
 
 /// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
 /// larger ones, where no block is old.
-fn by_level(kept: &Kept, survey: &Survey) -> Finding {
+fn by_level(kept: &Kept) -> Finding {
     let level = &kept.requested;
     let n = level.len();
     let floor = from_the_right(level);
@@ -195,10 +245,7 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     let is_bounded = match replaced {
         // Sizes may also rise by chance, but then there are falls between or before the rises. The
         // first steps may differ.
-        true => {
-            !level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted()
-                || program_grows(kept, survey, rhythm.first) >= GROWS_TOO
-        }
+        true => !level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted(),
         // If there are more and more blocks and all are young, the program grows; it does not keep
         // memory.
         false => {
@@ -227,30 +274,39 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     })
 }
 
-/// Longer sequences make everything larger, including the one result that is alive at a step's end.
-/// But a buffer that grows in an otherwise constant program is a leak. In between, a buffer may
-/// make the program's work grow (it is searched in every step), or the program's data the buffer.
+/// A buffer may make the program's work grow (it is searched in every step), or the program's data
+/// the buffer.
 pub fn is_ambiguous(kept: &Kept, survey: &Survey, growth: &Growth) -> bool {
-    growth.pattern == Pattern::Enlarged
-        && program_grows(kept, survey, growth.first) > GROWS_A_LITTLE
+    let rest = survey.churn.iter().zip(&kept.live);
+    let rest = rest.map(|(all, own)| all.saturating_sub(*own));
+    growth.pattern == Pattern::Enlarged && Rest::of(kept, growth, rest) != Rest::Constant
 }
 
-/// By which part of what the site grows the rest of the program does, both relative to themselves.
-fn program_grows(kept: &Kept, survey: &Survey, first: usize) -> f64 {
-    let ratio = |from: u64, to: u64| to as f64 / from.max(1) as f64 - 1.0;
-    let half = (first + survey.churn.len()) / 2;
-    let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
-    let own = ratio(
-        mean(&kept.requested[first..half]),
-        mean(&kept.requested[half..]),
-    );
-    let others = |range: std::ops::Range<usize>| {
-        let total = survey.churn[range.clone()].iter().sum::<u64>();
-        let own = kept.live[range.clone()].iter().sum::<u64>();
-        total.saturating_sub(own) / range.len().max(1) as u64
-    };
-    let program = ratio(others(first..half), others(half..survey.churn.len()));
-    program / own.max(f64::MIN_POSITIVE)
+/// What the rest of the program does while a buffer is enlarged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Constant,
+    GrowsALittle,
+    GrowsToo,
+}
+
+impl Rest {
+    /// From what the rest allocates in each period, in bytes.
+    fn of(kept: &Kept, growth: &Growth, rest: impl Iterator<Item = u64>) -> Rest {
+        let rest: Vec<u64> = rest.collect();
+        let half = (growth.first + rest.len()) / 2;
+        let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
+        let ratio = |column: &[u64]| {
+            let (from, to) = (mean(&column[growth.first..half]), mean(&column[half..]));
+            to as f64 / from.max(1) as f64 - 1.0
+        };
+        // By which part of what the buffer grows the rest does, both relative to themselves.
+        match ratio(&rest) / ratio(&kept.requested).max(f64::MIN_POSITIVE) {
+            part if part > GROWS_TOO => Rest::GrowsToo,
+            part if part > GROWS_A_LITTLE => Rest::GrowsALittle,
+            _ => Rest::Constant,
+        }
+    }
 }
 
 /// For each end, the lowest level from there to the last end.

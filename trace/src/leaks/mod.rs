@@ -21,6 +21,7 @@
 //! | evaluation, gradient accumulation | as a bounded buffer |
 //! | first steps | what step 0 keeps counts only when later steps keep about as much |
 //! | sizes that differ, without stacks | all stackless blocks together, when nothing else grows |
+//! | the same, of a buffer that is enlarged | only where an optimizer steps |
 //! | buffer from before the recording | blocks of the same size from before it are given back |
 //!
 //! # Thresholds
@@ -67,18 +68,18 @@ use crate::phases::Roles;
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
-use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
+use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use excuse::{Excuse, Excuses};
-use judge::Finding;
+use judge::{Finding, Together};
 use reason::Teller;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -258,14 +259,14 @@ fn judged(
         ends,
         survey: &survey,
     };
-    let found = Found::of(&view)?;
+    let mut found = Found::of(&view)?;
     let mut groups = view.groups(&found.grown)?;
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
     groups.extend(within::find(&view, steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
-        groups.extend(of_any_size(&view)?);
+        groups.extend(of_any_size(&view, &mut found)?);
     }
     if !groups.is_empty() {
         let others = others(&view, &groups);
@@ -351,8 +352,8 @@ fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
 
 /// Allocations without a stack are distinguished by their size. If sizes differ from step to step,
 /// growth of each size alone looks like chance. So when nothing else grows, all of them are judged
-/// together.
-fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
+/// together. Returns what leaks; growth that may come from longer data is added to `found`.
+fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Stopped> {
     let Some(sites) = view.sites.stackless() else {
         return Ok(Vec::new());
     };
@@ -360,21 +361,33 @@ fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
     let Some(kept) = survey.kept[0].as_deref() else {
         return Ok(Vec::new());
     };
-    match judge::judge(kept, &survey) {
-        // These are many sites together, so a slower rhythm may come from any of them.
-        Finding::Grows(growth)
-            if growth.pattern == Pattern::EveryStep
-                && growth.bytes_per_growth >= MIN_BYTES.0 as f64 =>
-        {
+    let is_enough = |growth: &judge::Growth| growth.bytes_per_growth >= MIN_BYTES.0 as f64;
+    match judge::judge_together(kept, &survey) {
+        Together::Grows(growth) if may_be_a_request(view, &growth) => {
+            found.excused.push((Excuse::OneRequest, growth));
+        }
+        Together::Grows(growth) if is_enough(&growth) => {
             let view = View {
                 sites: &sites,
                 survey: &survey,
                 ..*view
             };
-            view.groups(&[(0, growth)])
+            return view.groups(&[(0, growth)]);
         }
-        _ => Ok(Vec::new()),
+        Together::Ambiguous(growth) => found.excused.push((Excuse::LargerSteps, growth)),
+        Together::Grows(_) | Together::Bounded => {}
     }
+    Ok(Vec::new())
+}
+
+/// Whether this may be the key/value cache of one request: nothing shows that the program trains.
+fn may_be_a_request(view: &View<'_>, growth: &judge::Growth) -> bool {
+    let name = |annotation: &Annotation| view.stacks.str(annotation.name);
+    let mut scopes = view.device.annotations.iter().map(name);
+    let mut stacks = view.device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
+    let trains = scopes.any(|name| name.starts_with("Optimizer.step#"))
+        || stacks.any(|stack| excuse::is_backward(view, stack));
+    growth.pattern == Pattern::Enlarged && !trains
 }
 
 /// The input of the analysis.

@@ -65,6 +65,8 @@ pub struct Survey {
     pub kept: Vec<Option<Box<Kept>>>,
     /// Per period, bytes allocated in it, whether kept or not.
     pub churn: Vec<u64>,
+    /// Per period, bytes of `churn` that are given back before the period ends.
+    pub temporary: Vec<u64>,
     /// Blocks from before the first event that were given back after the first end, by requested
     /// size: newer blocks may have taken their place.
     pub replaced: FxHashMap<Bytes, u32>,
@@ -93,6 +95,7 @@ impl Survey {
         let mut survey = Survey {
             kept: vec![None; sites.keys.len()],
             churn: vec![0; n],
+            temporary: vec![0; n],
             replaced: FxHashMap::default(),
             left_out: 0,
         };
@@ -110,7 +113,9 @@ impl Survey {
                 let kind = blocks.kind[index].index();
                 survey.churn[period] += blocks.kinds[kind].size.0;
                 let freed = blocks.free_requested[index];
-                if freed >= end {
+                if freed < end {
+                    survey.temporary[period] += blocks.kinds[kind].size.0;
+                } else {
                     let block = Crossing {
                         period,
                         freed: if freed < last_end {

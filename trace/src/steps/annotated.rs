@@ -260,8 +260,9 @@ fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
             None => EventIdx(device.events.len()),
         };
         let end = tail(device, scope.end(), limit).max(start);
-        // Optimizer steps from before the first event keep their number.
-        if end > EventIdx(0) && steps.len() < MAX_STEPS {
+        // Optimizer steps from before the first event keep their number. Frees that follow the last
+        // of them are no step.
+        if scope.end() > EventIdx(0) && steps.len() < MAX_STEPS {
             steps.push(Step {
                 index: index as u32,
                 name: format!("{name} {index}"),
@@ -425,6 +426,19 @@ mod tests {
                 ("step 2", 8, 20, 0),
             ],
             &["step 1 0..8", "step 2 8..20"],
+        );
+    }
+
+    #[test]
+    fn frees_after_a_scope_from_before_a_ring_are_no_step() {
+        check(
+            100,
+            &[
+                ("Optimizer.step#A.step", 0, 0, 0),
+                ("Optimizer.step#A.step", 40, 44, 0),
+                ("Optimizer.step#A.step", 90, 94, 0),
+            ],
+            &["step#A.step 1 40..90", "step#A.step 2 90..100"],
         );
     }
 

@@ -37,6 +37,9 @@ const MOST_OF_THE_REST: f64 = 0.7;
 const NEARLY_EACH: f64 = 0.75;
 /// Loops that cover at least this share of what the largest loop covers count as about the same.
 const ABOUT_THE_SAME: f64 = 0.9;
+/// The same for a loop that holds nearly all training, twice or more in each iteration of another
+/// loop. What it leaves out are evaluations after each epoch: less work than the training.
+const BESIDE_EVALUATIONS: f64 = 0.5;
 /// If the last iteration did not reach its end and is shorter than this share of a usual one, it
 /// was cut off.
 const CUT_OFF: f64 = 0.7;
@@ -68,6 +71,8 @@ pub struct Loop {
 pub struct Analysis<'a> {
     /// The device.
     pub device: &'a DeviceTrace,
+    /// The stacks of its events.
+    stacks: &'a Stacks,
     /// What is known about each frame.
     pub frames: Frames,
     /// The calls.
@@ -98,7 +103,7 @@ impl<'a> Analysis<'a> {
     /// [`Stopped`], here and wherever loops are searched.
     pub fn new(
         device: &'a DeviceTrace,
-        stacks: &Stacks,
+        stacks: &'a Stacks,
         watch: Watch<'a>,
     ) -> Result<Option<Analysis<'a>>, Stopped> {
         const ENOUGH_STACKS: f64 = 0.05;
@@ -139,6 +144,7 @@ impl<'a> Analysis<'a> {
         total.optimizer += works.scopes.len() as u32;
         Ok(Some(Analysis {
             device,
+            stacks,
             frames,
             calls,
             walk,
@@ -299,21 +305,22 @@ impl<'a> Analysis<'a> {
         };
         let (allocs, forward) = (largest(|l| l.allocs), largest(|l| l.work.forward));
         let by_iterations = |&i: &usize| loops[i].iterations.len();
-        let same = candidates.iter().copied().filter(|&i| {
-            most(loops[i].allocs, allocs, ABOUT_THE_SAME)
-                && most(loops[i].work.forward, forward, ABOUT_THE_SAME)
-        });
+        let covers = |i: usize, share: f64| {
+            most(loops[i].allocs, allocs, share) && most(loops[i].work.forward, forward, share)
+        };
+        let same = candidates.iter().copied();
+        let same = same.filter(|&i| covers(i, ABOUT_THE_SAME));
         let best = same.max_by_key(by_iterations)?;
-        if loops[best].iterations.len() >= MIN_STEPS {
-            return Some(best);
-        }
-        // If these are epochs with an evaluation each, take the batches, if there are more of them.
+        // These may be epochs with an evaluation each. Then take the batches.
+        let enough = loops[best].iterations.len() >= MIN_STEPS;
         let inner = candidates.iter().copied();
         let inner = inner
             .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
+            .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
             .max_by_key(by_iterations);
         inner
             .filter(|i| by_iterations(i) >= MIN_STEPS)
+            .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())
             .or(Some(best))
     }
 
@@ -420,7 +427,7 @@ impl<'a> Analysis<'a> {
                 }
             })
             .collect();
-        without_ending(self.device, &mut steps);
+        without_ending(self.device, self.stacks, &mut steps);
         steps
     }
 }

@@ -4,10 +4,17 @@
 //! model, and the lists in which it kept results. Nothing is allocated after that, so it seems to
 //! belong to the last step. Then memory that every step left behind would look as if a step had
 //! given it back.
+//!
+//! Two things show where the program ends. The stacks of frees, if they were recorded, no longer
+//! have the functions that everything before was called from. And most of what outlives steps is
+//! given back.
 
+use crate::code;
 use crate::span::Span;
-use crate::trace::{Action, DeviceTrace, Step};
+use crate::stacks::{StackIdx, Stacks};
+use crate::trace::{Action, DeviceTrace, NO_TARGET, Step};
 use crate::units::EventIdx;
+use std::collections::HashSet;
 
 /// What the last allocations of a step are followed by.
 struct Tail {
@@ -56,11 +63,52 @@ impl Tail {
     }
 }
 
-/// Ends the last step where the program begins to give back most of what outlives its steps, if no
+/// The functions that a part of a program is called from, outermost first.
+struct Callers<'a> {
+    stacks: &'a Stacks,
+    functions: Vec<Function<'a>>,
+}
+
+/// Its name and its file.
+type Function<'a> = (&'a str, &'a str);
+
+impl<'a> Callers<'a> {
+    /// Of all events in `events` whose stack begins like that of the last allocation. `None` if no
+    /// allocation has a Python stack.
+    fn of(device: &DeviceTrace, stacks: &'a Stacks, events: Span<EventIdx>) -> Option<Self> {
+        let range = || (events.start().0..events.end().0).map(EventIdx);
+        let allocs = range().rev().filter(|event| is_alloc(device, *event));
+        let functions = |event| functions_of(stacks, stack_of(device, event)).collect::<Vec<_>>();
+        let functions = allocs.map(functions).find(|found| !found.is_empty())?;
+        let mut callers = Callers { stacks, functions };
+        let mut seen = HashSet::new();
+        for stack in range().map(|event| stack_of(device, event)) {
+            if seen.insert(stack) && callers.is_same_thread(stack) {
+                let common = functions_in_common(&callers.functions, functions_of(stacks, stack));
+                callers.functions.truncate(common);
+            }
+        }
+        Some(callers)
+    }
+
+    /// Whether it begins with the same function. Other threads begin elsewhere.
+    fn is_same_thread(&self, stack: StackIdx) -> bool {
+        functions_of(self.stacks, stack).next() == self.functions.first().copied()
+    }
+
+    /// Whether a stack of the same thread lacks some of the functions.
+    fn have_returned(&self, stack: StackIdx) -> bool {
+        let common = functions_in_common(&self.functions, functions_of(self.stacks, stack));
+        self.is_same_thread(stack) && common < self.functions.len()
+    }
+}
+
+/// Ends the last step where the functions have returned that all of it and of the step before was
+/// called from. And where the program begins to give back most of what outlives its steps, if no
 /// allocation follows and the step before did no such thing. What only the last step made may be
 /// given back first. So no more blocks are given back in it, after its last allocation, than in the
 /// step before.
-pub(super) fn without_ending(device: &DeviceTrace, steps: &mut [Step]) {
+pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut [Step]) {
     let [.., before_previous, previous, last] = steps else {
         return;
     };
@@ -69,9 +117,57 @@ pub(super) fn without_ending(device: &DeviceTrace, steps: &mut [Step]) {
     }
     let tail = Tail::of(device, last.events, previous.events.start());
     let usual = Tail::of(device, previous.events, before_previous.events.start());
+    let mut end = last.events.end();
     if tail.is_most() && !usual.is_most() {
         let more = tail.frees.get(usual.frees.len());
-        let end = more.map_or(tail.first, |&more| more.min(tail.first));
-        last.events = Span::new(last.events.start(), end);
+        end = more.map_or(tail.first, |&more| more.min(tail.first));
     }
+    let until = tail.frees.first().copied().unwrap_or(end);
+    let both = Span::new(previous.events.start(), until);
+    if let Some(callers) = Callers::of(device, stacks, both) {
+        let outside = |event: &&EventIdx| callers.have_returned(stack_of(device, **event));
+        let returned = tail.frees.iter().find(outside);
+        end = returned.map_or(end, |&returned| returned.min(end));
+    }
+    last.events = Span::new(last.events.start(), end);
+}
+
+fn is_alloc(device: &DeviceTrace, event: EventIdx) -> bool {
+    device.events.action[event.index()] == Action::Alloc
+}
+
+/// The stack of an allocation or of a free; none for other events.
+fn stack_of(device: &DeviceTrace, event: EventIdx) -> StackIdx {
+    let target = device.events.target[event.index()];
+    let kind = || device.blocks.kinds[device.blocks.kind[target as usize].index()];
+    match device.events.action[event.index()] {
+        Action::Alloc if target != NO_TARGET => kind().alloc_stack,
+        Action::FreeRequested if target != NO_TARGET => kind().free_stack,
+        _ => StackIdx::NONE,
+    }
+}
+
+/// The Python functions of a stack, outermost first.
+fn functions_of(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Function<'_>> {
+    let frames = stacks
+        .frames(stack)
+        .iter()
+        .rev()
+        .map(|&at| stacks.frame(at));
+    frames.filter_map(|frame| {
+        let file = stacks.str(frame.filename);
+        code::is_python(file, frame.line).then(|| (stacks.str(frame.name), file))
+    })
+}
+
+/// How many of the outermost functions are the same.
+fn functions_in_common<'a>(
+    these: &[Function<'a>],
+    others: impl Iterator<Item = Function<'a>>,
+) -> usize {
+    these
+        .iter()
+        .zip(others)
+        .take_while(|(a, b)| **a == *b)
+        .count()
 }

@@ -92,7 +92,7 @@ fn found(
         }
     }
     if let Some(mut steps) = scopes.repeating() {
-        without_ending(device, &mut steps);
+        without_ending(device, stacks, &mut steps);
         return Ok((StepSource::Annotations, steps));
     }
     if analysis.is_some() {
@@ -101,7 +101,7 @@ fn found(
     let Some(mut steps) = inferred::steps(device, watch)? else {
         return Ok(NONE);
     };
-    without_ending(device, &mut steps);
+    without_ending(device, stacks, &mut steps);
     Ok((StepSource::Inferred, steps))
 }
 

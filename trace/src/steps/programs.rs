@@ -290,6 +290,67 @@ fn epochs_and_micro_batches_are_not_the_steps() {
 }
 
 #[test]
+fn batches_are_the_steps_though_each_epoch_ends_with_an_evaluation() {
+    check(
+        &format!(
+            "6x {{
+               main:2 shuffle:1
+               5x {{
+                 main:4 !forward:10
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               3x {{
+                 main:8 evaluate:3 !forward:10
+               }}
+             }}"
+        ),
+        30,
+    );
+}
+
+/// The model outlives the function with the loop, so most memory stays when that returns. But the
+/// stacks of frees show that it has.
+#[test]
+fn the_last_step_ends_before_its_function_returns() {
+    let mut program = Program::default();
+    let [forward, train, main] = ["main:3 train:10 !forward:20", "main:3 train:12", "main:3"]
+        .map(|stack| program.stack(stack));
+    let mut builder = program.builder;
+    let alloc = |builder: &mut TraceBuilder, alloc_stack, free_stack| {
+        builder.alloc(crate::trace::BlockKind {
+            alloc_stack,
+            free_stack,
+            ..block_of(Bytes(4096))
+        })
+    };
+    let free = |builder: &mut TraceBuilder, block| {
+        builder.free_requested(block);
+        builder.free_completed(block);
+    };
+    for _ in 0..10 {
+        alloc(&mut builder, main, StackIdx::NONE);
+    }
+    let mut kept = Vec::new();
+    for _ in 0..6 {
+        let saved = alloc(&mut builder, forward, train);
+        kept.push(alloc(&mut builder, train, main));
+        free(&mut builder, saved);
+    }
+    for &block in kept.iter().rev() {
+        free(&mut builder, block);
+    }
+    let mut trace = builder.finish();
+    find(&mut trace.devices[0], &trace.stacks, 1, Watch::nobody()).unwrap();
+    let device = &trace.devices[0];
+    assert_eq!(device.steps.len(), 6);
+    let newest = kept[5].index();
+    let end = device.steps[5].events.end();
+    assert_eq!(end.0, device.blocks.free_requested[newest]);
+}
+
+#[test]
 fn an_evaluation_now_and_then_belongs_to_a_step() {
     check(
         &format!(

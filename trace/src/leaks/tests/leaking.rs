@@ -221,3 +221,47 @@ fn a_retained_graph_is_named_by_what_built_it() {
         assert_eq!(group.frame.map(|f| stacks.str(f.name)), Some("train_step"));
     }
 }
+
+/// Twelve steps without stacks; each replaces a buffer by a larger one.
+fn a_buffer_without_stacks(scope: fn(u64) -> String, work: fn(u64) -> u64) -> Program {
+    let mut program = Program::default();
+    let mut buffer: Option<BlockIdx> = None;
+    for step in 0..12_u64 {
+        let start = program.n_events;
+        let scratch = program.alloc(&[], (8 << 20) + work(step));
+        let larger = program.alloc(&[], (step + 1) << 18);
+        if let Some(smaller) = buffer.replace(larger) {
+            program.free(smaller);
+        }
+        program.free(scratch);
+        program.scope(scope(step), start, 0);
+    }
+    program
+}
+
+fn optimizer_step(_: u64) -> String {
+    "Optimizer.step#Adam.step".to_owned()
+}
+
+#[test]
+fn a_buffer_that_grows_is_found_without_stacks() {
+    let (report, _) = a_buffer_without_stacks(optimizer_step, |_| 0).report();
+    assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+    assert_eq!(report.groups[0].pattern, Pattern::Enlarged);
+    assert_eq!(report.bytes_per_step, f64::from(1 << 18));
+}
+
+#[test]
+fn a_buffer_that_grows_with_the_data_may_be_bounded() {
+    let program = a_buffer_without_stacks(optimizer_step, |step| step << 18);
+    let reason = program.is(Verdict::CannotTell);
+    assert!(reason.contains("data of one size"), "{reason}");
+}
+
+/// Nothing shows that this program trains.
+#[test]
+fn a_buffer_that_grows_without_stacks_may_belong_to_one_request() {
+    let reason =
+        a_buffer_without_stacks(|step| format!("step {step}"), |_| 0).is(Verdict::CannotTell);
+    assert!(reason.contains("one request"), "{reason}");
+}

@@ -250,6 +250,13 @@ fn too_little_is_said_to_be_too_little() {
     })
     .is(Verdict::CannotTell);
     assert!(reason.contains("step 9 and again at step 19"), "{reason}");
+    let reason = Program::run(6, |p, step| {
+        if step % 3 == 1 {
+            p.alloc(&KEEP, 1 << 20);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("step 1 and again at step 4"), "{reason}");
     let reason = Program::run(25, |p, step| {
         if step >= 21 {
             p.alloc(&HOLD, 1 << 20);
