@@ -192,16 +192,6 @@ mod tests {
     }
 
     #[test]
-    fn profile_names_of_the_worker() {
-        let named = |name| WorkerProfile::from_name(name).unwrap();
-        assert_eq!(named(None), WorkerProfile::Fast);
-        assert_eq!(named(Some("")), WorkerProfile::Fast);
-        assert_eq!(named(Some("wasm")).name(), "wasm");
-        assert_eq!(named(Some("wasm-local")).name(), "wasm-local");
-        assert!(WorkerProfile::from_name(Some("release")).is_err());
-    }
-
-    #[test]
     fn crates_of_one_profile_are_compiled_together() {
         let both = vec!["-p", "web", "-p", "local"];
         for crate_name in ["web", "local"] {
@@ -216,14 +206,5 @@ mod tests {
             together(WorkerProfile::Fast, "local", "wasm-local"),
             ["-p", "local"]
         );
-    }
-
-    #[test]
-    fn profile_names() {
-        assert_eq!(Profile::from_name(None).unwrap(), Profile::Release);
-        assert_eq!(Profile::from_name(Some("")).unwrap(), Profile::Release);
-        let dev = Profile::from_name(Some("wasm-dev")).unwrap();
-        assert_eq!(dev.name(), "wasm-dev");
-        assert!(Profile::from_name(Some("release")).is_err());
     }
 }

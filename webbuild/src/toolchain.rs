@@ -246,11 +246,12 @@ fn at_least(version: &str, oldest: &str) -> bool {
 }
 
 /// A sysroot with std for wasm32, built by the toolchain in `bin` unless it exists already. Its
-/// name contains the compiler's identity, because Debian may update the compiler.
+/// name contains the compiler's identity, because Debian may update the compiler, and how it is
+/// built.
 fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error> {
     let about = answer(scrubbed(bin.join("rustc")).arg("-vV")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    about.hash(&mut hasher);
+    (&about, EMPTY_CRATE).hash(&mut hasher);
     let sysroot = dir.join(format!("wasm-sysroot-{:016x}", hasher.finish()));
     if sysroot.exists() {
         return Ok(sysroot);
@@ -268,13 +269,27 @@ fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error
     Ok(sysroot)
 }
 
+/// The empty crate for which cargo builds std. Like the front end, std is compiled for size;
+/// `proc_macro` is not used.
+const EMPTY_CRATE: &str = r#"
+[package]
+name = "nothing"
+version = "0.0.0"
+edition = "2024"
+[lib]
+path = "lib.rs"
+[workspace]
+[profile.release]
+opt-level = "z"
+[profile.release.package.proc_macro]
+opt-level = 0
+"#;
+
 /// Lets cargo build std for an empty crate. It has no backtraces, which a browser makes itself, and
 /// no `proc_macro`, which nothing in the page uses (`web/stand_ins/README.md`).
 fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
-    const MANIFEST: &str = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n\
-        edition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n";
     fs::create_dir_all(work).map_err(Error::io(work))?;
-    for (name, text) in [("Cargo.toml", MANIFEST), ("lib.rs", "#![no_std]\n")] {
+    for (name, text) in [("Cargo.toml", EMPTY_CRATE), ("lib.rs", "#![no_std]\n")] {
         let path = work.join(name);
         fs::write(&path, text).map_err(Error::io(&path))?;
     }
