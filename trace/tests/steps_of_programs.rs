@@ -203,7 +203,7 @@ fn habits_of_programs_are_judged_right() {
 
 #[test]
 fn programs_drawn_at_random_are_judged_right() {
-    check_judged("drawn", 6);
+    check_judged("drawn", 7);
 }
 
 #[test]

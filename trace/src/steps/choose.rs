@@ -1,7 +1,8 @@
 //! Chooses the loop of a recording that is the step.
 //!
 //! If there is a backward pass, a loop is a candidate when most of the backward passes and of the
-//! optimizer's steps lie in it, and nearly every iteration has both. If there is none (serving,
+//! optimizer's steps lie in it, and nearly every iteration has both (or a backward pass, if the
+//! optimizer allocates only in its first step). If there is none (serving,
 //! sampling, evaluation), a loop is a candidate when most of what is allocated after loading lies
 //! in it, and its iterations do more than fill memory: they call a module, or are long, and they
 //! give memory back.
@@ -293,12 +294,18 @@ impl<'a> Analysis<'a> {
             most(l.work.backward, self.total.backward, share)
                 && most(l.work.optimizer, self.total.optimizer, share)
         };
-        let optimizes = self.total.optimizer > 0;
-        let candidates: Vec<usize> = (0..loops.len())
+        let trains = (0..loops.len())
             .filter(|&i| holds(&loops[i], MOST_OF_TRAINING))
-            .filter(|&i| loops[i].each(|work| work.backward > 0))
-            .filter(|&i| !optimizes || loops[i].each(|work| work.optimizer > 0))
+            .filter(|&i| loops[i].each(|work| work.backward > 0));
+        let mut candidates: Vec<usize> = trains
+            .clone()
+            .filter(|&i| loops[i].each(|work| work.optimizer > 0))
             .collect();
+        // Some optimizers allocate nothing, or only their state, in the first step. Then their
+        // scopes would show their steps.
+        if candidates.is_empty() && self.works.scopes.is_empty() {
+            candidates = trains.collect();
+        }
         let largest = |measure: fn(&Loop) -> u32| {
             let all = candidates.iter().map(|&i| measure(&loops[i]));
             all.max().unwrap_or(0)
@@ -499,7 +506,10 @@ fn works(
     let kinds = device.blocks.kinds.iter();
     let of_kind = kinds.map(|kind| of_stack[kind.alloc_stack.index()]);
     let scopes = device.annotations.iter();
-    let scopes = scopes.filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
+    // Those from before a ring's first event are in no loop.
+    let scopes = scopes
+        .filter(|a| a.events.end() > EventIdx(0))
+        .filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
     Ok(Works {
         of_kind: of_kind.collect(),
         scopes: scopes.map(|a| a.events.start()).collect(),

@@ -289,6 +289,27 @@ fn epochs_and_micro_batches_are_not_the_steps() {
     check(&steps(3, 5, 2), 15);
 }
 
+/// SGD with momentum.
+#[test]
+fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() {
+    let pass = format!(
+        "main:4 !forward:10
+         main:5 {BACKWARD}
+         -"
+    );
+    check(
+        &format!(
+            "{pass}
+             main:6 {ADAM}
+             main:6 {ADAM}
+             9x {{
+               {pass}
+             }}"
+        ),
+        10,
+    );
+}
+
 #[test]
 fn batches_are_the_steps_though_each_epoch_ends_with_an_evaluation() {
     check(
