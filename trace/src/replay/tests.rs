@@ -336,9 +336,9 @@ fn scopes_that_lost_their_events_say_that_the_ring_wrapped() {
     let after = program.log.len() - 301;
     let is_alloc = |&from: &usize| program.log[from].0 == Action::Alloc;
     let from = (after..).find(is_alloc).unwrap();
-    let with_scopes = |names: [&str; 2]| {
+    let with_scopes = |scopes: &[(&str, usize, usize)]| {
         let mut snapshot = program.snapshot(from);
-        let mut scope = |name: &str, from: i64, to: i64| {
+        for &(name, from, to) in scopes {
             let name = snapshot.stacks.strings.push(name);
             for (stage, time) in [
                 (crate::snapshot::Stage::Start, from),
@@ -348,17 +348,32 @@ fn scopes_that_lost_their_events_say_that_the_ring_wrapped() {
                     name,
                     stage,
                     device: 0,
-                    time: Micros(time),
+                    time: Micros(time as i64),
                 });
             }
-        };
-        scope(names[0], 10, 20);
-        scope(names[1], from as i64 + 10, from as i64 + 100);
+        }
         codes(snapshot)
     };
-    assert!(with_scopes(["step 1", "step 2"]).contains(&"ring_wrapped".to_owned()));
+    let check = |scopes: &[(&str, usize, usize)], code: &str| {
+        let codes = with_scopes(scopes);
+        assert!(codes.contains(&code.to_owned()), "{scopes:?}: {codes:?}");
+    };
+    let (within, until) = (from + 10, from + 100);
+    check(
+        &[("step 1", 10, 20), ("step 2", within, until)],
+        "ring_wrapped",
+    );
     // A scope of another kind may never have held events.
-    assert!(with_scopes(["load", "step 2"]).contains(&"late_start".to_owned()));
+    check(&[("load", 10, 20), ("step 2", within, until)], "late_start");
+    // A first scope may have nothing to give back.
+    let is_free = |&at: &usize| program.log[at].0 == Action::FreeRequested;
+    let free = (within..).find(is_free).unwrap();
+    let clear = |from, to| ("clear", from, to);
+    check(&[clear(10, 20), clear(free, free + 1)], "late_start");
+    check(
+        &[clear(10, 20), clear(30, 40), clear(free, free + 1)],
+        "ring_wrapped",
+    );
 }
 
 #[test]

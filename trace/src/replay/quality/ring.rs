@@ -8,7 +8,8 @@
 //!   but a ring can overwrite the first.
 //! * **Scopes without their events.** Annotations have a ring of their own. If a scope ended before
 //!   the first event, and later scopes of its kind hold events, then its own events were
-//!   overwritten.
+//!   overwritten. But where the later ones only give back, the first one may have had nothing to give
+//!   back: the first `zero_grad` of a program.
 //! * **A round number.** A full ring holds exactly `max_entries` events. By chance, one number in
 //!   [`ODDS`] is as round as that.
 
@@ -95,13 +96,26 @@ fn scopes_without_events(evidence: &Evidence<'_>) -> usize {
             .entry(name)
             .or_insert_with(|| fx_hash(&family_name(text())))
     };
-    let later = trace.annotations.iter();
-    let holding = later.filter(|a| a.events.start() < a.events.end());
-    let kinds: HashSet<u64> = holding.map(|a| family(a.name.0)).collect();
-    ended
-        .into_iter()
-        .filter(|&name| kinds.contains(&family(name)))
-        .count()
+    let mut lost: FxHashMap<u64, usize> = FxHashMap::default();
+    for name in ended {
+        *lost.entry(family(name)).or_default() += 1;
+    }
+    let (mut holding, mut allocating) = (HashSet::new(), HashSet::new());
+    for annotation in &trace.annotations {
+        let kind = family(annotation.name.0);
+        let range = annotation.events.start().index()..annotation.events.end().index();
+        if range.is_empty() || !lost.contains_key(&kind) || allocating.contains(&kind) {
+            continue;
+        }
+        holding.insert(kind);
+        if trace.events.action[range].contains(&Action::Alloc) {
+            allocating.insert(kind);
+        }
+    }
+    let known = lost.into_iter().filter(|(kind, _)| holding.contains(kind));
+    known
+        .map(|(kind, n)| n - usize::from(!allocating.contains(&kind)))
+        .sum()
 }
 
 /// By chance, one number in so many ends in as many zeros or is a power of two.
