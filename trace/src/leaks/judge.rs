@@ -68,27 +68,23 @@ pub enum Together {
 
 /// Judges one site.
 pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
+    match alone(kept, survey) {
+        // Longer data make everything larger, including the one result that is alive at a step's
+        // end.
+        Finding::Grows(growth) if Rest::beside(kept, survey, &growth) == Rest::GrowsToo => {
+            Finding::Bounded
+        }
+        found => found,
+    }
+}
+
+/// What can be said without looking at the rest of the program.
+fn alone(kept: &Kept, survey: &Survey) -> Finding {
     if replaces_older_memory(kept, survey) {
         return Finding::Bounded;
     }
     match by_survivors(kept) {
-        Finding::Bounded => {}
-        found => return found,
-    }
-    let rest = || survey.churn.iter().zip(&kept.live);
-    match by_level(kept) {
-        // Longer data make everything larger, including the one result that is alive at a step's
-        // end.
-        Finding::Grows(growth)
-            if growth.pattern == Pattern::Enlarged
-                && Rest::of(
-                    kept,
-                    &growth,
-                    rest().map(|(all, own)| all.saturating_sub(*own)),
-                ) == Rest::GrowsToo =>
-        {
-            Finding::Bounded
-        }
+        Finding::Bounded => by_level(kept),
         found => found,
     }
 }
@@ -96,16 +92,9 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
 /// Judges all blocks without a stack together. Among them are buffers whose size is always another
 /// one.
 pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
-    let finding = match replaces_older_memory(kept, survey) {
-        true => Finding::Bounded,
-        false => match by_survivors(kept) {
-            Finding::Bounded => by_level(kept),
-            found => found,
-        },
-    };
-    match finding {
+    match alone(kept, survey) {
         Finding::Grows(growth) if growth.pattern == Pattern::Enlarged => {
-            match Rest::of(kept, &growth, survey.temporary.iter().copied()) {
+            match Rest::of(kept, &growth, &survey.temporary) {
                 Rest::Constant => Together::Grows(growth),
                 _ => Together::Ambiguous(growth),
             }
@@ -277,9 +266,7 @@ fn by_level(kept: &Kept) -> Finding {
 /// A buffer may make the program's work grow (it is searched in every step), or the program's data
 /// the buffer.
 pub fn is_ambiguous(kept: &Kept, survey: &Survey, growth: &Growth) -> bool {
-    let rest = survey.churn.iter().zip(&kept.live);
-    let rest = rest.map(|(all, own)| all.saturating_sub(*own));
-    growth.pattern == Pattern::Enlarged && Rest::of(kept, growth, rest) != Rest::Constant
+    Rest::beside(kept, survey, growth) != Rest::Constant
 }
 
 /// What the rest of the program does while a buffer is enlarged.
@@ -291,9 +278,18 @@ enum Rest {
 }
 
 impl Rest {
+    /// Of all other sites, if the growth of this one is a buffer's.
+    fn beside(kept: &Kept, survey: &Survey, growth: &Growth) -> Rest {
+        let both = survey.churn.iter().zip(&kept.live);
+        let others: Vec<u64> = both.map(|(all, own)| all.saturating_sub(*own)).collect();
+        match growth.pattern {
+            Pattern::Enlarged => Rest::of(kept, growth, &others),
+            _ => Rest::Constant,
+        }
+    }
+
     /// From what the rest allocates in each period, in bytes.
-    fn of(kept: &Kept, growth: &Growth, rest: impl Iterator<Item = u64>) -> Rest {
-        let rest: Vec<u64> = rest.collect();
+    fn of(kept: &Kept, growth: &Growth, rest: &[u64]) -> Rest {
         let half = (growth.first + rest.len()) / 2;
         let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
         let ratio = |column: &[u64]| {
@@ -301,7 +297,7 @@ impl Rest {
             to as f64 / from.max(1) as f64 - 1.0
         };
         // By which part of what the buffer grows the rest does, both relative to themselves.
-        match ratio(&rest) / ratio(&kept.requested).max(f64::MIN_POSITIVE) {
+        match ratio(rest) / ratio(&kept.requested).max(f64::MIN_POSITIVE) {
             part if part > GROWS_TOO => Rest::GrowsToo,
             part if part > GROWS_A_LITTLE => Rest::GrowsALittle,
             _ => Rest::Constant,
