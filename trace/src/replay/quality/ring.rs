@@ -8,8 +8,8 @@
 //!   but a ring can overwrite the first.
 //! * **Scopes without their events.** Annotations have a ring of their own. If a scope ended before
 //!   the first event, and later scopes of its kind hold events, then its own events were
-//!   overwritten. But where the later ones only give back, the first one may have had nothing to give
-//!   back: the first `zero_grad` of a program.
+//!   overwritten. But where the later ones only give back, the first one may have had nothing to
+//!   give back: the first `zero_grad` of a program.
 //! * **A round number.** A full ring holds exactly `max_entries` events. By chance, one number in
 //!   [`ODDS`] is as round as that.
 
