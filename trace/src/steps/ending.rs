@@ -77,11 +77,15 @@ impl<'a> Callers<'a> {
     /// allocation has a Python stack.
     fn of(device: &DeviceTrace, stacks: &'a Stacks, events: Span<EventIdx>) -> Option<Self> {
         let range = || (events.start().0..events.end().0).map(EventIdx);
-        let allocs = range().rev().filter(|event| is_alloc(device, *event));
-        let functions = |event| functions_of(stacks, stack_of(device, event)).collect::<Vec<_>>();
-        let functions = allocs.map(functions).find(|found| !found.is_empty())?;
-        let mut callers = Callers { stacks, functions };
+        // Each stack is read once: a file may have very deep ones.
         let mut seen = HashSet::new();
+        let allocs = range().rev().filter(|event| is_alloc(device, *event));
+        let mut made_at = allocs.map(|event| stack_of(device, event));
+        let has_python = |stack: &StackIdx| functions_of(stacks, *stack).next().is_some();
+        let last = made_at.find(|stack| seen.insert(*stack) && has_python(stack))?;
+        let functions = functions_of(stacks, last).collect();
+        let mut callers = Callers { stacks, functions };
+        seen.clear();
         for stack in range().map(|event| stack_of(device, event)) {
             if seen.insert(stack) && callers.is_same_thread(stack) {
                 let common = functions_in_common(&callers.functions, functions_of(stacks, stack));
@@ -125,8 +129,11 @@ pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut 
     let until = tail.frees.first().copied().unwrap_or(end);
     let both = Span::new(previous.events.start(), until);
     if let Some(callers) = Callers::of(device, stacks, both) {
-        let outside = |event: &&EventIdx| callers.have_returned(stack_of(device, **event));
-        let returned = tail.frees.iter().find(outside);
+        let mut seen = HashSet::new();
+        let returned = tail.frees.iter().find(|&&event| {
+            let stack = stack_of(device, event);
+            seen.insert(stack) && callers.have_returned(stack)
+        });
         end = returned.map_or(end, |&returned| returned.min(end));
     }
     last.events = Span::new(last.events.start(), end);
