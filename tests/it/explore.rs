@@ -199,6 +199,14 @@ async fn a_sample_is_one_click_away_and_every_page_shows_in_both_themes_and_size
         ("runs", &server.url("/")),
     ] {
         browser.goto(url).await;
+        match page {
+            "run" => wait_for_picture(&browser).await,
+            _ => {
+                browser
+                    .wait_until("the list", "return !!document.querySelector('table.runs');")
+                    .await;
+            }
+        }
         for viewport in [Viewport::Desktop, Viewport::Phone] {
             for theme in [Theme::Light, Theme::Dark] {
                 browser.set_viewport(viewport).await;

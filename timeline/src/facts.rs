@@ -15,6 +15,8 @@ use trace::units::{Bytes, EventIdx};
 pub struct GroupFacts {
     /// Its name.
     pub label: String,
+    /// Who called it, where others have the same name; otherwise empty.
+    pub caller: String,
     /// The events that the numbers cover.
     pub events: (u64, u64),
     /// Blocks that are live in these events.
@@ -49,6 +51,8 @@ pub struct GroupShare {
     pub key: u32,
     /// Its name.
     pub label: String,
+    /// Who called it, where others have the same name; otherwise empty.
+    pub caller: String,
     /// Its colour.
     pub colour: Rgba,
     /// Its blocks together.
@@ -79,6 +83,7 @@ pub fn composition(
         .map(|(group, bytes)| GroupShare {
             key: group.key,
             label: group.label.clone(),
+            caller: group.caller.clone(),
             colour: palette.group(group.key, group.order),
             bytes,
         })
@@ -109,6 +114,7 @@ pub fn group(pieces: &[Piece<Mountain>], key: u32) -> Option<GroupFacts> {
     let alone = tile.blocks.iter().filter(|b| usize::from(b.group) == index);
     Some(GroupFacts {
         label: tile.groups[index].label.clone(),
+        caller: tile.groups[index].caller.clone(),
         events: (
             tile.id.first_event(),
             tile.id.end_event().min(u64::from(tile.n_events)),

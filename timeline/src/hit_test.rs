@@ -146,12 +146,12 @@ fn target_at(mountain: &Mountain, frame: Frame<'_>, column: usize, y: i32) -> Op
             Target::Block {
                 block,
                 key: group.key,
-                label: group.label.clone(),
+                label: group.name(),
             }
         }
         Item::Rest(g) => Target::Rest {
             key: group(g).key,
-            label: group(g).label.clone(),
+            label: group(g).name(),
             blocks: group(g).rest.blocks,
             level: group(g).rest_level[column],
         },

@@ -375,7 +375,12 @@ impl<'a> Pen<'a> {
                 continue;
             };
             let width = room.width() - self.frame.layout.px(8.0);
-            let Some(text) = fitted(&info.label, size, width) else {
+            let name = info.name();
+            let name = match text_width(&name, size) <= width {
+                true => name,
+                false => info.label.clone(),
+            };
+            let Some(text) = fitted(&name, size, width) else {
                 continue;
             };
             let fill = self.frame.palette.group(info.key, info.order);
@@ -458,8 +463,13 @@ fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
     match item {
         Item::Block(b) => {
             let block = &tile.blocks[b as usize];
-            let label = &tile.groups[block.group as usize].label;
-            vec![format!("{label} · {}", block.size), block.size.to_string()]
+            let group = &tile.groups[block.group as usize];
+            let mut texts = vec![format!("{} · {}", group.label, block.size)];
+            if !group.caller.is_empty() {
+                texts.insert(0, format!("{} · {}", group.name(), block.size));
+            }
+            texts.push(block.size.to_string());
+            texts
         }
         Item::Base => {
             let (n, bytes) = (count(tile.base.blocks), tile.base.bytes);
@@ -472,7 +482,10 @@ fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
             "freed, still in use by another stream".into(),
             "pending".into(),
         ],
-        Item::Rest(g) => vec![tile.groups[g as usize].label.clone()],
+        Item::Rest(g) => {
+            let group = &tile.groups[g as usize];
+            vec![group.name(), group.label.clone()]
+        }
     }
 }
 

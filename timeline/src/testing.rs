@@ -58,6 +58,7 @@ pub fn mountain(n_events: u32, base_mib: u64, blocks: &[ShortBlock]) -> Mountain
                 key: u32::from(g) + 10,
                 order: u32::from(g),
                 label: format!("g{g}"),
+                caller: String::new(),
                 rest: LeftOut::default(),
                 rest_level: vec![Bytes::ZERO; n as usize],
             })

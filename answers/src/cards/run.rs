@@ -20,6 +20,7 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::stacks::{Frame, Stacks};
+use trace::tiles::with_caller;
 use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
 use trace::units::Bytes;
 use trace::watch::Watch;
@@ -306,9 +307,10 @@ fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(S
     let mut groups = composition.groups;
     groups.sort_by_key(|group| std::cmp::Reverse(group.bytes));
     groups.truncate(MAX_SITES);
-    let sites = groups
-        .into_iter()
-        .map(|group| (group.bytes.to_string(), group.label));
+    let sites = groups.into_iter().map(|group| {
+        let name = with_caller(&group.label, &group.caller);
+        (group.bytes.to_string(), name)
+    });
     let at = count(u64::from(composition.event.0));
     let title = format!("The largest of {} at event {at}", composition.total);
     (title, sites.collect())

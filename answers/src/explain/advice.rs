@@ -5,7 +5,7 @@ use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment, PlaceBytes};
 use api::leaks::Verdict;
 use trace::categories::{Category, Named};
-use trace::trace::Series;
+use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Early, Evidence, Placement};
@@ -26,7 +26,11 @@ const LARGE: f64 = 0.4;
 /// # Errors
 /// [`Stopped`].
 pub fn of(look: &Look<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
-    let all = [leak(look), expandable(look)?, largest(peak)];
+    let all = match look.device.device {
+        // The allocator of the host has none of these settings, and offloading brings memory there.
+        PINNED => [leak(look), None, None],
+        _ => [leak(look), expandable(look)?, largest(peak)],
+    };
     Ok(all.into_iter().flatten().collect())
 }
 

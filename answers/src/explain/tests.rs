@@ -48,6 +48,20 @@ fn told(file: &str, trace: &Trace) -> Explanation {
     Watch::undisturbed(|watch| explain(file, trace, chosen(trace), watch))
 }
 
+/// Offloading is how memory gets there, and settings of a device's allocator do not change it.
+#[test]
+fn pinned_memory_of_the_host_gets_no_advice_for_a_device() {
+    let trace = fixture("pinned_leak");
+    let pinned = trace.pinned.as_ref().expect("it was recorded");
+    let told = Watch::undisturbed(|watch| explain("pinned_leak", &trace, Some(pinned), watch));
+    let device = told.device.expect("it is explained");
+    let tried: Vec<&str> = device.to_try.iter().map(|a| &*a.sentence).collect();
+    assert!(
+        matches!(tried[..], [only] if only.starts_with("Fix the leak in")),
+        "{tried:?}"
+    );
+}
+
 /// Whenever it is stopped, there is no answer: half an explanation would blame whatever it had
 /// seen.
 #[test]

@@ -16,7 +16,7 @@ use crate::units::{Bytes, EventIdx, Micros};
 use crate::varint::{BadBytes, Cursor, put, put_difference, put_text};
 
 /// The version that is written. There is no older one yet.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 const SERIES: u8 = 1;
 const MOUNTAIN: u8 = 2;
 /// Begins the line of pinned host memory.
@@ -131,6 +131,7 @@ impl MountainTile {
             put(&mut out, u64::from(group.key));
             put(&mut out, u64::from(group.order));
             put_text(&mut out, &group.label);
+            put_text(&mut out, &group.caller);
             put(&mut out, group.rest.blocks);
             put(&mut out, group.rest.bytes.0);
             put_levels(&mut out, &group.rest_level);
@@ -171,6 +172,7 @@ impl MountainTile {
                 key: cursor.number32()?,
                 order: cursor.number32()?,
                 label: cursor.text()?.to_owned(),
+                caller: cursor.text()?.to_owned(),
                 rest: read_left_out(&mut cursor)?,
                 rest_level: read_levels(&mut cursor, count)?,
             });
@@ -531,7 +533,7 @@ mod tests {
         let error = SeriesTile::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the tile has version 9, this program reads 1"
+            "the tile has version 9, this program reads 2"
         );
     }
 }

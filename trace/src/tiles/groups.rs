@@ -1,6 +1,7 @@
 //! The bands of a picture: allocations grouped by stack, file, stream, pool or category.
 
 use super::GroupBy;
+use super::callers::callers;
 use crate::categories::Categories;
 use crate::clip::clipped;
 use crate::code::{function_name, is_python};
@@ -49,6 +50,8 @@ pub(super) struct GroupName {
     /// Rank by first allocation; categories have a fixed order.
     pub order: u32,
     pub label: String,
+    /// Who called it, where others have the same label.
+    pub caller: String,
 }
 
 impl MountainIndex {
@@ -64,6 +67,7 @@ impl MountainIndex {
             .iter()
             .map(|kind| grouping.group_of(kind, group_by, stacks))
             .collect();
+        grouping.name_callers(stacks);
         let by_place = matches!(group_by, GroupBy::Stack | GroupBy::File);
         let n_before = device.blocks.n_preexisting;
         let is_stackless =
@@ -104,6 +108,7 @@ impl MountainIndex {
                 key: category.key(),
                 order: category.key(),
                 label: category.label().to_owned(),
+                caller: String::new(),
             }
         };
         MountainIndex {
@@ -198,6 +203,20 @@ impl Grouping {
             }
         }
     }
+
+    /// Tells groups of different stacks with the same label apart.
+    fn name_callers(&mut self, stacks: &Stacks) {
+        let (all, at): (Vec<StackIdx>, Vec<usize>) = self
+            .by_stack
+            .iter()
+            .map(|(&stack, &group)| (stack, group as usize))
+            .unzip();
+        let labels: Vec<&str> = at.iter().map(|&at| &*self.groups[at].label).collect();
+        let found = callers(stacks, &all, &labels);
+        for (at, caller) in at.into_iter().zip(found) {
+            self.groups[at].caller = caller;
+        }
+    }
 }
 
 fn find_or_add<K: Hash + Eq>(
@@ -221,6 +240,7 @@ fn group(key: u32, label: String) -> GroupName {
         key,
         order: 0,
         label,
+        caller: String::new(),
     }
 }
 

@@ -23,6 +23,7 @@
 //! They get none if they are smaller than 1/1024 of the window's peak: those form the base. At most
 //! [`MAX_GROUPS`] groups have a band, chosen by area; `other` has everything else.
 
+mod callers;
 mod codec;
 mod groups;
 mod mountain;
@@ -211,10 +212,28 @@ pub struct Group {
     pub order: u32,
     /// What to call it: `forward model.py:12`, `stream 0`, `small pools`.
     pub label: String,
+    /// Who called it, innermost first, where other stacks have the same label:
+    /// `forward model.py:80`. Otherwise empty.
+    pub caller: String,
     /// Blocks of the group that are not drawn alone, in this window.
     pub rest: LeftOut,
     /// Their level at each bucket's sample.
     pub rest_level: Vec<Bytes>,
+}
+
+impl Group {
+    /// Its label and who called it, in one line: `norm model.py:12 ← forward model.py:80`.
+    pub fn name(&self) -> String {
+        with_caller(&self.label, &self.caller)
+    }
+}
+
+/// A label and who called it, in one line; without a caller, the label.
+pub fn with_caller(label: &str, caller: &str) -> String {
+    match caller {
+        "" => label.to_owned(),
+        caller => format!("{label} ← {caller}"),
+    }
 }
 
 /// Live allocations over a window, stacked.

@@ -281,7 +281,10 @@ impl Bands {
         for (slot, &group) in largest.iter().enumerate() {
             slots[group] = slot as u16;
             let name = &index.groups[group];
-            groups.push(empty_band(name.key, name.order, name.label.clone()));
+            groups.push(Group {
+                caller: name.caller.clone(),
+                ..empty_band(name.key, name.order, name.label.clone())
+            });
         }
         if !others.is_empty() {
             groups.push(empty_band(OTHER, u32::MAX, "other".to_owned()));
@@ -347,6 +350,7 @@ fn empty_band(key: u32, order: u32, label: String) -> Group {
         key,
         order,
         label,
+        caller: String::new(),
         rest: LeftOut::default(),
         rest_level: Vec::new(),
     }

@@ -16,7 +16,7 @@ use leptos::prelude::*;
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
-use trace::trace::Series;
+use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 
 /// Settings that are offered to try.
@@ -42,7 +42,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
     });
     let answer = ask::<WhatIfDrawn>(move || {
         let conditions = asked.get();
-        let is_asked = conditions.is_any() && !stopped.get();
+        let is_asked = conditions.is_any() && !stopped.get() && !is_pinned(asker);
         is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
     });
     let content = move || match answer.get() {
@@ -94,10 +94,33 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             <Honesty asker=asker/>
         </div>
         <Advice asker=asker/>
-        <Form asker=asker asked=asked/>
-        <div class="alive-view" aria-busy=move || answer.with(Answer::is_waiting).to_string()>
-            {content}
-        </div>
+        {match is_pinned(asker) {
+            true => not_of_pinned().into_any(),
+            false => view! {
+                <Form asker=asker asked=asked/>
+                <div
+                    class="alive-view"
+                    aria-busy=move || answer.with(Answer::is_waiting).to_string()
+                >
+                    {content}
+                </div>
+            }
+            .into_any(),
+        }}
+    }
+}
+
+fn is_pinned(asker: Asker) -> bool {
+    asker.device.with_value(|device| device.device) == PINNED
+}
+
+/// Shown instead of the form.
+fn not_of_pinned() -> impl IntoView {
+    view! {
+        <p class="muted questions-empty">
+            "Pinned host memory has an allocator of its own, which is not replayed: the settings "
+            "and limits of a device do not change it. Choose a device above to ask what if."
+        </p>
     }
 }
 

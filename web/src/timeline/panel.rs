@@ -13,10 +13,11 @@ use api::frames::FrameText;
 use api::problem::Problem;
 use api::routes;
 use api::timeline::{BlockDetail, TensorDetail};
-use api::view_state::{Selection, ViewState};
+use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
 use trace::code::is_framework;
+use trace::tiles::with_caller;
 use trace::trace::{BlockIdx, Origin, PoolId, PoolSize};
 use trace::units::{EventIdx, Micros};
 
@@ -38,7 +39,7 @@ pub fn SelectionPanel(
 ) -> impl IntoView {
     let selection = Memo::new(move |_| view.with(|view| view.selection));
     let content = move || match selection.get() {
-        None => view! { <WindowContents handle=handle/> }.into_any(),
+        None => view! { <WindowContents handle=handle view=view/> }.into_any(),
         Some(Selection::Block(block)) => view! {
             <BlockPanel handle=handle block=block/>
             {below_block.run(block)}
@@ -378,7 +379,7 @@ fn group_facts(facts: &GroupFacts) -> impl IntoView + use<> {
         ),
     ));
     view! {
-        <p class="panel-label">{facts.label.clone()}</p>
+        <p class="panel-label">{with_caller(&facts.label, &facts.caller)}</p>
         <p class="panel-size">
             {facts.peak.to_string()} <small>"at its highest here"</small>
         </p>
@@ -408,7 +409,7 @@ fn MemberStack(handle: Handle, block: BlockIdx) -> impl IntoView {
 }
 
 #[component]
-fn WindowContents(handle: Handle) -> impl IntoView {
+fn WindowContents(handle: Handle, view: Signal<ViewState>) -> impl IntoView {
     let composition = Memo::new(move |_| {
         handle.outputs.settled.track();
         handle
@@ -420,16 +421,20 @@ fn WindowContents(handle: Handle) -> impl IntoView {
             .get()
             .map(|composition| contents(handle, &composition))
     };
-    let hint = move || match composition.with(Option::is_some) {
-        true => "Click an allocation or a band for its stack.",
-        false => "The mountain (M) shows what the memory consists of.",
+    let picture = Memo::new(move |_| view.with(|view| view.picture));
+    let hint = move || match (composition.with(Option::is_some), picture.get()) {
+        (true, _) => Some("Click an allocation or a band for its stack."),
+        (false, Picture::Lines) => Some("The mountain (M) shows what the memory consists of."),
+        (false, Picture::Mountain) => None,
     };
+    let is_coming = move || hint().is_none() && handle.outputs.problem.with(Option::is_none);
     view! {
         <header class="panel-head">
             <h2>"What is in memory"</h2>
         </header>
         {body}
-        <p class="muted panel-hint">{hint}</p>
+        {move || hint().map(|hint| view! { <p class="muted panel-hint">{hint}</p> })}
+        {move || is_coming().then(|| view! { <div class="panel-skeleton skeleton-row"></div> })}
     }
 }
 
@@ -475,6 +480,7 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
     let GroupShare {
         key,
         label,
+        caller,
         colour,
         bytes,
     } = group.clone();
@@ -484,17 +490,20 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
     );
     let swatch = format!("background: {}", colour.css());
     let bar = format!("{width}; {swatch}");
-    let name = label.clone();
+    let title = with_caller(&label, &caller);
+    let caller = (!caller.is_empty())
+        .then(|| view! { <span class="share-caller">{format!("from {caller}")}</span> });
     view! {
         <li>
             <button
                 class="share-row"
-                title=label
+                title=title
                 on:click=move |_| handle.select(Some(Selection::Group(key)))
             >
                 <span class="swatch" prop:style=swatch></span>
-                <span class="share-name">{name}</span>
+                <span class="share-name">{label}</span>
                 <span class="share-bytes">{bytes.to_string()}</span>
+                {caller}
                 <span class="share-bar" prop:style=bar></span>
             </button>
         </li>
