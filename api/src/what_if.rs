@@ -225,7 +225,8 @@ pub struct Replayed {
     pub oom_step: Option<u32>,
     /// The event at which it fails.
     pub oom_event: Option<EventIdx>,
-    /// The segment that could not be had.
+    /// The segment that could not be had; `null` also where no allocation fails, but the memory
+    /// from before the recording already needs more than the limit.
     pub oom_segment: Option<Bytes>,
     /// Where the answer ends.
     pub reaches: Reaches,
@@ -334,7 +335,7 @@ impl Replayed {
             retries: outcome.retries,
             oom_step: failed.map(|failed| failed.step),
             oom_event: failed.map(|failed| failed.event),
-            oom_segment: failed.map(|failed| failed.segment),
+            oom_segment: failed.and_then(|failed| failed.segment),
             reaches: match outcome.reach {
                 Reach::End => Reaches::End,
                 Reach::Failure => Reaches::Failure,

@@ -33,7 +33,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         held: moment::at(look, places, Some(failure.event)),
         phase: phases.at(failure.event),
         asked: failure.asked,
-        segment: diagnosis.as_ref().map(|found| found.failed.segment),
+        segment: diagnosis.as_ref().and_then(|found| found.failed.segment),
         free: failure.free,
         refused_by: match failure.limit() {
             Some(_) => Refusal::ProcessLimit,

@@ -10,11 +10,22 @@ use crate::trace::{BlockIdx, DeviceTrace, SegmentBefore};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 
+/// How the memory from before the first event lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// As recorded, if the settings allow.
+    AsRecorded,
+    /// As if all blocks in use were requested again, lowest address first: for a limit that is
+    /// lower than what was reserved.
+    RequestedAgain,
+}
+
 /// Gives the allocator the memory from before the first event, and each block its slot.
 pub(super) fn begin(
     device: &DeviceTrace,
     allocator: &mut Caching,
     slots: &mut [Slot],
+    how: Before,
     watch: Watch<'_>,
 ) -> Result<(), Stopped> {
     let blocks = &device.blocks;
@@ -25,7 +36,10 @@ pub(super) fn begin(
     let alike = segments
         .iter()
         .all(|segment| segment.expandable == expandable);
-    let segments: &[SegmentBefore] = if alike { segments } else { &[] };
+    let segments: &[SegmentBefore] = match how {
+        Before::AsRecorded if alike => segments,
+        _ => &[],
+    };
     let mut next = 0;
     let mut homeless = Vec::new();
     for (row, segment) in segments.iter().enumerate() {

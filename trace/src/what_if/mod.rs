@@ -63,8 +63,9 @@ pub struct Failed {
     pub event: EventIdx,
     /// Position among the steps, from 0, of the step in which it was made.
     pub step: u32,
-    /// The segment that could not be had.
-    pub segment: Bytes,
+    /// The segment that could not be had. `None`: no request failed, but the memory from before the
+    /// recording needs more than the limit.
+    pub segment: Option<Bytes>,
     /// *Allocated* at that moment.
     pub allocated: Bytes,
     /// *Reserved* at that moment.

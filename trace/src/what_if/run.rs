@@ -1,7 +1,7 @@
 //! Sends the requests of a recording through the allocator, one by one.
 
 use super::batch::{Batch, Share};
-use super::begin::begin;
+use super::begin::{Before, begin};
 use super::curve::Curve;
 use super::early::Early;
 use super::recorded::Evidence;
@@ -57,13 +57,13 @@ pub fn replay_drawn(
     let n_blocks = device.blocks.len();
     watch.look(n_blocks * size_of::<Slot>())?;
     let watch = watch.beside(n_blocks * size_of::<Slot>());
+    let new_allocator = || {
+        let settings = conditions.settings.clone();
+        Caching::placing(settings, segment_calls(device), conditions.placement)
+    };
     let mut run = Run {
         device,
-        allocator: Caching::placing(
-            conditions.settings.clone(),
-            segment_calls(device),
-            conditions.placement,
-        ),
+        allocator: new_allocator(),
         slots: vec![Slot::NONE; n_blocks],
         allocated: 0,
         awaited: Vec::new(),
@@ -80,8 +80,34 @@ pub fn replay_drawn(
             spread: None,
         },
     };
-    begin(device, &mut run.allocator, &mut run.slots, watch)?;
+    begin(
+        device,
+        &mut run.allocator,
+        &mut run.slots,
+        Before::AsRecorded,
+        watch,
+    )?;
+    if run.exceeds(conditions.limit) {
+        run.allocator.empty_cache();
+    }
+    // Under this limit, the program would have reserved less before the recording, if it could.
+    if run.exceeds(conditions.limit) {
+        run.allocator = new_allocator();
+        run.slots.fill(Slot::NONE);
+        begin(
+            device,
+            &mut run.allocator,
+            &mut run.slots,
+            Before::RequestedAgain,
+            watch,
+        )?;
+    }
     run.begin();
+    if run.exceeds(conditions.limit) {
+        run.fail(0, None);
+        run.outcome.reach = Reach::Failure;
+        return Ok((run.outcome, run.curve));
+    }
     run.allocator.set_limit(conditions.limit);
     let mut early = conditions.early.given_back.iter().peekable();
     let mut emptied = evidence.emptied.iter().peekable();
@@ -161,6 +187,10 @@ impl Run<'_> {
         self.draw(0);
     }
 
+    fn exceeds(&self, limit: Option<Bytes>) -> bool {
+        limit.is_some_and(|limit| self.allocator.reserved() > limit)
+    }
+
     /// Whether a block was given back before the first event.
     fn pending_before(&self, block: u32) -> bool {
         let events = &self.device.events;
@@ -228,7 +258,7 @@ impl Run<'_> {
                 None
             }
             Err(why) => {
-                self.fail(event, why);
+                self.fail(event, Some(why));
                 Some(Reach::Failure)
             }
         }
@@ -291,18 +321,19 @@ impl Run<'_> {
                 Some(Reach::Recorded(EventIdx(event)))
             }
             Err(why) => {
-                self.fail(event, why);
+                self.fail(event, Some(why));
                 None
             }
         }
     }
 
-    fn fail(&mut self, event: u32, why: OutOfMemory) {
+    /// `why` is `None` if no request fails, but what was there before already exceeds the limit.
+    fn fail(&mut self, event: u32, why: Option<OutOfMemory>) {
         let event = EventIdx(event);
         let failed = Failed {
             event,
             step: step_at(self.device, event),
-            segment: why.segment,
+            segment: why.map(|why| why.segment),
             allocated: Bytes(self.allocated),
             reserved: self.allocator.reserved(),
             retries: self.allocator.retries(),

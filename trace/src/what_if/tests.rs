@@ -260,6 +260,11 @@ impl Process {
 
     /// The recording; `None` if nothing happened.
     fn trace(&self) -> Option<DeviceTrace> {
+        self.trace_since(0)
+    }
+
+    /// A recording that begins after some of what happened.
+    fn trace_since(&self, first: usize) -> Option<DeviceTrace> {
         let mut snapshot = Snapshot::default();
         let frame = Frame {
             name: snapshot.stacks.strings.push("f"),
@@ -269,7 +274,7 @@ impl Process {
         let frame = snapshot.stacks.push_frame(frame);
         let stacks = [&[frame][..], &[frame, frame][..]].map(|s| snapshot.stacks.push_stack(s));
         let mut events = RawEvents::default();
-        for (index, &(action, addr, size, stream, by)) in self.log.iter().enumerate() {
+        for (index, &(action, addr, size, stream, by)) in self.log.iter().skip(first).enumerate() {
             events.kind.push(index as u32);
             events.addr.push(addr);
             events.time.push(Micros(index as i64));
@@ -463,6 +468,32 @@ proptest! {
         if own.garbage_collection_threshold == 0.0 {
             let seen = evidence.limit.map(LimitSeen::taken);
             check(outcome(&device, &evidence, &own, seen))?;
+        }
+    }
+
+    /// Nothing fits that does not: neither what was requested nor what was there before.
+    #[test]
+    fn what_fits_stays_below_the_limit(
+        ops in ops(2, true),
+        first in any::<prop::sample::Index>(),
+        own in settings(),
+        to in settings(),
+        limit in (1..700_u64).prop_map(|mib| Bytes(mib * MIB)),
+    ) {
+        // PyTorch checks the limit with the size of a normal segment, then maps whole pages.
+        let to = Config { expandable_segments: false, ..to };
+        let process = Process::run(&ops, &own, None);
+        let first = first.index(process.log.len() + 1);
+        let Some(device) = process.trace_since(first) else { return Ok(()) };
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let outcome = outcome(&device, &evidence, &to, Some(limit));
+        match outcome.failed {
+            None => prop_assert!(outcome.peak_reserved <= limit, "{outcome:?}"),
+            Some(failed) => {
+                let before = failed.segment.is_none();
+                prop_assert_eq!(before, failed.reserved > limit, "{:?}", failed);
+                prop_assert!(!before || failed.event == EventIdx(0), "{:?}", failed);
+            }
         }
     }
 

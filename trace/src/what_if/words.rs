@@ -91,6 +91,14 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
         format!(" under a limit of {}", size(limit))
     });
     if let Some(failed) = &outcome.failed {
+        let Some(segment) = failed.segment else {
+            return format!(
+                "It {would} not fit{under}: {} are in use before the first recorded event, in \
+                 segments of {}.",
+                size(failed.allocated),
+                size(failed.reserved)
+            );
+        };
         let too = match recorded.failed {
             Some((event, _)) if event == failed.event => ", as in the recording",
             _ => "",
@@ -99,7 +107,7 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
             "It {would} run out of memory{under} in step {}{too}: a segment of {} is needed while \
              {} are reserved, {} of them allocated.",
             failed.step,
-            failed.segment,
+            segment,
             size(failed.reserved),
             size(failed.allocated)
         );
