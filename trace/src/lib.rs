@@ -50,3 +50,4 @@ pub mod units;
 pub mod varint;
 pub mod watch;
 pub mod what_if;
+mod workspaces;

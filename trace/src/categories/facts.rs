@@ -4,6 +4,7 @@ use crate::footprint::of_vec;
 use crate::phases::{Role, Roles};
 use crate::site;
 use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
+use crate::workspaces;
 
 /// What one stack says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,9 +83,8 @@ enum Says {
 fn says(stacks: &Stacks, frame: Frame) -> Says {
     let name = stacks.str(frame.name);
     if !site::is_python(stacks, frame) {
-        let workspace = name.contains("Workspace") || name.contains("workspace");
         return match () {
-            () if workspace && name.contains("at::") => Says::Workspace,
+            () if workspaces::is_frame(stacks, frame) => Says::Workspace,
             () if name.contains("torch::autograd::AccumulateGrad") => Says::Accumulates,
             () if name.contains("torch::autograd::SavedVariable") => Says::Saved,
             () => Says::Nothing,

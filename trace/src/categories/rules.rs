@@ -11,9 +11,8 @@ use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
+use crate::workspaces;
 
-/// Sizes of the workspaces that cuBLAS and cuBLASLt keep for good.
-const WORKSPACES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
 /// How many backward passes are remembered, to judge blocks that are still there at the end.
 const REMEMBERED: usize = 3;
 
@@ -300,7 +299,7 @@ impl<'a> Rules<'a> {
         match () {
             () if cleared || life.fact.accumulates => Category::Gradient,
             () if parameters.has(life.kind.requested) => Category::Gradient,
-            () if self.lasts(life) && WORKSPACES.contains(&life.kind.requested) => {
+            () if self.lasts(life) && workspaces::is_size(life.kind.requested) => {
                 Category::Temporary
             }
             // Nothing is known about the parameters.
@@ -328,7 +327,7 @@ impl<'a> Rules<'a> {
             return match () {
                 () if saved => Verdict::Is(Category::Activation),
                 () if !lasts => Verdict::Is(Category::Temporary),
-                () if WORKSPACES.contains(&life.kind.requested) && self.survey.learns => {
+                () if workspaces::is_size(life.kind.requested) && self.survey.learns => {
                     Verdict::AsBefore(Category::Temporary)
                 }
                 () if self.survey.learns || self.survey.keeps => {
@@ -344,7 +343,7 @@ impl<'a> Rules<'a> {
             () if life.freed < part.end => Verdict::Is(Category::Activation),
             // A workspace is made once and kept, while other blocks of this size are made again and
             // again.
-            () if lasts && WORKSPACES.contains(&life.kind.requested) => {
+            () if lasts && workspaces::is_size(life.kind.requested) => {
                 Verdict::Is(Category::Temporary)
             }
             () if lasts && part.end == self.device.events.len() => {

@@ -10,6 +10,7 @@ use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Stopped;
+use crate::workspaces;
 
 impl View<'_> {
     /// Makes the groups of sites that grow.
@@ -91,6 +92,10 @@ impl View<'_> {
             Some(_) => None,
             None => self.stack_beside(&evidence),
         };
+        let workspaces = workspaces::among(&self.device.blocks, self.stacks, &evidence);
+        // Both ascend.
+        evidence.retain(|block| workspaces.binary_search(block).is_err());
+        let per_step = self.without(&kept.live, &workspaces);
         let live_count = evidence.len() as u64;
         evidence.truncate(MAX_EVIDENCE);
         LeakGroup {
@@ -108,10 +113,24 @@ impl View<'_> {
             first_step: growth.first as u32,
             last_step: growth.last as u32,
             live_count,
-            live_bytes: Bytes(kept.live.last().copied().unwrap_or(0)),
-            per_step: kept.live.iter().map(|&b| Bytes(b)).collect(),
+            live_bytes: per_step.last().copied().unwrap_or_default(),
+            per_step,
+            workspaces,
             evidence,
         }
+    }
+
+    /// Levels at the ends of steps without blocks that are alive at the last one.
+    fn without(&self, live: &[u64], blocks: &[BlockIdx]) -> Vec<Bytes> {
+        let mut levels: Vec<Bytes> = live.iter().map(|&bytes| Bytes(bytes)).collect();
+        for &block in blocks {
+            let made = self.device.blocks.alloc[block.index()];
+            let size = self.device.blocks.kind(block).size;
+            for level in levels.iter_mut().skip(self.ends.period_of(made)) {
+                *level = level.saturating_sub(size);
+            }
+        }
+        levels
     }
 
     /// The kind with the most bytes.

@@ -79,7 +79,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -153,6 +153,8 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// Bytes alive at the end of each step.
     pub per_step: Vec<Bytes>,
+    /// Blocks of the site that do not leak and are not counted: workspaces of libraries.
+    pub workspaces: Vec<BlockIdx>,
     /// The blocks, oldest first, at most [`MAX_EVIDENCE`]; `live_count` is the number of all.
     pub evidence: Vec<BlockIdx>,
 }

@@ -204,8 +204,8 @@ impl Teller<'_> {
         self.growth = self.growth.map(|growth| growth.proven(proven));
         let total = self.growth.map_or(proven, |growth| growth.slope);
         let rhythm = match first.pattern {
-            Pattern::EveryNth(n) => format!(", every {n} steps"),
-            Pattern::Enlarged => ", in a buffer that is enlarged again and again".to_owned(),
+            Pattern::EveryNth(n) => format!(" (once in {n} steps)"),
+            Pattern::Enlarged => " (in a buffer that is enlarged again and again)".to_owned(),
             _ => String::new(),
         };
         let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
@@ -214,7 +214,7 @@ impl Teller<'_> {
             true => "given back only after the last one",
             false => "never given back",
         };
-        let mut reason = format!("{all} a step accumulate over {n} steps and are {until}{rhythm}");
+        let mut reason = format!("{all} a step accumulate over {n} steps{rhythm} and are {until}");
         if total > proven {
             let rest = Bytes((total - proven).round() as u64);
             let places = match others {
@@ -222,7 +222,7 @@ impl Teller<'_> {
                 n => format!("spread over {n} places without a rhythm of their own"),
             };
             reason = format!(
-                "{all} a step accumulate over {n} steps: {known} of them are {until}{rhythm}; the \
+                "{all} a step accumulate over {n} steps: {known} of them{rhythm} are {until}; the \
                  other {rest} are {places}"
             );
         }

@@ -1,7 +1,7 @@
 //! Blocks given back earlier than they were, or never asked for.
 
 use super::step_at;
-use crate::leaks::{LeakReport, Pattern};
+use crate::leaks::{LeakGroup, LeakReport, Pattern};
 use crate::site::{self, SiteKey};
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
@@ -29,7 +29,14 @@ impl Early {
             .groups
             .iter()
             .filter(|group| ends_with_steps(group.pattern));
-        let sites: Vec<SiteKey> = groups.map(|group| group.site).collect();
+        let groups: Vec<&LeakGroup> = groups.collect();
+        let sites: Vec<SiteKey> = groups.iter().map(|group| group.site).collect();
+        let mut spared: Vec<BlockIdx> = groups
+            .iter()
+            .flat_map(|group| &group.workspaces)
+            .copied()
+            .collect();
+        spared.sort_unstable();
         let blocks = &device.blocks;
         let leaks = |kind| {
             let key = site::key(stacks, kind);
@@ -42,7 +49,9 @@ impl Early {
             let step = step_at(device, EventIdx(blocks.alloc[at])) as usize;
             let end = device.steps.get(step)?.events.end();
             let outlives = blocks.free_requested[at] > end.0;
-            (outlives && leaking[blocks.kind[at].index()]).then_some((end, BlockIdx(block)))
+            let leaks =
+                leaking[blocks.kind[at].index()] && spared.binary_search(&BlockIdx(block)).is_err();
+            (outlives && leaks).then_some((end, BlockIdx(block)))
         });
         let mut early: Vec<(EventIdx, BlockIdx)> = early.collect();
         early.sort_unstable_by_key(|(event, block)| (*event, block.0));
