@@ -12,6 +12,7 @@ pub mod cards;
 pub mod contents;
 pub mod curves;
 pub mod decoded;
+pub mod elsewhere;
 pub mod explain;
 pub mod facts;
 pub mod identity;

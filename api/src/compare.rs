@@ -52,7 +52,7 @@ impl Against {
     /// All steps are judged; the answer lists the first [`Against::MAX_STEPS`] of them.
     pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
         let mut devices = compare::compare(base, new);
-        let mut gate = gate::gate(&devices, limits);
+        let mut gate = gate::gate_runs(base, new, &devices, limits);
         gate.findings.truncate(Against::MAX_FINDINGS);
         let steps = Against::MAX_STEPS / devices.len().max(1);
         devices.iter_mut().for_each(|d| d.steps.truncate(steps));

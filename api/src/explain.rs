@@ -42,6 +42,10 @@ pub struct OtherDevice {
     pub peak_reserved: Bytes,
     /// Whether an allocation failed on it.
     pub out_of_memory: bool,
+    /// Whether it leaks.
+    pub verdict: Verdict,
+    /// What is wrong there, in words: `leaks 4.00 MiB a step`. Absent if nothing is.
+    pub trouble: Option<String>,
 }
 
 /// What is said of a device.

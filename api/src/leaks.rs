@@ -35,10 +35,13 @@ impl Leaks {
     pub const VERSION: u32 = 2 + 100 * trace::leaks::VERSION;
 }
 
-/// The answer in a list of runs: of the device that leaks most.
+/// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
+/// if it leaks and no device does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeakSummary {
+    /// The device that it is about: its CUDA ordinal, or 128 for the host's pinned memory.
+    pub device: u32,
     /// What the recording of that device holds.
     pub recording: Kind,
     /// The answer.

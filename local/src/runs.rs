@@ -188,7 +188,7 @@ impl Run {
     }
 
     /// One verdict for all devices, chosen as the server does: a leak counts most, then what cannot
-    /// be told.
+    /// be told. Of pinned memory only a leak counts, after those of devices.
     fn verdict(&self) -> Option<LeakSummary> {
         let weight = |(device, leaks): &&(u32, Leaks)| {
             let verdict = match leaks.verdict {
@@ -196,17 +196,25 @@ impl Run {
                 Verdict::CannotTell => 1,
                 Verdict::Clean => 0,
             };
-            (verdict, leaks.bytes_per_step, std::cmp::Reverse(*device))
+            let is_device = *device != PINNED;
+            (
+                verdict,
+                is_device,
+                leaks.bytes_per_step,
+                std::cmp::Reverse(*device),
+            )
         };
         let judged = self.judged.get()?.iter();
-        let judged = judged.filter(|(device, _)| *device != PINNED);
+        let judged =
+            judged.filter(|(device, leaks)| *device != PINNED || leaks.verdict == Verdict::Leak);
         let order = |a: &&(u32, Leaks), b: &&(u32, Leaks)| {
             weight(a)
                 .partial_cmp(&weight(b))
                 .unwrap_or(std::cmp::Ordering::Equal)
         };
-        let (_, worst) = judged.max_by(order)?;
+        let (device, worst) = judged.max_by(order)?;
         Some(LeakSummary {
+            device: *device,
             recording: worst.recording,
             verdict: worst.verdict,
             reason: worst.reason.clone(),

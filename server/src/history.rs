@@ -9,7 +9,7 @@ use api::runs::{DeviceSummary, RunSummary};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use trace::history::{changes, median};
-use trace::trace::Series;
+use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 
 /// The smallest change that counts: a share of the level, and also a number of bytes.
@@ -58,7 +58,8 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
         [Series::Allocated, Series::Reserved].map(|series| device.series[series as usize]);
     let verdict = summary.leaks.as_ref().map(|leaks| leaks.verdict);
     let told = summary.leaks.as_ref();
-    let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell);
+    // Growth is that of a device. Of the host's memory only the verdict counts.
+    let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell && leaks.device != PINNED);
     Some(HistoryRun {
         growth: told.map(|leaks| leaks.bytes_per_step),
         verdict,
@@ -148,6 +149,7 @@ mod tests {
             peak_allocated: Bytes(peak * MIB),
             quality: vec![],
             leaks: Some(LeakSummary {
+                device: 0,
                 recording: Kind::Loop,
                 verdict: leak.map_or(Verdict::CannotTell, |_| Verdict::Leak),
                 reason: String::new(),

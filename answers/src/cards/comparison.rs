@@ -240,6 +240,7 @@ pub fn word(change: Change) -> &'static str {
         Change::Better => "better",
         Change::Worse => "worse",
         Change::Mixed => "better and worse",
+        Change::NotComparable => "not comparable",
     }
 }
 
@@ -248,6 +249,7 @@ fn short(change: Change) -> &'static str {
     match change {
         Change::Moved => "same in all",
         Change::Mixed => "mixed",
+        Change::NotComparable => "no answer",
         Change::None | Change::Better | Change::Worse => word(change),
     }
 }
@@ -257,7 +259,7 @@ fn tone(change: Change) -> Tone {
         Change::None | Change::Moved => Tone::Plain,
         Change::Better => Tone::Good,
         Change::Worse => Tone::Bad,
-        Change::Mixed => Tone::Unknown,
+        Change::Mixed | Change::NotComparable => Tone::Unknown,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{at_peak, sentence};
 use crate::contents::contents;
 use crate::decoded::{Decoded, NoDevice};
+use crate::elsewhere::{Elsewhere, elsewhere};
 use crate::facts::DeviceFacts;
 use crate::pictures::marks;
 use crate::texts::Texts;
@@ -18,7 +19,7 @@ use timeline::model::{Model, TileRequest};
 use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
-use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
+use trace::leaks::{self, LeakGroup, LeakReport, Pattern, Verdict};
 use trace::stacks::{Frame, Stacks};
 use trace::tiles::with_caller;
 use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
@@ -123,7 +124,9 @@ impl RunCard {
             Texts::Redacted(_) => nameless(head.id),
         };
         let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);
-        let (verdict, tone) = verdict(&report, &contents);
+        let others = elsewhere(&decoded.trace, Some(device.device), watch);
+        let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
+        let (verdict, tone) = beside(verdict(&report, &contents), &others);
         let (chip, tone, reason) = headline(&verdict, tone, out_of_memory.as_ref());
         let card = Card {
             title,
@@ -265,6 +268,38 @@ fn verdict(report: &LeakReport, contents: &Contents) -> ((String, String), Tone)
     ((word, sentence(&report.reason)), tone)
 }
 
+/// The answer, where other devices are in trouble, too: a card is read as being about the run.
+fn beside(
+    ((word, reason), tone): ((String, String), Tone),
+    others: &[Elsewhere],
+) -> ((String, String), Tone) {
+    let Some(first) = others.first() else {
+        return ((word, reason), tone);
+    };
+    let told = others.iter().filter_map(Elsewhere::sentence);
+    let told: Vec<String> = told.map(|told| sentence(&super::capital(&told))).collect();
+    let told = told.join(" ");
+    if tone == Tone::Bad {
+        return ((word, format!("{reason} {told}")), tone);
+    }
+    let what = match first.verdict {
+        Verdict::Leak => "Leak",
+        _ => "Out of memory",
+    };
+    let place = match first.device {
+        PINNED => "in pinned host memory".to_owned(),
+        device => format!("on device {device}"),
+    };
+    let here = format!("{told} What this card shows: {}. {reason}", lowered(&word));
+    ((format!("{what} {place}"), here), Tone::Bad)
+}
+
+fn lowered(word: &str) -> String {
+    let mut rest = word.chars();
+    let first = rest.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(rest).collect()
+}
+
 /// The first words about the picture: that memory ran out, if it did.
 fn headline(
     (verdict, reason): &(String, String),
@@ -319,7 +354,11 @@ fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(S
 fn leaking(group: &LeakGroup, stacks: &Stacks) -> (String, String) {
     let frame = group.frame.or(group.alloc_frame);
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place(f, stacks));
-    (format!("{} a step", amount(group.bytes_per_step)), place)
+    let unit = match group.pattern {
+        Pattern::WithinStep => "a part of a step",
+        _ => "a step",
+    };
+    (format!("{} {unit}", amount(group.bytes_per_step)), place)
 }
 
 /// Function and line, with the file but without most of its folders.

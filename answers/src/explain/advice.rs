@@ -2,8 +2,8 @@
 
 use super::Look;
 use crate::cards::markdown::code;
-use api::explain::{Advice, Basis, Moment, PlaceBytes};
-use api::leaks::Verdict;
+use api::explain::{Advice, Basis, LeakExplained, Moment, PlaceBytes};
+use api::leaks::{Pattern, Verdict};
 use trace::categories::{Category, Named};
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
@@ -40,14 +40,39 @@ fn leak(look: &Look<'_>) -> Option<Advice> {
         .groups
         .first()
         .filter(|_| leaks.verdict == Verdict::Leak)?;
-    let live: Bytes = leaks.groups.iter().map(|group| group.live_bytes).sum();
+    let has_stack = look
+        .report
+        .groups
+        .iter()
+        .any(|group| group.alloc_frame.is_some());
+    if !has_stack {
+        return Some(Advice {
+            basis: Basis::NotComputed,
+            sentence: "Find the code that leaks: record again with Python stacks \
+                       (`stacks=\"python\"`, or `\"all\"`)."
+                .to_owned(),
+        });
+    }
+    let place = code(&first.place);
+    let is_across = |group: &&LeakExplained| group.pattern != Pattern::WithinStep;
+    let live: Bytes = leaks
+        .groups
+        .iter()
+        .filter(is_across)
+        .map(|g| g.live_bytes)
+        .sum();
     Some(Advice {
         basis: Basis::Computed,
-        sentence: format!(
-            "Fix the leak in {}: what accumulates holds {live} at the end of the last step, and \
-             grows on.",
-            code(&first.place)
-        ),
+        sentence: match leaks.groups.iter().any(|group| is_across(&group)) {
+            true => format!(
+                "Fix the leak in {place}: what accumulates holds {live} at the end of the last \
+                 step, and grows on."
+            ),
+            false => format!(
+                "Give back sooner what {place} keeps: it piles up in each step until the step \
+                 ends, and makes the peak."
+            ),
+        },
     })
 }
 
@@ -80,7 +105,7 @@ fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     };
     let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
     let saved = reserved.saturating_sub(outcome.peak_reserved);
-    let begin = format!("*Reserved* peaks {unused} above *allocated*");
+    let begin = format!("Reserved memory peaks {unused} above allocated memory");
     let setting = code("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     Ok(Some(Advice {
         basis: Basis::Computed,

@@ -23,6 +23,7 @@ mod words;
 
 pub use page::page;
 
+use crate::elsewhere::{Elsewhere, elsewhere};
 use crate::names::frame_text;
 use crate::questions;
 use crate::texts::OwnNames;
@@ -37,6 +38,7 @@ use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::steps::recording;
 use trace::trace::{DeviceTrace, Series, Trace};
+use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 
 /// The largest number of entries in any list of an explanation, except lists of other devices,
@@ -95,30 +97,36 @@ pub fn explain(
     device: Option<&DeviceTrace>,
     watch: Watch<'_>,
 ) -> Result<Explanation, Stopped> {
-    let is_other = |other: &&DeviceTrace| device.is_none_or(|d| d.device != other.device);
-    let others = trace.with_pinned().filter(is_other);
     let concerns = |device: &DeviceTrace| {
         let notes = trace.quality.iter();
         let notes = notes.filter(|note| note.concerns(device.device));
         notes.cloned().collect()
     };
     let explained = device.map(|device| explained(trace, device, watch));
+    let others = elsewhere(trace, device.map(|device| device.device), watch);
+    let other_devices = others.map(|other| other_device(trace, &other)).collect();
+    // A search that was stopped says nothing about the recording.
+    watch.look(0)?;
     Ok(Explanation {
         file: file.to_owned(),
         torch: trace.format.torch_guess.clone(),
         device: explained.transpose()?,
-        other_devices: others.map(other_device).collect(),
+        other_devices,
         notes: device.map_or_else(|| trace.quality.clone(), concerns),
     })
 }
 
-fn other_device(device: &DeviceTrace) -> OtherDevice {
+fn other_device(trace: &Trace, other: &Elsewhere) -> OtherDevice {
+    let device = trace.with_pinned().find(|d| d.device == other.device);
+    let peak = |series| device.map_or(Bytes::ZERO, |d| d.summary[series as usize].peak);
     OtherDevice {
-        device: device.device,
-        events: device.events.len(),
-        peak_allocated: device.summary[Series::Allocated as usize].peak,
-        peak_reserved: device.summary[Series::Reserved as usize].peak,
-        out_of_memory: oom::count(device) > 0,
+        device: other.device,
+        events: device.map_or(0, |device| device.events.len()),
+        peak_allocated: peak(Series::Allocated),
+        peak_reserved: peak(Series::Reserved),
+        out_of_memory: other.out_of_memory,
+        verdict: other.verdict,
+        trouble: other.trouble(),
     }
 }
 

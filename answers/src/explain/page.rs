@@ -31,7 +31,7 @@ pub fn page(explanation: &Explanation) -> String {
     if let Some(peak) = device.peak.as_ref().filter(is_told) {
         out += &format!("\n## At the peak\n\n{}", moment(peak));
     }
-    out += &leaks(&device.leaks);
+    out += &leaks(&device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
         out += &format!(
             "\n## Fragmentation\n\nAt the peak of *allocated* (event {}), {}",
@@ -171,7 +171,7 @@ fn moment(moment: &Moment) -> String {
     out
 }
 
-fn leaks(leaks: &Leaks) -> String {
+fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
     let verdict = match leaks.verdict {
         Verdict::Leak => "Yes",
         Verdict::Clean => "No",
@@ -183,6 +183,11 @@ fn leaks(leaks: &Leaks) -> String {
     );
     for caveat in &leaks.caveats {
         out += &format!(" {}.", capital(&prose(caveat)));
+    }
+    for other in others.iter().filter(|other| other.verdict == Verdict::Leak) {
+        let rate = other.trouble.as_deref().unwrap_or("leaks");
+        let name = capital(&device_name(other.device));
+        out += &format!(" **{name} {rate}.**");
     }
     out += match leaks.groups.is_empty() {
         true => "\n",
@@ -292,15 +297,11 @@ fn others(devices: &[OtherDevice]) -> String {
                    |\n|---|--:|--:|--:|---|\n"
         .to_owned();
     for device in devices {
-        let oom = if device.out_of_memory {
-            "out of memory"
-        } else {
-            ""
-        };
+        let trouble = device.trouble.as_deref().unwrap_or_default();
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {oom} |",
+            "| {} | {} | {} | {} | {trouble} |",
             match device.device {
                 PINNED => device_name(PINNED),
                 ordinal => ordinal.to_string(),

@@ -199,7 +199,7 @@ fn leaks(leaks: &Leaks) -> String {
         Verdict::Leak => {
             let first = leaks.places.first().map(|place| &place.place);
             let at = first.map_or_else(String::new, |place| format!(" in {}", place.name));
-            format!("{} a step{at}", Bytes(leaks.rate.round() as u64))
+            format!("{}{at}", leaks.told())
         }
     }
 }

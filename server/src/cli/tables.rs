@@ -168,7 +168,7 @@ fn leaks_any(run: &RunSummary) -> bool {
 fn leaks(of_day: &OfDay<'_>) -> Result<Vec<LeakOf>, CliError> {
     let mut found = Vec::new();
     for (run, home) in of_day.iter().filter(|(run, _)| leaks_any(run)) {
-        for device in &run.devices {
+        for device in run.devices.iter().chain(&run.pinned) {
             let leaks: Leaks = home.get(&routes::leaks(&run.id, device.device))?;
             found.extend(leaks.groups.into_iter().map(|group| LeakOf {
                 run: run.id.clone(),

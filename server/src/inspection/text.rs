@@ -1,8 +1,8 @@
 //! The facts of a recording as aligned text.
 
 use crate::table::{Table, grouped};
-use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
-use api::leaks::Verdict;
+use api::inspect::{Device, Inspection, LeakGroup, OutOfMemory, Remedy, StepLevels};
+use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Named;
@@ -229,11 +229,23 @@ fn leaks(inspection: &Inspection) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} a step, {} live: {} {}:{}",
-            group.live_bytes, frame.name, frame.filename, frame.line
+            "    {bytes} {}, {} live: {} {}:{}",
+            unit(group),
+            group.live_bytes,
+            frame.name,
+            frame.filename,
+            frame.line
         );
     }
     out
+}
+
+/// What the bytes of a group are counted by.
+fn unit(group: &LeakGroup) -> &'static str {
+    match group.pattern {
+        Pattern::WithinStep => "a part of a step",
+        _ => "a step",
+    }
 }
 
 fn quality(inspection: &Inspection) -> String {

@@ -67,8 +67,8 @@ impl Reader<'_> {
         ids.into_iter().map(id).collect()
     }
 
-    /// One verdict for each run, over its devices (not the host's pinned memory): `leak` counts
-    /// first, then `cannot_tell`, then clean.
+    /// One verdict for each run, over its devices: `leak` counts first, then `cannot_tell`, then
+    /// clean. Of the host's pinned memory only a leak counts, after those of devices.
     pub(super) fn verdicts_where(
         &self,
         condition: &str,
@@ -76,17 +76,18 @@ impl Reader<'_> {
     ) -> StoreResult<HashMap<String, LeakSummary>> {
         let version = Leaks::VERSION;
         let sql = format!(
-            "SELECT run, recording, verdict, reason, bytes_per_step FROM leak_reports \
-             WHERE version = {version} AND device <> {PINNED} \
+            "SELECT run, device, recording, verdict, reason, bytes_per_step FROM leak_reports \
+             WHERE version = {version} AND (device <> {PINNED} OR verdict = 'leak') \
              AND run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
-             bytes_per_step, device DESC"
+             device <> {PINNED}, bytes_per_step, device DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":id": id })?;
         let mut found = HashMap::new();
         while let Some(row) = rows.next()? {
             let summary = LeakSummary {
+                device: row.get("device")?,
                 recording: recording_of(&row.get::<_, String>("recording")?)?,
                 verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
                 reason: row.get("reason")?,

@@ -170,11 +170,18 @@ pub fn of_devices(
             name: "steps".to_owned(),
             base: base.steps.len().to_string(),
             new: new.steps.len().to_string(),
-            meaning: format!(
-                "peaks are compared over the first {} steps; ends are not comparable where \
-                 something grows",
-                base.steps.len().min(new.steps.len())
-            ),
+            meaning: match base.steps.len().min(new.steps.len()) {
+                0 => {
+                    "one recording has no steps: compared are peaks of whole recordings".to_owned()
+                }
+                1 => "peaks are compared over the first step; ends are not comparable where \
+                      something grows"
+                    .to_owned(),
+                steps => format!(
+                    "peaks are compared over the first {steps} steps; ends are not comparable \
+                     where something grows"
+                ),
+            },
         });
     }
     if base.step_source != new.step_source {

@@ -1,6 +1,9 @@
 //! A difference in one sentence.
 
 use super::{Change, Difference, LeakChange, noise};
+use crate::growth::Growth;
+use crate::leaks::Verdict;
+use crate::trace::Series;
 use crate::units::Bytes;
 
 /// The headline of a difference.
@@ -22,11 +25,25 @@ pub fn of(difference: &Difference) -> String {
             },
         ],
         Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
+        Change::NotComparable => return not_comparable(difference),
     };
     let growth = growth(difference);
     let leak = leaks(difference);
     let parts = parts.into_iter().chain(growth).chain(leak);
     parts.collect::<Vec<_>>().join(", ")
+}
+
+fn not_comparable(difference: &Difference) -> String {
+    let (base, new) = (&difference.base, &difference.new);
+    match (base.events, new.events) {
+        (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
+        (_, 0) => "the new run holds no history, so its peak is not known".to_owned(),
+        _ => format!(
+            "the recordings hold different parts of the program (peaks {} and {}): record the \
+             same part in both",
+            base.common_peak, new.common_peak
+        ),
+    }
 }
 
 fn levels(difference: &Difference) -> String {
@@ -36,22 +53,45 @@ fn levels(difference: &Difference) -> String {
         _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
             format!("peak {new}")
         }
-        _ => format!("peak {} ({base} → {new})", signed(delta as f64)),
+        _ => {
+            let over = over(difference);
+            format!("peak {} ({base} → {new}{over})", signed(delta as f64))
+        }
     }
 }
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    let small = |slope: f64| slope.abs() < noise::LEVEL_FLOOR.0 as f64 / 16.0;
-    match (small(base.slope), small(new.slope)) {
-        (true, true) => None,
-        _ => {
-            let [base, new] = [base.slope, new.slope].map(rate);
+    // A slope within its own error is no growth.
+    let settled = |growth: Growth| {
+        let least = growth
+            .error
+            .unwrap_or(0.0)
+            .max(noise::LEVEL_FLOOR.0 as f64 / 16.0);
+        match growth.slope.abs() <= least {
+            true => 0.0,
+            false => growth.slope,
+        }
+    };
+    match [base, new].map(settled) {
+        [0.0, 0.0] => None,
+        slopes => {
+            let [base, new] = slopes.map(rate);
             Some(match base == new {
                 true => format!("growth {new} a step in both"),
                 false => format!("growth {base} → {new} a step"),
             })
         }
+    }
+}
+
+/// Over which steps the peaks are compared, if that is not the whole of both runs.
+fn over(difference: &Difference) -> String {
+    let series = difference.series(Series::Allocated);
+    let (base, new) = (&difference.base, &difference.new);
+    match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
+        true => String::new(),
+        false => format!(" over the {} steps of both", base.steps.min(new.steps)),
     }
 }
 
@@ -72,6 +112,9 @@ fn leaks(difference: &Difference) -> Option<String> {
         LeakChange::Slower | LeakChange::Same => Some(format!("still leaking{}", place(new))),
         LeakChange::CannotTell if difference.change == Change::None => None,
         LeakChange::CannotTell if difference.is_of_single_passes() => None,
+        LeakChange::CannotTell if new.leaks.verdict == Verdict::Clean => {
+            Some("the new run does not leak".to_owned())
+        }
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
     }
 }

@@ -54,6 +54,8 @@ pub enum Change {
     Worse,
     /// Some better, some worse.
     Mixed,
+    /// The recordings hold different parts of the program, or only one holds history.
+    NotComparable,
 }
 
 /// What became of the leaks.
@@ -136,6 +138,22 @@ pub struct Leaks {
     pub error: f64,
     /// Where, fastest first.
     pub places: Vec<LeakPlace>,
+}
+
+impl Leaks {
+    /// What `rate` is counted by: `a step`, or `a part of a step`.
+    pub fn unit(&self) -> &'static str {
+        profile::rate_unit(self.places.iter().map(|place| place.within_step))
+    }
+
+    /// In a few words: `no`, `cannot tell`, `8.00 MiB a step`.
+    pub fn told(&self) -> String {
+        match self.verdict {
+            Verdict::Clean => "no".to_owned(),
+            Verdict::CannotTell => "cannot tell".to_owned(),
+            Verdict::Leak => format!("{} {}", Bytes(self.rate.round() as u64), self.unit()),
+        }
+    }
 }
 
 /// A site that leaks.
@@ -237,6 +255,13 @@ impl Difference {
         is_pass(&self.base) && is_pass(&self.new)
     }
 
+    /// Whether both recordings hold the same part of the program: single passes must have the same
+    /// phases, and a state without history has no peak to hold against one with it.
+    pub fn is_comparable(&self) -> bool {
+        let alike = |phase: &PhaseDelta| phase.base.is_some() && phase.new.is_some();
+        (self.base.events > 0) == (self.new.events > 0) && self.phases.iter().all(alike)
+    }
+
     /// One of the series.
     pub fn series(&self, series: Series) -> &SeriesDelta {
         &self.series[series as usize]
@@ -276,10 +301,20 @@ pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
         .collect()
 }
 
-/// The position of the difference that stands for the two runs: the one with the largest change of
-/// the peak of *allocated*. `None` if there are no devices.
+/// The position of the difference that stands for the two runs: the one with the worst news about
+/// leaks, and of those the one with the largest change of the peak of *allocated*. `None` if there
+/// are no devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
-    let weight = |d: &Difference| d.series(Series::Allocated).peak.unsigned_abs();
+    let news = |leaks| match leaks {
+        LeakChange::Appeared | LeakChange::Faster => 3,
+        LeakChange::Fixed => 2,
+        LeakChange::Slower | LeakChange::Same => 1,
+        LeakChange::NeverLeaked | LeakChange::CannotTell => 0,
+    };
+    let weight = |d: &Difference| {
+        let peak = d.series(Series::Allocated).peak;
+        (news(d.leaks), peak.unsigned_abs())
+    };
     let numbered = differences.iter().enumerate();
     let most = numbered.max_by_key(|(at, d)| (weight(d), std::cmp::Reverse(*at)));
     most.map(|(at, _)| at)
@@ -371,10 +406,7 @@ fn side(
             reason: leaks.reason.clone(),
             // Growth within steps has no rate from step to step, so the growth of each part is
             // shown.
-            rate: match leaks.bytes_per_step > 0.0 {
-                true => leaks.bytes_per_step,
-                false => groups.iter().map(|group| group.bytes_per_step).sum(),
-            },
+            rate: leaks.rate(),
             error: groups
                 .iter()
                 .map(|group| group.error.powi(2))
@@ -495,6 +527,9 @@ fn growth_change(difference: &Difference) -> i8 {
 }
 
 fn change(difference: &Difference) -> Change {
+    if !difference.is_comparable() {
+        return Change::NotComparable;
+    }
     let peak = noise::delta(difference.base.common_peak, difference.new.common_peak);
     let peak = match peak {
         _ if peak.unsigned_abs() <= difference.tolerance.0 => 0,

@@ -33,6 +33,8 @@ pub struct Profile {
     pub settings: Vec<(String, String)>,
     /// Its devices, by ordinal.
     pub devices: Vec<DeviceProfile>,
+    /// Whether the pinned memory of the host leaks, if it was recorded.
+    pub pinned: Option<LeakProfile>,
 }
 
 /// One device of a run.
@@ -122,6 +124,35 @@ impl Default for LeakProfile {
             bytes_per_step: 0.0,
             groups: Vec::new(),
         }
+    }
+}
+
+impl LeakProfile {
+    /// Bytes that accumulate with each step; with each part of one, if it grows within steps only.
+    pub fn rate(&self) -> f64 {
+        match self.bytes_per_step > 0.0 {
+            true => self.bytes_per_step,
+            false => self.groups.iter().map(|group| group.bytes_per_step).sum(),
+        }
+    }
+
+    /// What [`LeakProfile::rate`] is counted by.
+    pub fn unit(&self) -> &'static str {
+        rate_unit(
+            self.groups
+                .iter()
+                .map(|group| group.pattern == Pattern::WithinStep),
+        )
+    }
+}
+
+/// What the rate of a leak is counted by, from whether each place grows within steps.
+pub(super) fn rate_unit(within_step: impl Iterator<Item = bool>) -> &'static str {
+    let mut any = false;
+    let all = within_step.inspect(|_| any = true).all(|within| within);
+    match all && any {
+        true => "a part of a step",
+        false => "a step",
     }
 }
 
@@ -220,20 +251,30 @@ impl Profile {
             devices: devices
                 .map(|device| device_profile(device, trace, watch))
                 .collect(),
+            pinned: trace
+                .pinned
+                .as_ref()
+                .map(|pinned| judged(pinned, trace, watch).0),
         }
     }
 }
 
-fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> DeviceProfile {
-    let stacks = &trace.stacks;
-    let report = leaks::find_while(device, stacks, &trace.quality, watch);
-    let leaking = |group: &LeakGroup| leaking_site(group, stacks);
-    let leaks = LeakProfile {
+/// Whether it leaks, and how *allocated* grows.
+fn judged(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> (LeakProfile, Option<Growth>) {
+    let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let leaking = |group: &LeakGroup| leaking_site(group, &trace.stacks);
+    let profile = LeakProfile {
         verdict: report.verdict,
         reason: report.reason,
         bytes_per_step: report.bytes_per_step,
         groups: report.groups.iter().map(leaking).collect(),
     };
+    (profile, report.growth)
+}
+
+fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> DeviceProfile {
+    let stacks = &trace.stacks;
+    let (leaks, growth) = judged(device, trace, watch);
     let whole = leaks::whole_steps(device).len();
     let mut survey = Survey::new(device, stacks);
     survey.run(whole);
@@ -259,7 +300,7 @@ fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Devi
             .any(|site| matches!(site.key, SiteKey::Shape(_))),
         has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
         oom: out_of_memory(device),
-        growth: report.growth,
+        growth,
         phases: match device.steps.len() {
             0 | 1 => super::pass::peaks(device, stacks),
             _ => Vec::new(),

@@ -327,6 +327,7 @@ fn settings_that_differ_are_told_once() {
                 torch: None,
                 settings: settings.iter().map(own).collect(),
                 devices: Vec::new(),
+                pinned: None,
             }
         };
         let found = conditions::of_runs(&of(base), &of(new));
@@ -468,6 +469,98 @@ fn what_differs_adds_up() {
     let sum = |of: fn(&SiteDelta) -> i64| difference.sites.iter().map(of).sum::<i64>();
     assert_eq!(sum(|row| row.at_peak), allocated.peak);
     assert_eq!(sum(|row| row.at_end), allocated.end);
+}
+
+/// What is leaked where the other run has nothing to compare it with, or on the host.
+#[test]
+fn leaks_outside_of_the_pairs_are_judged() {
+    let clean = Program::default().profile();
+    let leaking = Program {
+        leak: 4 * MIB,
+        ..Program::default()
+    };
+    let leaking = leaking.profile();
+    let second = |first: &Profile, second: &Profile| Profile {
+        devices: [&first.devices[..], &second.devices].concat(),
+        ..first.clone()
+    };
+    let host = |pinned: &Profile| Profile {
+        pinned: Some(pinned.devices[0].leaks.clone()),
+        ..clean.clone()
+    };
+    let check = |base: &Profile, new: &Profile, expected, says: &str| {
+        let verdicts = gate::gate_runs(base, new, &compare(base, new), &Limits::default());
+        assert_eq!(verdicts.outcome, expected, "{}", verdicts.reason);
+        let mut told = verdicts.findings.iter().map(|finding| &finding.detail);
+        assert!(
+            says.is_empty() || told.any(|told| told.contains(says)),
+            "{:?}",
+            verdicts.findings
+        );
+    };
+    let leaks = "which the baseline does not have, leaks 4.00 MiB a step in keep";
+    check(
+        &clean,
+        &second(&clean, &leaking),
+        Outcome::Regression,
+        leaks,
+    );
+    check(
+        &clean,
+        &second(&clean, &clean),
+        Outcome::Pass,
+        "devices: 1 → 2",
+    );
+    let leaks = "pinned host memory leaks, and does not in the baseline: 4.00 MiB a step in keep";
+    check(&host(&clean), &host(&leaking), Outcome::Regression, leaks);
+    check(
+        &host(&leaking),
+        &host(&leaking),
+        Outcome::Pass,
+        "leaks in both runs",
+    );
+    check(&clean, &host(&leaking), Outcome::CannotTell, "is not known");
+    check(&host(&leaking), &host(&clean), Outcome::Pass, "");
+}
+
+/// The pair with the worst news is shown, though another one changed more.
+#[test]
+fn a_new_leak_is_shown_before_a_larger_change() {
+    let clean = Program::default().profile();
+    let of = |program: Program| program.profile().devices.remove(0);
+    let leaks = of(Program {
+        leak: MIB,
+        ..Program::default()
+    });
+    let smaller = of(Program {
+        weights: 20 * MIB,
+        ..Program::default()
+    });
+    let two = |devices: [profile::DeviceProfile; 2]| Profile {
+        devices: devices.to_vec(),
+        ..clean.clone()
+    };
+    let base = two([clean.devices[0].clone(), clean.devices[0].clone()]);
+    let new = two([smaller, leaks]);
+    assert_eq!(foremost(&compare(&base, &new)), Some(1));
+}
+
+/// A snapshot without history has no peak.
+#[test]
+fn a_state_is_not_held_against_a_history() {
+    let run = Program::default().profile();
+    let mut state = run.clone();
+    state.devices[0].events = 0;
+    for (base, new, says) in [
+        (&state, &run, "the baseline holds no history"),
+        (&run, &state, "the new run holds no history"),
+    ] {
+        let differences = compare(base, new);
+        assert_eq!(differences[0].change, Change::NotComparable);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        assert_eq!(verdicts.outcome, Outcome::CannotTell);
+        assert!(verdicts.reason.starts_with(says), "{}", verdicts.reason);
+    }
 }
 
 #[test]

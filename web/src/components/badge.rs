@@ -6,6 +6,7 @@ use api::runs::RunSummary;
 use leptos::prelude::*;
 use std::cmp::Reverse;
 use timeline::order;
+use trace::trace::PINNED;
 use trace::units::Bytes;
 
 /// How much a finding matters.
@@ -135,6 +136,11 @@ fn verdict(leaks: &LeakSummary) -> Badge {
             "leaks within steps",
             "Each part of a step keeps memory until the step ends.",
         ),
+        (Verdict::Leak, bytes) if leaks.device == PINNED => Badge::new(
+            Weight::Caution,
+            &format!("leaks {bytes} a step on the host"),
+            "Pinned memory of the host is kept step after step: choose it on the run's page.",
+        ),
         (Verdict::Leak, bytes) => Badge::new(
             Weight::Caution,
             &format!("leaks {bytes} a step"),
@@ -201,6 +207,7 @@ mod tests {
             peak_allocated: Bytes::ZERO,
             quality: codes.map(str::to_owned).to_vec(),
             leaks: Some(LeakSummary {
+                device: 0,
                 recording: Kind::StateOnly,
                 verdict: Verdict::CannotTell,
                 reason: String::new(),
@@ -219,6 +226,7 @@ mod tests {
     fn a_verdict_is_a_badge() {
         let label = |recording, verdict, bytes_per_step| {
             let leaks = LeakSummary {
+                device: 0,
                 recording,
                 verdict,
                 reason: String::new(),

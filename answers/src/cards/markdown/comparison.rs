@@ -4,10 +4,10 @@ use super::{Links, Names, code, escaped};
 use crate::cards::{capital, categories, place, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
+use trace::compare::Difference;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
 use trace::compare::headline::signed;
-use trace::compare::{Difference, Leaks};
-use trace::leaks::Verdict;
+use trace::growth::Growth;
 use trace::trace::Series;
 use trace::units::Bytes;
 
@@ -124,14 +124,14 @@ fn numbers(difference: &Difference) -> String {
     let (base, new) = (&difference.base, &difference.new);
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
         let change = signed(after.slope - before.slope);
-        let [before, after] = [before.slope, after.slope].map(signed);
+        let [before, after] = [before, after].map(with_error);
         let _ = writeln!(out, "| growth a step | {before} | {after} | {change} |");
     }
     let _ = writeln!(
         out,
         "| leaks | {} | {} | |",
-        leaks(&base.leaks),
-        leaks(&new.leaks)
+        base.leaks.told(),
+        new.leaks.told()
     );
     match categories(difference).as_str() {
         "" => {}
@@ -140,17 +140,20 @@ fn numbers(difference: &Difference) -> String {
     out
 }
 
-fn leaks(leaks: &Leaks) -> String {
-    match leaks.verdict {
-        Verdict::Clean => "no".to_owned(),
-        Verdict::CannotTell => "cannot tell".to_owned(),
-        Verdict::Leak => format!("{} a step", Bytes(leaks.rate.round() as u64)),
+fn with_error(growth: Growth) -> String {
+    match growth.error {
+        Some(error) if error >= 0.5 => {
+            format!("{} ± {}", signed(growth.slope), Bytes(error.round() as u64))
+        }
+        _ => signed(growth.slope),
     }
 }
 
 fn sites(difference: &Difference) -> String {
     let mut out = String::new();
-    for site in difference.sites.iter().take(SITES) {
+    let mut sites: Vec<_> = difference.sites.iter().collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.peak.unsigned_abs()));
+    for site in sites.into_iter().take(SITES) {
         let _ = writeln!(out, "- {} {}", signed(site.peak as f64), code(&place(site)));
     }
     match difference.sites.len() + difference.sites_left_out as usize {
@@ -159,9 +162,9 @@ fn sites(difference: &Difference) -> String {
             difference.sites_same
         ),
         n if n > SITES => format!(
-            "\nLargest differences by stack:\n\n{out}- … {} more\n",
+            "\nLargest differences at the peak, by stack:\n\n{out}- … {} more\n",
             n - SITES
         ),
-        _ => format!("\nDifferences by stack:\n\n{out}"),
+        _ => format!("\nDifferences at the peak, by stack:\n\n{out}"),
     }
 }

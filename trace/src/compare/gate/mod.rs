@@ -8,7 +8,7 @@
 //! | out of memory? | it runs out, and the baseline does not, or only later |
 //! | a higher peak? | by more than the limit, over the steps that both runs have |
 //! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
-//! | a leak? | where the baseline has none, or faster |
+//! | a leak? | where the baseline has none, or faster; on any device, and on the host |
 //! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
 //!
 //! Two single passes are compared by the peaks of their phases and of the whole pass. The answer is
@@ -20,9 +20,11 @@
 //! Two runs that agree in every step and at every site pass, even if each alone is too short to
 //! judge: whatever they do, they do the same.
 
+mod alone;
 mod rules;
 
 use super::Difference;
+use super::profile::Profile;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -116,9 +118,23 @@ pub struct Verdicts {
     pub findings: Vec<Finding>,
 }
 
+/// Judges two runs, given the differences of their devices. Devices that only the new run has, and
+/// pinned memory of the host, must not leak either.
+pub fn gate_runs(
+    base: &Profile,
+    new: &Profile,
+    differences: &[Difference],
+    limits: &Limits,
+) -> Verdicts {
+    judged(differences, alone::findings(base, new), limits)
+}
+
 /// Judges the differences of all devices.
 pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
-    let mut findings: Vec<Finding> = Vec::new();
+    judged(differences, Vec::new(), limits)
+}
+
+fn judged(differences: &[Difference], mut findings: Vec<Finding>, limits: &Limits) -> Verdicts {
     for difference in differences {
         let found = rules::findings(difference, limits);
         let device = difference.new.device;

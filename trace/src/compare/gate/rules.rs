@@ -50,6 +50,10 @@ impl Judge<'_> {
         self.out_of_memory();
         self.reserved();
         let difference = self.difference;
+        if (difference.base.events > 0) != (difference.new.events > 0) {
+            self.find(Weight::Unknown, "history", difference.headline.clone());
+            return;
+        }
         if difference.alike {
             self.alike();
             return;
@@ -202,7 +206,8 @@ impl Judge<'_> {
         } else if new.oom.is_some() && base.oom.is_none() {
             // This was reported already: the peak is only a lower bound.
         } else if more < 0 && more.unsigned_abs() > difference.tolerance.0 {
-            let detail = format!("the peak is {} ({before} → {after})", signed(more as f64));
+            let less = Bytes(more.unsigned_abs());
+            let detail = format!("the peak is {less} lower ({before} → {after})");
             self.find(Weight::Note, "peak", detail);
         }
     }
@@ -257,9 +262,10 @@ impl Judge<'_> {
     fn both_leak(&mut self) {
         let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
         let [before, after] = [base.rate, new.rate].map(|rate| Bytes(rate.round() as u64));
+        let unit = new.unit();
         if self.difference.leaks == LeakChange::Faster {
             let detail = format!(
-                "the leak is faster: {before} → {after} a step, {}",
+                "the leak is faster: {before} → {after} {unit}, {}",
                 places(new)
             );
             self.find(Weight::Fail, "leak", detail);
@@ -286,9 +292,9 @@ impl Judge<'_> {
             return;
         }
         let detail = match self.difference.leaks {
-            LeakChange::Slower => format!("still a leak, but slower: {before} → {after} a step"),
+            LeakChange::Slower => format!("still a leak, but slower: {before} → {after} {unit}"),
             _ => format!(
-                "both runs leak {after} a step, {}: not made by this change",
+                "both runs leak {after} {unit}, {}: not made by this change",
                 places(new)
             ),
         };

@@ -6,8 +6,7 @@ use leptos::prelude::*;
 use std::sync::Arc;
 use trace::compare::gate::{Outcome, Weight};
 use trace::compare::headline::signed;
-use trace::compare::{Change, Difference, Leaks, Side};
-use trace::leaks::Verdict;
+use trace::compare::{Change, Difference, Side};
 use trace::trace::Series;
 use trace::units::Bytes;
 
@@ -114,7 +113,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
 #[component]
 fn CardBody(difference: Arc<Difference>) -> impl IntoView {
     let class = match difference.change {
-        Change::None | Change::Moved => "card-headline",
+        Change::None | Change::Moved | Change::NotComparable => "card-headline",
         Change::Better => "card-headline better",
         Change::Worse => "card-headline worse",
         Change::Mixed => "card-headline mixed",
@@ -173,7 +172,7 @@ fn facts(difference: &Difference) -> Vec<Fact> {
     }
     facts.push(Fact {
         name: "leaks",
-        value: format!("{} → {}", leaks(&base.leaks), leaks(&new.leaks)),
+        value: format!("{} → {}", base.leaks.told(), new.leaks.told()),
         change: String::new(),
         exact: format!("{}; {}", base.leaks.reason, new.leaks.reason),
     });
@@ -201,14 +200,6 @@ fn growth_note(side: &Side) -> String {
                 growth.from_step
             )
         }
-    }
-}
-
-fn leaks(leaks: &Leaks) -> String {
-    match leaks.verdict {
-        Verdict::Clean => "no".to_owned(),
-        Verdict::CannotTell => "cannot tell".to_owned(),
-        Verdict::Leak => format!("{} a step", Bytes(leaks.rate.round() as u64)),
     }
 }
 

@@ -7,11 +7,14 @@ use crate::timeline::Handle;
 use crate::url_state::UrlState;
 use ::timeline::lanes::step_name;
 use ::timeline::oom;
+use api::leaks::{LeakSummary, Verdict};
 use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::trace::device_name;
+use trace::units::Bytes;
 
 /// How many failed allocations are listed one by one.
 const TOLD: usize = 2;
@@ -56,6 +59,42 @@ pub fn FailuresElsewhere(
             }
         });
         notes.collect_view()
+    }
+}
+
+/// That another device leaks, or the host's pinned memory, while this one is shown.
+#[component]
+pub fn LeaksElsewhere(
+    run: Arc<RunDetail>,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    move || {
+        let shown = device.with(|device| device.as_ref().map(|device| device.device))?;
+        let leaks = run.summary.leaks.as_ref();
+        let leaks = leaks.filter(|l| l.verdict == Verdict::Leak && l.device != shown)?;
+        let other = leaks.device;
+        let show = move |_| {
+            view.update(|state| {
+                super::head::choose_device(state, other);
+                state.tab = Tab::Leaks;
+            });
+        };
+        Some(view! {
+            <p class="failures">
+                <strong>{leaks_there(leaks)}</strong>
+                " "
+                <button class="link-button" on:click=show>"Show its leaks"</button>
+            </p>
+        })
+    }
+}
+
+fn leaks_there(leaks: &LeakSummary) -> String {
+    let place = words::capital(&device_name(leaks.device));
+    match leaks.bytes_per_step {
+        Bytes::ZERO => format!("{place} leaks within each step."),
+        bytes => format!("{place} leaks {bytes} a step."),
     }
 }
 

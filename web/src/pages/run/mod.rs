@@ -20,7 +20,7 @@ use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
 use api::view_state::{Tab, ViewState};
 use controls::Controls;
-use failures::{Failures, FailuresElsewhere};
+use failures::{Failures, FailuresElsewhere, LeaksElsewhere};
 use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::components::A;
@@ -176,7 +176,8 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         <div class="run-page" class:asking=asking>
             <RunHead run=Arc::clone(&run) device=device view=view/>
             {notes}
-            <FailuresElsewhere run=run device=device view=view/>
+            <FailuresElsewhere run=Arc::clone(&run) device=device view=view/>
+            <LeaksElsewhere run=run device=device view=view/>
             <RecordingStrip contents=contents cut=cut view=view beginning=beginning/>
             {timeline}
         </div>

@@ -1,0 +1,102 @@
+//! What the other devices of a recording have to tell, and the pinned memory of the host, while one
+//! device is looked at.
+
+use trace::leaks::{self, Verdict};
+use trace::oom;
+use trace::trace::{DeviceTrace, Trace, device_name};
+use trace::units::Bytes;
+use trace::watch::Watch;
+
+/// Another device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elsewhere {
+    /// Its CUDA ordinal, or the number of pinned memory.
+    pub device: u32,
+    /// Whether an allocation failed on it.
+    pub out_of_memory: bool,
+    /// Whether it leaks.
+    pub verdict: Verdict,
+    /// Bytes that accumulate with each step; 0 if it grows within steps only.
+    pub bytes_per_step: Bytes,
+}
+
+/// All devices but the one that is shown. If the watch stops the search for leaks, the verdict is
+/// *cannot tell*.
+pub fn elsewhere<'a>(
+    trace: &'a Trace,
+    shown: Option<u32>,
+    watch: Watch<'a>,
+) -> impl Iterator<Item = Elsewhere> + 'a {
+    let others = trace.with_pinned().filter(move |d| Some(d.device) != shown);
+    others.map(move |device| look(trace, device, watch))
+}
+
+fn look(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Elsewhere {
+    let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    Elsewhere {
+        device: device.device,
+        out_of_memory: oom::count(device) > 0,
+        verdict: report.verdict,
+        bytes_per_step: Bytes(report.bytes_per_step.max(0.0).round() as u64),
+    }
+}
+
+impl Elsewhere {
+    /// What is wrong there, without the device's name; `None` if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        let leaks = (self.verdict == Verdict::Leak).then(|| match self.bytes_per_step {
+            Bytes::ZERO => "leaks within each step".to_owned(),
+            bytes => format!("leaks {bytes} a step"),
+        });
+        match (self.out_of_memory, leaks) {
+            (true, Some(leaks)) => Some(format!("ran out of memory and {leaks}")),
+            (true, None) => Some("ran out of memory".to_owned()),
+            (false, leaks) => leaks,
+        }
+    }
+
+    /// The same as the middle of a sentence: `device 1 leaks 4.00 MiB a step`.
+    pub fn sentence(&self) -> Option<String> {
+        let trouble = self.trouble()?;
+        Some(format!("{} {trouble}", device_name(self.device)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_elsewhere_is_told() {
+        let check = |out_of_memory, verdict, bytes, expected: Option<&str>| {
+            let other = Elsewhere {
+                device: 1,
+                out_of_memory,
+                verdict,
+                bytes_per_step: Bytes::mib(bytes),
+            };
+            assert_eq!(other.sentence().as_deref(), expected);
+        };
+        check(false, Verdict::Clean, 0, None);
+        check(false, Verdict::CannotTell, 0, None);
+        check(
+            false,
+            Verdict::Leak,
+            4,
+            Some("device 1 leaks 4.00 MiB a step"),
+        );
+        check(
+            false,
+            Verdict::Leak,
+            0,
+            Some("device 1 leaks within each step"),
+        );
+        check(true, Verdict::Clean, 0, Some("device 1 ran out of memory"));
+        check(
+            true,
+            Verdict::Leak,
+            4,
+            Some("device 1 ran out of memory and leaks 4.00 MiB a step"),
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory that no pair of devices covers: devices that only the new run has, and the pinned memory
+//! of the host.
+
+use super::{Finding, Weight};
+use crate::compare::noise;
+use crate::compare::profile::{DeviceProfile, LeakProfile, Profile};
+use crate::leaks::Verdict;
+use crate::trace::{PINNED, device_name};
+use crate::units::Bytes;
+
+/// What is found there.
+pub(super) fn findings(base: &Profile, new: &Profile) -> Vec<Finding> {
+    let unpaired = new.devices.iter().skip(base.devices.len());
+    let mut found: Vec<Finding> = unpaired.flat_map(unpaired_device).collect();
+    if let Some(new) = &new.pinned {
+        found.extend(pinned(base.pinned.as_ref(), new));
+    }
+    found
+}
+
+fn unpaired_device(device: &DeviceProfile) -> Vec<Finding> {
+    let name = device_name(device.device);
+    let mut found = Vec::new();
+    if device.oom.is_some() {
+        let detail = format!("{name}, which the baseline does not have, runs out of memory");
+        found.push(finding(Weight::Fail, "out_of_memory", detail));
+    }
+    match device.leaks.verdict {
+        Verdict::Clean => {}
+        Verdict::Leak => {
+            let leak = told(&device.leaks);
+            let detail = format!("{name}, which the baseline does not have, leaks {leak}");
+            found.push(finding(Weight::Fail, "leak", detail));
+        }
+        Verdict::CannotTell => {
+            let detail = format!("{name} has no counterpart in the baseline and is not judged");
+            found.push(finding(Weight::Note, "devices", detail));
+        }
+    }
+    found
+}
+
+fn pinned(base: Option<&LeakProfile>, new: &LeakProfile) -> Option<Finding> {
+    if new.verdict != Verdict::Leak {
+        return None;
+    }
+    let (name, leak) = (device_name(PINNED), told(new));
+    let (weight, detail) = match base {
+        Some(base) if base.verdict == Verdict::Clean => (
+            Weight::Fail,
+            format!("{name} leaks, and does not in the baseline: {leak}"),
+        ),
+        Some(base) if base.verdict == Verdict::Leak => {
+            let more = new.rate() - base.rate();
+            match more > new.rate().max(base.rate()) * noise::RATE_SHARE {
+                true => (
+                    Weight::Fail,
+                    format!("{name} leaks faster: {} → {leak}", told(base)),
+                ),
+                false => (
+                    Weight::Warn,
+                    format!("{name} leaks in both runs: {leak}: not made by this change"),
+                ),
+            }
+        }
+        _ => (
+            Weight::Unknown,
+            format!("{name} leaks {leak}; whether it does in the baseline is not known"),
+        ),
+    };
+    Some(finding(weight, "leak", detail))
+}
+
+/// `2.00 MiB a step in save`.
+fn told(leaks: &LeakProfile) -> String {
+    let rate = Bytes(leaks.rate().round() as u64);
+    let unit = leaks.unit();
+    let first = leaks.groups.first().map(|group| group.place.name.as_str());
+    match first.unwrap_or_default() {
+        "" => format!("{rate} {unit}"),
+        name => format!("{rate} {unit} in {name}"),
+    }
+}
+
+fn finding(weight: Weight, code: &str, detail: String) -> Finding {
+    Finding {
+        weight,
+        code: code.to_owned(),
+        detail,
+    }
+}
