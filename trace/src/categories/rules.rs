@@ -41,9 +41,17 @@ pub(super) fn apply(
         budget: survey.gradients.clone(),
         survey: &survey,
         growing: &growing,
+        failures: failures(device),
         history: History::default(),
     };
     rules.all(watch)
+}
+
+/// The events at which an allocation failed.
+fn failures(device: &DeviceTrace) -> Vec<u32> {
+    let actions = device.events.action.iter().enumerate();
+    let failed = actions.filter(|(_, action)| **action == Action::Oom);
+    failed.map(|(event, _)| event as u32).collect()
 }
 
 /// One block and what became of it.
@@ -60,8 +68,8 @@ struct Life<'a> {
 /// A verdict, or a guess because the recording ends too early for a verdict.
 enum Verdict {
     Is(Category),
-    /// The block is still there. What became of similar blocks decides; if that is unknown, it is
-    /// this category.
+    /// The block is still there, or was when memory ran out. What became of similar blocks decides;
+    /// if that is unknown, it is this category.
     AsBefore(Category),
 }
 
@@ -100,6 +108,8 @@ struct Rules<'a> {
     facts: &'a Facts,
     survey: &'a Survey,
     growing: &'a [StackIdx],
+    /// Events at which memory ran out.
+    failures: Vec<u32>,
     /// Gradients whose parameter has not been found yet.
     budget: Sizes,
     history: History,
@@ -313,8 +323,21 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// Whether memory ran out while the block was there. The exception then gave it back, so that
+    /// its end says nothing of what it was for.
+    fn is_cut_off(&self, life: &Life<'_>) -> bool {
+        let made = self.device.blocks.alloc[life.block.index()];
+        let next = self.failures.partition_point(|&event| event <= made);
+        self.failures
+            .get(next)
+            .is_some_and(|&event| event <= life.freed)
+    }
+
     fn made_in_forward(&self, life: &Life<'_>) -> Verdict {
         let span = &self.survey.spans[life.span];
+        if self.is_cut_off(life) && !self.lasts(life) && !self.feeds_cache(life) {
+            return Verdict::AsBefore(Category::Activation);
+        }
         if life.freed < span.end {
             return Verdict::Is(match self.feeds_cache(life) {
                 true => Category::KvCache,

@@ -361,3 +361,40 @@ fn own_names_change_no_sum_and_no_inference() {
     let net: Named = "net".parse().unwrap();
     assert_eq!(taken[0].alive.bytes, shares.get(net));
 }
+
+/// When memory runs out, the exception gives everything back. What a forward pass saved was saved
+/// for its backward pass all the same.
+#[test]
+fn what_a_failure_cuts_off_is_what_it_was_before() {
+    use Category::{Activation, Temporary};
+    for in_backward in [false, true] {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let mut last = Vec::new();
+        for step in 0..4 {
+            let saved = forward(&mut p, 2048, 4);
+            let scratch = forward(&mut p, 100, 3);
+            last = vec![saved, scratch];
+            if step == 3 && !in_backward {
+                break;
+            }
+            p.free(scratch);
+            let seed = backward(&mut p);
+            if step == 3 {
+                last.pop();
+                break;
+            }
+            p.free(saved);
+            p.free(seed);
+        }
+        p.builder.out_of_memory(Bytes(1 << 20));
+        last.iter().rev().for_each(|&block| p.free(block));
+        let of = of(p);
+        let found: Vec<Category> = last.into_iter().map(of).collect();
+        assert_eq!(
+            found,
+            [Activation, Temporary][..found.len()],
+            "{in_backward}"
+        );
+    }
+}

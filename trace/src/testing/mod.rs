@@ -174,15 +174,24 @@ impl TraceBuilder {
 
     /// An event without effect: a snapshot was taken.
     pub fn mark(&mut self) {
+        self.other(Action::Snapshot, Bytes::ZERO);
+    }
+
+    /// An allocation that failed.
+    pub fn out_of_memory(&mut self, size: Bytes) {
+        self.other(Action::Oom, size);
+    }
+
+    fn other(&mut self, action: Action, size: Bytes) {
         let row = self.device.events.others.len() as u32;
         self.device.events.others.push(OtherEvent {
             addr_or_free: 0,
-            size: Bytes::ZERO,
+            size,
             stream: 0,
             stack: StackIdx::NONE,
             metadata: None,
         });
-        self.push_event(Action::Snapshot, row);
+        self.push_event(action, row);
     }
 
     /// A free of memory that was never allocated in the trace.
