@@ -407,11 +407,8 @@ fn side(
             // Growth within steps has no rate from step to step, so the growth of each part is
             // shown.
             rate: leaks.rate(),
-            error: groups
-                .iter()
-                .map(|group| group.error.powi(2))
-                .sum::<f64>()
-                .sqrt(),
+            // The sum of no numbers is −0.
+            error: (0.0 + groups.iter().map(|group| group.error.powi(2)).sum::<f64>()).sqrt(),
             places: groups
                 .iter()
                 .map(|group| leak_place(group, device, other, pairs))

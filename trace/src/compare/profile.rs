@@ -132,7 +132,14 @@ impl LeakProfile {
     pub fn rate(&self) -> f64 {
         match self.bytes_per_step > 0.0 {
             true => self.bytes_per_step,
-            false => self.groups.iter().map(|group| group.bytes_per_step).sum(),
+            // The sum of no numbers is −0.
+            false => {
+                0.0 + self
+                    .groups
+                    .iter()
+                    .map(|group| group.bytes_per_step)
+                    .sum::<f64>()
+            }
         }
     }
 

@@ -136,10 +136,7 @@ impl RankProfile {
             wobble: Bytes(wobble(&peaks)),
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            leaked_per_step: match leaks.bytes_per_step > 0.0 {
-                true => leaks.bytes_per_step,
-                false => leaks.groups.iter().map(|group| group.bytes_per_step).sum(),
-            },
+            leaked_per_step: leaks.rate(),
             leaks: leaks
                 .groups
                 .iter()
