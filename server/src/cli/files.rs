@@ -3,6 +3,7 @@
 
 use super::CliError;
 use super::archives::{self, Unpacked};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use trace::ranks::names::{Chosen, RankSet, sets};
 use trace::ranks::{MAX_RANKS, Rank};
@@ -89,6 +90,18 @@ impl Found {
         self.jobs.extend(sets.into_iter().map(job));
         self.others
             .extend(left.into_iter().map(|at| files[at].clone()));
+    }
+}
+
+/// Opens a file to read it.
+///
+/// # Errors
+/// Why not. A folder can be opened like a file, and then looks empty: this says what it is.
+pub fn open(path: &Path) -> Result<File, String> {
+    let file = File::open(path).map_err(|error| format!("cannot open it: {error}"))?;
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Err("it is a folder, not a file".to_owned()),
+        _ => Ok(file),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::CliError;
 use super::categories::OwnArgs;
+use super::files;
 use super::output::{json, print};
 use crate::ingest::parse;
 use crate::inspection::{self, Live};
 use api::inspect::Inspection;
 use clap::Args;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -108,13 +108,11 @@ pub(super) fn trace_of(path: &Path, level: Option<&str>, rules: &Rules) -> Resul
     Ok(trace)
 }
 
-fn read(path: &Path) -> Result<Snapshot, String> {
+/// Reads a snapshot from a file, or from the standard input.
+pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
     read_from(match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
-        false => {
-            let opened = File::open(path);
-            Box::new(opened.map_err(|error| format!("cannot open it: {error}"))?)
-        }
+        false => Box::new(files::open(path)?),
     })
 }
 

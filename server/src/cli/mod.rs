@@ -32,6 +32,7 @@ mod tables;
 mod token;
 mod what_if;
 mod whose;
+mod written;
 
 use crate::site::FrontEnd;
 use clap::{Parser, Subcommand};

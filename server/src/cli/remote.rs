@@ -1,6 +1,6 @@
 //! A dashboard over HTTP, for commands that use one.
 
-use super::CliError;
+use super::{CliError, files};
 use api::ids::JobId;
 use api::problem::Problem;
 use api::projects::{HEADER, ProjectName};
@@ -200,7 +200,7 @@ impl<'a> Remote<'a> {
             path: path.to_owned(),
             why,
         };
-        let file = File::open(path).map_err(|error| bad(format!("cannot open it: {error}")))?;
+        let file = files::open(path).map_err(bad)?;
         let size = file
             .metadata()
             .map_err(|error| bad(format!("cannot read it: {error}")))?
