@@ -11,7 +11,7 @@ use crate::table::Table;
 use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scopes};
 use clap::{Args, Subcommand};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use timeline::format::{UnixMillis, date_time};
 
 const EXAMPLES: &str = "\
@@ -86,9 +86,17 @@ pub fn people(args: PeopleArgs) -> Result<(), CliError> {
 }
 
 async fn run(args: PeopleArgs) -> Result<String, CliError> {
+    let database = args.data.join(DATABASE);
+    if !database.is_file() {
+        // The first person can be added before the server starts for the first time.
+        match args.what {
+            What::Add { .. } => eprintln!("{}: a new data folder", args.data.display()),
+            _ => return Err(no_data(&args.data)),
+        }
+    }
     whose::check(&args.data)?;
     let _lock = lock(&args.data)?;
-    let store = Store::open(&args.data.join(DATABASE)).map_err(OpenError::from)?;
+    let store = Store::open(&database).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;
     let now = now_ms();
     match args.what {
@@ -162,6 +170,18 @@ fn access_of(person: &Person) -> String {
 fn called(people: &People, name: &str) -> Result<Person, CliError> {
     let found = people.called(name);
     found.ok_or_else(|| CliError::Usage(format!("there is nobody called {name}")))
+}
+
+/// A folder that is misspelt has nobody in it, and must not be made.
+fn no_data(folder: &Path) -> CliError {
+    let why = match folder.is_dir() {
+        true => "there is no database in it: name the --data folder of the server",
+        false => "there is no such folder",
+    };
+    CliError::BadInput {
+        path: folder.to_owned(),
+        why: why.to_owned(),
+    }
 }
 
 fn said(error: PeopleError) -> CliError {

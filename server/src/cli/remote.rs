@@ -81,7 +81,8 @@ impl<'a> Remote<'a> {
         Remote {
             agent: config.build().new_agent(),
             server: server.trim_end_matches('/'),
-            token,
+            // A variable that is set to nothing, as CI does for a secret that is not there.
+            token: token.filter(|token| !token.is_empty()),
             project: None,
         }
     }
@@ -109,11 +110,7 @@ impl<'a> Remote<'a> {
         let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
         match answer.status().is_success() {
             true => Ok(answer.into_body().into_reader()),
-            false => Err(refused(
-                answer.status(),
-                answer.body_mut(),
-                CliError::Failed,
-            )),
+            false => Err(self.refused(answer.status(), answer.body_mut(), CliError::Failed)),
         }
     }
 
@@ -243,17 +240,39 @@ impl<'a> Remote<'a> {
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         match answer.status().is_success() {
             true => read_json(answer.body_mut()),
-            false => Err(refused(answer.status(), answer.body_mut(), bad)),
+            false => Err(self.refused(answer.status(), answer.body_mut(), bad)),
         }
     }
-}
 
-fn refused(status: StatusCode, body: &mut Body, bad: impl Fn(String) -> CliError) -> CliError {
-    use api::problem::ProblemCode::{BadSnapshot, TooLarge};
-    match read_json::<Problem>(body) {
-        Ok(problem) if matches!(problem.code, BadSnapshot | TooLarge) => bad(problem.detail),
-        Ok(problem) => CliError::Failed(format!("{}: {}", problem.title, problem.detail)),
-        Err(_) => CliError::Failed(format!("the server answered {status} without a reason")),
+    fn refused(
+        &self,
+        status: StatusCode,
+        body: &mut Body,
+        bad: impl Fn(String) -> CliError,
+    ) -> CliError {
+        use api::problem::ProblemCode::{BadSnapshot, TooLarge, Unauthorized};
+        match read_json::<Problem>(body) {
+            Ok(problem) if matches!(problem.code, BadSnapshot | TooLarge) => bad(problem.detail),
+            Ok(problem) if problem.code == Unauthorized => CliError::Failed(self.locked_out()),
+            Ok(problem) => CliError::Failed(format!("{}: {}", problem.title, problem.detail)),
+            Err(_) => CliError::Failed(format!("the server answered {status} without a reason")),
+        }
+    }
+
+    /// The server says the same of a token that it does not know and of none, because it tells
+    /// strangers little. Here it is known which of the two it was.
+    fn locked_out(&self) -> String {
+        match self.token {
+            None => format!(
+                "{} needs an access token: set TIDEMARK_TOKEN, or give --token",
+                self.server
+            ),
+            Some(_) => format!(
+                "{} does not know this access token, or it has ended: see what TIDEMARK_TOKEN or \
+                 --token is",
+                self.server
+            ),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Commands as a person gives them: what they say, where, and what they leave behind.
 
 mod files;
+mod people;
 
 use std::path::Path;
 use std::process::{Command, Output};
