@@ -12,6 +12,10 @@ use tempfile::TempDir;
 
 /// How a zip file begins (APPNOTE.TXT, 4.3.7).
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
+/// How the names of archives end, longer ones first.
+const ENDINGS: [&str; 8] = [
+    ".tar.zst", ".tar.gz", ".tzst", ".tgz", ".tar", ".zip", ".zst", ".gz",
+];
 /// How many bytes are needed to recognise a tar file.
 const HEAD: usize = 512;
 
@@ -19,18 +23,20 @@ const HEAD: usize = 512;
 #[derive(Debug)]
 pub struct Unpacked {
     archive: PathBuf,
-    folder: TempDir,
+    /// Bears the archive's name: a job without a folder of its own is called by it.
+    folder: PathBuf,
+    _around: TempDir,
 }
 
 impl Unpacked {
     /// Where its files are.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
 
     /// The name of one of its files: `ranks.tar.gz:out/rank0.pickle`.
     pub fn called(&self, file: &Path) -> Option<String> {
-        let inside = file.strip_prefix(self.folder.path()).ok()?;
+        let inside = file.strip_prefix(&self.folder).ok()?;
         Some(format!("{}:{}", self.archive.display(), inside.display()))
     }
 }
@@ -51,11 +57,13 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     let Ok(kind) = kind_of(&mut file) else {
         return Ok(None);
     };
-    let folder = match kind {
+    let around = match kind {
         None => return Ok(None),
         Some(_) => TempDir::with_prefix("tidemark-").map_err(bad)?,
     };
-    let into = folder.path();
+    let folder = around.path().join(name_of(path));
+    std::fs::create_dir(&folder).map_err(bad)?;
+    let into = folder.as_path();
     match kind {
         Some(Kind::Zip) => unzip(file, into, most),
         Some(Kind::Tar) => untar(BufReader::new(file), into, most),
@@ -67,7 +75,25 @@ pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     Ok(Some(Unpacked {
         archive: path.to_owned(),
         folder,
+        _around: around,
     }))
+}
+
+/// The name of an archive without its ending.
+fn name_of(archive: &Path) -> String {
+    let name = archive.file_name().unwrap_or(archive.as_os_str());
+    let name = name.to_string_lossy();
+    let ending = ENDINGS.iter().find_map(|ending| {
+        let at = name.len().checked_sub(ending.len())?;
+        let is_it = name.get(at..)?.eq_ignore_ascii_case(ending);
+        (is_it && at > 0).then_some(at)
+    });
+    let stem = name[..ending.unwrap_or(name.len())].to_owned();
+    match stem.as_str() {
+        // These are no names of a folder.
+        "" | "." | ".." => "archive".to_owned(),
+        _ => stem,
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -231,6 +257,19 @@ mod tests {
             let found = unpacked(&bytes).unwrap().unwrap();
             assert_eq!(found, ["out/rank0.pickle", "rank1.pickle", "rank2.pickle"]);
         }
+    }
+
+    #[test]
+    fn an_archive_is_called_without_its_ending() {
+        let check = |path: &str, expected: &str| assert_eq!(name_of(Path::new(path)), expected);
+        check("/srv/r.zip", "r");
+        check("ranks.tar.gz", "ranks");
+        check("ranks.v2.TGZ", "ranks.v2");
+        check("a.tar.zst", "a");
+        check("ranks", "ranks");
+        check(".zip", ".zip");
+        check("..tar", "archive");
+        check("größe.tar", "größe");
     }
 
     #[test]

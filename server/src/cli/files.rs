@@ -136,6 +136,35 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Cli
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_job_of_an_archive_is_called_by_its_folder_or_by_the_archive() {
+        let check = |archive: &str, names: [&str; 2], expected: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(archive);
+            let mut zip = zip::ZipWriter::new(File::create(&path).unwrap());
+            for name in names {
+                let options = zip::write::SimpleFileOptions::default();
+                zip.start_file(name, options).unwrap();
+                zip.write_all(b"x").unwrap();
+            }
+            zip.finish().unwrap();
+            let found = find(std::slice::from_ref(&path)).unwrap();
+            let [job] = &found.jobs[..] else {
+                panic!("{found:?}")
+            };
+            assert_eq!(job.name, expected);
+            let file = found.called(&job.files[0].1);
+            assert_eq!(file, format!("{}:{}", path.display(), names[0]));
+        };
+        let flat = ["rank0.pickle", "rank1.pickle"];
+        check("r.zip", flat, "r");
+        check("nightly.v2.zip", flat, "nightly.v2");
+        check("r.zip", ["out/rank0.pickle", "out/rank1.pickle"], "out");
+        check("r.zip", ["a_rank0.pickle", "a_rank1.pickle"], "a");
+        check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "s");
+    }
 
     #[test]
     fn a_folder_is_its_jobs() {
