@@ -204,16 +204,29 @@ impl Writer<'_> {
     }
 
     /// Makes a run a rank of a job. The run leaves its earlier job, and replaces the run that was
-    /// this rank before. If the job does not exist, the run stays alone.
+    /// this rank before. If the job does not exist, the run stays alone. An earlier job that is
+    /// empty then goes: its page has nothing left to show.
     pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
         let RankOfJob { job, rank } = place;
         let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";
         if !self.tx.query_row(sql, [job.as_str()], |row| row.get(0))? {
             return Ok(());
         }
+        let sql = "SELECT job FROM job_ranks WHERE run = ?1 AND job <> ?2";
+        let left = self
+            .tx
+            .query_row(sql, [run.as_str(), job.as_str()], |row| row.get(0));
+        let left: Option<String> = left.optional()?;
         let sql = "INSERT OR REPLACE INTO job_ranks (job, rank, run) VALUES (?1, ?2, ?3)";
         self.tx
             .execute(sql, params![job.as_str(), rank.0, run.as_str()])?;
+        if let Some(left) = left {
+            // A rank that is on its way would find no job.
+            let sql = "DELETE FROM jobs WHERE id = ?1 AND id NOT IN (SELECT job FROM job_ranks) \
+                       AND NOT EXISTS (SELECT 1 FROM uploads WHERE job = ?1 \
+                       AND state IN ('announced', 'running'))";
+            self.tx.execute(sql, [left])?;
+        }
         Ok(())
     }
 

@@ -239,25 +239,57 @@ async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
     assert_eq!(moved.run.id, run.id);
     assert_eq!(moved.run.job.unwrap().job, two.id);
     let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
-    let mut counts: Vec<(String, u32)> = jobs.into_iter().map(|j| (j.name, j.n_ranks)).collect();
-    counts.sort();
-    assert_eq!(counts, [("one".to_owned(), 0), ("two".to_owned(), 1)]);
-    let empty = looked_at(&server, &one).await;
-    assert_eq!((empty.sentences, empty.allocated), (vec![], None));
+    let counts: Vec<(String, u32)> = jobs.into_iter().map(|j| (j.name, j.n_ranks)).collect();
+    assert_eq!(counts, [("two".to_owned(), 1)]);
 
     let gone = async |path: &str| {
         let answer: Answer = server.get(path).await;
         answer.problem().code == ProblemCode::NotFound
     };
-    let forget = server.json(Method::DELETE, &routes::job(&one.id), "").await;
-    forget.expect(StatusCode::OK);
+    // Nothing was left in it. One that waits for its first rank stays.
     assert!(gone(&routes::job(&one.id)).await);
+    let new = job(&server, "new").await;
+    let empty = looked_at(&server, &new).await;
+    assert_eq!((empty.sentences, empty.allocated), (vec![], None));
+    let forget = server.json(Method::DELETE, &routes::job(&new.id), "").await;
+    forget.expect(StatusCode::OK);
+    assert!(gone(&routes::job(&new.id)).await);
     assert!(!gone_run(&server, &run).await);
     let forget = server
         .json(Method::DELETE, &routes::job_with_runs(&two.id), "")
         .await;
     forget.expect(StatusCode::OK);
     assert!(gone(&routes::job(&two.id)).await && gone_run(&server, &run).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_with_its_last_rank_that_moves_unless_another_is_on_its_way() {
+    let server = Server::start().await;
+    let check = async |announced: bool, ranks: u32| {
+        let name = format!("{ranks} ranks, announced {announced}");
+        let (old, new) = (job(&server, &name).await, job(&server, "new").await);
+        let file = |rank: u32| recorded(rank + 10 * ranks + 100 * u32::from(announced), 8);
+        for rank in 0..ranks {
+            send(&server, &old, rank, file(rank)).await;
+        }
+        if announced {
+            let late = json!({ "name": "rank9.pickle", "size": 9, "job": old.id }).to_string();
+            let answer = server.json(Method::POST, routes::UPLOADS, &late).await;
+            answer.expect(StatusCode::CREATED);
+        }
+        for rank in 0..ranks {
+            let route = routes::upload_into("r.pickle", &new.id, Rank(rank));
+            server.put(&route, file(rank)).await.expect(StatusCode::OK);
+            let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
+            let left = jobs.into_iter().find(|job| job.id == old.id);
+            let n = ranks - rank - 1;
+            let expected = (n > 0 || announced).then_some(n);
+            assert_eq!(left.map(|job| job.n_ranks), expected, "{name}");
+        }
+    };
+    check(false, 1).await;
+    check(false, 2).await;
+    check(true, 2).await;
 }
 
 async fn gone_run(server: &Server, run: &RunSummary) -> bool {
