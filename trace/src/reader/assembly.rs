@@ -97,6 +97,8 @@ impl Builder {
                 }
                 Ok(top)
             }
+            // An empty dictionary, or one that looks like a part of a snapshot: no known key.
+            Value::OpenDict(_) | Value::Row(..) => Ok(top),
             // `torch.cuda.memory_snapshot()` returns only the list of segments.
             Value::Rows(Table::Segment, _) => {
                 top[Key::Segments as usize] = root;

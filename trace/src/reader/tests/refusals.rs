@@ -86,6 +86,9 @@ fn foreign_files_are_named() {
         6,
         "no dictionary at the top, and no list of segments",
     );
+    for (json, end) in [("{}", 2), ("{\"a\": 1}", 8), ("{\"lr\": {}}", 10)] {
+        check(json.as_bytes(), end, "the dictionary has neither");
+    }
     check(b"(dp0\nS'segments'\n", 0, "protocol 0 or 1");
     check(b"x", 0, "neither a pickle nor JSON");
     check(&[0x80, 6, b'}', b'.'], 0, "pickle protocol 6 at byte 0");
@@ -103,8 +106,9 @@ fn well_formed_files_that_are_no_snapshot() {
     };
     check(&list(vec![]), "no dictionary at the top");
     check(&int(7), "no dictionary at the top");
-    check(&event(vec![]), "no dictionary at the top");
-    check(&dict(vec![]), "no dictionary at the top");
+    let neither = "the dictionary has neither `segments` nor `device_traces`";
+    check(&event(vec![]), neither);
+    check(&dict(vec![]), neither);
     let config = dict(vec![("lr", int(1)), ("epochs", int(3))]);
     check(&config, "neither `segments` nor `device_traces`");
     let no_events = |traces| dict(vec![("segments", list(vec![])), ("device_traces", traces)]);
