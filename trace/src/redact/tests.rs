@@ -218,6 +218,41 @@ fn every_finding_of_the_fixtures_is_told() {
 }
 
 #[test]
+fn a_late_start_counts_as_people_do_and_is_told() {
+    let check = |blocks: u64, expected: &str| {
+        let event = |action: &str, at: u64| {
+            format!(
+                r#"{{"action": "{action}", "addr": {}, "size": 512, "stream": 0}}"#,
+                at * 512
+            )
+        };
+        let frees =
+            (1..=blocks).flat_map(|at| [event("free_requested", at), event("free_completed", at)]);
+        let events: Vec<String> = std::iter::once(event("alloc", 99)).chain(frees).collect();
+        let file = format!(
+            r#"{{"segments": [], "device_traces": [[{}]]}}"#,
+            events.join(",")
+        );
+        let read = crate::reader::read(file.as_bytes(), Limits::default());
+        let found = crate::replay::run(read.unwrap()).quality;
+        let late = found.iter().find(|finding| finding.code == "late_start");
+        let late = late.unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(late.detail, expected);
+        assert_eq!(note(late), *late);
+    };
+    check(
+        1,
+        "recording began after 1 block had been allocated that was freed later; where it was \
+         allocated is unknown",
+    );
+    check(
+        3,
+        "recording began after 3 blocks had been allocated that were freed later; where they were \
+         allocated is unknown",
+    );
+}
+
+#[test]
 fn every_kind_of_finding_is_known() {
     let source = include_str!("../replay/quality/mod.rs");
     let codes: Vec<&str> = source

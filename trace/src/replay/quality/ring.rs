@@ -43,14 +43,22 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
         clues.push(format!("there are exactly {n} events"));
     }
     if clues.is_empty() {
+        let (blocks, were, they_were) = match unmatched {
+            1 => ("block", "was", "it was"),
+            _ => ("blocks", "were", "they were"),
+        };
         let text = format!(
-            "recording began after {unmatched} blocks had been allocated that were freed later; \
-             where they were allocated is unknown"
+            "recording began after {unmatched} {blocks} had been allocated that {were} freed \
+             later; where {they_were} allocated is unknown"
         );
         return Some(note("late_start", text));
     }
+    let frees = match unmatched {
+        1 => "free has",
+        _ => "frees have",
+    };
     let text = format!(
-        "the ring of events probably wrapped: {unmatched} frees have no allocation; {}. What was \
+        "the ring of events probably wrapped: {unmatched} {frees} no allocation; {}. What was \
          freed unseen before the first event is missing: raise max_entries",
         clues.join("; ")
     );
