@@ -12,7 +12,7 @@
 //! | PREVENTS CRASH | the baseline raised |
 //! | MOVES THE LEAK TO THE HOST | as ROOT CAUSE FIX, but growth on the host began or rose by half |
 //! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
-//! | ROOT CAUSE FIX | the baseline grew or ran out, and at most half of the growth is left |
+//! | ROOT CAUSE FIX | the baseline grew or ran out, and at most half of the growth is left; or nothing grew, and the baseline kept half as much again or more at the end |
 //! | PREVENTS CORRUPTION | the baseline failed so, this did not |
 //! | LOWERS PEAK | the peak is lower by 1 MiB or more |
 //! | NOT REPRODUCIBLE | else |

@@ -63,14 +63,14 @@ impl CopyVariant {
         CopyVariant::V6FewCopies,
     ];
 
-    /// In words.
+    /// In words: an offloader by the TRL release that ships it, as `docs/offloaders.md` has it.
     pub fn title(self) -> &'static str {
         match self {
             CopyVariant::None => "no offloading",
-            CopyVariant::V2 => "V2",
-            CopyVariant::V6 => "V6",
-            CopyVariant::V6SingleStream => "V6 without streams",
-            CopyVariant::V6FewCopies => "V6 on every sixth block",
+            CopyVariant::V2 => "trl-0.29",
+            CopyVariant::V6 => "trl-1.8",
+            CopyVariant::V6SingleStream => "trl-1.8 without streams",
+            CopyVariant::V6FewCopies => "trl-1.8 on every 6th block",
         }
     }
 
@@ -277,4 +277,18 @@ fn run_steps(
         before = now;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offloader_is_named_by_its_release() {
+        for variant in CopyVariant::ALL {
+            let name = variant.title().split(' ').next();
+            let expected = variant.version().map_or("no", |release| release.label);
+            assert_eq!(name, Some(expected), "{variant:?}");
+        }
+    }
 }

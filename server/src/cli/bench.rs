@@ -13,6 +13,7 @@ use engine::patches::Patch;
 use engine::session::{Limits, Share};
 use engine::systems::{Base, System};
 use std::fmt::Write as _;
+use timeline::format::plural;
 use trace::units::{Bytes, size};
 
 const EXAMPLES: &str = "\
@@ -66,9 +67,9 @@ pub struct BenchArgs {
     #[arg(long)]
     no_streams: bool,
     /// Percent of the modules that Megatron-LM's offloader moves (`--base megatron-lm`)
-    #[arg(long, value_name = "PERCENT", default_value_t = 100,
-          value_parser = clap::value_parser!(u8).range(..=100))]
-    fraction: u8,
+    /// [default: 100]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
+    fraction: Option<u8>,
     /// Modules of one name whose copies may be under way before the stream that computes waits
     /// (`--base megatron-lm`); else it never waits
     #[arg(long, value_name = "COPIES")]
@@ -109,7 +110,7 @@ pub struct BenchArgs {
 impl BenchArgs {
     fn limits(&self) -> Limits {
         Limits {
-            share: Share::percent(self.fraction).unwrap_or(Share::ALL),
+            share: self.fraction.and_then(Share::percent).unwrap_or(Share::ALL),
             in_flight: self.in_flight,
         }
     }
@@ -236,13 +237,16 @@ impl Decided {
 pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let device = args.device.name()?;
     let devices = args.devices.count(args.device)?;
+    if args.copies || args.frontier {
+        limits_apply(args, &[])?;
+    }
     if args.copies {
         return bench_stack::copies(args.device.kind(), &args.tokens, args.steps, args.json);
     }
     if args.frontier {
         return bench_stack::frontier(args.device.kind(), devices, args.steps, args.json);
     }
-    let mut specs = Vec::new();
+    let (mut specs, mut all_bases) = (Vec::new(), Vec::new());
     // The status of a row depends on its baseline, so the baseline runs even if it was not
     // requested.
     let mut unasked = Vec::new();
@@ -257,8 +261,10 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
                 on_devices(&args.spec(system, base, patches), devices)
             };
             specs.extend(sets.iter().flat_map(specs_of));
+            all_bases.push(base);
         }
     }
+    limits_apply(args, &all_bases)?;
     let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
     let rows: Vec<Row> = run_all(&specs).into_iter().filter(asked).collect();
     let table = Table {
@@ -271,6 +277,21 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         true => json(&table),
         false => for_people(&table),
     })
+}
+
+/// Only Megatron-LM's offloader has these limits. Without it they would be ignored.
+fn limits_apply(args: &BenchArgs, bases: &[Base]) -> Result<(), CliError> {
+    let named = [
+        ("--fraction", args.fraction.is_some()),
+        ("--in-flight", args.in_flight.is_some()),
+    ];
+    match named.iter().find(|(_, is_named)| *is_named) {
+        Some((option, _)) if !bases.contains(&Base::MegatronLm) => Err(CliError::Usage(format!(
+            "{option} is a limit of Megatron-LM's offloader, which is not run: add --base \
+             megatron-lm, or leave {option} out"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
@@ -371,8 +392,9 @@ fn one_set(system: &System, set: &str) -> Result<Vec<&'static Patch>, CliError> 
 
 fn for_people(table: &Table) -> String {
     let mut text = format!(
-        "device: {}{}\ncomputed: here; measured: the real software; on H200: this engine on a \
-         card; published: by others, not checked\n",
+        "device: {}{}\ncomputed (peak; growth a step; what stays allocated at the end): here; \
+         measured: the real software; on H200: this engine on a card; published: by others, not \
+         checked\n",
         table.device,
         match &table.compute {
             Some(compute) => format!("; products: {compute}"),
@@ -385,12 +407,13 @@ fn for_people(table: &Table) -> String {
             shown = Some((row.config, &row.base));
             let _ = writeln!(
                 text,
-                "\n{} (base {})\n  {:<44} {:>11} {:>12} {:>16} {:>16} {:>16}  status",
+                "\n{} (base {})\n  {:<44} {:>11} {:>12} {:>11} {:>16} {:>16} {:>16}  status",
                 row.config,
                 row.base,
                 "patches",
                 "computed",
                 "a step",
+                "at the end",
                 "measured",
                 "on H200",
                 "published"
@@ -404,12 +427,12 @@ fn for_people(table: &Table) -> String {
     for host in &table.hosts {
         let _ = writeln!(
             text,
-            "  {} ({}), {}: {} devices, pinned host memory {} at the peak and {} at the end, \
+            "  {} ({}), {}: {}, pinned host memory {} at the peak and {} at the end, \
              slowest step {:.3} s",
             host.config,
             host.base,
             called(&host.patches),
-            host.devices,
+            plural(u64::from(host.devices), "device"),
             size::exact(host.host_pinned_peak.0 as f64),
             size::exact(host.host_pinned_end.0 as f64),
             host.step_seconds,
@@ -438,9 +461,10 @@ fn line(row: &Row) -> String {
         row.outcome.as_ref().map_or("–".to_owned(), number)
     };
     let mut text = format!(
-        "  {patches:<44} {:>11} {:>12} {:>16} {:>16} {:>16}  {}",
+        "  {patches:<44} {:>11} {:>12} {:>11} {:>16} {:>16} {:>16}  {}",
         computed(&|outcome| size::exact(outcome.peak_allocated.0 as f64)),
         computed(&|outcome| size::exact(outcome.growth_per_step)),
+        computed(&|outcome| size::exact(outcome.allocated_end.0 as f64)),
         known(&row.known.measured),
         known(&row.known.engine_on_card),
         known(&row.known.published),
@@ -449,9 +473,9 @@ fn line(row: &Row) -> String {
     if let Some(card) = row.outcome.as_ref().and_then(|outcome| outcome.card) {
         let _ = write!(
             text,
-            " [{} of {} restored tensors corrupted, {} of the card]",
+            " [{} of {} corrupted, {} of the card]",
             card.corrupted_tensors,
-            card.verified_tensors,
+            plural(card.verified_tensors, "restored tensor"),
             size::exact(card.peak_used.0 as f64),
         );
     }
@@ -521,6 +545,34 @@ mod tests {
         check("two", None);
         // Of simulated ones there is no end.
         check("all", None);
+    }
+
+    #[test]
+    fn a_limit_that_no_offloader_of_the_run_has_is_refused() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            bench: BenchArgs,
+        }
+        let check = |line: &str, bases: &[Base], says: &str| {
+            let words = std::iter::once("bench").chain(line.split(' '));
+            let args = Line::try_parse_from(words).unwrap().bench;
+            match limits_apply(&args, bases) {
+                Ok(()) => assert_eq!(says, "", "{line}"),
+                Err(why) => {
+                    assert_eq!(why.exit_code(), 2);
+                    assert!(why.to_string().starts_with(says), "{line}: {why}");
+                    assert!(!says.is_empty(), "{line}: {why}");
+                }
+            }
+        };
+        let (none, megatron) = (Base::NoOffloading, Base::MegatronLm);
+        check("x --fraction 50", &[none], "--fraction is");
+        check("x --in-flight 1", &[none], "--in-flight is");
+        check("--frontier --fraction 100", &[], "--fraction is");
+        check("x --fraction 50", &[none, megatron], "");
+        check("x", &[none], "");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use engine::bench::{
 use engine::device::Ordinal;
 use serde::Serialize;
 use std::fmt::Write as _;
+use timeline::format::plural;
 
 /// Steps that are timed by default.
 const STEPS: u32 = 8;
@@ -88,7 +89,11 @@ fn card_for_people(frontier: &Frontier) -> String {
             point.label, point.step_seconds
         );
         if point.corrupted_tensors > 0 {
-            let _ = write!(text, "  {} wrong tensors", point.corrupted_tensors);
+            let _ = write!(
+                text,
+                "  {}",
+                plural(point.corrupted_tensors, "wrong tensor")
+            );
         }
         text.push('\n');
     }
@@ -193,8 +198,9 @@ fn copy_line(row: &CopyRow) -> String {
     if let Some(hardware) = row.hardware {
         let _ = write!(
             line,
-            "  {} of {} restored tensors corrupted",
-            hardware.corrupted_tensors, hardware.verified_tensors
+            "  {} of {} corrupted",
+            hardware.corrupted_tensors,
+            plural(hardware.verified_tensors, "restored tensor")
         );
     }
     if let Some(failure) = &row.failure {
