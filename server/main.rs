@@ -9,8 +9,10 @@ fn main() -> ExitCode {
     match service::cli::run(FrontEnd(ASSETS)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // It may tell what a stranger's file or another server says.
-            eprintln!("tidemark: {}", service::plain::marked(&error.to_string()));
+            if let Some(text) = error.for_stderr() {
+                // It may tell what a stranger's file or another server says.
+                eprintln!("tidemark: {}", service::plain::marked(&text));
+            }
             ExitCode::from(error.exit_code())
         }
     }

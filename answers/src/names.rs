@@ -2,6 +2,7 @@
 
 use api::frames::{ForwardOp, FrameText};
 use trace::clip::clipped;
+use trace::code::function_name;
 use trace::forward::Forward;
 use trace::plain::marked;
 use trace::stacks::{Frame, Stacks};
@@ -25,6 +26,20 @@ pub fn frame_text(stacks: &Stacks, frame: Frame) -> FrameText {
     }
 }
 
+/// A frame in one line, as a person would write it: a C++ function by its operation, and a file or
+/// a line only where they are known (`docs/categories.md`, *Names*).
+pub fn frame_line(frame: &FrameText) -> String {
+    let name = function_name(&frame.name);
+    let is_shortened = name.len() < frame.name.len();
+    match (frame.filename.as_str(), frame.line) {
+        ("" | "??", _) => name.to_owned(),
+        // If a function has no line, its C++ file says nothing.
+        (_, 0) if is_shortened => name.to_owned(),
+        (file, 0) => format!("{name} {file}"),
+        (file, line) => format!("{name} {file}:{line}"),
+    }
+}
+
 /// An inferred forward operation with its names.
 pub fn forward_op(stacks: &Stacks, forward: &Forward) -> ForwardOp {
     let frame = stacks.headline(forward.stack);
@@ -39,5 +54,29 @@ pub fn forward_op(stacks: &Stacks, forward: &Forward) -> ForwardOp {
         node: forward.node.clone(),
         frame: frame.map(|frame| frame_text(stacks, frame)),
         evidence: forward.evidence.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_named_as_a_person_would() {
+        let check = |name: &str, filename: &str, line: u32, expected: &str| {
+            let frame = FrameText {
+                name: name.to_owned(),
+                filename: filename.to_owned(),
+                line,
+            };
+            assert_eq!(frame_line(&frame), expected);
+        };
+        check("step", "/srv/train.py", 41, "step /srv/train.py:41");
+        check("step", "<frozen>", 0, "step <frozen>");
+        check("no stack recorded", "", 0, "no stack recorded");
+        let raw = "at::_ops::_log_softmax_backward_data::redispatch(c10::DispatchKeySet, long)";
+        check(raw, "??", 0, "_log_softmax_backward_data");
+        check(raw, "RegisterCUDA.cpp", 0, "_log_softmax_backward_data");
+        check("malloc", "", 0, "malloc");
     }
 }

@@ -5,6 +5,7 @@ use crate::clock::now_ms;
 use crate::problems::Error;
 use api::categories::{Kept, OwnCategories, Taken, TakenOfDevice};
 use std::path::{Path, PathBuf};
+use timeline::format::plural;
 use trace::categories::own;
 use trace::naming::{Named, Rules};
 use trace::trace::{Series, Trace};
@@ -78,6 +79,34 @@ pub async fn change(app: &App, text: String, who: String) -> Result<(), Error> {
 /// The first line that is no rule.
 pub fn parse(text: &str) -> Result<Rules, Error> {
     Rules::parse(text).map_err(|error| Error::BadRequest(error.to_string()))
+}
+
+/// What to say of rules that take nothing of a trace, where a `*` before the path of a file would
+/// make them take something: a name alone is never a whole path.
+pub fn hints(text: &str, taken: &[TakenOfDevice], trace: &Trace) -> Vec<String> {
+    let rules = taken.first().map_or(&[][..], |device| &device.rules);
+    let lines = rules.iter().map(|rule| rule.line);
+    let takes_nothing = |line: &u32| {
+        let mut of_line = taken.iter().flat_map(|device| &device.rules);
+        of_line.all(|rule| rule.line != *line || rule.blocks == 0)
+    };
+    let hint = |line: u32| {
+        let rule = text.lines().nth(line.checked_sub(1)? as usize)?;
+        let wider = rule.replace("file=", "file=*").replace("file=**", "file=*");
+        let rules = Rules::parse(&wider).ok()?;
+        let devices = self::taken(&rules, trace);
+        let blocks = devices.iter().flat_map(|device| &device.rules);
+        let blocks = match blocks.map(|rule| rule.blocks).sum() {
+            0 => return None,
+            n => plural(n, "block"),
+        };
+        let (_, pattern) = wider.split_once("file=")?;
+        let pattern = pattern.split_whitespace().next()?.trim_matches('"');
+        Some(format!(
+            "line {line}: `file=` must match the whole path; `file={pattern}` would take {blocks}"
+        ))
+    };
+    lines.filter(takes_nothing).filter_map(hint).collect()
 }
 
 /// What rules take of each device of a trace.

@@ -101,6 +101,18 @@ async fn every_tool_answers_and_says_what_it_takes() {
         (&json!("leak"), &json!(3))
     );
     assert_eq!(leaks["items"][0]["frame"]["line"], 322);
+    let (text, _) = ask(&client, "leaks", json!({"recording": fixture("nostack")})).await;
+    let sentences = text.lines().next().expect("a line").split(". ");
+    assert!(
+        sentences
+            .clone()
+            .all(|one| !one.starts_with(char::is_lowercase)),
+        "{text}"
+    );
+    assert!(
+        !text.contains(" a step: "),
+        "the amount is said once: {text}"
+    );
     let at = json!({"recording": oom, "at": "oom", "by": "category"});
     let (_, alive) = ask(&client, "alive", at).await;
     let items = alive["items"].as_array().expect("groups");
@@ -121,6 +133,9 @@ async fn every_tool_answers_and_says_what_it_takes() {
     let (text, found) = ask(&client, "what_if", other).await;
     assert!(text.contains("get past step 21"), "{text}");
     assert_eq!(found["answer"]["recorded"]["oom_step"], 21);
+    let clean = json!({"recording": fixture("plain_lm"), "without_leaks": true});
+    let (text, _) = ask(&client, "what_if", clean).await;
+    assert!(text.contains("Nothing was found that leaks"), "{text}");
     client.cancel().await.expect("it ends");
 }
 
@@ -203,6 +218,16 @@ async fn what_goes_wrong_is_told_with_what_to_do() {
             "what_if",
             json!({"recording": oom, "limit": "much"}),
             "expected a size such as",
+        ),
+        (
+            "what_if",
+            json!({"recording": oom, "without": ["zzz"]}),
+            "is asked for at zzz: `explain` lists",
+        ),
+        (
+            "inspect",
+            json!({"recording": oom, "device": 5}),
+            "it holds 0.",
         ),
         ("guess", json!({}), "use explain, inspect"),
     ] {

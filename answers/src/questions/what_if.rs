@@ -103,6 +103,40 @@ impl Asked {
     }
 }
 
+/// Places of [`Gone::Places`] at which nothing is asked for. A place that is misspelt would else
+/// look like one without which nothing changes.
+pub fn unknown_places<'a>(trace: &Trace, device: &DeviceTrace, asked: &'a Asked) -> Vec<&'a str> {
+    let Gone::Places(places) = &asked.gone else {
+        return Vec::new();
+    };
+    let kinds = &device.blocks.kinds;
+    let unknown = places.iter().filter(|place| {
+        let one = Gone::Places(vec![(*place).clone()]);
+        !kinds.iter().any(|kind| one.holds(&trace.stacks, kind))
+    });
+    unknown.map(String::as_str).collect()
+}
+
+/// Why such places are no question, or `None` if each is known.
+pub fn refusal_of(unknown: &[&str], device: u32) -> Option<String> {
+    (!unknown.is_empty()).then(|| {
+        let places = unknown.join(" or ");
+        format!(
+            "nothing of device {device} is asked for at {places}: `explain` lists the largest \
+             places"
+        )
+    })
+}
+
+/// What an answer without leaks has to add where there is nothing to give back.
+pub const NO_LEAKS: &str = "nothing was found that leaks, so nothing is given back early";
+
+/// [`NO_LEAKS`], where that is so.
+pub fn nothing_given_back(asked: &Asked, found: &WhatIf) -> Option<&'static str> {
+    let is_in_vain = asked.leaks == Leaks::GivenBack && found.otherwise.given_back == 0;
+    is_in_vain.then_some(NO_LEAKS)
+}
+
 /// What would happen.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use super::CliError;
 use super::inspect::trace_of;
 use super::output::{json, print};
-use crate::own_categories::{read, taken};
+use crate::own_categories::{hints, read, taken};
 use crate::table::{Table, grouped};
 use api::categories::TakenOfDevice;
 use clap::Args;
@@ -22,8 +22,8 @@ A rule a line: a name, then conditions that must all hold; the first rule that h
   attention    function=*attention*  size>=1MiB
   attention    module=flash_attn.*
   \"KV 8 bit\"   shape=[*,8,128]  category=kv_cache
-Conditions: function=, file=, module= (of one frame of the stack; * and ? as in a shell), shape=
-(where the recording notes it), category= (what Tidemark takes it for), size>=, size<=.
+Conditions: function=, file=, module= (of one frame of the stack, the whole of it; * and ? as in a
+shell: file=*/train.py), shape= (where the recording notes it), category= (what Tidemark takes it for), size>=, size<=.
 
 Exit status: 0 when every file was read, 2 when one was not.";
 
@@ -77,27 +77,42 @@ pub struct CategoriesArgs {
 struct TakenOfFile {
     file: String,
     devices: Vec<TakenOfDevice>,
+    /// Rules that take nothing, and how they would.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<String>,
 }
 
 /// Prints what each rule takes.
 ///
 /// # Errors
-/// [`CliError::Usage`] for bad rules, [`CliError::BadInput`] for the first bad file.
+/// [`CliError::Usage`] for bad rules, [`CliError::Several`] for bad files; the others are printed.
 pub fn categories(args: &CategoriesArgs) -> Result<(), CliError> {
-    let (_, rules) = read(&args.rules).map_err(|error| CliError::Usage(error.to_string()))?;
+    let (rules_text, rules) =
+        read(&args.rules).map_err(|error| CliError::Usage(error.to_string()))?;
     let of_file = |path: &PathBuf| {
         let trace = trace_of(path, None, &Rules::default())?;
-        Ok(TakenOfFile {
+        let devices = taken(&rules, &trace);
+        Ok::<_, CliError>(TakenOfFile {
             file: path.display().to_string(),
-            devices: taken(&rules, &trace),
+            hints: hints(&rules_text, &devices, &trace),
+            devices,
         })
     };
-    let files = args.files.iter().map(of_file);
-    let files = files.collect::<Result<Vec<_>, CliError>>()?;
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        match of_file(path) {
+            Ok(file) => files.push(file),
+            Err(error) => unread.push(error),
+        }
+    }
     print(&match args.json {
         true => json(&files),
         false => files.iter().map(text).collect::<Vec<_>>().join("\n"),
-    })
+    })?;
+    match unread.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(unread)),
+    }
 }
 
 fn text(file: &TakenOfFile) -> String {
@@ -119,6 +134,9 @@ fn text(file: &TakenOfFile) -> String {
             ]);
         }
         out += &table.print("  ");
+    }
+    for hint in &file.hints {
+        out += &format!("{hint}\n");
     }
     out
 }

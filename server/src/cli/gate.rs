@@ -23,7 +23,7 @@ Examples:
   tidemark gate base.pickle new.pickle --pr https://github.com/me/repo/pull/7 --comment
 
 Judged is allocated memory, and whether it leaks; reserved memory is only warned about, since it
-differs by several per cent between runs of one program.
+differs by several per cent between runs of one program. The verdict is the first line.
 
 Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (a ring of events that
 wrapped, or too few steps).";
@@ -38,7 +38,8 @@ pub struct GateArgs {
     /// The run to judge
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// How much higher the peak of allocated may be: a percentage or a size
+    /// How much higher the peak of allocated may be: a percentage or a size. 1 MiB always passes,
+    /// and so does as much as the baseline's own steps differ by
     #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance)]
     max_peak_growth: Allowance,
     /// How much more allocated may grow with each step
@@ -121,15 +122,20 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
     if let Some(alert) = alert {
         alert.send(&status, &LabelArgs::default().all(environment));
     }
-    answer
+    // The lines have the verdict. A document does not show it to who reads the log of a job.
+    match args.json || args.markdown {
+        true => answer,
+        false => answer.map_err(|error| CliError::Said(Box::new(error))),
+    }
 }
 
 fn lines(verdicts: &trace::compare::gate::Verdicts) -> String {
-    let mut out = match verdicts.outcome {
-        Outcome::Pass => format!("pass: {}\n", verdicts.reason),
-        // The error on stderr, which comes next, says it.
-        Outcome::Regression | Outcome::CannotTell => String::new(),
+    let word = match verdicts.outcome {
+        Outcome::Pass => "pass",
+        Outcome::Regression => "regression",
+        Outcome::CannotTell => "cannot tell",
     };
+    let mut out = format!("{word}: {}\n", verdicts.reason);
     for finding in &verdicts.findings {
         let word = match finding.weight {
             Weight::Fail | Weight::Unknown => continue,

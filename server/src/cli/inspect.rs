@@ -26,7 +26,7 @@ Examples:
   tidemark inspect --json snapshot.pickle | jq '.devices[0].allocated.peak'
   tidemark inspect --json --live snapshot.pickle | jq '.devices[0].live[0]'
 
-Exit status: 0 when every file was read, 2 when one was not.";
+Exit status: 0 when every file was read, 2 when one was not; the others are printed all the same.";
 
 /// Bytes read from the file at once.
 const PIECE: usize = 1 << 20;
@@ -41,7 +41,8 @@ pub struct InspectArgs {
     /// Snapshots: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print one JSON document: an object for one file, an array for several; sizes in bytes
+    /// Print one JSON document: an object for one file, an array for several, without those that
+    /// cannot be read; sizes in bytes
     #[arg(long)]
     json: bool,
     /// Use this loop's iterations as the steps: a key or a word of the line "can be taken for
@@ -55,28 +56,35 @@ pub struct InspectArgs {
     own: OwnArgs,
 }
 
-/// Prints the summaries.
+/// Prints the summaries of the files that can be read.
 ///
 /// # Errors
-/// [`CliError::BadInput`] for the first file that cannot be read.
+/// [`CliError::Several`] for those that cannot.
 pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
     let rules = args.own.rules()?;
-    let inspected: Result<Vec<Inspection>, CliError> = args
-        .files
-        .iter()
-        .map(|path| inspect_file(path, args, &rules))
-        .collect();
-    let mut inspected = inspected?;
-    let text = match args.json {
-        true if inspected.len() == 1 => json(&inspected.remove(0)),
-        true => json(&inspected),
-        false => inspected
+    let (mut inspected, mut unread) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        match inspect_file(path, args, &rules) {
+            Ok(found) => inspected.push(found),
+            Err(error) => unread.push(error),
+        }
+    }
+    // The shape of the document depends on what was asked, not on what could be read.
+    let text = match (args.json, &inspected[..], args.files.len()) {
+        (true, [one], 1) => json(one),
+        (true, [], 1) => String::new(),
+        (true, several, _) => json(&several),
+        (false, several, _) => several
             .iter()
             .map(inspection::text)
             .collect::<Vec<_>>()
             .join("\n"),
     };
-    print(&text)
+    print(&text)?;
+    match unread.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(unread)),
+    }
 }
 
 fn inspect_file(path: &Path, args: &InspectArgs, rules: &Rules) -> Result<Inspection, CliError> {
@@ -89,7 +97,7 @@ fn inspect_file(path: &Path, args: &InspectArgs, rules: &Rules) -> Result<Inspec
         },
     );
     Ok(Watch::undisturbed(|watch| {
-        inspection::of(name, &trace, live, watch)
+        inspection::of(name, &trace, None, live, watch)
     }))
 }
 

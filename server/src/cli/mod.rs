@@ -152,6 +152,12 @@ pub enum CliError {
     CannotTell(String),
     /// The engine and a recording disagree; the report says where.
     #[error("the engine and the recording disagree")]
+    /// Such a failure, in words that stand on the standard output already.
+    #[error(transparent)]
+    Said(Box<CliError>),
+    /// Some of the files could not be read; what was asked was answered for the others.
+    #[error("{}", .0.iter().map(CliError::to_string).collect::<Vec<_>>().join("\ntidemark: "))]
+    Several(Vec<CliError>),
     Mismatch,
 }
 
@@ -161,12 +167,22 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::BadInput { .. } | CliError::Usage(_) => 2,
+            CliError::Said(error) => error.exit_code(),
+            CliError::Several(errors) => errors.first().map_or(1, CliError::exit_code),
             CliError::CannotTell(_) => 3,
             CliError::Open(_)
             | CliError::Failed(_)
             | CliError::Regression(_)
             | CliError::Mismatch => 1,
         }
+
+    /// What stderr has to say of it; `None` if the standard output has said it.
+    pub fn for_stderr(&self) -> Option<String> {
+        match self {
+            CliError::Said(_) => None,
+            other => Some(other.to_string()),
+        }
+    }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::CliError;
 use super::inspect::trace_of;
 use super::output::{json, print};
-
+use crate::explain::chosen;
 use crate::questions::what_if::{self, Asked, Gone, Leaks};
 use crate::table::Table;
 use api::what_if::{Replayed, WhatIf};
@@ -51,7 +51,7 @@ pub struct WhatIfArgs {
     /// contains this text; may be repeated
     #[arg(long, value_name = "PLACE")]
     without: Vec<String>,
-    /// CUDA ordinal. Default: the device with most events
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
     #[arg(long, value_name = "N")]
     device: Option<u32>,
     /// Print one JSON document: {"calibration", "recorded", "what_if", …}; sizes in bytes
@@ -75,35 +75,31 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
         },
         gone: Gone::Places(args.without.clone()),
     };
+    let unknown = what_if::unknown_places(&trace, device, &asked);
+    if let Some(why) = what_if::refusal_of(&unknown, device.device) {
+        let path = args.file.clone();
+        return Err(CliError::BadInput { path, why });
+    }
     let report = what_if::what_if(&trace, device, &asked, Watch::nobody());
     let report = report.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
-    if !args.without.is_empty() && report.otherwise.gone == 0 {
-        return Err(CliError::BadInput {
-            path: args.file.clone(),
-            why: format!(
-                "nothing in it is asked for at {}; `tidemark inspect` lists places",
-                args.without.join(" or ")
-            ),
-        });
-    }
     let text = match args.json {
         true => json(&report),
         false => {
             let others = trace.devices.len() - 1;
-            for_people(&args.file.display().to_string(), &report, others)
+            let mut text = for_people(&args.file.display().to_string(), &report, others);
+            if let Some(in_vain) = what_if::nothing_given_back(&asked, &report) {
+                text += &format!("  {in_vain}\n");
+            }
+            text
         }
     };
     print(&text)
 }
 
 fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, CliError> {
-    let mut devices = trace.devices.iter();
     let found = match args.device {
-        Some(ordinal) => devices.find(|device| device.device == ordinal),
-        None => devices.max_by_key(|device| {
-            let first = std::cmp::Reverse(device.device);
-            (device.events.len(), first)
-        }),
+        Some(ordinal) => trace.devices.iter().find(|device| device.device == ordinal),
+        None => chosen(trace),
     };
     found.ok_or_else(|| CliError::BadInput {
         path: args.file.clone(),

@@ -17,7 +17,7 @@ use trace::oom;
 use trace::stacks::Stacks;
 use trace::steps::{levels, recording};
 use trace::tiles::block_label;
-use trace::trace::{DeviceTrace, Series, StepSource, Trace};
+use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace};
 use trace::units::EventIdx;
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Tried};
@@ -31,17 +31,26 @@ pub enum Live {
     Summed,
 }
 
-/// The facts of a trace, for people and programs.
+/// The facts of a trace, for people and programs: of one device, or of all.
 ///
 /// # Errors
 /// [`Stopped`]: incomplete facts would be wrong.
 pub fn of(
     file: String,
     trace: &Trace,
+    only: Option<&DeviceTrace>,
     live: Live,
     watch: Watch<'_>,
 ) -> Result<Inspection, Stopped> {
-    let most_steps = trace.devices.iter().max_by_key(|device| {
+    let is_wanted = |found: &&DeviceTrace| only.is_none_or(|only| only.device == found.device);
+    let shown: Vec<&DeviceTrace> = trace.devices.iter().filter(is_wanted).collect();
+    let pinned = trace.pinned.as_ref().filter(is_wanted);
+    // The pinned memory of the host has steps and leaks of its own, for who asks about it.
+    let judged = match only {
+        Some(only) => vec![only],
+        None => shown.clone(),
+    };
+    let most_steps = judged.iter().copied().max_by_key(|device| {
         (
             device.steps.len(),
             device.events.len(),
@@ -50,9 +59,10 @@ pub fn of(
     });
     let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
     let levels = levels.unwrap_or_default();
-    let devices = trace.devices.iter().map(|d| device(d, trace, live, watch));
+    let devices = shown.iter().map(|d| device(d, trace, live, watch));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
-    let pinned = trace.pinned.as_ref().map(|p| device(p, trace, live, watch));
+    let pinned = pinned.map(|p| device(p, trace, live, watch));
+    let concerns = |note: &&QualityNote| only.is_none_or(|only| note.concerns(only.device));
     Ok(Inspection {
         file,
         format: Format {
@@ -71,8 +81,8 @@ pub fn of(
                 step_facts(device).into_iter().map(step).collect()
             }),
         },
-        leaks: leaks(trace, watch)?,
-        quality: trace.quality.clone(),
+        leaks: leaks(trace, &judged, watch)?,
+        quality: trace.quality.iter().filter(concerns).cloned().collect(),
     })
 }
 
@@ -203,10 +213,11 @@ fn step(facts: StepFacts) -> StepLevels {
     }
 }
 
-/// What is left behind, step after step: the worst verdict of all devices, and all groups.
-fn leaks(trace: &Trace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
-    let found = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    let reports: Vec<_> = trace.devices.iter().map(found).collect();
+/// What is left behind, step after step: the worst verdict of these devices, and all groups.
+fn leaks(trace: &Trace, judged: &[&DeviceTrace], watch: Watch<'_>) -> Result<Leaks, Stopped> {
+    let found =
+        |device: &&DeviceTrace| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let reports: Vec<_> = judged.iter().map(found).collect();
     // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
     // recording.
     watch.look(0)?;
@@ -217,7 +228,7 @@ fn leaks(trace: &Trace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
             groups: Vec::new(),
         });
     };
-    let devices = trace.devices.iter().zip(reports);
+    let devices = judged.iter().zip(reports);
     let reports: Vec<_> = devices
         .map(|(d, report)| questions::named(trace, d, report))
         .collect();

@@ -1,6 +1,7 @@
 //! The facts of a recording as aligned text.
 
 use crate::table::{Table, grouped};
+use answers::names::frame_line;
 use api::inspect::{Device, Inspection, LeakGroup, OutOfMemory, Remedy, StepLevels};
 use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeMap;
@@ -16,10 +17,11 @@ const STEPS_SHOWN: usize = 5;
 /// One file, for people.
 pub fn text(inspection: &Inspection) -> String {
     let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
+    let several = inspection.devices.len() > 1;
     for device in inspection.devices.iter().chain(&inspection.pinned) {
-        out += &device_table(device);
+        out += &device_table(device, several);
     }
-    if inspection.devices.is_empty() {
+    if inspection.devices.is_empty() && inspection.pinned.is_none() {
         out += "\n  no device holds memory or events\n";
     }
     out += &recording(inspection);
@@ -55,7 +57,7 @@ fn known_by(device: &Device) -> String {
     }
 }
 
-fn device_table(device: &Device) -> String {
+fn device_table(device: &Device, several: bool) -> String {
     let mut table = Table::new(["", "start", "peak", "at event", "end"]);
     let series = [
         ("requested", &device.requested),
@@ -77,7 +79,12 @@ fn device_table(device: &Device) -> String {
         categories("at the peak", &device.categories_at_peak),
         categories("at the end", &device.categories_at_end),
     ) + &device.out_of_memory.iter().map(failure).collect::<String>()
-        + &device.remedies.as_deref().map(remedies).unwrap_or_default()
+        + &device
+            .remedies
+            .as_deref()
+            .map_or_else(String::new, |found| {
+                remedies(found, several.then_some(device.device))
+            })
 }
 
 /// A failed allocation: when, requested, free, limit, where, and what was held.
@@ -95,19 +102,16 @@ fn failure(oom: &OutOfMemory) -> String {
         oom.asked, oom.free, oom.allocated, oom.reserved
     );
     if let Some(frame) = &oom.frame {
-        let _ = write!(
-            out,
-            "; asked by {} {}:{}",
-            frame.name, frame.filename, frame.line
-        );
+        let _ = write!(out, "; asked by {}", frame_line(frame));
     }
     out.push('\n');
     out += &categories("held", &oom.held);
     out
 }
 
-/// The single changes that would have got past the first failed allocation.
-fn remedies(remedies: &[Remedy]) -> String {
+/// The single changes that would have got past the first failed allocation; of this device, where
+/// the file has several.
+fn remedies(remedies: &[Remedy], of: Option<u32>) -> String {
     let words = |remedy: &Remedy| {
         let change = match remedy.change.as_str() {
             "no leaks" => "giving back what leaks at the end of each step",
@@ -116,9 +120,13 @@ fn remedies(remedies: &[Remedy]) -> String {
         format!("{change} ({} reserved up to there)", remedy.peak_reserved)
     };
     match remedies.is_empty() {
-        true => "    none of the settings tried would have got past it: `tidemark what-if` tries \
-                 others\n"
-            .to_owned(),
+        true => {
+            let of = of.map_or_else(String::new, |device| format!(" --device {device}"));
+            format!(
+                "    none of the settings tried would have got past it: `tidemark what-if{of}` \
+                 tries others\n"
+            )
+        }
         false => format!(
             "    one change would have got past it: {}; what would have come next was not \
              recorded\n",
@@ -224,17 +232,14 @@ fn leaks(inspection: &Inspection) -> String {
     };
     let mut out = format!("\n  {verdict}: {}\n", leaks.reason);
     for group in &leaks.groups {
-        let frame = &group.frame;
         let bytes = Bytes(group.bytes_per_step.max(0.0) as u64);
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} live: {} {}:{}",
+            "    {bytes} {}, {} live: {}",
             unit(group),
             group.live_bytes,
-            frame.name,
-            frame.filename,
-            frame.line
+            frame_line(&group.frame)
         );
     }
     out

@@ -4,8 +4,10 @@ use super::answer::{Answer, Page, Row, document};
 use super::library::{Library, MOST_RUNS, Recording};
 use crate::cards::{markdown, place};
 use crate::inspection::{self, Live};
+
 use crate::questions::what_if::{self, Asked, Gone};
 use crate::{explain, questions};
+use answers::names::frame_line;
 use api::compare::{Against, ComparedRun, Comparison};
 use api::leaks::LeakGroup;
 use api::runs::RunSummary;
@@ -16,6 +18,7 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use timeline::format::plural;
 use trace::alive::{self, Dimension, Grouping, Subject};
 use trace::categories::Categories;
 use trace::compare::gate::Limits;
@@ -35,7 +38,7 @@ struct OfRecording {
     /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run's id of the dashboard.
     recording: String,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
-    /// events.
+    /// events; for `inspect`, all.
     device: Option<u32>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
@@ -301,7 +304,10 @@ fn sections(page: &str) -> Vec<Row> {
 fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     let recording = asker.recordings.recording(&asked.recording)?;
     let name = recording.name.clone();
-    let found = inspection::of(name, recording.trace(), Live::Summed, asker.watch)?;
+    let trace = recording.trace();
+    let only = asked.device.map(|_| device(trace, asked.device));
+    let only = only.transpose()?;
+    let found = inspection::of(name, trace, only, Live::Summed, asker.watch)?;
     let mut answer = Answer {
         text: inspection::text(&found),
         ..Answer::default()
@@ -315,8 +321,8 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
         &json!({"verdict": found.leaks.verdict, "reason": found.leaks.reason}),
     );
     answer.field("quality", &found.quality);
-    let is_asked = |ordinal: u32| asked.device.is_none_or(|device| device == ordinal);
-    let devices = found.devices.iter().filter(|found| is_asked(found.device));
+    let pinned = found.pinned.iter().filter(|_| only.is_some());
+    let devices = found.devices.iter().chain(pinned);
     let devices = devices.map(|found| Row::new(String::new(), found));
     let steps = found.steps.items.iter().map(|step| {
         let text = format!(
@@ -331,7 +337,7 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
         Row::new(text, step)
     });
     answer.rows = devices.chain(steps).collect();
-    answer.link = view(&recording, None, Tab::Timeline);
+    answer.link = view(&recording, only, Tab::Timeline);
     Ok(answer.page(asked.offset))
 }
 
@@ -342,14 +348,15 @@ fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     let found = questions::report(trace, device, asker.watch);
     asker.watch.look(0)?;
     let mut answer = Answer::default();
-    let rate = Bytes(found.bytes_per_step.max(0.0).round() as u64);
-    answer.text = match found.verdict {
-        api::leaks::Verdict::Leak => format!("Leak, {rate} a step: {}.\n", found.reason),
-        api::leaks::Verdict::Clean => format!("No leak: {}.\n", found.reason),
-        api::leaks::Verdict::CannotTell => format!("Cannot tell: {}.\n", found.reason),
+    let verdict = match found.verdict {
+        // The reason of a leak says how much.
+        api::leaks::Verdict::Leak => "Leak",
+        api::leaks::Verdict::Clean => "No leak",
+        api::leaks::Verdict::CannotTell => "Cannot tell",
     };
+    answer.text = format!("{verdict}: {}\n", ended(&found.reason));
     for caveat in &found.caveats {
-        answer.text += &format!("{caveat}.\n");
+        answer.text += &format!("{}\n", sentence(caveat));
     }
     answer.field("device", &device.device);
     answer.field("verdict", &found.verdict);
@@ -377,17 +384,14 @@ fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
         fields.insert("stack".to_owned(), document(&stack));
     }
     let frame = group.frame.as_ref().or(group.alloc_frame.as_ref());
-    let place = frame.map_or_else(
-        || "no stack recorded".to_owned(),
-        |frame| format!("{} {}:{}", frame.name, frame.filename, frame.line),
-    );
+    let place = frame.map_or_else(|| "no stack recorded".to_owned(), frame_line);
     let mut text = format!(
         "{} a step, {} alive at the end: {place}\n",
         Bytes(group.bytes_per_step.max(0.0).round() as u64),
         group.live_bytes
     );
     for frame in stack.iter().flatten() {
-        text += &format!("  {} {}:{}\n", frame.name, frame.filename, frame.line);
+        text += &format!("  {}\n", frame_line(frame));
     }
     Row { text, value }
 }
@@ -425,10 +429,8 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     answer.field("reserved", &reserved);
     let rows = sums.iter().map(|(group, tally)| {
         let label = &grouping.labels[*group as usize];
-        let text = format!(
-            "{} in {} blocks: {}\n",
-            tally.bytes, tally.count, label.text
-        );
+        let blocks = plural(tally.count, "block");
+        let text = format!("{} in {blocks}: {}\n", tally.bytes, label.text);
         let value = json!({
             "label": label.text, "inferred": label.inferred, "bytes": tally.bytes,
             "count": tally.count,
@@ -544,11 +546,18 @@ fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Refusal> {
     conditions.gone = Gone::Places(asked.without);
     let recording = asker.recordings.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
+    let unknown = what_if::unknown_places(recording.trace(), device, &conditions);
+    if let Some(why) = what_if::refusal_of(&unknown, device.device) {
+        return Err(Refusal::Told(sentence(&why)));
+    }
     let found = what_if::what_if(recording.trace(), device, &conditions, asker.watch)?;
     let mut answer = Answer {
         text: format!("{}\n{}\n", found.sentence, found.trust),
         ..Answer::default()
     };
+    if let Some(in_vain) = what_if::nothing_given_back(&conditions, &found) {
+        answer.text += &format!("{}\n", sentence(in_vain));
+    }
     answer.field("answer", &found);
     answer.link = view(&recording, Some(device), Tab::Timeline);
     Ok(answer.page(0))
@@ -575,12 +584,28 @@ fn run_row(run: &RunSummary) -> Row {
         _ => "",
     };
     let (id, name, peak, steps) = (&run.id, &run.name, run.peak_allocated, run.steps);
-    let text = format!("{id}  {name}: peak {peak}, {steps} steps{leaks}\n");
+    let of = plural(u64::from(steps), "step");
+    let text = format!("{id}  {name}: peak {peak}, {of}{leaks}\n");
     let value = json!({
         "id": id, "name": name, "created_ms": run.created_ms, "peak_allocated": peak,
         "steps": steps, "leaks": run.leaks, "job": run.job,
     });
     Row::new(text, &value)
+}
+
+/// A reason as a sentence.
+fn sentence(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    ended(&(first.unwrap_or_default() + chars.as_str()))
+}
+
+/// A reason with a full stop.
+fn ended(reason: &str) -> String {
+    match reason.ends_with('.') {
+        true => reason.to_owned(),
+        false => format!("{reason}."),
+    }
 }
 
 fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {

@@ -1,5 +1,6 @@
 //! Commands as a person gives them: what they say, where, and what they leave behind.
 
+mod answers;
 mod files;
 mod people;
 
