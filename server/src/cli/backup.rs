@@ -1,12 +1,14 @@
 //! `tidemark backup` and `tidemark restore`.
 
-use super::output::print;
+use super::output::{json, print};
 use super::{CliError, whose};
 use crate::backup::{AtDamage, BackupError, Depth, Report, Restored, Scope, back_up};
 use crate::config::Config;
 use crate::private;
 use clap::Args;
-use std::path::PathBuf;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use timeline::format::{UnixMillis, date_time, plural};
 use trace::units::Bytes;
 
@@ -49,6 +51,9 @@ pub struct BackupArgs {
     /// Read the files that the backup has already; copy those again that are damaged
     #[arg(long, conflicts_with = "database_only")]
     check: bool,
+    /// Print one JSON document: {"database", "runs", "files", "copied", "lacking", "projects"}
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `tidemark restore`.
@@ -67,6 +72,78 @@ pub struct RestoreArgs {
     /// Leave out what is damaged in the backup
     #[arg(long)]
     skip_damaged: bool,
+    /// Print one JSON document: {"made_ms", "runs", "files", "left_at", "lacking", "projects"}
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `backup --json` prints.
+#[derive(Serialize)]
+struct BackedUp<'a> {
+    /// The copy of the database.
+    database: &'a Path,
+    runs: usize,
+    files: usize,
+    copied: Copied,
+    /// Files that are damaged or missing, a sentence each.
+    lacking: &'a [String],
+    projects: BTreeMap<&'a str, BackedUp<'a>>,
+}
+
+/// The files that were copied now.
+#[derive(Serialize)]
+struct Copied {
+    files: usize,
+    bytes: Bytes,
+}
+
+impl<'a> BackedUp<'a> {
+    fn of(report: &'a Report) -> BackedUp<'a> {
+        let (files, bytes) = report.copied;
+        let projects = report.projects.iter();
+        BackedUp {
+            database: &report.database,
+            runs: report.runs,
+            files: report.files,
+            copied: Copied {
+                files,
+                bytes: Bytes(bytes),
+            },
+            lacking: &report.lacking,
+            projects: projects
+                .map(|(name, of)| (name.as_str(), BackedUp::of(of)))
+                .collect(),
+        }
+    }
+}
+
+/// What `restore --json` prints.
+#[derive(Serialize)]
+struct PutBack<'a> {
+    made_ms: i64,
+    /// `null` if the database was damaged and left out.
+    runs: Option<usize>,
+    files: usize,
+    /// Where the stored files are that were not in the backup.
+    left_at: Option<&'a str>,
+    lacking: &'a [String],
+    projects: BTreeMap<&'a str, PutBack<'a>>,
+}
+
+impl<'a> PutBack<'a> {
+    fn of(restored: &'a Restored) -> PutBack<'a> {
+        let projects = restored.projects.iter();
+        PutBack {
+            made_ms: restored.made_ms,
+            runs: restored.runs,
+            files: restored.files,
+            left_at: restored.left_at.as_deref(),
+            lacking: &restored.lacking,
+            projects: projects
+                .map(|(name, of)| (name.as_str(), PutBack::of(of)))
+                .collect(),
+        }
+    }
 }
 
 /// Backs up.
@@ -88,12 +165,18 @@ pub fn backup(args: BackupArgs) -> Result<(), CliError> {
         false => Depth::New,
     };
     let report = apart(move || back_up(&config, &args.to, scope, depth))?;
-    print(&told(&report, scope))?;
+    let mut text = match args.json {
+        true => json(&BackedUp::of(&report)),
+        false => told(&report, scope),
+    };
     let mut lacks = report.lacking;
     for (project, report) in report.projects {
-        print(&format!("project {project}:\n{}", told(&report, scope)))?;
+        if !args.json {
+            text += &format!("project {project}:\n{}", told(&report, scope));
+        }
         lacks.extend(report.lacking);
     }
+    print(&text)?;
     lacking(&lacks, "the backup lacks them")
 }
 
@@ -112,16 +195,22 @@ pub fn restore(args: RestoreArgs) -> Result<(), CliError> {
         false => AtDamage::Refuse,
     };
     let restored = apart(move || crate::backup::restore(&args.from, &config, at_damage))?;
-    print(&told_restored(&restored, &args.data.display().to_string()))?;
+    let mut text = match args.json {
+        true => json(&PutBack::of(&restored)),
+        false => told_restored(&restored, &args.data.display().to_string()),
+    };
     let mut lacks = restored.lacking;
     for (project, restored) in restored.projects {
         let runs = restored
             .runs
             .map_or("no database".to_owned(), |runs| plural(runs as u64, "run"));
         let files = plural(restored.files as u64, "stored file");
-        print(&format!("project {project}: {runs}, {files}\n"))?;
+        if !args.json {
+            text += &format!("project {project}: {runs}, {files}\n");
+        }
         lacks.extend(restored.lacking);
     }
+    print(&text)?;
     lacking(&lacks, "these were not restored")
 }
 
@@ -154,21 +243,22 @@ fn told(report: &Report, scope: Scope) -> String {
         ),
         Scope::Database => "not copied: they stay where they are".to_owned(),
     };
-    format!("{database}: {runs} runs\nstored files: {files}, {stored}\n")
+    let runs = plural(*runs as u64, "run");
+    format!("{database}: {runs}\nstored files: {files}, {stored}\n")
 }
 
 fn told_restored(restored: &Restored, data: &str) -> String {
     let made = date_time(UnixMillis(restored.made_ms));
     let runs = match restored.runs {
-        Some(runs) => format!("{runs} runs as of {made}"),
+        Some(runs) => format!("{} as of {made}", plural(runs as u64, "run")),
         None => format!(
             "no database: `tidemark doctor --data {data} --adopt` makes runs of the stored files"
         ),
     };
     let files = match &restored.left_at {
         None => format!(
-            "{} stored files, each checked against its hash",
-            restored.files
+            "{}, each checked against its hash",
+            plural(restored.files as u64, "stored file")
         ),
         Some(place) => format!(
             "the stored files were left at {place}: start with --blobs, and never two servers on \

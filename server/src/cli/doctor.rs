@@ -7,8 +7,11 @@ use crate::doctor::{Repair, Report, examine};
 use crate::private;
 use crate::projects;
 use crate::store::Salvaged;
+use api::ids::RunId;
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
+use timeline::format::plural;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,9 +37,45 @@ pub struct DoctorArgs {
     /// Move a damaged database aside, and make a new one of the stored files
     #[arg(long)]
     rebuild: bool,
-    /// Print one JSON document with the findings (not with --adopt or --rebuild)
-    #[arg(long, conflicts_with_all = ["adopt", "rebuild"])]
+    /// Print one JSON document: the findings, or what became of the files: {"adopted", "refused"}
+    #[arg(long)]
     json: bool,
+}
+
+/// What `--adopt --json` and `--rebuild --json` print.
+#[derive(Default, Serialize)]
+struct Repaired {
+    /// Files that are runs now.
+    adopted: Vec<Adopted>,
+    /// Files that are not, and why.
+    refused: Vec<Refused>,
+    /// Where the damaged database is now, and what of it was kept; with `--rebuild`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt: Option<Rebuilt>,
+}
+
+#[derive(Serialize)]
+struct Adopted {
+    run: RunId,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct Refused {
+    hash: String,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct Rebuilt {
+    aside: PathBuf,
+    /// Runs whose names and dates could be read.
+    names: usize,
+    /// Links that could be read, and how many of them open again.
+    links: usize,
+    links_kept: usize,
+    /// Whether nobody's token could be read, though there are people.
+    locked_out: bool,
 }
 
 /// Examines a data folder, or repairs it.
@@ -60,11 +99,29 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| CliError::Failed(format!("no threads: {error}")))?;
+    // Each step is said when it is done, because many files take long.
+    let tell = |line: &str| {
+        if !args.json {
+            say(line);
+        }
+    };
     runtime.block_on(async {
-        match (args.adopt, args.rebuild) {
-            (true, _) => adopt(&Repair::begin(&config).await?).await,
-            (_, true) => rebuild(&config).await,
-            _ => look(&config, args.json).await,
+        let repaired = match (args.adopt, args.rebuild) {
+            (true, _) => adopt(&Repair::begin(&config).await?, &tell).await?,
+            (_, true) => rebuild(&config, &tell).await?,
+            _ => return look(&config, args.json).await,
+        };
+        if args.json {
+            say(output::json(&repaired).trim_end());
+        }
+        match repaired.refused.len() as u64 {
+            0 => Ok(()),
+            1 => Err(CliError::Failed(
+                "1 stored file does not become a run".to_owned(),
+            )),
+            n => Err(CliError::Failed(format!(
+                "{n} stored files do not become runs"
+            ))),
         }
     })
 }
@@ -109,7 +166,10 @@ fn told(report: &Report) -> String {
     let database = report.database.display();
     let mut lines = match report.damage.as_slice() {
         [] if report.database.exists() => {
-            vec![format!("{database}: whole, {} runs", report.runs)]
+            vec![format!(
+                "{database}: whole, {}",
+                plural(report.runs as u64, "run")
+            )]
         }
         [] => vec![format!("{database}: there is none")],
         damage => {
@@ -135,37 +195,40 @@ fn told(report: &Report) -> String {
     lines.join("\n")
 }
 
-async fn adopt(repair: &Repair) -> Result<(), CliError> {
-    let unused = repair.unused().await.map_err(|error| failed(&error))?;
-    let mut failures = 0;
-    for blob in &unused {
-        match repair.adopt(blob).await {
-            Ok(arrived) => say(&format!("{}  {}", arrived.run, blob.name)),
+async fn adopt(repair: &Repair, tell: &impl Fn(&str)) -> Result<Repaired, CliError> {
+    let mut repaired = Repaired::default();
+    for blob in repair.unused().await.map_err(|error| failed(&error))? {
+        match repair.adopt(&blob).await {
+            Ok(arrived) => {
+                tell(&format!("{}  {}", arrived.run, blob.name));
+                repaired.adopted.push(Adopted {
+                    run: arrived.run,
+                    name: blob.name,
+                });
+            }
             Err(error) => {
-                failures += 1;
-                say(&format!("{} stays in quarantine: {error}", blob.hash));
+                tell(&format!("{} stays in quarantine: {error}", blob.hash));
+                repaired.refused.push(Refused {
+                    hash: blob.hash,
+                    why: error.to_string(),
+                });
             }
         }
     }
-    say(&format!(
-        "{} of {} taken up",
-        unused.len() - failures,
-        unused.len()
+    let taken = repaired.adopted.len();
+    tell(&format!(
+        "{taken} of {} taken up",
+        taken + repaired.refused.len()
     ));
-    match failures {
-        0 => Ok(()),
-        n => Err(CliError::Failed(format!(
-            "{n} stored files do not become runs"
-        ))),
-    }
+    Ok(repaired)
 }
 
-async fn rebuild(config: &Config) -> Result<(), CliError> {
+async fn rebuild(config: &Config, tell: &impl Fn(&str)) -> Result<Repaired, CliError> {
     let (repair, salvaged, aside) = Repair::rebuild(config)
         .await
         .map_err(|error| failed(&error))?;
-    say(&format!("the damaged database is now {}", aside.display()));
-    let adopted = adopt(&repair).await;
+    tell(&format!("the damaged database is now {}", aside.display()));
+    let mut repaired = adopt(&repair, tell).await?;
     let Salvaged {
         runs,
         people,
@@ -176,17 +239,26 @@ async fn rebuild(config: &Config) -> Result<(), CliError> {
     let (names, links) = (runs.len(), shares.len());
     let locked_out = !people.is_empty() && tokens.is_empty();
     let kept = repair.remember(salvaged).await;
-    let (_, put_back) = kept.map_err(|error| failed(&error))?;
-    say(&format!(
-        "names and dates of {names} runs, and {put_back} of {links} links, were kept"
+    let (_, links_kept) = kept.map_err(|error| failed(&error))?;
+    tell(&format!(
+        "names and dates of {}, and {links_kept} of {}, were kept",
+        plural(names as u64, "run"),
+        plural(links as u64, "link")
     ));
     if locked_out {
-        say(
+        tell(
             "nobody's tokens could be read: `tidemark people list` says who there is, and \
              `tidemark people token NAME` makes a new one",
         );
     }
-    adopted
+    repaired.rebuilt = Some(Rebuilt {
+        aside,
+        names,
+        links,
+        links_kept,
+        locked_out,
+    });
+    Ok(repaired)
 }
 
 fn say(line: &str) {

@@ -2,8 +2,9 @@
 
 use super::files;
 use super::inspect::read;
+use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
-use super::written::Target;
+use super::written::{Target, Written};
 use super::{CliError, whose};
 use crate::blobs::Blobs;
 use crate::data_folder::{BLOBS, DATABASE};
@@ -14,7 +15,7 @@ use api::ids::RunId;
 use api::routes;
 use clap::{Args, ValueEnum};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -44,6 +45,9 @@ pub struct ExportArgs {
     /// in this folder, named by the run]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print one JSON document about the file on the standard output: {"file", "bytes"}
+    #[arg(long)]
+    json: bool,
     /// Take the run from this data folder, without a server
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     data: Option<PathBuf>,
@@ -84,9 +88,10 @@ pub fn export(args: &ExportArgs) -> Result<(), CliError> {
             args.run
         ))),
     }
+    .and_then(|written| told(args, &written))
 }
 
-fn of_file(args: &ExportArgs, path: &Path) -> Result<(), CliError> {
+fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
     let bad = |why: String| CliError::BadInput {
         path: path.to_owned(),
         why,
@@ -114,7 +119,7 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<(), CliError> {
     })
 }
 
-fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
+fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
     let database = data.join(DATABASE);
     if !database.is_file() {
@@ -152,7 +157,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
     target.write(|out| write_trace(format, &trace, table.as_ref(), &row.name, out))
 }
 
-fn of_server(args: &ExportArgs, id: &RunId) -> Result<(), CliError> {
+fn of_server(args: &ExportArgs, id: &RunId) -> Result<Written, CliError> {
     let target = target(args, id.as_str(), &[])?;
     let path = routes::run_export(id, args.format.format().name());
     let mut body = Remote::new(&args.remote).open(&path)?;
@@ -165,7 +170,27 @@ fn of_server(args: &ExportArgs, id: &RunId) -> Result<(), CliError> {
 /// Where the export of this name goes, when these are read.
 fn target(args: &ExportArgs, name: &str, inputs: &[&Path]) -> Result<Target, CliError> {
     let default = file_name(name, args.format.format());
-    Target::find(args.output.as_deref(), &default, inputs)
+    let target = Target::find(args.output.as_deref(), &default, inputs)?;
+    match args.json && target.is_stdout() {
+        true => Err(CliError::Usage(
+            "--json prints about the file on the standard output: name a file with --output"
+                .to_owned(),
+        )),
+        false => Ok(target),
+    }
+}
+
+/// Says on stderr what was written, or prints a document about it.
+fn told(args: &ExportArgs, written: &Written) -> Result<(), CliError> {
+    match (args.json, written) {
+        (true, written) => print(&json(written)),
+        (false, Written { bytes: None, .. }) => Ok(()),
+        (false, Written { file, .. }) => {
+            // Fails only if nobody reads stderr any more.
+            let _ = writeln!(io::stderr(), "wrote {file}");
+            Ok(())
+        }
+    }
 }
 
 /// The bytes of a file, piece by piece.

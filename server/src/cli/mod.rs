@@ -76,8 +76,7 @@ enum Command {
     /// Serve the page that keeps files in the browser: no data folder, nothing is sent anywhere
     Page(page::PageArgs),
     /// Make an access token for `tidemark serve --token-file`
-    #[command(after_help = token::EXAMPLES)]
-    Token,
+    Token(token::TokenArgs),
     /// Summarise snapshots: series, steps, leaks, quality
     Inspect(inspect::InspectArgs),
     /// One page: what it is, what held the memory, what leaks, why it ran out, what would help
@@ -152,13 +151,13 @@ pub enum CliError {
     CannotTell(String),
     /// The engine and a recording disagree; the report says where.
     #[error("the engine and the recording disagree")]
+    Mismatch,
     /// Such a failure, in words that stand on the standard output already.
     #[error(transparent)]
     Said(Box<CliError>),
     /// Some of the files could not be read; what was asked was answered for the others.
     #[error("{}", .0.iter().map(CliError::to_string).collect::<Vec<_>>().join("\ntidemark: "))]
     Several(Vec<CliError>),
-    Mismatch,
 }
 
 impl CliError {
@@ -167,14 +166,15 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::BadInput { .. } | CliError::Usage(_) => 2,
+            CliError::CannotTell(_) => 3,
             CliError::Said(error) => error.exit_code(),
             CliError::Several(errors) => errors.first().map_or(1, CliError::exit_code),
-            CliError::CannotTell(_) => 3,
             CliError::Open(_)
             | CliError::Failed(_)
             | CliError::Regression(_)
             | CliError::Mismatch => 1,
         }
+    }
 
     /// What stderr has to say of it; `None` if the standard output has said it.
     pub fn for_stderr(&self) -> Option<String> {
@@ -182,7 +182,6 @@ impl CliError {
             CliError::Said(_) => None,
             other => Some(other.to_string()),
         }
-    }
     }
 }
 
@@ -196,7 +195,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
         None => serve::serve(line.serve, front_end),
         Some(Command::Serve(args)) => serve::serve(*args, front_end),
         Some(Command::Page(args)) => page::page(&args),
-        Some(Command::Token) => token::token(),
+        Some(Command::Token(args)) => token::token(&args),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Categories(args)) => categories::categories(&args),

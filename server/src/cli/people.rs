@@ -1,5 +1,6 @@
 //! `tidemark people`: who may sign in, while the server is stopped.
 
+use super::output::json;
 use super::{CliError, whose};
 use crate::app::{OpenError, lock};
 use crate::clock::now_ms;
@@ -38,6 +39,10 @@ pub struct PeopleArgs {
         global = true
     )]
     data: PathBuf,
+    /// Print one JSON document, as the API of a dashboard has it: a list of people, a person, or
+    /// the new token
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -99,14 +104,22 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
     let store = Store::open(&database).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;
     let now = now_ms();
+    let shown = |person: &Person| match args.json {
+        true => json(person),
+        false => format!("{}: {}\n", person.name, access_of(person)),
+    };
     match args.what {
+        What::List if args.json => Ok(json(&people.list())),
         What::List => Ok(list(&people)),
         What::Add { name, role } => {
             let added = people
                 .add(&NewPerson { name, role }, now)
                 .await
                 .map_err(said)?;
-            Ok(format!("{}\n", added.token.secret))
+            Ok(match args.json {
+                true => json(&added),
+                false => format!("{}\n", added.token.secret),
+            })
         }
         What::Token { name } => {
             let person = called(&people, &name)?;
@@ -121,21 +134,24 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
                 .make_token(&person.id, &new, now)
                 .await
                 .map_err(said)?;
-            Ok(format!("{}\n", made.secret))
+            Ok(match args.json {
+                true => json(&made),
+                false => format!("{}\n", made.secret),
+            })
         }
         What::Role { name, role } => {
             let change = ChangePerson {
                 role: Some(role),
                 left: None,
             };
-            changed(&people, &name, &change, now).await
+            Ok(shown(&changed(&people, &name, &change, now).await?))
         }
         What::Leave { name } => {
             let change = ChangePerson {
                 role: None,
                 left: Some(true),
             };
-            changed(&people, &name, &change, now).await
+            Ok(shown(&changed(&people, &name, &change, now).await?))
         }
     }
 }
@@ -145,10 +161,9 @@ async fn changed(
     name: &str,
     change: &ChangePerson,
     now: i64,
-) -> Result<String, CliError> {
+) -> Result<Person, CliError> {
     let person = called(people, name)?;
-    let person = people.change(&person.id, change, now).await.map_err(said)?;
-    Ok(format!("{}: {}\n", person.name, access_of(&person)))
+    people.change(&person.id, change, now).await.map_err(said)
 }
 
 fn list(people: &People) -> String {

@@ -2,11 +2,13 @@
 //! only where that was asked for.
 
 use super::CliError;
+use serde::Serialize;
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+use trace::units::Bytes;
 
 /// Bytes collected before they are written.
 const PIECE: usize = 1 << 20;
@@ -31,7 +33,21 @@ enum Place {
     Old { file: PathBuf, mode: u32 },
 }
 
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Written {
+    /// The path, as it was given.
+    pub file: String,
+    /// How large it is; `null` for a pipe or a device.
+    pub bytes: Option<Bytes>,
+}
+
 impl Target {
+    /// Whether this is the standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
     /// The place that was named; else a file of this name in the current folder, which must not be
     /// there: nobody chose to lose it. `-` is the standard output. `inputs` are what the command
     /// reads: a file, or a folder with files.
@@ -80,15 +96,14 @@ impl Target {
         Ok(Target { path, place })
     }
 
-    /// Writes, and says the file's name on stderr. What was there before stays until the new file
-    /// is whole.
+    /// Writes. What was there before stays until the new file is whole.
     ///
     /// # Errors
     /// When it cannot be written, or `write` fails.
     pub fn write<E: std::fmt::Display + From<io::Error>>(
         self,
         write: impl FnOnce(&mut Box<dyn Write + Send>) -> Result<(), E>,
-    ) -> Result<(), CliError> {
+    ) -> Result<Written, CliError> {
         let Target { path, place } = self;
         let shown = path.display();
         let cannot = |why: &dyn std::fmt::Display| match path.as_os_str() == "-" {
@@ -100,15 +115,18 @@ impl Target {
             let written: Result<(), E> = write(&mut out).and_then(|()| Ok(out.flush()?));
             written.map_err(|error| cannot(&error))
         };
+        let stream = Written {
+            file: shown.to_string(),
+            bytes: None,
+        };
         let (file, mode) = match place {
             Place::Stream if path.as_os_str() == "-" => {
-                return filled(Box::new(BufWriter::new(io::stdout())));
+                return filled(Box::new(BufWriter::new(io::stdout()))).map(|()| stream);
             }
             Place::Stream => {
                 let out = File::options().write(true).open(&path);
-                return filled(Box::new(BufWriter::new(
-                    out.map_err(|error| cannot(&error))?,
-                )));
+                let out = out.map_err(|error| cannot(&error))?;
+                return filled(Box::new(BufWriter::new(out))).map(|()| stream);
             }
             Place::New => (path.clone(), None),
             Place::Old { file, mode } => (file, Some(mode)),
@@ -117,15 +135,18 @@ impl Target {
         let out = half.reopen().map_err(|error| cannot(&error))?;
         // If this fails, the half file is removed when it is dropped.
         filled(Box::new(BufWriter::with_capacity(PIECE, out)))?;
+        let size = half.as_file().metadata();
+        let bytes = size.map_err(|error| cannot(&error))?.len();
         let put = match mode {
             Some(_) => half.persist(&file),
             // A file that came meanwhile stays.
             None => half.persist_noclobber(&file),
         };
         put.map_err(|error| cannot(&error.error))?;
-        // Fails only if nobody reads stderr any more.
-        let _ = writeln!(io::stderr(), "wrote {shown}");
-        Ok(())
+        Ok(Written {
+            bytes: Some(Bytes(bytes)),
+            ..stream
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Commands as a person gives them: what they say, where, and what they leave behind.
 
 mod answers;
+mod documents;
 mod files;
 mod people;
 
