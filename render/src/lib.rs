@@ -18,6 +18,7 @@ use api::timeline::TensorDetail;
 use std::io::{self, Write};
 use trace::trace::Trace;
 use trace::units::{DeviceAddr, EventIdx};
+use trace::watch::{Stopped, Watch};
 
 /// Looks up what is known about the tensor in a block. It gets the event of the block's allocation
 /// (`None` if that was before the recording) and the block's address.
@@ -34,17 +35,38 @@ pub struct Source<'t> {
     pub name: &'t str,
 }
 
-/// Why a table was not written.
+/// Why a table or a trace was not written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the table: {0}")]
-pub struct TableError(#[from] ::parquet::errors::ParquetError);
+pub enum TableError {
+    /// The table cannot be written.
+    #[error("cannot write the table: {0}")]
+    Table(#[from] ::parquet::errors::ParquetError),
+    /// The receiver takes no more.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+    /// The watch stopped it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
 
-/// Writes all allocations as a table, row group by row group.
+/// The longest name in an export, bytes.
+const LONGEST_NAME: usize = 1024;
+/// Frames of a stack in an export, the innermost.
+const MOST_FRAMES: usize = 1200;
+/// The longest stack in an export, bytes.
+const LONGEST_STACK: usize = 256 << 10;
+
+/// Writes all allocations as a table, row group by row group. `watch` learns what memory that
+/// takes, and may stop it.
 ///
 /// # Errors
-/// When `out` cannot be written.
-pub fn write_parquet(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
-    parquet::allocations::write(source, out)
+/// When `out` cannot be written, or the watch stops it.
+pub fn write_parquet(
+    source: Source<'_>,
+    watch: Watch<'_>,
+    out: impl Write + Send,
+) -> Result<(), TableError> {
+    parquet::allocations::write(source, watch, out)
 }
 
 /// Runs as a table: a row for each device of each.
@@ -66,7 +88,11 @@ pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), Table
 /// Writes counters of the four series, steps, and the largest allocations, one after the other.
 ///
 /// # Errors
-/// When `out` cannot be written.
-pub fn write_perfetto(source: Source<'_>, out: impl Write) -> io::Result<()> {
-    perfetto::write(source, out)
+/// When `out` cannot be written, or the watch stops it.
+pub fn write_perfetto(
+    source: Source<'_>,
+    watch: Watch<'_>,
+    out: impl Write,
+) -> Result<(), TableError> {
+    perfetto::write(source, watch, out)
 }

@@ -1,11 +1,13 @@
 //! Chrome's trace-event JSON: one process per device, with counters, steps and allocations.
 
-use super::Source;
+use super::{LONGEST_NAME, Source, TableError};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
+use trace::clip::clipped;
 use trace::stacks::Stacks;
 use trace::trace::{BlockIdx, DeviceTrace, Levels, Series};
 use trace::units::EventIdx;
+use trace::watch::Watch;
 
 /// The largest number of buckets for the counters of a device. Each bucket keeps the moments of the
 /// lowest, the highest and the last allocated memory, so that no peak is lost.
@@ -18,15 +20,23 @@ const SLICES: usize = 30_000;
 /// The thread that steps are drawn on.
 const STEPS: u32 = 1;
 
-/// Writes the trace.
-pub fn write(source: Source<'_>, out: impl Write) -> io::Result<()> {
+/// Bytes that writing takes, beside the list of a device's blocks.
+const WORK: usize = 1 << 20;
+
+/// Writes the trace. `watch` learns what memory that takes.
+pub fn write(source: Source<'_>, watch: Watch<'_>, out: impl Write) -> Result<(), TableError> {
     let mut out = Events {
         out: BufWriter::with_capacity(1 << 16, out),
         first: true,
+        watch,
+        written: 0,
     };
     out.out.write_all(b"{\"traceEvents\":[")?;
     let mut left_out = Vec::new();
     for device in &source.trace.devices {
+        let held = WORK + device.blocks.len() * size_of::<BlockIdx>();
+        watch.look(held)?;
+        out.watch = watch.beside(held);
         left_out.push(write_device(source, device, &mut out)?);
     }
     let about = json!({
@@ -37,20 +47,24 @@ pub fn write(source: Source<'_>, out: impl Write) -> io::Result<()> {
         out.out,
         "],\"displayTimeUnit\":\"ms\",\"otherData\":{about}}}"
     )?;
-    out.out.flush()
+    Ok(out.out.flush()?)
 }
 
-struct Events<W: Write> {
+struct Events<'w, W: Write> {
     out: BufWriter<W>,
     first: bool,
+    watch: Watch<'w>,
+    written: usize,
 }
 
-impl<W: Write> Events<W> {
-    fn push(&mut self, event: &Value) -> io::Result<()> {
+impl<W: Write> Events<'_, W> {
+    fn push(&mut self, event: &Value) -> Result<(), TableError> {
+        self.watch.at_row(self.written, || 0)?;
+        self.written += 1;
         if !std::mem::take(&mut self.first) {
             self.out.write_all(b",\n")?;
         }
-        serde_json::to_writer(&mut self.out, event)?;
+        serde_json::to_writer(&mut self.out, event).map_err(io::Error::from)?;
         Ok(())
     }
 }
@@ -71,8 +85,8 @@ fn time(device: &DeviceTrace, event: u32) -> i64 {
 fn write_device(
     source: Source<'_>,
     device: &DeviceTrace,
-    out: &mut Events<impl Write>,
-) -> io::Result<Value> {
+    out: &mut Events<'_, impl Write>,
+) -> Result<Value, TableError> {
     let pid = device.device;
     let slices = largest(device);
     let all = device.blocks.len();
@@ -124,7 +138,7 @@ fn largest(device: &DeviceTrace) -> Vec<BlockIdx> {
     blocks
 }
 
-fn write_counters(device: &DeviceTrace, out: &mut Events<impl Write>) -> io::Result<()> {
+fn write_counters(device: &DeviceTrace, out: &mut Events<'_, impl Write>) -> Result<(), TableError> {
     let n = device.events.len();
     let width = n.div_ceil(BUCKETS).max(1);
     let mut levels = device.levels_before(EventIdx(0));
@@ -160,8 +174,8 @@ fn push_levels(
     device: &DeviceTrace,
     event: u32,
     levels: Levels,
-    out: &mut Events<impl Write>,
-) -> io::Result<()> {
+    out: &mut Events<'_, impl Write>,
+) -> Result<(), TableError> {
     let (pid, ts) = (device.device, time(device, event));
     for series in Series::ALL {
         let bytes = levels.get(series).get();
@@ -176,8 +190,8 @@ fn write_slice(
     source: Source<'_>,
     device: &DeviceTrace,
     block: BlockIdx,
-    out: &mut Events<impl Write>,
-) -> io::Result<()> {
+    out: &mut Events<'_, impl Write>,
+) -> Result<(), TableError> {
     let (blocks, stacks) = (&device.blocks, &source.trace.stacks);
     let (at, n) = (block.index(), device.events.len());
     let kind = blocks.kind(block);
@@ -213,7 +227,10 @@ fn write_slice(
 
 fn headline(stacks: &Stacks, stack: trace::stacks::StackIdx) -> String {
     match stacks.headline(stack) {
-        Some(frame) => trace::code::function_name(stacks.str(frame.name)).to_owned(),
+        Some(frame) => {
+            let name = trace::code::function_name(stacks.str(frame.name));
+            clipped(name, LONGEST_NAME).into_owned()
+        },
         None => "no stack".to_owned(),
     }
 }
@@ -230,7 +247,7 @@ mod tests {
             tensors: None,
             name: "a run",
         };
-        write(source, &mut bytes).unwrap();
+        write(source, Watch::nobody(), &mut bytes).unwrap();
         let value = serde_json::from_slice(&bytes).expect("it is JSON");
         (trace, value)
     }

@@ -1,17 +1,28 @@
 //! A row for each allocation of a run.
+//!
+//! A group of rows is in memory until it is written. Its distinct texts are there once, and a group
+//! ends when they are long, so a file with long names has more groups and needs no more memory.
 
 use super::super::{Source, TableError};
-use super::columns::{Cells, Kind, Table, text};
+use super::columns::{Cells, GROUP_TEXT, Kind, Table, text};
+use crate::{LONGEST_NAME, LONGEST_STACK, MOST_FRAMES};
 use api::timeline::TensorDetail;
 use parquet::data_type::ByteArray;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::Write;
+use trace::clip::{CUT, clipped};
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{BlockIdx, BlockKind, DeviceTrace, Origin, PoolSize};
 use trace::units::EventIdx;
+use trace::watch::Watch;
 
-/// Rows of a group: this many are in memory at once.
-const GROUP: u32 = 1 << 16;
+/// The most rows of a group.
+const GROUP: usize = 1 << 16;
+/// Bytes that a row takes while its group is written: itself, and its cell of one column.
+const PER_ROW: usize = 512;
+/// Bytes for the end of the file that a group takes: the writer keeps numbers about each column.
+const PER_GROUP: usize = 48 << 10;
 
 /// One allocation.
 struct Row<'t> {
@@ -126,7 +137,7 @@ impl Column {
         }
     }
 
-    fn cells(&self, rows: &[Row<'_>], stacks: &mut StackTexts<'_>) -> Cells {
+    fn cells(&self, rows: &[Row<'_>], stacks: &StackTexts<'_>) -> Cells {
         match self {
             Column::Number(of) => Cells::Numbers(rows.iter().map(of).collect()),
             Column::Text(of) => {
@@ -141,21 +152,37 @@ impl Column {
     }
 }
 
-/// Writes the table.
-pub fn write(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
+/// Writes the table. `watch` learns what memory that takes.
+pub fn write(
+    source: Source<'_>,
+    watch: Watch<'_>,
+    out: impl Write + Send,
+) -> Result<(), TableError> {
     let columns = COLUMNS.iter().map(|(name, column)| (*name, column.kind()));
     let mut table = Table::new(out, "allocations", columns, &[("run", source.name)])?;
-    let mut stacks = StackTexts {
-        stacks: &source.trace.stacks,
-        known: HashMap::new(),
-    };
+    let mut stacks = StackTexts::new(&source.trace.stacks);
+    let mut groups = 0;
     for device in &source.trace.devices {
         let n = device.blocks.len() as u32;
-        for from in (0..n).step_by(GROUP as usize) {
-            let blocks = from..(from + GROUP).min(n);
-            let rows: Vec<Row<'_>> = blocks.map(|b| row(source, device, BlockIdx(b))).collect();
+        let mut next = 0;
+        while next < n {
+            // The texts themselves, as the dictionary of a column, and packed.
+            let group = 3 * (GROUP_TEXT + 2 * LONGEST_STACK) + GROUP * PER_ROW;
+            watch.look(group + groups * PER_GROUP)?;
+            groups += 1;
+            stacks.forget();
+            let mut rows: Vec<Row<'_>> = Vec::new();
+            while next < n && rows.len() < GROUP && stacks.bytes < GROUP_TEXT {
+                watch.at_row(rows.len(), || group + groups * PER_GROUP)?;
+                let row = row(source, device, BlockIdx(next));
+                stacks.bytes += row.tensor.as_ref().map_or(0, tensor_text);
+                stacks.add(row.kind.alloc_stack);
+                stacks.add(row.kind.free_stack);
+                rows.push(row);
+                next += 1;
+            }
             let columns = COLUMNS.iter();
-            table.rows(columns.map(|(_, column)| column.cells(&rows, &mut stacks)))?;
+            table.rows(columns.map(|(_, column)| column.cells(&rows, &stacks)))?;
         }
     }
     table.finish()
@@ -174,26 +201,70 @@ fn row<'t>(source: Source<'t>, device: &'t DeviceTrace, block: BlockIdx) -> Row<
     }
 }
 
-/// Stacks as text, each written out once.
+/// Bytes of what is known of a tensor.
+fn tensor_text(tensor: &TensorDetail) -> usize {
+    let texts = [&tensor.name, &tensor.op, &tensor.module, &tensor.role];
+    texts.iter().map(|text| text.len()).sum()
+}
+
+/// The stacks of a group as text, each written out once.
 struct StackTexts<'t> {
     stacks: &'t Stacks,
     known: HashMap<StackIdx, Option<ByteArray>>,
+    /// Bytes of the texts of the group.
+    bytes: usize,
 }
 
-impl StackTexts<'_> {
-    fn text(&mut self, stack: StackIdx) -> Option<ByteArray> {
+impl<'t> StackTexts<'t> {
+    fn new(stacks: &'t Stacks) -> StackTexts<'t> {
+        StackTexts {
+            stacks,
+            known: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Begins with the next group.
+    fn forget(&mut self) {
+        self.known.clear();
+        self.bytes = 0;
+    }
+
+    fn add(&mut self, stack: StackIdx) {
         let stacks = self.stacks;
-        let known = self.known.entry(stack).or_insert_with(|| {
-            let frames = stacks.frames(stack).iter().map(|&frame| {
-                let frame = stacks.frame(frame);
-                let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
-                format!("{name} ({file}:{})", frame.line)
-            });
-            let joined = frames.collect::<Vec<String>>().join("; ");
+        let bytes = &mut self.bytes;
+        self.known.entry(stack).or_insert_with(|| {
+            let joined = stack_text(stacks, stack);
+            *bytes += joined.len();
             (!joined.is_empty()).then(|| text(joined))
         });
-        known.clone()
     }
+
+    fn text(&self, stack: StackIdx) -> Option<ByteArray> {
+        self.known.get(&stack).cloned().flatten()
+    }
+}
+
+/// The frames of a stack, innermost first. As in every answer, long names and long stacks are cut,
+/// and the cut is marked: a few kilobytes of a file can stand for stacks of gigabytes.
+fn stack_text(stacks: &Stacks, stack: StackIdx) -> String {
+    let frames = stacks.frames(stack);
+    let mut joined = String::new();
+    for (at, &frame) in frames.iter().enumerate() {
+        if at > 0 {
+            joined.push_str("; ");
+        }
+        if at == MOST_FRAMES || joined.len() > LONGEST_STACK {
+            joined.push_str(CUT);
+            break;
+        }
+        let frame = stacks.frame(frame);
+        let [name, file] =
+            [frame.name, frame.filename].map(|text| clipped(stacks.str(text), LONGEST_NAME));
+        // Writing into a text never fails.
+        let _ = write!(joined, "{name} ({file}:{})", frame.line);
+    }
+    joined
 }
 
 fn origin(row: &Row<'_>) -> &'static str {
@@ -244,7 +315,7 @@ mod tests {
             tensors: None,
             name: "a run",
         };
-        write(source, &mut bytes).unwrap();
+        write(source, Watch::nobody(), &mut bytes).unwrap();
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let device = &trace.devices[0];
         let rows = reader.get_row_iter(None).unwrap();
@@ -270,5 +341,75 @@ mod tests {
                 .len(),
             COLUMNS.len()
         );
+    }
+
+    /// Blocks whose stacks share names of 4 KiB, each stack with a frame of its own.
+    fn of_long_stacks(blocks: u32, frames: usize) -> trace::trace::Trace {
+        let mut trace = trace::testing::training_run(100);
+        let stacks = &mut trace.stacks;
+        let mut frame = |name: &str| {
+            let name = stacks.strings.push(name);
+            stacks.push_frame(trace::stacks::Frame {
+                name,
+                filename: name,
+                line: 1,
+            })
+        };
+        let shared = vec![frame(&"n".repeat(4096)); frames];
+        let own: Vec<_> = (0..blocks).map(|at| frame(&format!("f{at}"))).collect();
+        let device = &mut trace.devices[0];
+        let kind = device.blocks.kinds[0].clone();
+        for (block, own) in own.into_iter().enumerate() {
+            let mut members = vec![own];
+            members.extend_from_slice(&shared);
+            let mut kind = kind.clone();
+            kind.alloc_stack = trace.stacks.push_stack(&members);
+            let at = block % device.blocks.len();
+            device.blocks.kind[at] = trace::trace::KindIdx(device.blocks.kinds.len() as u32);
+            device.blocks.kinds.push(kind);
+        }
+        trace
+    }
+
+    #[test]
+    fn long_stacks_are_cut_and_make_smaller_groups() {
+        let trace = of_long_stacks(50, 40_000);
+        let source = Source {
+            trace: &trace,
+            tensors: None,
+            name: "a run",
+        };
+        let (mut bytes, most) = (Vec::new(), std::cell::Cell::new(0));
+        let go_on = |held| {
+            most.set(most.get().max(held));
+            true
+        };
+        write(source, Watch::new(&go_on), &mut bytes).unwrap();
+        assert!(most.get() < 64 << 20, "{} bytes", most.get());
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+        assert!(reader.metadata().num_row_groups() > 1);
+        let longest = LONGEST_STACK + 3 * LONGEST_NAME;
+        let mut cut = 0;
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            let Ok(stack) = row.get_string(15) else {
+                continue;
+            };
+            assert!(stack.len() <= longest, "{} bytes", stack.len());
+            cut += usize::from(stack.ends_with(CUT));
+        }
+        assert!(cut > 10, "{cut}");
+    }
+
+    #[test]
+    fn a_table_ends_when_it_is_stopped() {
+        let trace = trace::testing::training_run(3000);
+        let source = Source {
+            trace: &trace,
+            tensors: None,
+            name: "a run",
+        };
+        let stopped = write(source, Watch::new(&|_| false), Vec::new());
+        assert!(matches!(stopped, Err(TableError::Stopped(_))), "{stopped:?}");
     }
 }

@@ -11,6 +11,10 @@ use parquet::schema::types::Type;
 use std::io::Write;
 use std::sync::Arc;
 
+/// Bytes of distinct text after which a group of rows ends. All of it fits into the dictionary of
+/// a column, so a text that many rows have is written once.
+pub const GROUP_TEXT: usize = 8 << 20;
+
 /// What the cells of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -85,6 +89,7 @@ impl<W: Write + Send> Table<W> {
         let about = about.map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_dictionary_page_size_limit(2 * GROUP_TEXT)
             .set_created_by("tidemark".to_owned())
             .set_key_value_metadata(Some(about.collect()));
         let fields = columns.map(|(name, kind)| field(name, kind).map(Arc::new));

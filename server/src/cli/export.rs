@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +104,7 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
     let snapshot = read(path).map_err(bad)?;
     if format != Format::Pickle {
         let trace = trace::replay::run(snapshot);
-        return target.write(|out| write_trace(format, &trace, None, &name, out));
+        return target.write(|out| write_trace(format, &trace, None, &name, Watch::nobody(), out));
     }
     if snapshot.pickle_protocol.is_none() {
         return Err(CliError::Failed(ExportError::NoPickle.to_string()));
@@ -113,7 +114,7 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
     target.write(|out| {
         let mut unpack = Unpacking::default();
         for piece in pieces(file) {
-            unpack.push(&piece?, out)?;
+            unpack.push(&piece?, Watch::nobody(), out)?;
         }
         unpack.finish(out)
     })
@@ -145,7 +146,9 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
             .build()
             .map_err(|error| failed(&error))?;
         let blobs = Blobs::folder(&data.join(BLOBS)).map_err(|error| failed(&error))?;
-        return target.write(|out| write_snapshot(&blobs, runtime.handle(), &row.blob, out));
+        return target.write(|out| {
+            write_snapshot(&blobs, runtime.handle(), &row.blob, Watch::nobody(), out)
+        });
     }
     let trace = trace::stored::decode(chunks).map_err(|error| failed(&error))?;
     let packed = store.read_now(|reader| reader.tensor_columns(id, tensors::VERSION));
@@ -154,7 +157,9 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
         .map(|packed| TensorTable::unpack(&packed))
         .transpose();
     let table = table.map_err(|error| failed(&error))?;
-    target.write(|out| write_trace(format, &trace, table.as_ref(), &row.name, out))
+    target.write(|out| {
+        write_trace(format, &trace, table.as_ref(), &row.name, Watch::nobody(), out)
+    })
 }
 
 fn of_server(args: &ExportArgs, id: &RunId) -> Result<Written, CliError> {

@@ -4,13 +4,16 @@
 //! memory. The crate `render` makes tables.
 
 use crate::blobs::{BlobError, Blobs};
+use crate::explaining::Refused;
 use crate::ingest::IngestError;
 use crate::ingest::decompress::Decompressor;
 use crate::tensors::TensorTable;
 use render::{Source, Tensors, write_parquet, write_perfetto};
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 use trace::trace::Trace;
+use trace::watch::{Stopped, Watch};
 
 /// What a run can be exported as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,12 @@ pub enum ExportError {
     /// The table cannot be written.
     #[error(transparent)]
     Table(#[from] render::TableError),
+    /// It needs more memory or time than it may have, or nobody waits for it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Its watch stopped it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// There is no pickle of it.
     #[error(
         "this run was uploaded as JSON, there is no pickle of it; it can be exported as parquet \
@@ -86,15 +95,16 @@ pub enum ExportError {
 /// Writes the unpacked snapshot from the blob store. Must be called on a blocking thread.
 ///
 /// # Errors
-/// When the blob cannot be read or unpacked, or `out` takes no more data.
+/// When the blob cannot be read or unpacked, `out` takes no more data, or the watch stops it.
 pub fn write_snapshot(
     blobs: &Blobs,
     runtime: &Handle,
     hash: &str,
+    watch: Watch<'_>,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
     let mut unpack = Unpacking::default();
-    blobs.read(runtime, hash, |piece| unpack.push(piece, out))?;
+    blobs.read(runtime, hash, |piece| unpack.push(piece, watch, out))?;
     unpack.finish(out)
 }
 
@@ -105,13 +115,22 @@ pub struct Unpacking {
 }
 
 impl Unpacking {
-    /// Takes a piece of the file.
+    /// Takes a piece of the file. `watch` learns what memory unpacking takes: a few bytes may ask
+    /// for a window of 128 MiB.
     ///
     /// # Errors
-    /// When it cannot be unpacked, or `out` takes no more.
-    pub fn push(&mut self, piece: &[u8], out: &mut impl Write) -> Result<(), ExportError> {
-        self.unpack
-            .push(piece, &mut |bytes| taken(out.write_all(bytes)))
+    /// When it cannot be unpacked, `out` takes no more, or the watch stops it.
+    pub fn push(
+        &mut self,
+        piece: &[u8],
+        watch: Watch<'_>,
+        out: &mut impl Write,
+    ) -> Result<(), ExportError> {
+        let held = self.unpack.held();
+        self.unpack.push(piece, &mut |bytes| {
+            watch.look(held.load(Ordering::Relaxed))?;
+            taken(out.write_all(bytes))
+        })
     }
 
     /// Ends the file.
@@ -138,12 +157,13 @@ impl From<crate::ingest::decompress::DecompressError> for ExportError {
 /// Writes a format that is made from the trace.
 ///
 /// # Errors
-/// When `out` takes no more.
+/// When `out` takes no more, or the watch stops it.
 pub fn write_trace(
     format: Format,
     trace: &Trace,
     tensors: Option<&TensorTable>,
     name: &str,
+    watch: Watch<'_>,
     out: &mut (impl Write + Send),
 ) -> Result<(), ExportError> {
     let find = tensors.map(|table| |alloc, addr| table.find(alloc, addr));
@@ -153,8 +173,8 @@ pub fn write_trace(
         name,
     };
     match format {
-        Format::Parquet => Ok(write_parquet(source, out)?),
-        Format::Pickle | Format::Perfetto => Ok(write_perfetto(source, out)?),
+        Format::Parquet => Ok(write_parquet(source, watch, out)?),
+        Format::Pickle | Format::Perfetto => Ok(write_perfetto(source, watch, out)?),
     }
 }
 

@@ -4,9 +4,12 @@ use super::App;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use crate::blobs::BlobError;
+use crate::budget::Permit;
 use crate::clients::Slot;
+use crate::explaining::{Waited, Waiting, allowed};
 use crate::export::{self, ExportError, Format};
 use crate::problems::Error;
+use crate::store::StoreError;
 use crate::work::background;
 use api::problem::Problem;
 use axum::body::Body;
@@ -16,12 +19,19 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
 use std::io::{self, BufWriter, Write};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use trace::units::Bytes as Size;
+use trace::watch::Watch;
 
 /// Size of a piece in bytes, and how many pieces wait for a slow reader.
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
+
+/// Processor time that an export may take. The largest recording that we have (11 million events)
+/// takes some tens of seconds; hostile ones may make far more text than was sent.
+const EXPORTING: Duration = Duration::from_secs(600);
 
 /// As what.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -64,31 +74,40 @@ pub async fn export(
     // client is dropped.
     let place = app.exports.take(client.address)?;
     let (sender, pieces) = mpsc::channel(PIECES);
+    let memory = app.budget.take(Size((PIECE * (PIECES + 2)) as u64)).await;
+    let (waiting, waited) = Waiting::begins();
+    let held = Held {
+        place,
+        // The pieces on their way; what else it takes, the watch adds.
+        memory: memory.map_err(StoreError::from)?,
+        waited,
+    };
     let name = row.name.clone();
     match format {
         Format::Pickle if row.pickle_protocol.is_none() => {
             return Err(Error::BadRequest(ExportError::NoPickle.to_string()));
         }
         Format::Pickle => {
-            let place = check_blob(&app, &row.blob, place).await?;
+            let held = check_blob(&app, &row.blob, held).await?;
             let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
-            let work =
-                move |out: &mut Out| export::write_snapshot(&blobs, &runtime, &row.blob, out);
-            drop(background(move || run_to_end(sender, place, work)));
+            let work = move |watch: Watch<'_>, out: &mut Out| {
+                export::write_snapshot(&blobs, &runtime, &row.blob, watch, out)
+            };
+            drop(background(move || run_to_end(sender, held, work)));
         }
         Format::Parquet | Format::Perfetto => {
             let decoded = app.pictures.traces.get(row.trace).await?;
             let tensors = app.tensors.get(&id).await?;
-            let work = move |out: &mut Out| {
+            let work = move |watch: Watch<'_>, out: &mut Out| {
                 let tensors = tensors.as_deref();
-                export::write_trace(format, &decoded.trace, tensors, &name, out)
+                export::write_trace(format, &decoded.trace, tensors, &name, watch, out)
             };
-            drop(background(move || run_to_end(sender, place, work)));
+            drop(background(move || run_to_end(sender, held, work)));
         }
     }
-    let body = stream::unfold(pieces, async |mut pieces| {
+    let body = stream::unfold((pieces, waiting), async |(mut pieces, waiting)| {
         let piece = pieces.recv().await?;
-        Some((piece, pieces))
+        Some((piece, (pieces, waiting)))
     });
     let file = export::file_name(&row.name, format);
     let headers = [
@@ -104,14 +123,21 @@ pub async fn export(
 
 /// Reads the whole file once before any byte is sent, because half an answer is worse than none.
 /// The reading thread holds the place, because it does not end when the client hangs up.
-async fn check_blob(app: &App, hash: &str, place: Slot) -> Result<Slot, Error> {
+async fn check_blob(app: &App, hash: &str, held: Held) -> Result<Held, Error> {
     let wanted = hash.to_owned();
     let row = app.store.read(move |reader| reader.blob(&wanted)).await?;
     let row = row.ok_or_else(|| BlobError::Missing(hash.to_owned()))?;
     let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
-    let check = move || blobs.check(&runtime, &row).map(|()| place);
+    let check = move || blobs.check(&runtime, &row).map(|()| held);
     let check = tokio::task::spawn_blocking(check);
     Ok(check.await.map_err(|_| Error::Panicked)??)
+}
+
+/// What an export holds until its last piece is written.
+struct Held {
+    place: Slot,
+    memory: Permit,
+    waited: Waited,
 }
 
 type Out = BufWriter<Pieces>;
@@ -121,11 +147,18 @@ type Sender = mpsc::Sender<io::Result<Bytes>>;
 /// nobody takes half a file for a whole one.
 fn run_to_end(
     sender: Sender,
-    _place: Slot,
-    work: impl FnOnce(&mut Out) -> Result<(), ExportError>,
+    held: Held,
+    work: impl FnOnce(Watch<'_>, &mut Out) -> Result<(), ExportError>,
 ) {
+    let Held {
+        place: _place,
+        memory,
+        waited,
+    } = held;
     let mut out = BufWriter::with_capacity(PIECE, Pieces(sender.clone()));
-    let written = work(&mut out).and_then(|()| Ok(out.flush()?));
+    let written = allowed(memory, EXPORTING, &waited, |watch| Ok(work(watch, &mut out)));
+    let written = written.map_err(ExportError::from).and_then(|done| done);
+    let written = written.and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {
         tracing::info!(%error, "an export ended early");
         // The reader either has gone or gets the error.
