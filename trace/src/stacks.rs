@@ -8,8 +8,8 @@ use crate::footprint::of_vec;
 use crate::naming::Rules;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, OnceLock};
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {
@@ -49,8 +49,8 @@ impl StackIdx {
     pub const NONE: StackIdx = StackIdx(0);
 }
 
-/// A multiply-rotate hasher (the FxHash scheme of rustc). The reader's limits bound the tables, so
-/// an attacker who makes keys collide achieves little more than a slow upload.
+/// A multiply-rotate hasher (the FxHash scheme of rustc), for hashes that are the same on every
+/// machine. Whoever writes a file can make them collide, so maps have another one ([`Keyed`]).
 #[derive(Default, Clone, Copy)]
 pub struct FxHasher(u64);
 
@@ -102,8 +102,100 @@ pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
     hasher.finish()
 }
 
-/// A hash map keyed by small integers or tuples of them.
-pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
+/// A hash map keyed by small integers or tuples of them, which may come from a hostile file. Its
+/// order differs from process to process, so no answer may depend on it.
+pub type FxHashMap<K, V> = HashMap<K, V, Keyed>;
+
+/// Makes the hashers of maps. Two numbers that differ from process to process decide which keys
+/// collide, so the author of a file cannot know that, and cannot make a map slow.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyed {
+    start: u64,
+    factor: u64,
+}
+
+impl Default for Keyed {
+    fn default() -> Keyed {
+        static KEY: OnceLock<Keyed> = OnceLock::new();
+        // The standard library's maps take theirs from the same place.
+        *KEY.get_or_init(|| {
+            let random = RandomState::new();
+            Keyed {
+                start: random.hash_one(0_u8),
+                factor: random.hash_one(1_u8) | 1,
+            }
+        })
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = KeyedHasher;
+
+    fn build_hasher(&self) -> KeyedHasher {
+        KeyedHasher {
+            state: self.start,
+            factor: self.factor,
+        }
+    }
+}
+
+/// The hasher of a map: one multiplication for each word, of which both halves are kept. With the
+/// lower half alone, words that differ only in their upper bits would collide under any key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedHasher {
+    state: u64,
+    factor: u64,
+}
+
+impl KeyedHasher {
+    #[inline]
+    fn add(&mut self, word: u64) {
+        let whole = u128::from(self.state ^ word) * u128::from(self.factor);
+        self.state = (whole as u64) ^ (whole >> 64) as u64;
+    }
+}
+
+impl Hasher for KeyedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.add(u64::from_le_bytes(
+                chunk.try_into().expect("chunks of eight"),
+            ));
+        }
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            // Texts are followed by a byte that tells where they end.
+            self.add(u64::from_le_bytes(last) ^ (rest.len() as u64) << 56);
+        }
+    }
+    #[inline]
+    fn write_u8(&mut self, n: u8) {
+        self.add(u64::from(n));
+    }
+    #[inline]
+    fn write_u16(&mut self, n: u16) {
+        self.add(u64::from(n));
+    }
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        self.add(u64::from(n));
+    }
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        self.add(n);
+    }
+    #[inline]
+    fn write_usize(&mut self, n: usize) {
+        self.add(n as u64);
+    }
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
 
 /// Every distinct string once, back to back in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -318,6 +410,51 @@ impl Stacks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How many of these keys share the bits by which a map of 2^16 places chooses one.
+    fn most_in_one_place(keys: impl Iterator<Item = u64>) -> usize {
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        let hasher = Keyed::default();
+        for key in keys {
+            *places.entry(hasher.hash_one(key) & 0xffff).or_default() += 1;
+        }
+        places.into_values().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn no_file_can_make_its_keys_collide() {
+        const N: u64 = 1 << 14;
+        // Those that collide in the hasher of stored values: the inverse of its last two steps.
+        let collide = |i: u64| {
+            let wanted = (i << 24) & ((1 << 57) - 1) | 5;
+            let mut mixed = wanted;
+            for _ in 0..3 {
+                mixed = wanted ^ (mixed >> 29);
+            }
+            // 1 / 0x517cc1b727220a95, modulo 2^64.
+            mixed.wrapping_mul(inverse(0x517c_c1b7_2722_0a95))
+        };
+        assert_eq!(fx_hash(&collide(1)) & 0xff_ffff, 5);
+        assert_eq!(fx_hash(&collide(7)) & 0xff_ffff, 5);
+        let families: [&dyn Fn(u64) -> u64; 6] = [
+            &|i| i,
+            &|i| i << 10,
+            &|i| i << 32,
+            &|i| i << 49,
+            &|i| i.rotate_left(49) ^ i,
+            &collide,
+        ];
+        for (at, family) in families.iter().enumerate() {
+            let most = most_in_one_place((0..N).map(family));
+            assert!(most < 16, "family {at}: {most} in one place");
+        }
+    }
+
+    /// Newton's iteration.
+    fn inverse(odd: u64) -> u64 {
+        let step = |x: u64, _| x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x)));
+        (0..6).fold(odd, step)
+    }
 
     #[test]
     fn the_headline_is_the_first_python_frame() {
