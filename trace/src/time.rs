@@ -120,7 +120,8 @@ impl TimeColumn {
                 let at = self.wide.partition_point(|&(r, _)| r < row as u32);
                 self.wide[at].1
             }
-            delta => time + i64::from(delta),
+            // What was pushed may lie at both ends of the numbers, and wrapped around there.
+            delta => time.wrapping_add(i64::from(delta)),
         }
     }
 }
