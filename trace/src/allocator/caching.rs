@@ -29,6 +29,8 @@ pub struct Caching {
     limit: Option<Bytes>,
     reserved: u64,
     retries: u64,
+    /// How often there was more to do than to hand out a free block.
+    shortages: u64,
     /// Blocks that were given back but may still be in use on another stream, each with its owner.
     pending: FxHashMap<Slot, u32>,
     driver: Driver,
@@ -58,6 +60,7 @@ impl Caching {
             limit: None,
             reserved: 0,
             retries: 0,
+            shortages: 0,
             pending: FxHashMap::default(),
             driver: Driver::new(recorded, placement),
             bases: FxHashMap::default(),
@@ -90,6 +93,12 @@ impl Caching {
     /// (`num_alloc_retries`).
     pub fn retries(&self) -> u64 {
         self.retries
+    }
+
+    /// How often no free block did, or all that was free was given back. Each time may have taken a
+    /// look at every block, so whoever watches should look then.
+    pub fn shortages(&self) -> u64 {
+        self.shortages
     }
 
     /// About how many heap bytes this will use after `more` further blocks.
@@ -166,7 +175,11 @@ impl Caching {
     /// Gives back all segments that are free as a whole. This is `torch.cuda.empty_cache()`, and
     /// the last resort of a request that fails.
     pub fn empty_cache(&mut self) {
-        for (slot, _) in std::mem::take(&mut self.pending) {
+        self.shortages += 1;
+        // In an order that is the same in every process.
+        let mut pending: Vec<Slot> = std::mem::take(&mut self.pending).into_keys().collect();
+        pending.sort_unstable_by_key(|&slot| self.arena.addr(slot));
+        for slot in pending {
             self.arena.free(slot);
         }
         self.release_pool(PoolId::default(), PoolSize::Large);
@@ -185,6 +198,7 @@ impl Caching {
     }
 
     fn more_memory(&mut self, key: PoolKey, rounded: u64) -> Result<Slot, OutOfMemory> {
+        self.shortages += 1;
         self.collect();
         if let Some(free) = self.segment(key, rounded) {
             return Ok(free);

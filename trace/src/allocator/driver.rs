@@ -8,7 +8,7 @@
 //! of the newest such chunk serves later segments that fit.
 
 use crate::stacks::fx_hash;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Granule of reserved address space, bytes.
 const CHUNK: u64 = 32 << 20;
@@ -71,6 +71,8 @@ pub(super) struct Driver {
     chunks: BTreeMap<u64, Chunk>,
     /// The chunks that have room, oldest first. Some of them may no longer exist.
     with_room: Vec<u64>,
+    /// The same, to look one up.
+    listed: HashSet<u64>,
     /// Address space that was given back: start and end.
     holes: BTreeMap<u64, u64>,
     /// Nothing was reserved below this address yet.
@@ -109,6 +111,7 @@ impl Driver {
             is_guessed: false,
             chunks: BTreeMap::new(),
             with_room: Vec::new(),
+            listed: HashSet::new(),
             holes: BTreeMap::new(),
             floor: TOP,
             ceiling: TOP,
@@ -152,7 +155,7 @@ impl Driver {
         if chunk.segments.is_empty() {
             self.chunks.remove(&base);
             self.give_back(base, end);
-        } else if !self.with_room.contains(&base) {
+        } else if self.listed.insert(base) {
             self.with_room.push(base);
         }
     }
@@ -193,6 +196,7 @@ impl Driver {
                 false => (self.floor.min(base), self.ceiling),
             };
             self.with_room.push(base);
+            self.listed.insert(base);
         }
         self.ceiling = self.ceiling.max(chunk.end);
         self.fill_holes(base, chunk.end);
@@ -225,7 +229,14 @@ impl Driver {
             let chunk = chunks.get(base);
             chunk.is_none_or(|chunk| chunk.room(*base, super::SMALL_BUFFER).is_none())
         };
-        self.with_room.retain(|base| !full(base));
+        let listed = &mut self.listed;
+        self.with_room.retain(|base| {
+            let is_full = full(base);
+            if is_full {
+                listed.remove(base);
+            }
+            !is_full
+        });
         let newest = self.with_room.iter().rev().take(LOOKED_AT);
         newest
             .filter_map(|base| chunks.get(base)?.room(*base, size))

@@ -65,6 +65,23 @@ struct Block {
 struct Pool {
     key: PoolKey,
     free: FreeList,
+    /// Whose it is: a position in [`Arena::owners`].
+    owner: u32,
+    /// The next pool of the same owner and size, or [`NO_POOL`].
+    next: u16,
+}
+
+/// Stands for no pool.
+const NO_POOL: u16 = u16::MAX;
+
+/// What one default, graph or user pool holds, of all streams and sizes.
+#[derive(Clone, Debug)]
+struct Owner {
+    pool: PoolId,
+    blocks: u32,
+    used: u32,
+    /// The first pool of small and of large blocks, or [`NO_POOL`].
+    first: [u16; 2],
 }
 
 /// Memory of an expandable segment that could become one free block.
@@ -102,6 +119,8 @@ pub struct Arena {
     vacant: Vec<Slot>,
     pools: Vec<Pool>,
     pool_ids: FxHashMap<PoolKey, u16>,
+    owners: Vec<Owner>,
+    owner_ids: FxHashMap<PoolId, u32>,
     /// First block of each segment or mapped range. Merging keeps the lower block, so the entry
     /// stays right for the life of the segment.
     segments: BTreeMap<u64, Slot>,
@@ -137,6 +156,8 @@ impl Arena {
             vacant: Vec::new(),
             pools: Vec::new(),
             pool_ids: FxHashMap::default(),
+            owners: Vec::new(),
+            owner_ids: FxHashMap::default(),
             segments: BTreeMap::new(),
             searched: 0,
             by_address: None,
@@ -192,8 +213,11 @@ impl Arena {
 
     /// The free blocks of a pool, of all its streams: by stream, size, address.
     pub fn free_blocks(&self, pool: PoolId, size: PoolSize) -> impl Iterator<Item = Slot> + '_ {
-        let same = |p: &&Pool| p.key.pool == pool && p.key.size == size;
-        let mut pools: Vec<&Pool> = self.pools.iter().filter(same).collect();
+        let owner = self.owner_ids.get(&pool);
+        let first = owner.map_or(NO_POOL, |&at| self.owners[at as usize].first[size as usize]);
+        let pool = |id: u16| self.pools.get(usize::from(id)).filter(|_| id != NO_POOL);
+        let all = std::iter::successors(pool(first), |one| pool(one.next));
+        let mut pools: Vec<&Pool> = all.collect();
         pools.sort_unstable_by_key(|pool| pool.key.stream);
         pools.into_iter().flat_map(|pool| pool.free.fits(0))
     }
@@ -209,20 +233,10 @@ impl Arena {
 
     /// Private pools that hold memory, none of it in use: nobody can need that memory any more.
     pub fn idle_pools(&self) -> Vec<PoolId> {
-        let live = self.blocks.iter().filter(|b| b.state != State::Vacant);
-        let mut idle: Vec<(PoolId, bool)> = Vec::new();
-        for block in live {
-            let pool = self.pools[usize::from(block.pool)].key.pool;
-            let used = block.state == State::Used;
-            match idle.iter_mut().find(|(known, _)| *known == pool) {
-                Some((_, idle)) => *idle &= !used,
-                None => idle.push((pool, !used)),
-            }
-        }
-        let idle = idle
-            .into_iter()
-            .filter(|(pool, idle)| *idle && *pool != PoolId::default());
-        idle.map(|(pool, _)| pool).collect()
+        let is_idle =
+            |owner: &&Owner| owner.blocks > 0 && owner.used == 0 && owner.pool != PoolId::default();
+        let idle = self.owners.iter().filter(is_idle);
+        idle.map(|owner| owner.pool).collect()
     }
 
     fn block(&self, slot: Slot) -> &Block {
@@ -234,18 +248,58 @@ impl Arena {
     }
 
     fn pool_id(&mut self, key: PoolKey) -> u16 {
-        *self.pool_ids.entry(key).or_insert_with(|| {
-            self.pools.push(Pool {
-                key,
-                free: FreeList::default(),
+        if let Some(&id) = self.pool_ids.get(&key) {
+            return id;
+        }
+        // Streams and pools are handles of a running process. Thousands of them mean a
+        // defective file. They then share the last pool, which only lowers the fidelity.
+        let next = u16::try_from(self.pools.len()).ok();
+        let own = next.filter(|&id| id < NO_POOL);
+        let owner = self.owner(key.pool);
+        let id = own.unwrap_or(NO_POOL - 1);
+        let mut behind = NO_POOL;
+        if own.is_some() {
+            let first = &mut self.owners[owner as usize].first[key.size as usize];
+            behind = std::mem::replace(first, id);
+        }
+        self.pools.push(Pool {
+            key,
+            free: FreeList::default(),
+            owner,
+            next: behind,
+        });
+        self.pool_ids.insert(key, id);
+        id
+    }
+
+    /// The owner of a pool's memory.
+    fn owner(&mut self, pool: PoolId) -> u32 {
+        let owners = &mut self.owners;
+        *self.owner_ids.entry(pool).or_insert_with(|| {
+            owners.push(Owner {
+                pool,
+                blocks: 0,
+                used: 0,
+                first: [NO_POOL; 2],
             });
-            // Streams and pools are handles of a running process. Thousands of them mean a
-            // defective file. They then share the last pool, which only lowers the fidelity.
-            u16::try_from(self.pools.len() - 1).unwrap_or(u16::MAX - 1)
+            (owners.len() - 1) as u32
         })
     }
 
+    /// Changes what a block is, and counts it.
+    fn become_now(&mut self, slot: Slot, state: State) {
+        let block = &mut self.blocks[slot.0 as usize];
+        let before = std::mem::replace(&mut block.state, state);
+        let pool = &self.pools[usize::from(block.pool)];
+        let owner = &mut self.owners[pool.owner as usize];
+        owner.blocks -= u32::from(state == State::Vacant && before != State::Vacant);
+        owner.used += u32::from(state == State::Used);
+        owner.used -= u32::from(before == State::Used);
+    }
+
     fn insert(&mut self, block: Block) -> Slot {
+        let owner = self.pools[usize::from(block.pool)].owner;
+        self.owners[owner as usize].blocks += 1;
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 *self.block_mut(slot) = block;
@@ -334,7 +388,7 @@ impl Arena {
 
     fn vacate(&mut self, slot: Slot) {
         self.leave_index(slot);
-        self.block_mut(slot).state = State::Vacant;
+        self.become_now(slot, State::Vacant);
         self.vacant.push(slot);
     }
 
@@ -577,6 +631,7 @@ impl Arena {
         let lists = blocks / size_of::<Block>() * 48 + self.pools.len() * PER_LIST;
         // A full table moves to a larger one: while it moves, both exist.
         let pools = of_vec_after(&self.pools, more) + 3 * of_map(&self.pool_ids);
+        let pools = pools + of_vec_after(&self.owners, more) + 3 * of_map(&self.owner_ids);
         blocks + lists + pools + (self.segments.len() + index) * 32
     }
 
@@ -604,7 +659,7 @@ impl Arena {
         } else {
             self.unlist(slot);
         }
-        self.block_mut(slot).state = State::Used;
+        self.become_now(slot, State::Used);
         slot
     }
 
@@ -671,14 +726,14 @@ impl Arena {
         if self.block(slot).size > size {
             self.cut(slot, size);
         }
-        self.block_mut(slot).state = State::Used;
+        self.become_now(slot, State::Used);
         slot
     }
 
     /// Returns a used block and joins it with free neighbours. The result is the block that now
     /// holds it.
     pub fn free(&mut self, slot: Slot) -> Slot {
-        self.block_mut(slot).state = State::Free;
+        self.become_now(slot, State::Free);
         self.coalesce(slot)
     }
 

@@ -392,4 +392,47 @@ proptest! {
             }
         }
     }
+
+    /// What is counted for each pool is what a look at every block finds.
+    #[test]
+    fn idle_pools_are_those_without_a_used_block(
+        ops in prop::collection::vec((0..5_u64, 0..3_u64, any::<bool>()), 1..120),
+    ) {
+        let mut arena = Arena::new(Config::default());
+        let mut used: Vec<Slot> = Vec::new();
+        for (at, (pool, stream, takes)) in ops.into_iter().enumerate() {
+            let key = PoolKey { pool: PoolId(0, pool), stream, ..KEY };
+            match takes {
+                true => {
+                    let slot = arena.add_segment(key, at as u64 * 64 * MIB, 20 * MIB);
+                    used.push(arena.take(slot, 2 * MIB + stream * 5 * MIB));
+                }
+                false if !used.is_empty() => {
+                    let whole = arena.free(used.swap_remove(at % used.len()));
+                    if stream == 0 {
+                        let addr = arena.addr(whole);
+                        prop_assert_eq!(arena.remove_segment(addr), Ok(()));
+                    }
+                }
+                false => {}
+            }
+            let live = arena.blocks.iter().filter(|block| block.state != State::Vacant);
+            let mut of_pool: BTreeMap<PoolId, bool> = BTreeMap::new();
+            for block in live {
+                let pool = arena.pools[usize::from(block.pool)].key.pool;
+                *of_pool.entry(pool).or_insert(true) &= block.state == State::Free;
+            }
+            of_pool.retain(|pool, idle| *idle && *pool != PoolId::default());
+            let mut idle = arena.idle_pools();
+            idle.sort_unstable();
+            prop_assert_eq!(idle, of_pool.into_keys().collect::<Vec<_>>());
+            for pool in (0..5).map(|pool| PoolId(0, pool)) {
+                let free = arena.free_blocks(pool, PoolSize::Large);
+                let free = free.map(|slot| arena.addr(slot)).collect::<std::collections::HashSet<_>>();
+                let all = arena.blocks.iter().filter(|block| block.state == State::Free);
+                let all = all.filter(|block| arena.pools[usize::from(block.pool)].key.pool == pool);
+                prop_assert_eq!(free, all.map(|block| block.addr).collect());
+            }
+        }
+    }
 }

@@ -112,8 +112,15 @@ pub fn replay_drawn(
     let mut early = conditions.early.given_back.iter().peekable();
     let mut emptied = evidence.emptied.iter().peekable();
     let mut awaited = evidence.awaited.iter().peekable();
+    let mut shortages = run.allocator.shortages();
     for event in 0..device.events.len() {
         watch.at_row(event as usize, || run.allocator.heap_bytes_after(4 * EVERY))?;
+        // A request that finds nothing may take as long as many rows.
+        let now = run.allocator.shortages();
+        if now != shortages {
+            shortages = now;
+            watch.look(run.allocator.heap_bytes_after(4 * EVERY))?;
+        }
         while let Some((_, block)) = early.next_if(|(at, _)| at.0 <= event) {
             run.give_back_early(*block);
         }
