@@ -2,6 +2,7 @@
 
 use super::alive::step_at;
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, RoomOverTime, SegmentMap};
+use std::collections::BTreeMap;
 use trace::layout::{self, Layout, Place, Segment};
 use trace::trace::{DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
@@ -21,8 +22,13 @@ pub fn memory_map(device: &DeviceTrace, at: EventIdx) -> MemoryMap {
         blocks: MAX_BLOCKS,
         segments: MAX_SEGMENTS,
     };
+    // In one pass: a file may have as many pools as segments.
+    let mut of_place: BTreeMap<Place, Vec<&Segment>> = BTreeMap::new();
+    for segment in &layout.segments {
+        of_place.entry(segment.place).or_default().push(segment);
+    }
     let pools = layout.pools().into_iter().take(MAX_SEGMENTS).map(|pool| {
-        let own = layout.segments.iter().filter(|s| s.place == pool.place);
+        let own = of_place.remove(&pool.place).unwrap_or_default();
         let mut segments = Vec::new();
         for found in own {
             match room.takes(found) {
