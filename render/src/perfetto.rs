@@ -138,7 +138,10 @@ fn largest(device: &DeviceTrace) -> Vec<BlockIdx> {
     blocks
 }
 
-fn write_counters(device: &DeviceTrace, out: &mut Events<'_, impl Write>) -> Result<(), TableError> {
+fn write_counters(
+    device: &DeviceTrace,
+    out: &mut Events<'_, impl Write>,
+) -> Result<(), TableError> {
     let n = device.events.len();
     let width = n.div_ceil(BUCKETS).max(1);
     let mut levels = device.levels_before(EventIdx(0));
@@ -230,7 +233,7 @@ fn headline(stacks: &Stacks, stack: trace::stacks::StackIdx) -> String {
         Some(frame) => {
             let name = trace::code::function_name(stacks.str(frame.name));
             clipped(name, LONGEST_NAME).into_owned()
-        },
+        }
         None => "no stack".to_owned(),
     }
 }

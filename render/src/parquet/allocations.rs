@@ -410,6 +410,9 @@ mod tests {
             name: "a run",
         };
         let stopped = write(source, Watch::new(&|_| false), Vec::new());
-        assert!(matches!(stopped, Err(TableError::Stopped(_))), "{stopped:?}");
+        assert!(
+            matches!(stopped, Err(TableError::Stopped(_))),
+            "{stopped:?}"
+        );
     }
 }

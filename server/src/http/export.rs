@@ -156,7 +156,9 @@ fn run_to_end(
         waited,
     } = held;
     let mut out = BufWriter::with_capacity(PIECE, Pieces(sender.clone()));
-    let written = allowed(memory, EXPORTING, &waited, |watch| Ok(work(watch, &mut out)));
+    let written = allowed(memory, EXPORTING, &waited, |watch| {
+        Ok(work(watch, &mut out))
+    });
     let written = written.map_err(ExportError::from).and_then(|done| done);
     let written = written.and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {
