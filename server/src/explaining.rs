@@ -1,5 +1,5 @@
-//! Limits for an explanation that somebody waits for: processor time, and memory from the budget as
-//! the replays need it. When nobody waits any more, the work ends.
+//! Limits for an answer that somebody waits for: processor time, and memory from the budget as the
+//! work needs it. When nobody waits any more, the work ends.
 
 use crate::budget::{NoMemory, Permit};
 use crate::processor_time::ProcessorTime;
@@ -11,13 +11,13 @@ use tokio::runtime::Handle;
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 
-/// Processor time that an explanation may take.
+/// Processor time that an answer may take, an explanation as well as any other.
 pub const EXPLAINING: Duration = Duration::from_secs(20);
 
 /// Memory is taken in steps of this size.
 const STEP: u64 = 4 << 20;
 
-/// Why there is no explanation.
+/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It needs more memory than there is.
@@ -25,8 +25,9 @@ pub enum Refused {
     NoMemory(#[from] NoMemory),
     /// It takes too long.
     #[error(
-        "explaining this takes more than {} s of a processor, all that one question may have; \
-         `tidemark explain FILE` has no such limit", .0.as_secs_f64()
+        "this takes more than {} s of a processor, all that one question may have; the command \
+         line (`tidemark explain FILE`, `tidemark compare FILE FILE`) has no such limit",
+        .0.as_secs_f64()
     )]
     TooLong(Duration),
     /// The client has gone, so nobody would read this.

@@ -9,6 +9,7 @@ use timeline::format::plural;
 use trace::categories::own;
 use trace::naming::{Named, Rules};
 use trace::trace::{Series, Trace};
+use trace::watch::{Stopped, Watch};
 
 /// A file of rules that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -110,22 +111,29 @@ pub fn hints(text: &str, taken: &[TakenOfDevice], trace: &Trace) -> Vec<String> 
 }
 
 /// What rules take of each device of a trace.
-pub fn taken(rules: &Rules, trace: &Trace) -> Vec<TakenOfDevice> {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn taken(
+    rules: &Rules,
+    trace: &Trace,
+    watch: Watch<'_>,
+) -> Result<Vec<TakenOfDevice>, Stopped> {
     let devices = trace.devices.iter().map(|device| {
         let peak = device.summary[Series::Allocated as usize];
-        let taken = own::preview(rules, device, &trace.stacks, peak.peak_event);
+        let taken = own::preview(rules, device, &trace.stacks, peak.peak_event, watch)?;
         let taken = taken.into_iter().map(|taken| Taken {
             line: taken.line,
             name: Named::Own(taken.name),
             blocks: taken.blocks,
             bytes: taken.alive.bytes,
         });
-        TakenOfDevice {
+        Ok(TakenOfDevice {
             device: device.device,
             peak: peak.peak_event,
             allocated: peak.peak,
             rules: taken.collect(),
-        }
+        })
     });
     devices.collect()
 }

@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use std::error::Error as _;
 use std::time::Duration;
 use trace::clip::clipped;
+use trace::watch::Stopped;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +119,13 @@ pub enum Error {
     Panicked,
 }
 
+/// Work that its watch stopped. Whoever watches knows why, and says that instead.
+impl From<Stopped> for Error {
+    fn from(_: Stopped) -> Error {
+        Error::Unexplained(explaining::Refused::TooLong(explaining::EXPLAINING))
+    }
+}
+
 impl From<NoDevice> for Error {
     fn from(missing: NoDevice) -> Error {
         Error::Store(missing.into())
@@ -209,10 +217,7 @@ impl Error {
                 ProblemCode::Gone,
                 "This link does not open any more",
             ),
-            Error::Unexplained(explaining::Refused::NoMemory(error)) => of_memory(error),
-            Error::Unexplained(explaining::Refused::TooLong(_)) => too_long(),
-            // The client has gone, so nobody reads this.
-            Error::Unexplained(explaining::Refused::NobodyWaits) => internal(),
+            Error::Unexplained(refused) => of_answer(refused),
             Error::Panicked => internal(),
         };
         problem(status, code, title, outward(code, self.to_string()), None)
@@ -229,6 +234,7 @@ impl Error {
             | Error::Ingest(IngestError::Store(StoreError::NoMemory(error)))
             | Error::Bench(BenchError::Store(StoreError::NoMemory(error)))
             | Error::Unexplained(explaining::Refused::NoMemory(error))
+            | Error::Store(StoreError::Refused(explaining::Refused::NoMemory(error)))
             | Error::Store(StoreError::NoMemory(error)) => error.retry(),
             _ => None,
         }
@@ -409,6 +415,15 @@ fn unavailable() -> Kind {
     )
 }
 
+fn of_answer(refused: &explaining::Refused) -> Kind {
+    match refused {
+        explaining::Refused::NoMemory(error) => of_memory(error),
+        explaining::Refused::TooLong(_) => too_long(),
+        // The client has gone, so nobody reads this.
+        explaining::Refused::NobodyWaits => internal(),
+    }
+}
+
 fn of_memory(error: &NoMemory) -> Kind {
     match error {
         NoMemory::TooMuch { .. } => (
@@ -433,6 +448,7 @@ fn of_store(error: &StoreError) -> Kind {
         ),
         StoreError::ReadOnly(_) | StoreError::Damaged { .. } => unavailable(),
         StoreError::NoMemory(error) => of_memory(error),
+        StoreError::Refused(refused) => of_answer(refused),
         _ => internal(),
     }
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use trace::naming::Rules;
+use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,7 +92,7 @@ pub fn categories(args: &CategoriesArgs) -> Result<(), CliError> {
         read(&args.rules).map_err(|error| CliError::Usage(error.to_string()))?;
     let of_file = |path: &PathBuf| {
         let trace = trace_of(path, None, &Rules::default())?;
-        let devices = taken(&rules, &trace);
+        let devices = Watch::undisturbed(|watch| taken(&rules, &trace, watch));
         Ok::<_, CliError>(TakenOfFile {
             file: path.display().to_string(),
             hints: hints(&rules_text, &devices, &trace),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use trace::span::Span;
 use trace::trace::{BlockIdx, DeviceTrace, device_name};
 use trace::units::EventIdx;
+use trace::watch::Watch;
 
 /// Which moment, and what the groups stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -72,7 +73,7 @@ pub struct MapQuery {
 pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
     let details = format!("{:?}-{}", query.at, by.name());
-    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let last = device.events.len().checked_sub(1);
         let at = event(device, query.at.or(last).unwrap_or(0))?;
         Ok(questions::alive(decoded, device, at, by))
@@ -92,7 +93,7 @@ pub async fn memory_map(
     Query(query): Query<MapQuery>,
 ) -> Result<Response, Error> {
     let details = format!("{:?}-m{}", query.at, memory_map::VERSION);
-    let ask = move |_: &Decoded, device: &DeviceTrace| {
+    let ask = move |_: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let last = device.events.len().checked_sub(1);
         let at = event(device, query.at.or(last).unwrap_or(0))?;
         Ok(questions::memory_map(device, at))
@@ -109,7 +110,9 @@ pub async fn memory_map(
     ))]
 pub async fn room_over_time(question: Question) -> Result<Response, Error> {
     let details = format!("r{}", memory_map::VERSION);
-    let ask = move |_: &Decoded, device: &DeviceTrace| Ok(questions::room_over_time(device));
+    let ask = move |_: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
+        Ok(questions::room_over_time(device))
+    };
     question.answer("room-over-time", &details, ask).await
 }
 
@@ -132,7 +135,7 @@ pub async fn changes(
         return Err(Error::BadRequest(why.to_owned()));
     }
     let details = format!("{}-{}-{}", query.from, query.to, by.name());
-    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let events = Span::new(event(device, query.from)?, event(device, query.to)?);
         Ok(questions::changes(decoded, device, events, by))
     };
@@ -153,7 +156,7 @@ pub async fn allocations(
 ) -> Result<Response, Error> {
     let limit = page.limit.unwrap_or(100);
     let details = format!("{}-{limit}{}", page.offset, filter.query());
-    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::page(decoded, device, &filter, page.offset, limit);
         found.map_err(|error| Error::BadRequest(error.to_string()))
     };
@@ -174,7 +177,7 @@ pub async fn beside(
     question: Question,
     Path(Beside { block }): Path<Beside>,
 ) -> Result<Response, Error> {
-    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::beside(decoded, device, BlockIdx(block));
         let missing =
             || Error::NotFound(format!("block {block} on {}", device_name(device.device)));

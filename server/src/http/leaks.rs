@@ -5,12 +5,11 @@ use super::audience::Audience;
 use super::extract::{Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
-use super::question::{Question, StepsQuery};
+use super::question::{Question, StepsQuery, watched};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
-use crate::processor_time::within;
+use crate::processor_time::ProcessorTime;
 use crate::questions::{self, JUDGING};
-use crate::work;
 use api::alive::Growth;
 use api::ids::RunId;
 use api::leaks::Leaks;
@@ -18,6 +17,7 @@ use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use trace::trace::DeviceTrace;
+use trace::watch::Watch;
 
 /// What the bands of a growth chart stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -36,7 +36,9 @@ pub struct GrowthQuery {
     ))]
 pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
-        let ask = |decoded: &Decoded, device: &DeviceTrace| Ok(reported(decoded, device));
+        let ask = |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
+            Ok(reported(decoded, device, watch))
+        };
         return question.of_stacks().answer("leaks", "", ask).await;
     }
     let Question {
@@ -82,7 +84,7 @@ pub async fn growth(
     let leaks = found(app, run, *device, audience, steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
-    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         Ok(questions::growth(decoded, device, by, &sites))
     };
     question.by(by).answer("growth", by.name(), ask).await
@@ -106,15 +108,15 @@ async fn found(
         .traces
         .memory_to_ask(&decoded, Ask::Stacks)
         .await?;
-    let judge = move || {
-        let _memory = memory;
-        Ok(reported(&decoded, decoded.device(device)?))
-    };
-    work::answer(judge).await.map_err(|_| Error::Panicked)?
+    watched(memory, move |watch| {
+        Ok(reported(&decoded, decoded.device(device)?, watch))
+    })
+    .await
 }
 
-fn reported(decoded: &Decoded, device: &DeviceTrace) -> Leaks {
-    within(JUDGING, |watch| {
-        questions::report(&decoded.trace, device, watch)
-    })
+/// The verdict, found within its time. If the client goes, the search ends too.
+fn reported(decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
+    let time = ProcessorTime::from_now();
+    let go_on = |_| time.used() <= JUDGING && watch.look(0).is_ok();
+    questions::report(&decoded.trace, device, Watch::new(&go_on))
 }

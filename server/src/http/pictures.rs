@@ -19,6 +19,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::EventIdx;
+use trace::watch::Watch;
 
 /// Media type of tiles.
 const TILE: &str = "application/vnd.tidemark.tile";
@@ -104,7 +105,7 @@ pub async fn mountain(
 pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
         // This is not stored: only pictures with the steps that Tidemark finds are.
-        let ask = |decoded: &Decoded, device: &DeviceTrace| {
+        let ask = |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
             Ok(pictures::marks_beside_host(device, &decoded.trace))
         };
         return question.answer("marks", "", ask).await;

@@ -5,6 +5,8 @@ use super::audience::Audience;
 use super::extract::{Path, Query, run_id};
 use super::here::Here;
 use super::packed::{self, Keep};
+use crate::budget::Permit;
+use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::work;
@@ -17,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
+use trace::watch::Watch;
 
 /// A question: who asks, which run, and which device.
 pub struct Question {
@@ -93,12 +96,12 @@ impl Question {
 
     /// Asks the decoded trace, outside of the runtime's threads. `what` is the question and
     /// `details` its parameters. A run's id stands for its content, so both together identify the
-    /// answer.
+    /// answer. The watch ends the work when it takes too long, and when the client goes.
     pub(super) async fn answer<T: Serialize + Send + 'static>(
         self,
         what: &str,
         details: &str,
-        ask: impl FnOnce(&Decoded, &DeviceTrace) -> Result<T, Error> + Send + 'static,
+        ask: impl FnOnce(&Decoded, &DeviceTrace, Watch<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Response, Error> {
         let Question {
             app,
@@ -125,14 +128,31 @@ impl Question {
             .get_cut(trace, audience.texts(), steps.as_deref())
             .await?;
         let memory = traces.memory_to_ask(&decoded, asks).await?;
-        let answer = work::answer(move || {
-            let answer = ask(&decoded, decoded.device(device)?);
-            drop(memory);
-            answer
+        let value = watched(memory, move |watch| {
+            ask(&decoded, decoded.device(device)?, watch)
         });
-        let value = answer.await.map_err(|_| Error::Panicked)??;
+        let value = value.await?;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
     }
+}
+
+/// Does work that a request waits for, away from the runtime's threads, within the time of an
+/// answer. It ends when this future is dropped, because then the client has gone.
+pub(super) async fn watched<T: Send + 'static>(
+    memory: Permit,
+    work: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (_waiting, waited) = Waiting::begins();
+    let answer = work::answer(move || {
+        allowed(memory, EXPLAINING, &waited, |watch| {
+            watch.look(0)?;
+            let done = work(watch);
+            // Work that does not look at its watch is not kept either when it took too long.
+            watch.look(0)?;
+            Ok(done)
+        })
+    });
+    answer.await.map_err(|_| Error::Panicked)??
 }
 
 /// The question in short, for a tag: clients refuse headers of many kilobytes.
@@ -147,11 +167,35 @@ fn brief(asked: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use std::time::Duration;
+    use tokio::sync::oneshot;
+    use trace::units::Bytes;
 
     #[test]
     fn tags_stay_short_and_tell_questions_apart() {
         assert_eq!(brief("0-100-".to_owned()), "0-100-");
         let long = |end: &str| brief(format!("{}{end}", "a".repeat(60_000)));
         assert!(long("a").len() <= 64 && long("a") != long("b"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn work_for_an_answer_ends_when_the_client_goes() {
+        let budget = Budget::new(Bytes::mib(8));
+        let memory = budget.take(Bytes::mib(1)).await.unwrap();
+        let (begun, begins) = oneshot::channel();
+        let (told, ends) = oneshot::channel();
+        let asked = tokio::spawn(watched(memory, move |watch| {
+            begun.send(()).unwrap();
+            while watch.look(0).is_ok() {}
+            told.send(()).unwrap();
+            Ok(())
+        }));
+        begins.await.unwrap();
+        asked.abort();
+        let ended = tokio::time::timeout(Duration::from_secs(20), ends).await;
+        ended.expect("it does not go on").unwrap();
+        let all = budget.take(Bytes::mib(8)).await;
+        assert!(all.is_ok(), "its memory was given back");
     }
 }

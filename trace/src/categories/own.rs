@@ -3,10 +3,11 @@
 use super::{Categories, Category, alive};
 use crate::naming::{OwnName, Rule, Rules};
 use crate::site::module_name;
-use crate::stacks::{Frame, StackIdx, Stacks};
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, StrIdx};
 use crate::tally::Tally;
 use crate::trace::{DeviceTrace, KindIdx};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 
 /// What one line takes of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +24,19 @@ pub struct Taken {
 
 /// What each line takes, in the order of the file. `at` is the event whose live blocks are summed;
 /// `None`: before the first event.
+///
+/// # Errors
+/// [`Stopped`].
 pub fn preview(
     rules: &Rules,
     device: &DeviceTrace,
     stacks: &Stacks,
     at: Option<EventIdx>,
-) -> Vec<Taken> {
+    watch: Watch<'_>,
+) -> Result<Vec<Taken>, Stopped> {
+    let takers = Takers::new(rules, device, stacks, watch)?;
     let found = Categories::inferred_of(device, stacks);
-    let takers = Takers::new(rules, device, stacks);
+    watch.look(0)?;
     let takes_nothing = |rule: &Rule| Taken {
         line: rule.line,
         name: rule.name,
@@ -49,7 +55,7 @@ pub fn preview(
             taken[rule].alive.add(device.blocks.kind(block).size);
         }
     }
-    taken
+    Ok(taken)
 }
 
 /// The position in [`Rules::names`] of each block's name; `None` for blocks that no rule takes.
@@ -62,7 +68,7 @@ pub(super) fn apply<'a>(
     let names = rules.names();
     let position = |rule: &Rule| names.iter().position(|name| *name == rule.name);
     let names: Vec<_> = rules.all().iter().map(position).collect();
-    let takers = Takers::new(rules, device, stacks);
+    let takers = Watch::undisturbed(|watch| Takers::new(rules, device, stacks, watch));
     let blocks = device.blocks.kind.iter().zip(found);
     blocks.map(move |(&kind, &found)| takers.of(kind, found).and_then(|rule| names[rule]))
 }
@@ -74,6 +80,32 @@ fn read(name: &str) -> &str {
     &name[..name.floor_char_boundary(MOST)]
 }
 
+/// The rules that texts satisfy, found once for each.
+struct Known<'w> {
+    found: FxHashMap<StrIdx, u64>,
+    watch: Watch<'w>,
+}
+
+impl Known<'_> {
+    fn new(watch: Watch<'_>) -> Known<'_> {
+        Known {
+            found: FxHashMap::default(),
+            watch,
+        }
+    }
+
+    fn get(&mut self, text: StrIdx, find: impl FnOnce() -> u64) -> Result<u64, Stopped> {
+        if let Some(&found) = self.found.get(&text) {
+            return Ok(found);
+        }
+        // Many patterns and a long text may take some milliseconds.
+        self.watch.look(0)?;
+        let found = find();
+        self.found.insert(text, found);
+        Ok(found)
+    }
+}
+
 /// Which rule takes which blocks of a device. A bit stands for a rule.
 struct Takers<'a> {
     rules: &'a [Rule],
@@ -81,34 +113,59 @@ struct Takers<'a> {
 }
 
 impl<'a> Takers<'a> {
-    fn new(rules: &'a Rules, device: &DeviceTrace, stacks: &Stacks) -> Takers<'a> {
+    /// Each text is held against the patterns once, however many frames have it.
+    fn new(
+        rules: &'a Rules,
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Takers<'a>, Stopped> {
         let rules = rules.all();
         let bits = |holds: &dyn Fn(&Rule) -> bool| {
             let set = rules.iter().enumerate().filter(|(_, rule)| holds(rule));
             set.fold(0_u64, |bits, (at, _)| bits | 1 << at)
         };
-        let of_frame = |frame: &Frame| {
-            let (function, file) = (
-                read(stacks.str(frame.name)),
-                read(stacks.str(frame.filename)),
-            );
-            let module = module_name(file);
-            bits(&|rule| rule.asks_for_frame() && rule.has_frame(function, file, &module))
-        };
-        let of_frame: Vec<u64> = stacks.all_frames().iter().map(of_frame).collect();
         let anywhere = bits(&|rule| !rule.asks_for_frame());
+        let asks = bits(&|rule| rule.asks_for_frame());
+        let (mut functions, mut files) = (Known::new(watch), Known::new(watch));
+        let mut of_frame = |frame: &Frame| {
+            if asks == 0 {
+                return Ok(0);
+            }
+            let function = functions.get(frame.name, || {
+                let function = read(stacks.str(frame.name));
+                bits(&|rule| rule.has_function(function))
+            })?;
+            let file = files.get(frame.filename, || {
+                let file = read(stacks.str(frame.filename));
+                let module = module_name(file);
+                bits(&|rule| rule.has_file(file, &module))
+            })?;
+            Ok(function & file & asks)
+        };
+        let frames = stacks.all_frames().iter();
+        let of_frame: Vec<u64> = frames.map(&mut of_frame).collect::<Result<_, Stopped>>()?;
         let of_stack = |stack: StackIdx| {
             let frames = stacks.frames(stack).iter();
             frames.fold(anywhere, |bits, frame| bits | of_frame[frame.index()])
         };
-        let kinds = device.blocks.kinds.iter().map(|kind| {
-            let described = kind.metadata.map(|text| stacks.str(text));
-            of_stack(kind.alloc_stack) & bits(&|rule| rule.fits(kind.size, described))
-        });
-        Takers {
-            rules,
-            of_kind: kinds.collect(),
+        let mut of_stacks: FxHashMap<StackIdx, u64> = FxHashMap::default();
+        let mut described = Known::new(watch);
+        let undescribed = bits(&|rule| rule.has_shape(None));
+        let mut of_kind = Vec::with_capacity(device.blocks.kinds.len());
+        for (at, kind) in device.blocks.kinds.iter().enumerate() {
+            watch.at_row(at, || 0)?;
+            let shape = match kind.metadata {
+                None => undescribed,
+                Some(text) => described.get(text, || {
+                    bits(&|rule| rule.has_shape(Some(stacks.str(text))))
+                })?,
+            };
+            let stack = of_stacks.entry(kind.alloc_stack);
+            let stack = *stack.or_insert_with(|| of_stack(kind.alloc_stack));
+            of_kind.push(stack & shape & bits(&|rule| rule.has_size(kind.size)));
         }
+        Ok(Takers { rules, of_kind })
     }
 
     /// The position of the rule that takes a block of a kind, which Tidemark found to be of this

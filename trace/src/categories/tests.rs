@@ -352,7 +352,7 @@ fn own_names_change_no_sum_and_no_inference() {
         );
     }
     let rules = trace.stacks.own.as_deref().unwrap();
-    let taken = own::preview(rules, device, &trace.stacks, at);
+    let taken = own::preview(rules, device, &trace.stacks, at, Watch::nobody()).unwrap();
     let lines: Vec<_> = taken
         .iter()
         .map(|t| (t.line, t.name.as_str(), t.blocks))
@@ -397,4 +397,32 @@ fn what_a_failure_cuts_off_is_what_it_was_before() {
             "{in_backward}"
         );
     }
+}
+
+#[test]
+fn each_text_is_held_against_the_rules_once_and_the_watch_may_stop_it() {
+    let mut trace = two_places();
+    // Very many frames that share one name.
+    let name = trace.stacks.strings.push(&"a".repeat(4096));
+    for line in 0..100_000 {
+        trace.stacks.push_frame(crate::stacks::Frame {
+            name,
+            filename: name,
+            line,
+        });
+    }
+    let slow: String = (0..60)
+        .map(|at| format!("x{at} function=*{}b\n", "a".repeat(200)))
+        .collect();
+    let rules = Rules::parse(&slow).unwrap();
+    let device = &trace.devices[0];
+    let looks = std::cell::Cell::new(0);
+    let go_on = |_| {
+        looks.set(looks.get() + 1);
+        true
+    };
+    let preview = |watch| own::preview(&rules, device, &trace.stacks, None, watch);
+    assert!(preview(Watch::new(&go_on)).is_ok());
+    assert!(looks.get() < 100, "{}", looks.get());
+    assert!(preview(Watch::new(&|_| false)).is_err());
 }

@@ -21,6 +21,8 @@ use wildmatch::WildMatch;
 pub const MOST_RULES: usize = 64;
 /// The longest file of rules, bytes.
 pub const LONGEST_FILE: usize = 64 << 10;
+/// The longest pattern, characters: the work of a pattern grows with its length.
+pub const LONGEST_PATTERN: usize = 256;
 
 /// A team's own categories. Two are equal when they were read from the same text.
 #[derive(Clone, Debug, Default)]
@@ -206,6 +208,12 @@ impl Rule {
         if pattern.is_empty() {
             return Err(format!("{condition:?} is not a condition: {CONDITIONS}"));
         }
+        if pattern.chars().count() > LONGEST_PATTERN {
+            let start: String = pattern.chars().take(20).collect();
+            return Err(format!(
+                "{what}={start}…: a pattern has at most {LONGEST_PATTERN} characters"
+            ));
+        }
         match what {
             "function" => self.frame.push((Part::Function, WildMatch::new(pattern))),
             "file" => self.frame.push((Part::File, WildMatch::new(pattern))),
@@ -227,24 +235,36 @@ impl Rule {
         !self.frame.is_empty()
     }
 
-    /// Whether a frame satisfies all that the rule says of one. `module` is the file as a module's
-    /// name (`torch.nn.functional`).
-    pub fn has_frame(&self, function: &str, file: &str, module: &str) -> bool {
+    /// Whether a function satisfies all that the rule says of one.
+    pub fn has_function(&self, function: &str) -> bool {
         self.frame.iter().all(|(part, pattern)| match part {
             Part::Function => pattern.matches(function),
+            Part::File | Part::Module => true,
+        })
+    }
+
+    /// Whether a file satisfies all that the rule says of one. `module` is the file as a module's
+    /// name (`torch.nn.functional`).
+    pub fn has_file(&self, file: &str, module: &str) -> bool {
+        self.frame.iter().all(|(part, pattern)| match part {
+            Part::Function => true,
             Part::File => pattern.matches(file),
             Part::Module => pattern.matches(module),
         })
     }
 
-    /// Whether a block's size and its description satisfy the rule.
-    pub fn fits(&self, size: Bytes, described: Option<&str>) -> bool {
-        let shape = || match (&self.shape, described) {
+    /// Whether a block's size satisfies the rule.
+    pub fn has_size(&self, size: Bytes) -> bool {
+        (self.at_least..=self.at_most).contains(&size)
+    }
+
+    /// Whether what is said of a block satisfies the rule.
+    pub fn has_shape(&self, described: Option<&str>) -> bool {
+        match (&self.shape, described) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(shape), Some(text)) => shapes(text).any(|text| shape.matches(&text)),
-        };
-        (self.at_least..=self.at_most).contains(&size) && shape()
+        }
     }
 }
 
@@ -290,6 +310,12 @@ mod tests {
         );
         check("\"x function=a", "line 1: a quote is not closed");
         check("a<b function=a", "line 1: \"a<b\": a name has 1 to 31");
+        let longest = "a".repeat(LONGEST_PATTERN);
+        assert!(Rules::parse(&format!("x function={longest}")).is_ok());
+        check(
+            &format!("x shape=*{longest}"),
+            "line 1: shape=*aaaaaaaaaaaaaaaaaaa…: a pattern has at most 256 characters",
+        );
         let many = "x function=a\n".repeat(MOST_RULES + 1);
         check(&many, "line 65: there are more than 64 rules");
         check(

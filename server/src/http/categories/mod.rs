@@ -7,16 +7,17 @@ pub use page::{categories_page, save_on_page};
 use super::App;
 use super::extract::{Json, Path, run_id};
 use super::here::Here;
+use super::question::watched;
 use crate::access::Entry;
 use crate::own_categories;
 use crate::pictures::Ask;
 use crate::problems::Error;
-use crate::work;
 use api::categories::{OwnCategories, OwnRules, TakenOfDevice, TakenOfRun};
 use api::ids::RunId;
 use api::problem::Problem;
 use axum::Extension;
 use trace::naming::Rules;
+use trace::watch::Watch;
 
 /// The rules for the team's own categories.
 #[utoipa::path(get, path = "/api/categories", tag = "categories",
@@ -66,9 +67,6 @@ async fn taken_of(app: &App, run: RunId, rules: Rules) -> Result<Vec<TakenOfDevi
     let traces = &app.pictures.traces;
     let decoded = traces.get(trace).await?;
     let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-    let look = move || {
-        let _memory = memory;
-        own_categories::taken(&rules, &decoded.trace)
-    };
-    work::answer(look).await.map_err(|_| Error::Panicked)
+    let look = move |watch: Watch<'_>| Ok(own_categories::taken(&rules, &decoded.trace, watch)?);
+    watched(memory, look).await
 }
