@@ -7,6 +7,7 @@ use trace::compare::gate::{self, Limits, Verdicts};
 use trace::compare::profile::Profile;
 use trace::compare::{self, Difference};
 use trace::trace::Series;
+use trace::watch::{Stopped, Watch};
 
 /// The least and the largest number of runs in a comparison.
 pub const RUNS: std::ops::RangeInclusive<usize> = 2..=8;
@@ -50,17 +51,40 @@ impl Against {
     /// Compares one run with the baseline.
     ///
     /// All steps are judged; the answer lists the first [`Against::MAX_STEPS`] of them.
-    pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
-        let mut devices = compare::compare(base, new);
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn while_watched(
+        base: &Profile,
+        new: &Profile,
+        limits: &Limits,
+        watch: Watch<'_>,
+    ) -> Result<Against, Stopped> {
+        let mut devices = compare::compare(base, new, watch)?;
         let mut gate = gate::gate_runs(base, new, &devices, limits);
         gate.findings.truncate(Against::MAX_FINDINGS);
         let steps = Against::MAX_STEPS / devices.len().max(1);
-        devices.iter_mut().for_each(|d| d.steps.truncate(steps));
-        Against {
+        for device in &mut devices {
+            device.steps.truncate(steps);
+            device.steps.shrink_to_fit();
+        }
+        Ok(Against {
             foremost: compare::foremost(&devices).map(|at| at as u32),
             gate,
             devices,
-        }
+        })
+    }
+
+    /// The same, without anybody who may stop it.
+    pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
+        Watch::undisturbed(|watch| Against::while_watched(base, new, limits, watch))
+    }
+
+    /// About how many heap bytes it uses.
+    pub fn heap_bytes(&self) -> usize {
+        const PER_FINDING: usize = 1024;
+        let devices = self.devices.iter().map(Difference::heap_bytes);
+        devices.sum::<usize>() + self.gate.findings.len() * PER_FINDING
     }
 
     /// The largest number of steps that an answer lists, of all devices together. Both sides give

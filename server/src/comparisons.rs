@@ -2,20 +2,26 @@
 //!
 //! A profile takes one pass over a run's events. It has some hundred kilobytes, while the trace has
 //! some hundred megabytes. So traces are decoded one after the other and are never all in memory at
-//! once.
+//! once. What is kept holds a permit for its memory, and goes first when others need that.
 
+use crate::budget::{Budget, Permit, Spare};
+use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Traces};
-use crate::processor_time::within;
+use crate::processor_time::ProcessorTime;
 use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{StoreError, StoreResult};
 use crate::texts::Texts;
 use answers::curves;
 use api::compare::{Against, Curves, CurvesWanted};
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 use trace::compare::gate::Limits;
 use trace::compare::phase::Rhythm;
 use trace::compare::profile::Profile;
+use trace::units::Bytes;
+use trace::watch::{Stopped, Watch};
 
 /// How many profiles are kept.
 const PROFILES: usize = 64;
@@ -24,21 +30,60 @@ const PROFILES: usize = 64;
 const HELD: usize = 2;
 /// How many comparisons of two runs are kept.
 const PAIRS: usize = 128;
+/// Memory for comparing two runs, before the watch asks for more.
+const PAIRING: Bytes = Bytes::mib(1);
+
+/// Processor time that a profile may take: that of its verdict, and as much for everything else.
+const PROFILING: Duration = Duration::from_secs(2 * JUDGING.as_secs());
 
 /// The cache.
 pub struct Comparisons {
     traces: Arc<Traces>,
-    profiles: Recent<(i64, Texts), Profile>,
-    pairs: Recent<(i64, i64, Texts), Against>,
+    budget: Budget,
+    kept: Arc<Kept>,
+}
+
+/// What is kept.
+struct Kept {
+    profiles: Recent<(i64, Texts), Weighed<Profile>>,
+    pairs: Recent<(i64, i64, Texts), Weighed<Against>>,
+}
+
+impl Spare for Kept {
+    /// All of it: it takes some hundred kilobytes for each run, and is made again in a moment.
+    fn give_back(&self, _: Bytes) {
+        self.pairs.forget();
+        self.profiles.forget();
+    }
+}
+
+/// Something with the permit for its memory.
+pub struct Weighed<T> {
+    value: T,
+    _memory: Permit,
+}
+
+impl<T> Deref for Weighed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
 }
 
 impl Comparisons {
     /// Comparisons of the traces that `traces` decodes.
-    pub fn new(traces: Arc<Traces>) -> Comparisons {
-        Comparisons {
-            traces,
+    pub fn new(traces: Arc<Traces>, budget: Budget) -> Comparisons {
+        let kept = Arc::new(Kept {
             profiles: Recent::new(PROFILES),
             pairs: Recent::new(PAIRS),
+        });
+        let spare: Arc<dyn Spare> = Arc::clone(&kept) as Arc<dyn Spare>;
+        budget.ask_first(Arc::downgrade(&spare));
+        Comparisons {
+            traces,
+            budget,
+            kept,
         }
     }
 
@@ -46,13 +91,17 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn compare(&self, traces: &[i64], texts: Texts) -> StoreResult<Vec<Arc<Against>>> {
+    pub async fn compare(
+        &self,
+        traces: &[i64],
+        texts: Texts,
+    ) -> StoreResult<Vec<Arc<Weighed<Against>>>> {
         let Some((&base, others)) = traces.split_first() else {
             return Ok(Vec::new());
         };
         let mut compared = Vec::with_capacity(others.len());
         for &new in others {
-            let cell = self.pairs.cell((base, new, texts));
+            let cell = self.kept.pairs.cell((base, new, texts));
             let make = || self.pair(base, new, texts);
             let against = cell.get_or_try_init(make).await?;
             compared.push(Arc::clone(against));
@@ -64,27 +113,40 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn profile(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Profile>> {
+    pub async fn profile(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Weighed<Profile>>> {
         let make = async || {
             let decoded = self.traces.get_for(trace, texts).await?;
             let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-            let profile = move || {
-                let _memory = memory;
-                within(JUDGING, |watch| {
-                    Profile::judged_while(&decoded.trace, watch)
-                })
+            let profile = move |watch: Watch<'_>| {
+                let time = ProcessorTime::from_now();
+                // The verdict is not known after this time; but if the client goes, all ends.
+                let judging = |_| time.used() <= JUDGING && watch.look(0).is_ok();
+                Profile::judged_while(&decoded.trace, Watch::new(&judging), watch)
             };
-            off_runtime(profile).await.map(Arc::new)
+            let made = watched(memory, PROFILING, profile).await?;
+            self.weighed(made.heap_bytes(), made).await
         };
-        let cell = self.profiles.cell((trace, texts));
+        let cell = self.kept.profiles.cell((trace, texts));
         cell.get_or_try_init(make).await.cloned()
     }
 
-    async fn pair(&self, base: i64, new: i64, texts: Texts) -> StoreResult<Arc<Against>> {
+    async fn pair(&self, base: i64, new: i64, texts: Texts) -> StoreResult<Arc<Weighed<Against>>> {
         let base = self.profile(base, texts).await?;
         let new = self.profile(new, texts).await?;
-        let work = move || Against::of(&base, &new, &Limits::default());
-        off_runtime(work).await.map(Arc::new)
+        let memory = self.budget.take(PAIRING).await?;
+        let work =
+            move |watch: Watch<'_>| Against::while_watched(&base, &new, &Limits::default(), watch);
+        let made = watched(memory, EXPLAINING, work).await?;
+        self.weighed(made.heap_bytes(), made).await
+    }
+
+    /// Takes the memory for something that will be kept.
+    async fn weighed<T>(&self, bytes: usize, value: T) -> StoreResult<Arc<Weighed<T>>> {
+        let memory = self.budget.take(Bytes(bytes as u64)).await?;
+        Ok(Arc::new(Weighed {
+            value,
+            _memory: memory,
+        }))
     }
 
     /// Curves of traces over one axis; the first is the baseline.
@@ -162,4 +224,15 @@ async fn off_runtime<T: Send + 'static>(
 ) -> StoreResult<T> {
     let done = crate::work::answer(work).await;
     done.map_err(|_| StoreError::Interrupted)
+}
+
+/// Does work within a time, with memory as it needs it, until the future is dropped.
+async fn watched<T: Send + 'static>(
+    memory: Permit,
+    limit: Duration,
+    work: impl FnOnce(Watch<'_>) -> Result<T, Stopped> + Send + 'static,
+) -> StoreResult<T> {
+    let (_waiting, waited) = Waiting::begins();
+    let work = move || allowed(memory, limit, &waited, work);
+    Ok(off_runtime(work).await??)
 }

@@ -5,8 +5,9 @@
 //! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
 //! hundreds of profiles are read in a moment.
 
+use crate::explaining::{Waiting, allowed};
 use crate::pictures::{Ask, Traces};
-use crate::processor_time::within;
+use crate::processor_time::ProcessorTime;
 use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{RankRun, Store, StoreError, StoreResult};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::{Survey, Surveyor};
+use trace::watch::Watch;
 use tracing::Instrument;
 
 /// Version of stored profiles, combined with that of their input.
@@ -27,6 +29,8 @@ const SURVEYS: usize = 8;
 const AT_ONCE: usize = 64;
 /// How long an answer waits for ranks that are not analysed yet.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Processor time that the profile of a rank may take: that of its verdict, and as much for the rest.
+const PROFILING: Duration = Duration::from_secs(2 * JUDGING.as_secs());
 /// zstd's level for profiles: they are read more often than written.
 const LEVEL: i32 = 3;
 
@@ -127,10 +131,14 @@ impl Jobs {
         let decoded = self.traces.get(rank.trace).await?;
         let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
         let making = crate::work::background(move || {
-            let _memory = memory;
-            pack(&within(JUDGING, |watch| {
-                RankProfile::of(&decoded.trace, watch)
-            }))
+            // Nobody waits for it, so only time and memory can end it.
+            let (_waiting, waited) = Waiting::begins();
+            let made = allowed(memory, PROFILING, &waited, |watch| {
+                let time = ProcessorTime::from_now();
+                let judging = |_| time.used() <= JUDGING;
+                RankProfile::of(&decoded.trace, Watch::new(&judging), watch)
+            });
+            pack(&made?)
         });
         let packed = making.await.map_err(|_| StoreError::Interrupted)??;
         let run = rank.run.clone();

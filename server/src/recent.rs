@@ -23,6 +23,12 @@ impl<K: Hash + Eq + Copy, V> Recent<K, V> {
         }
     }
 
+    /// Forgets all values. Those that are being made are made to their end.
+    pub fn forget(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.1.retain(|_, (_, cell)| cell.get().is_none());
+    }
+
     /// The place of a value. If it is empty, the caller makes the value.
     pub fn cell(&self, key: K) -> Arc<OnceCell<Arc<V>>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,5 +65,8 @@ mod tests {
                 .await;
         }
         assert_eq!(made, [1, 2, 3, 2]);
+        recent.forget();
+        let cell = recent.cell(2);
+        assert!(cell.get().is_none());
     }
 }

@@ -19,6 +19,7 @@ use trace::ranks::Surveyor;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
+use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,7 +101,9 @@ fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> 
         let file = found.called(&path);
         match trace_of(&path, None, &Rules::default()) {
             Ok(trace) => {
-                let profile = within(JUDGING, |watch| RankProfile::of(&trace, watch));
+                let profile = within(JUDGING, |judging| {
+                    Watch::undisturbed(|watch| RankProfile::of(&trace, judging, watch))
+                });
                 surveyor.add(rank, profile);
                 read.push(file);
             }

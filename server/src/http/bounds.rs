@@ -27,6 +27,7 @@ use api::views::MOST as MOST_VIEWS;
 use serde_json::Value;
 use trace::alive::{MAX_MOMENTS, MAX_NODES};
 use trace::compare::profile;
+use trace::compare::profile::MAX_LEAKING;
 use trace::compare::sites::MAX_ROWS;
 use trace::layout::MOST_MOMENTS;
 use trace::leaks::MAX_EVIDENCE;
@@ -160,7 +161,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("LiveRuns", &[("runs", LIVE_RUNS)]),
     ("LeakExplained", &[("stack", MOST_LISTED)]),
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
-    ("ComparedLeaks", &[("places", MAX_LEAKS)]),
+    ("ComparedLeaks", &[("places", MAX_LEAKING)]),
     ("Leaks", &[("caveats", FINDINGS), ("groups", MAX_LEAKS)]),
     ("Keep", &[("per", MOST_KINDS)]),
     ("Levels", &[("", 4)]),

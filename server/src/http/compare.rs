@@ -20,7 +20,6 @@ use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use trace::compare::curves::Align;
 use trace::trace::Series;
 
@@ -81,7 +80,7 @@ pub async fn compare(
     let against = app.comparisons.compare(&traces, texts).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
     let runs = runs.collect();
-    let against = against.iter().map(Arc::as_ref).collect();
+    let against = against.iter().map(|one| &***one).collect();
     // Names can change, so the document is put together each time; the slow parts are cached.
     Ok(packed::json(&headers, &Shared { runs, against }))
 }

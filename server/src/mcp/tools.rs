@@ -477,12 +477,13 @@ fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
 fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let [base, new] = [&asked.base, &asked.new].map(|name| {
         let recording = asker.recordings.recording(name)?;
-        let profile = Profile::judged_while(recording.trace(), asker.watch);
-        asker.watch.look(0)?;
+        let profile = Profile::judged_while(recording.trace(), asker.watch, asker.watch)?;
         Ok::<_, Refusal>((profile, recording))
     });
     let ((base, base_of), (new, new_of)) = (base?, new?);
-    let against = Against::of(&base, &new, &Limits::default());
+    let held = base.heap_bytes() + new.heap_bytes();
+    let watch = asker.watch.beside(held);
+    let against = Against::while_watched(&base, &new, &Limits::default(), watch)?;
     let comparison = Comparison {
         runs: vec![compared(base_of, &base), compared(new_of, &new)],
         against: vec![against],

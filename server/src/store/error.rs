@@ -42,6 +42,9 @@ pub enum StoreError {
         /// Its `PRAGMA application_id`.
         found: i32,
     },
+    /// What was derived from a trace takes too much, or nobody waits for it.
+    #[error(transparent)]
+    Refused(#[from] crate::explaining::Refused),
     /// The disk is full.
     #[error("the disk that holds the database is full")]
     Full,

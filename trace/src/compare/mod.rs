@@ -20,6 +20,7 @@ pub mod conditions;
 pub mod curves;
 pub mod gate;
 pub mod headline;
+mod names;
 pub mod noise;
 pub mod pass;
 pub mod phase;
@@ -30,9 +31,14 @@ mod work;
 use crate::categories::Named;
 use crate::growth::{Growth, wobble};
 use crate::leaks::{MIN_BYTES, Pattern, Verdict};
+use crate::site::SiteKey;
+use crate::stacks::FxHashMap;
 use crate::trace::{Series, SeriesSummary, StepSource};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 use conditions::Condition;
+pub use names::Names;
+use names::Room;
 use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
 use serde::{Deserialize, Serialize};
@@ -136,7 +142,7 @@ pub struct Leaks {
     pub rate: f64,
     /// Half of the 95 % interval of the rate.
     pub error: f64,
-    /// Where, fastest first.
+    /// Where, fastest first; at most 500 places.
     pub places: Vec<LeakPlace>,
 }
 
@@ -269,6 +275,24 @@ impl Difference {
 }
 
 impl Difference {
+    /// About how many heap bytes it uses.
+    pub fn heap_bytes(&self) -> usize {
+        let of_place = |place: &Place| size_of::<Place>() + place.name.len() + place.filename.len();
+        let sides = self
+            .sites
+            .iter()
+            .flat_map(|row| [&row.base, &row.new])
+            .flatten();
+        let places = sides.flat_map(|side| side.frames.iter().chain(&side.place));
+        let leaks = [&self.base, &self.new].map(|side| &side.leaks.places);
+        let leaks = leaks.into_iter().flatten().map(|leak| &leak.place);
+        let places: usize = places.chain(leaks).map(of_place).sum();
+        places
+            + self.sites.len() * size_of::<SiteDelta>()
+            + self.steps.len() * PER_STEP
+            + size_of::<Difference>()
+    }
+
     /// The change of each category that either peak holds, the largest first.
     pub fn category_changes(&self) -> Vec<(Named, i64)> {
         let held = |side: &Side, category| {
@@ -288,17 +312,25 @@ impl Difference {
 }
 
 /// Compares two runs: a difference for each pair of devices, in order.
-pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn compare(
+    base: &Profile,
+    new: &Profile,
+    watch: Watch<'_>,
+) -> Result<Vec<Difference>, Stopped> {
     let of_runs = conditions::of_runs(base, new);
     let pairs = base.devices.iter().zip(&new.devices);
-    pairs
-        .map(|(base, new)| {
-            let mut difference = devices(base, new);
-            let about_devices = std::mem::replace(&mut difference.conditions, of_runs.clone());
-            difference.conditions.extend(about_devices);
-            difference
-        })
-        .collect()
+    let (mut room, mut held) = (Room::new(), 0);
+    let pairs = pairs.map(|(base, new)| {
+        let mut difference = devices(base, new, &mut room, watch.beside(held))?;
+        held += difference.heap_bytes();
+        let about_devices = std::mem::replace(&mut difference.conditions, of_runs.clone());
+        difference.conditions.extend(about_devices);
+        Ok(difference)
+    });
+    pairs.collect()
 }
 
 /// The position of the difference that stands for the two runs: the one with the worst news about
@@ -320,17 +352,26 @@ pub fn foremost(differences: &[Difference]) -> Option<usize> {
     most.map(|(at, _)| at)
 }
 
-fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
-    let matching = Matching::of(&base.sites, &new.sites);
+fn devices(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    room: &mut Room,
+    watch: Watch<'_>,
+) -> Result<Difference, Stopped> {
+    let matching = Matching::of(&base.sites, &new.sites, watch)?;
     let extra_steps = i64::from(new.whole_steps) - i64::from(base.whole_steps);
-    let (mut rows, same) = sites::deltas(&base.sites, &new.sites, &matching, extra_steps);
-    let left_out = rows.len().saturating_sub(sites::MAX_ROWS);
-    rows.truncate(sites::MAX_ROWS);
+    // The steps of both, and a row for every site.
+    let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
+    let longest = base.steps.len().max(new.steps.len());
+    watch.look(sites * PER_ROW + longest * PER_STEP)?;
+    let (rows, left_out, same) = sites::deltas([base, new], &matching, extra_steps, room);
+    let left_out = left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let common = base.steps.len().min(new.steps.len());
     let extra = base.steps.len() != new.steps.len();
-    let base_side = side(base, new, &matching.pairs, common, extra);
-    let swapped: Vec<_> = matching.pairs.iter().map(|&(b, n, m)| (n, b, m)).collect();
-    let new_side = side(new, base, &swapped, common, extra);
+    let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
+    let base_side = side([base, new], &there, common, extra, room);
+    let back: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (n, b)).collect();
+    let new_side = side([new, base], &back, common, extra, room);
     let tolerance = noise::level(
         base_side.common_peak,
         new_side.common_peak,
@@ -351,7 +392,11 @@ fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
         leaks,
         headline: String::new(),
         conditions: conditions::of_devices(base, new, &matching),
-        alike: !extra && rows.is_empty() && levels_alike(&series, &steps) && same_leaks,
+        alike: !extra
+            && rows.is_empty()
+            && left_out == 0
+            && levels_alike(&series, &steps)
+            && same_leaks,
         base: base_side,
         new: new_side,
         series,
@@ -366,15 +411,22 @@ fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
     };
     difference.change = change(&difference);
     difference.headline = headline::of(&difference);
-    difference
+    Ok(difference)
 }
 
+/// Bytes of a row that has no texts yet, and of a step of both runs.
+const PER_ROW: usize = 320;
+const PER_STEP: usize = 512;
+
+/// For the position of a site, that of the other run's same site.
+type Counterparts = FxHashMap<usize, usize>;
+
 fn side(
-    device: &DeviceProfile,
-    other: &DeviceProfile,
-    pairs: &[(usize, usize, sites::Matched)],
+    [device, other]: [&DeviceProfile; 2],
+    counterparts: &Counterparts,
     common: usize,
     extra: bool,
+    room: &mut Room,
 ) -> Side {
     let summary = &device.summary[Series::Allocated as usize];
     // Steps that only one run has must not count against it, because each of them adds growth. A
@@ -388,7 +440,16 @@ fn side(
         .map(|step| step.peak.0)
         .collect();
     let leaks = &device.leaks;
-    let groups = &leaks.groups;
+    let sites = device.sites.iter().zip(0..);
+    let own: FxHashMap<SiteKey, usize> = sites
+        .filter(|(site, _)| site.leaks)
+        .map(|(site, at)| (site.key, at))
+        .collect();
+    // Whether the other run has the site, and whether it leaks there.
+    let there = |group: &LeakingSite| {
+        let theirs = counterparts.get(own.get(&group.key)?)?;
+        Some(other.sites[*theirs].leaks)
+    };
     Side {
         device: device.device,
         events: device.events,
@@ -407,32 +468,22 @@ fn side(
             // Growth within steps has no rate from step to step, so the growth of each part is
             // shown.
             rate: leaks.rate(),
-            // The sum of no numbers is −0.
-            error: (0.0 + groups.iter().map(|group| group.error.powi(2)).sum::<f64>()).sqrt(),
-            places: groups
+            error: leaks.error,
+            places: leaks
+                .groups
                 .iter()
-                .map(|group| leak_place(group, device, other, pairs))
+                .map(|group| LeakPlace {
+                    id: sites::id(group.key),
+                    place: group
+                        .place
+                        .map_or_else(Place::default, |frame| room.place(&device.names, frame)),
+                    rate: group.bytes_per_step,
+                    within_step: group.pattern == Pattern::WithinStep,
+                    in_both: there(group) == Some(true),
+                    known: there(group).is_some(),
+                })
                 .collect(),
         },
-    }
-}
-
-fn leak_place(
-    group: &LeakingSite,
-    device: &DeviceProfile,
-    other: &DeviceProfile,
-    pairs: &[(usize, usize, sites::Matched)],
-) -> LeakPlace {
-    let own = device.sites.iter().position(|site| site.key == group.key);
-    let pair = pairs.iter().find(|&&(mine, _, _)| Some(mine) == own);
-    let counterpart = pair.map(|&(_, theirs, _)| &other.sites[theirs]);
-    LeakPlace {
-        id: sites::id(group.key),
-        place: group.place.clone(),
-        rate: group.bytes_per_step,
-        within_step: group.pattern == Pattern::WithinStep,
-        in_both: counterpart.is_some_and(|site| site.leaks),
-        known: counterpart.is_some(),
     }
 }
 

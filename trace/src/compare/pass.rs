@@ -77,6 +77,7 @@ mod tests {
     use super::super::{compare, profile::Profile};
     use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
     use crate::trace::Trace;
+    use crate::watch::Watch;
 
     const MIB: u64 = 1 << 20;
 
@@ -105,7 +106,7 @@ mod tests {
     }
 
     fn gated(base: &Trace, new: &Trace) -> Verdicts {
-        let differences = compare(&Profile::of(base), &Profile::of(new));
+        let differences = compare(&Profile::of(base), &Profile::of(new), Watch::nobody()).unwrap();
         gate(&differences, &Limits::default())
     }
 

@@ -3,17 +3,21 @@
 //!
 //! One pass over the events of each device. Nothing here depends on addresses.
 
+use super::names::{Namer, Names};
 use super::pass::PhasePeak;
 use crate::categories::{Categories, Named};
+use crate::footprint::of_vec;
 use crate::growth::{Growth, settled, wobble};
-use crate::leaks::{self, LeakGroup, Pattern, Verdict};
+use crate::leaks::{self, LeakGroup, LeakReport, Pattern, Verdict};
 use crate::site::{self, SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, DeviceTrace, Series, SeriesSummary, StepSource, Trace};
 use crate::units::{Bytes, EventIdx};
-use crate::watch::Watch;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Levels per site are kept for this many steps, the last ones.
 const MAX_SITE_STEPS: usize = 256;
@@ -23,6 +27,14 @@ const MAX_CELLS: usize = 1 << 21;
 pub const MAX_FRAMES: usize = 48;
 /// Distinct sizes kept of a site.
 const MAX_SIZES: usize = 12;
+/// Sites kept of a device, the largest. The largest recordings at hand have some thousands.
+const MAX_SITES: usize = 1 << 16;
+/// Functions kept of a site, the innermost. Python's own limit is a thousand calls.
+const MAX_FUNCTIONS: usize = 1200;
+/// Functions kept of all sites of a device; the sites that hold less have no room any more.
+const MAX_ALL_FUNCTIONS: usize = 1 << 21;
+/// Sites that leak which are named, those that grow fastest.
+pub const MAX_LEAKING: usize = 500;
 
 /// A run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,8 +45,8 @@ pub struct Profile {
     pub settings: Vec<(String, String)>,
     /// Its devices, by ordinal.
     pub devices: Vec<DeviceProfile>,
-    /// Whether the pinned memory of the host leaks, if it was recorded.
-    pub pinned: Option<LeakProfile>,
+    /// Whether the pinned memory of the host leaks, if it was recorded; nothing else is kept of it.
+    pub pinned: Option<DeviceProfile>,
 }
 
 /// One device of a run.
@@ -42,6 +54,8 @@ pub struct Profile {
 pub struct DeviceProfile {
     /// CUDA ordinal.
     pub device: u32,
+    /// The names that its frames point into: those of the whole run.
+    pub names: Arc<Names>,
     /// Events.
     pub events: u32,
     /// Start, peak and end, in the order of [`Series::ALL`].
@@ -70,6 +84,8 @@ pub struct DeviceProfile {
     pub leaks: LeakProfile,
     /// Allocation sites.
     pub sites: Vec<SiteProfile>,
+    /// Sites that are not kept, because there are too many.
+    pub sites_left_out: u32,
 }
 
 /// A failed allocation.
@@ -112,7 +128,11 @@ pub struct LeakProfile {
     pub reason: String,
     /// Bytes that accumulate with each step, all sites together.
     pub bytes_per_step: f64,
-    /// The sites.
+    /// Bytes that accumulate in each step or each part of one, of all sites together.
+    pub grows_by: f64,
+    /// Half of the 95 % interval of the slopes of all sites together.
+    pub error: f64,
+    /// The sites, fastest first; at most [`MAX_LEAKING`].
     pub groups: Vec<LeakingSite>,
 }
 
@@ -122,6 +142,8 @@ impl Default for LeakProfile {
             verdict: Verdict::CannotTell,
             reason: String::new(),
             bytes_per_step: 0.0,
+            grows_by: 0.0,
+            error: 0.0,
             groups: Vec::new(),
         }
     }
@@ -132,7 +154,6 @@ impl LeakProfile {
     pub fn rate(&self) -> f64 {
         match self.bytes_per_step > 0.0 {
             true => self.bytes_per_step,
-            // The sum of no numbers is −0.
             false => {
                 0.0 + self
                     .groups
@@ -169,7 +190,7 @@ pub struct LeakingSite {
     /// Which.
     pub key: SiteKey,
     /// The function that explains it best.
-    pub place: Place,
+    pub place: Option<Frame>,
     /// How it grows.
     pub pattern: Pattern,
     /// Bytes a step (a part of a step, when it grows within steps).
@@ -190,17 +211,6 @@ pub struct Place {
     pub line: u32,
 }
 
-impl Place {
-    /// A frame's text.
-    pub fn of(stacks: &Stacks, frame: Frame) -> Place {
-        Place {
-            name: stacks.str(frame.name).to_owned(),
-            filename: stacks.str(frame.filename).to_owned(),
-            line: frame.line,
-        }
-    }
-}
-
 /// A function of a call shape, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionHash {
@@ -218,9 +228,9 @@ pub struct SiteProfile {
     /// The stack that accounts for most of it, as an index into its own trace.
     pub stack: StackIdx,
     /// Its frames, innermost first.
-    pub frames: Vec<Place>,
+    pub frames: Vec<Frame>,
     /// The frame that a person would recognise.
-    pub headline: Option<Place>,
+    pub headline: Option<Frame>,
     /// The functions that make the key, innermost first.
     pub functions: Vec<FunctionHash>,
     /// Blocks, including those from before the trace.
@@ -246,56 +256,101 @@ pub struct SiteProfile {
 impl Profile {
     /// The profile of a trace, with its leaks.
     pub fn of(trace: &Trace) -> Profile {
-        Profile::judged_while(trace, Watch::nobody())
+        Watch::undisturbed(|watch| Profile::judged_while(trace, watch, watch))
     }
 
-    /// The same, but the search for leaks ends when `watch` stops it.
-    pub fn judged_while(trace: &Trace, watch: Watch<'_>) -> Profile {
-        let devices = trace.devices.iter();
-        Profile {
+    /// The same, but the search for leaks ends when `judging` stops it, and says then that it
+    /// cannot tell. `watch` learns what memory the profile takes, and may stop all of it.
+    ///
+    /// # Errors
+    /// [`Stopped`] by `watch`.
+    pub fn judged_while(
+        trace: &Trace,
+        judging: Watch<'_>,
+        watch: Watch<'_>,
+    ) -> Result<Profile, Stopped> {
+        let mut namer = Namer::new(&trace.stacks);
+        let mut profile = Profile {
             torch: trace.format.torch_guess.clone(),
             settings: trace.format.settings.clone(),
-            devices: devices
-                .map(|device| device_profile(device, trace, watch))
-                .collect(),
-            pinned: trace
-                .pinned
-                .as_ref()
-                .map(|pinned| judged(pinned, trace, watch).0),
+            devices: Vec::new(),
+            pinned: None,
+        };
+        for device in &trace.devices {
+            let watch = watch.beside(profile.heap_bytes());
+            let device = device_profile(device, trace, &mut namer, [judging, watch])?;
+            profile.devices.push(device);
         }
+        profile.pinned = trace.pinned.as_ref().map(|pinned| {
+            let report = leaks::find_while(pinned, &trace.stacks, &trace.quality, judging);
+            DeviceProfile {
+                device: pinned.device,
+                events: pinned.events.len(),
+                leaks: leak_profile(report, &mut namer),
+                ..DeviceProfile::default()
+            }
+        });
+        let names = Arc::new(namer.finish());
+        for device in profile.devices.iter_mut().chain(&mut profile.pinned) {
+            device.names = Arc::clone(&names);
+        }
+        Ok(profile)
+    }
+
+    /// Heap bytes that it uses.
+    pub fn heap_bytes(&self) -> usize {
+        let names = self.devices.first().map_or(0, |one| one.names.heap_bytes());
+        let devices = self.devices.iter().chain(&self.pinned);
+        let devices = devices.map(DeviceProfile::heap_bytes);
+        names + devices.sum::<usize>()
     }
 }
 
-/// Whether it leaks, and how *allocated* grows.
-fn judged(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> (LeakProfile, Option<Growth>) {
-    let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    let leaking = |group: &LeakGroup| leaking_site(group, &trace.stacks);
-    let profile = LeakProfile {
-        verdict: report.verdict,
-        reason: report.reason,
-        bytes_per_step: report.bytes_per_step,
-        groups: report.groups.iter().map(leaking).collect(),
-    };
-    (profile, report.growth)
+impl DeviceProfile {
+    /// Heap bytes that it uses, without the names.
+    fn heap_bytes(&self) -> usize {
+        let sites: usize = self.sites.iter().map(SiteProfile::heap_bytes).sum();
+        let steps: usize = self.steps.iter().map(|step| step.name.capacity()).sum();
+        size_of::<DeviceProfile>()
+            + of_vec(&self.sites)
+            + sites
+            + of_vec(&self.steps)
+            + steps
+            + of_vec(&self.leaks.groups)
+    }
 }
 
-fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> DeviceProfile {
+impl SiteProfile {
+    fn heap_bytes(&self) -> usize {
+        of_vec(&self.frames) + of_vec(&self.functions) + of_vec(&self.sizes)
+    }
+}
+
+fn device_profile(
+    device: &DeviceTrace,
+    trace: &Trace,
+    namer: &mut Namer<'_>,
+    [judging, watch]: [Watch<'_>; 2],
+) -> Result<DeviceProfile, Stopped> {
     let stacks = &trace.stacks;
-    let (leaks, growth) = judged(device, trace, watch);
+    let report = leaks::find_while(device, stacks, &trace.quality, judging);
     let whole = leaks::whole_steps(device).len();
+    watch.look(namer.heap_bytes())?;
     let mut survey = Survey::new(device, stacks);
-    survey.run(whole);
+    survey.run(whole, watch)?;
     let steps = survey.step_profiles();
-    let mut sites = survey.site_profiles(stacks);
+    let (mut sites, has_native) = survey.site_profiles(namer, watch)?;
+    let leaking: HashSet<SiteKey> = report.groups.iter().map(|group| group.site).collect();
     for site in &mut sites {
-        site.leaks = leaks.groups.iter().any(|group| group.key == site.key);
+        site.leaks = leaking.contains(&site.key);
     }
     let noted = |code: &str| {
         let mut notes = trace.quality.iter().filter(|note| note.code == code);
         notes.any(|note| note.concerns(device.device))
     };
-    DeviceProfile {
+    Ok(DeviceProfile {
         device: device.device,
+        names: Arc::default(),
         events: device.events.len(),
         summary: device.summary,
         at_peak: at_peak(device, stacks),
@@ -305,16 +360,34 @@ fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Devi
         has_stacks: sites
             .iter()
             .any(|site| matches!(site.key, SiteKey::Shape(_))),
-        has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
+        has_native,
         oom: out_of_memory(device),
-        growth,
+        growth: report.growth,
         phases: match device.steps.len() {
             0 | 1 => super::pass::peaks(device, stacks),
             _ => Vec::new(),
         },
-        leaks,
+        leaks: leak_profile(report, namer),
+        sites_left_out: (survey.live.len() - sites.len()) as u32,
         sites,
         steps,
+    })
+}
+
+fn leak_profile(report: LeakReport, namer: &mut Namer<'_>) -> LeakProfile {
+    let groups = || report.groups.iter();
+    let squares = groups().map(|group| group.slope_error.powi(2));
+    LeakProfile {
+        // The sum of no numbers is −0.
+        grows_by: 0.0 + groups().map(|group| group.bytes_per_step).sum::<f64>(),
+        error: (0.0 + squares.sum::<f64>()).sqrt(),
+        groups: groups()
+            .take(MAX_LEAKING)
+            .map(|group| leaking_site(group, namer))
+            .collect(),
+        verdict: report.verdict,
+        reason: report.reason,
+        bytes_per_step: report.bytes_per_step,
     }
 }
 
@@ -328,13 +401,14 @@ fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
 }
 
 /// A frame that is not Python: C++ frames have no line.
-fn is_native(place: &Place) -> bool {
-    place.line == 0 && !place.filename.ends_with(".py")
+fn is_native(stacks: &Stacks, frame: Frame) -> bool {
+    frame.line == 0 && !stacks.str(frame.filename).ends_with(".py")
 }
 
 /// The frame that a person would recognise. In a C++ stack that is the backward function, otherwise
 /// the operator. The frames further in belong to the allocator and are the same in every stack.
-fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
+fn headline(namer: &mut Namer<'_>, stack: StackIdx) -> Option<Frame> {
+    let stacks = namer.stacks();
     let frames = || {
         stacks
             .frames(stack)
@@ -350,29 +424,26 @@ fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
                 if name == "details" {
                     return None;
                 }
-                let name = name
-                    .split('(')
-                    .next()?
-                    .trim_end_matches("_apply_functional");
-                let place = Place::of(stacks, frame);
-                Some(Place {
-                    name: name.to_owned(),
-                    ..place
-                })
+                let name = name.split('(').next()?;
+                Some((frame, name.trim_end_matches("_apply_functional")))
             };
-            if let Some(place) = frames().find_map(named) {
-                return Some(place);
+            if let Some((frame, name)) = frames().find_map(named) {
+                let name = namer.text(name);
+                return Some(Frame {
+                    name,
+                    ..namer.frame(frame)
+                });
             }
         }
     }
-    stacks.headline(stack).map(|frame| Place::of(stacks, frame))
+    stacks.headline(stack).map(|frame| namer.frame(frame))
 }
 
-fn leaking_site(group: &LeakGroup, stacks: &Stacks) -> LeakingSite {
+fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
     let frame = group.frame.or(group.alloc_frame);
     LeakingSite {
         key: group.site,
-        place: frame.map_or_else(Place::default, |frame| Place::of(stacks, frame)),
+        place: frame.map(|frame| namer.frame(frame)),
         pattern: group.pattern,
         bytes_per_step: group.bytes_per_step,
         error: group.slope_error,
@@ -433,7 +504,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Walks through all events. Levels per site are kept for settled whole steps.
-    fn run(&mut self, whole: usize) {
+    fn run(&mut self, whole: usize, watch: Watch<'_>) -> Result<(), Stopped> {
         let device = self.device;
         let room = MAX_CELLS / self.live.len().max(1);
         let kept = (whole - settled(whole)).min(MAX_SITE_STEPS).min(room);
@@ -446,17 +517,27 @@ impl<'a> Survey<'a> {
         let peak_event = peak_event.map_or(u32::MAX, |event| event.0);
         let mut done = 0;
         for (index, step) in device.steps.iter().enumerate() {
+            watch.at_row(index, || self.heap_bytes())?;
+            let is_kept = (self.first_kept..whole).contains(&index);
             let (start, end) = (step.events.start().0, step.events.end().0);
             self.events(done.min(start)..start, peak_event, None);
-            self.in_step.clone_from(&self.live);
+            if is_kept {
+                self.in_step.clone_from(&self.live);
+            }
             self.events(start.max(done)..end, peak_event, Some(index));
             done = end.max(done);
-            if (self.first_kept..whole).contains(&index) {
+            if is_kept {
                 self.step_peaks.extend_from_slice(&self.in_step);
                 self.step_ends.extend_from_slice(&self.live);
             }
         }
         self.events(done..device.events.len(), peak_event, None);
+        watch.look(self.heap_bytes())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let per_site = self.live.len() * 4 * size_of::<u64>();
+        per_site + of_vec(&self.count) + of_vec(&self.step_peaks) + of_vec(&self.step_ends)
     }
 
     /// Counts the start as [`crate::levels`] does: blocks that were given back before the trace do
@@ -548,20 +629,49 @@ impl<'a> Survey<'a> {
             .collect()
     }
 
-    fn site_profiles(&self, stacks: &Stacks) -> Vec<SiteProfile> {
+    /// The sites, in their order, and whether there are C++ frames. If there are too many, those
+    /// that made the most bytes are kept.
+    fn site_profiles(
+        &self,
+        namer: &mut Namer<'_>,
+        watch: Watch<'_>,
+    ) -> Result<(Vec<SiteProfile>, bool), Stopped> {
         let n = self.sites.keys.len();
         let mut kinds: Vec<Vec<usize>> = vec![Vec::new(); n];
+        let mut made = vec![0_u64; n];
         for (kind, &site) in self.sites.of_kind.iter().enumerate() {
             kinds[site as usize].push(kind);
+            let bytes = self.device.blocks.kinds[kind].size.0 * self.count[kind];
+            made[site as usize] = made[site as usize].saturating_add(bytes);
         }
-        let mut sites = Vec::with_capacity(n);
-        for (site, kinds) in kinds.iter().enumerate() {
-            sites.push(self.site_profile(site, kinds, stacks));
+        let mut largest: Vec<usize> = (0..n).collect();
+        largest.sort_by_key(|&site| std::cmp::Reverse(made[site]));
+        largest.truncate(MAX_SITES);
+        let beside = self.heap_bytes() + n * (size_of::<Vec<usize>>() + 3 * size_of::<u64>());
+        let mut held = 0;
+        let (mut functions, mut has_native) = (0, false);
+        let mut found: Vec<(usize, SiteProfile)> = Vec::new();
+        for site in largest {
+            watch.look(beside + held + namer.heap_bytes())?;
+            let profile = self.site_profile(site, &kinds[site], namer);
+            functions += profile.functions.len();
+            if functions > MAX_ALL_FUNCTIONS {
+                break;
+            }
+            held += 2 * size_of::<(usize, SiteProfile)>() + profile.heap_bytes();
+            let stacks = namer.stacks();
+            let frames = stacks.frames(profile.stack).iter().take(MAX_FRAMES);
+            let mut frames = frames.map(|&frame| stacks.frame(frame));
+            has_native |= frames.any(|frame| is_native(stacks, frame));
+            found.push((site, profile));
         }
-        sites
+        found.sort_by_key(|(site, _)| *site);
+        let sites = found.into_iter().map(|(_, profile)| profile);
+        Ok((sites.collect(), has_native))
     }
 
-    fn site_profile(&self, site: usize, kinds: &[usize], stacks: &Stacks) -> SiteProfile {
+    fn site_profile(&self, site: usize, kinds: &[usize], namer: &mut Namer<'_>) -> SiteProfile {
+        let stacks = namer.stacks();
         let blocks = &self.device.blocks;
         let bytes = |kind: usize| blocks.kinds[kind].size.0 * self.count[kind];
         let mut by_stack: FxHashMap<StackIdx, u64> = FxHashMap::default();
@@ -580,8 +690,7 @@ impl<'a> Survey<'a> {
             rows.chunks_exact(n).map(|row| row[site]).collect()
         };
         let ends = column(&self.step_ends);
-        let frames = stacks.frames(stack).iter();
-        let place = |frame| Place::of(stacks, frame);
+        let frames = stacks.frames(stack).iter().take(MAX_FRAMES);
         let shape = site::functions(stacks, stack).into_iter();
         let mut functions: Vec<FunctionHash> = shape
             .map(|(module, name)| FunctionHash {
@@ -590,14 +699,13 @@ impl<'a> Survey<'a> {
             })
             .collect();
         functions.dedup();
+        functions.truncate(MAX_FUNCTIONS);
+        functions.shrink_to_fit();
         SiteProfile {
             key: self.sites.keys[site],
             stack,
-            frames: frames
-                .take(MAX_FRAMES)
-                .map(|&f| place(stacks.frame(f)))
-                .collect(),
-            headline: headline(stacks, stack),
+            frames: frames.map(|&f| namer.frame(stacks.frame(f))).collect(),
+            headline: headline(namer, stack),
             functions,
             count: kinds.iter().map(|&kind| self.count[kind]).sum(),
             made: Bytes(kinds.iter().map(|&kind| bytes(kind)).sum()),
@@ -622,8 +730,9 @@ mod tests {
         let mut program = Program::default();
         let mut check = |frames: &[&str], expected: &str| {
             let stack = program.stack(frames);
-            let place = headline(&program.builder.stacks, stack);
-            assert_eq!(place.map(|place| place.name).as_deref(), Some(expected));
+            let mut namer = Namer::new(&program.builder.stacks);
+            let frame = headline(&mut namer, stack).expect("it has frames");
+            assert_eq!(namer.finish().place(frame).name, expected);
         };
         let node = "torch::autograd::generated::AddmmBackward0::apply";
         let functional = "torch::autograd::generated::AddmmBackward0_apply_functional";

@@ -10,18 +10,22 @@
 //!    be in sizes that both have. Such pairs are marked as inferred.
 //! 3. All others are new or gone.
 
+use super::names::{Names, Room};
 use super::noise;
-use super::profile::{Place, SiteProfile};
+use super::profile::{DeviceProfile, Place, SiteProfile};
+use crate::footprint::of_vec_after;
 use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, fx_hash};
 use crate::units::Bytes;
+use crate::watch::{EVERY, Stopped, Watch};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// Share of the bytes that must be in sizes that both sites have.
 const ALIKE: f64 = 0.5;
-/// How many pairs are looked at in one bucket. Only a file that was made to be slow has more.
-const MAX_PAIRS: usize = 250_000;
+/// How many pairs are looked at, in all buckets and rounds together. Only a file that was made to
+/// be slow has more.
+const MAX_PAIRS: usize = 1_000_000;
 /// Rows of the table, the largest differences first.
 pub const MAX_ROWS: usize = 500;
 
@@ -139,7 +143,14 @@ pub struct Matching {
 
 impl Matching {
     /// Matches the sites of two runs.
-    pub fn of(base: &[SiteProfile], new: &[SiteProfile]) -> Matching {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn of(
+        base: &[SiteProfile],
+        new: &[SiteProfile],
+        watch: Watch<'_>,
+    ) -> Result<Matching, Stopped> {
         let known: FxHashMap<SiteKey, usize> = base
             .iter()
             .enumerate()
@@ -161,29 +172,55 @@ impl Matching {
             }
         }
         matching.gone = (0..base.len()).filter(|&at| !taken[at]).collect();
-        let names = Names::of(base, new);
+        let functions = Functions::of(base, new);
+        // A table for each run, and what a round finds.
+        let held = (base.len() + new.len()) * PER_SITE + functions.common.len() * 2 * PER_FUNCTION;
+        watch.look(held)?;
+        let mut left = MAX_PAIRS;
         for round in [Round::NamesOnly, Round::Blanks, Round::CommonOnly] {
-            matching.infer(base, new, &names, round);
+            matching.infer(
+                [base, new],
+                &functions,
+                round,
+                &mut left,
+                watch.beside(held),
+            )?;
         }
-        matching
+        Ok(matching)
     }
 
-    fn infer(&mut self, base: &[SiteProfile], new: &[SiteProfile], names: &Names, round: Round) {
+    /// `left` is how many pairs may still be looked at.
+    fn infer(
+        &mut self,
+        [base, new]: [&[SiteProfile]; 2],
+        functions: &Functions,
+        round: Round,
+        left: &mut usize,
+        watch: Watch<'_>,
+    ) -> Result<(), Stopped> {
         let mut buckets: FxHashMap<u64, (Vec<usize>, Vec<usize>)> = FxHashMap::default();
         for &at in &self.gone {
-            if let Some(rest) = names.remainder(&base[at], round) {
+            if let Some(rest) = functions.remainder(&base[at], round) {
                 buckets.entry(rest).or_default().0.push(at);
             }
         }
         for &at in &self.new {
-            if let Some(rest) = names.remainder(&new[at], round) {
+            if let Some(rest) = functions.remainder(&new[at], round) {
                 buckets.entry(rest).or_default().1.push(at);
             }
         }
+        // The smallest buckets first: large ones tell least, and must not leave nothing for others.
+        let both = |(olds, news): &(Vec<usize>, Vec<usize>)| !olds.is_empty() && !news.is_empty();
+        let mut buckets: Vec<_> = buckets.into_values().filter(both).collect();
+        buckets.sort_by_key(|(olds, news)| (olds.len().saturating_mul(news.len()), olds[0]));
         let mut candidates: Vec<(u64, usize, usize)> = Vec::new();
-        for (olds, news) in buckets.values() {
+        let mut looked = 0;
+        for (olds, news) in &buckets {
             let pairs = olds.iter().flat_map(|&b| news.iter().map(move |&n| (b, n)));
-            for (b, n) in pairs.take(MAX_PAIRS) {
+            for (b, n) in pairs.take(*left) {
+                *left -= 1;
+                watch.at_row(looked, || of_vec_after(&candidates, EVERY))?;
+                looked += 1;
                 let alike = likeness(&base[b], &new[n]);
                 if alike >= ALIKE {
                     candidates.push(((alike * 1e6) as u64, b, n));
@@ -203,6 +240,7 @@ impl Matching {
         }
         self.gone.retain(|at| !old_taken.contains(at));
         self.new.retain(|at| !new_taken.contains(at));
+        Ok(())
     }
 }
 
@@ -214,19 +252,23 @@ enum Round {
     CommonOnly,
 }
 
+/// Bytes that a site takes while sites are matched, and a function that both runs have.
+const PER_SITE: usize = 160;
+const PER_FUNCTION: usize = 32;
+
 /// The functions of both runs.
-struct Names {
+struct Functions {
     common: HashSet<u64>,
 }
 
-impl Names {
-    fn of(base: &[SiteProfile], new: &[SiteProfile]) -> Names {
+impl Functions {
+    fn of(base: &[SiteProfile], new: &[SiteProfile]) -> Functions {
         let all = |sites: &[SiteProfile]| -> HashSet<u64> {
             let functions = sites.iter().flat_map(|site| &site.functions);
             functions.map(|function| function.full).collect()
         };
         let (base, new) = (all(base), all(new));
-        Names {
+        Functions {
             common: base.intersection(&new).copied().collect(),
         }
     }
@@ -248,27 +290,30 @@ impl Names {
 
 /// The share of bytes in sizes that both sites have.
 fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
-    let shares = |site: &SiteProfile| -> FxHashMap<Bytes, f64> {
-        let total: u64 = site.sizes.iter().map(|(size, n)| size.0 * n).sum();
-        let share = |(size, n): &(Bytes, u64)| (*size, (size.0 * n) as f64 / total.max(1) as f64);
-        site.sizes.iter().map(share).collect()
+    let bytes = |&(size, n): &(Bytes, u64)| size.0.wrapping_mul(n);
+    let total = |site: &SiteProfile| {
+        let sum = site.sizes.iter().map(bytes).fold(0, u64::wrapping_add);
+        sum.max(1) as f64
     };
-    let (base, new) = (shares(base), shares(new));
-    let both = base
-        .iter()
-        .filter_map(|(size, share)| Some(share.min(*new.get(size)?)));
+    let (all_base, all_new) = (total(base), total(new));
+    // A site has a dozen sizes at most.
+    let both = base.sizes.iter().filter_map(|of_base| {
+        let of_new = new.sizes.iter().find(|of_new| of_new.0 == of_base.0)?;
+        Some((bytes(of_base) as f64 / all_base).min(bytes(of_new) as f64 / all_new))
+    });
     both.sum()
 }
 
-/// The rows of sites that differ, the largest difference first, and how many sites are the same.
-/// `extra_steps` says by how many steps the new run is longer. A site that grows steadily holds
+/// The rows of sites that differ, the largest difference first, those beyond [`MAX_ROWS`] as a
+/// number, and how many sites are the same. `extra_steps` says by how many steps the new run is longer. A site that grows steadily holds
 /// more after more steps, and that is not a difference between the programs.
-pub fn deltas(
-    base: &[SiteProfile],
-    new: &[SiteProfile],
+pub(super) fn deltas(
+    [of_base, of_new]: [&DeviceProfile; 2],
     matching: &Matching,
     extra_steps: i64,
-) -> (Vec<SiteDelta>, u32) {
+    room: &mut Room,
+) -> (Vec<SiteDelta>, usize, u32) {
+    let (base, new) = (&of_base.sites, &of_new.sites);
     let pairs = matching
         .pairs
         .iter()
@@ -281,18 +326,31 @@ pub fn deltas(
         .new
         .iter()
         .map(|&n| (None, Some(&new[n]), Matched::Alone));
-    let mut rows = Vec::new();
+    let mut rows: Vec<(SiteDelta, [Option<&SiteProfile>; 2])> = Vec::new();
     let mut same = 0;
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
         match row(base, new, matched, extra_steps) {
-            Some(row) => rows.push(row),
+            Some(row) => rows.push((row, [base, new])),
             None => same += 1,
         }
     }
-    rows.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.id.cmp(&b.id)));
-    (rows, same)
+    rows.sort_by(|(a, _), (b, _)| b.weight().cmp(&a.weight()).then_with(|| a.id.cmp(&b.id)));
+    let left_out = rows.len().saturating_sub(MAX_ROWS);
+    rows.truncate(MAX_ROWS);
+    // Only the rows that are listed get their texts.
+    let named = rows.into_iter().map(|(row, [base, new])| {
+        let mut side =
+            |site: Option<&SiteProfile>, names: &Names| site.map(|site| side(site, names, room));
+        SiteDelta {
+            base: side(base, &of_base.names),
+            new: side(new, &of_new.names),
+            ..row
+        }
+    });
+    (named.collect(), left_out, same)
 }
 
+/// What differs, without its two sides.
 fn row(
     base: Option<&SiteProfile>,
     new: Option<&SiteProfile>,
@@ -337,16 +395,16 @@ fn row(
         at_peak: difference(|s| s.at_peak),
         at_end,
         growth: growth(new) - growth(base),
-        base: base.map(side),
-        new: new.map(side),
+        base: None,
+        new: None,
     })
 }
 
-fn side(site: &SiteProfile) -> SiteSide {
+fn side(site: &SiteProfile, names: &Names, room: &mut Room) -> SiteSide {
     SiteSide {
         stack: site.stack.0,
-        place: site.headline.clone(),
-        frames: site.frames.clone(),
+        place: site.headline.map(|frame| room.place(names, frame)),
+        frames: room.places(names, &site.frames),
         count: site.count,
         made: site.made,
         peak: site.peak,

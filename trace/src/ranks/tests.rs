@@ -20,7 +20,7 @@ fn survey(profiles: impl IntoIterator<Item = RankProfile>) -> Survey {
 }
 
 fn of(program: &Program) -> RankProfile {
-    RankProfile::of(&program.trace(), Watch::nobody())
+    Watch::undisturbed(|watch| RankProfile::of(&program.trace(), watch, watch))
 }
 
 /// A clean rank that peaks at so many MiB.
@@ -30,7 +30,7 @@ fn peaking(mib: u64) -> RankProfile {
         peak_reserved: Bytes::mib(mib),
         whole_steps: 10,
         verdict: Verdict::Clean,
-        ..RankProfile::of(&crate::trace::Trace::default(), Watch::nobody())
+        ..Watch::undisturbed(|watch| RankProfile::of(&crate::trace::Trace::default(), watch, watch))
     }
 }
 

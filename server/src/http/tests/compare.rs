@@ -12,6 +12,7 @@ use trace::compare::curves::Align;
 use trace::compare::gate::Outcome;
 use trace::compare::{Change, LeakChange};
 use trace::trace::Series;
+use trace::units::Bytes;
 
 async fn sample(server: &Server, name: &str) -> RunSummary {
     let answer = server.json(Method::POST, &routes::sample(name), "").await;
@@ -179,6 +180,9 @@ async fn comparisons_are_recorded_for_a_pull_request() {
         (&first.id, first.created_ms)
     );
     assert_eq!(second.name, "baseline → P3");
+    // Without a name, it keeps the one that it has.
+    let again: RecordedComparison = record(&wanted).await.expect(StatusCode::OK).read();
+    assert_eq!(again.name, "baseline → P3");
     let other = RecordComparison {
         pr: None,
         ..wanted.clone()
@@ -217,4 +221,18 @@ async fn comparisons_are_recorded_for_a_pull_request() {
         ..wanted
     };
     record(&one).await.expect(StatusCode::BAD_REQUEST).problem();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_of_comparisons_holds_memory_and_goes_when_others_need_it() {
+    let server = Server::start().await;
+    let path = routes::compare(&pair(&server).await);
+    server.get(&path).await.expect(StatusCode::OK);
+    server.app.pictures.traces.forget_all();
+    let budget = &server.app.budget;
+    assert!(budget.in_use() > Bytes::ZERO);
+    let all = budget.take(budget.total()).await;
+    assert!(all.is_ok(), "profiles are given back");
+    drop(all);
+    server.get(&path).await.expect(StatusCode::OK);
 }

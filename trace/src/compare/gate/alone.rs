@@ -3,7 +3,7 @@
 
 use super::{Finding, Weight};
 use crate::compare::noise;
-use crate::compare::profile::{DeviceProfile, LeakProfile, Profile};
+use crate::compare::profile::{DeviceProfile, Profile};
 use crate::leaks::Verdict;
 use crate::trace::{PINNED, device_name};
 use crate::units::Bytes;
@@ -28,7 +28,7 @@ fn unpaired_device(device: &DeviceProfile) -> Vec<Finding> {
     match device.leaks.verdict {
         Verdict::Clean => {}
         Verdict::Leak => {
-            let leak = told(&device.leaks);
+            let leak = told(device);
             let detail = format!("{name}, which the baseline does not have, leaks {leak}");
             found.push(finding(Weight::Fail, "leak", detail));
         }
@@ -40,19 +40,19 @@ fn unpaired_device(device: &DeviceProfile) -> Vec<Finding> {
     found
 }
 
-fn pinned(base: Option<&LeakProfile>, new: &LeakProfile) -> Option<Finding> {
-    if new.verdict != Verdict::Leak {
+fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Option<Finding> {
+    if new.leaks.verdict != Verdict::Leak {
         return None;
     }
     let (name, leak) = (device_name(PINNED), told(new));
     let (weight, detail) = match base {
-        Some(base) if base.verdict == Verdict::Clean => (
+        Some(base) if base.leaks.verdict == Verdict::Clean => (
             Weight::Fail,
             format!("{name} leaks, and does not in the baseline: {leak}"),
         ),
-        Some(base) if base.verdict == Verdict::Leak => {
-            let more = new.rate() - base.rate();
-            match more > new.rate().max(base.rate()) * noise::RATE_SHARE {
+        Some(base) if base.leaks.verdict == Verdict::Leak => {
+            let [before, after] = [base, new].map(|side| side.leaks.rate());
+            match after - before > before.max(after) * noise::RATE_SHARE {
                 true => (
                     Weight::Fail,
                     format!("{name} leaks faster: {} → {leak}", told(base)),
@@ -72,13 +72,14 @@ fn pinned(base: Option<&LeakProfile>, new: &LeakProfile) -> Option<Finding> {
 }
 
 /// `2.00 MiB a step in save`.
-fn told(leaks: &LeakProfile) -> String {
+fn told(device: &DeviceProfile) -> String {
+    let leaks = &device.leaks;
     let rate = Bytes(leaks.rate().round() as u64);
     let unit = leaks.unit();
-    let first = leaks.groups.first().map(|group| group.place.name.as_str());
-    match first.unwrap_or_default() {
-        "" => format!("{rate} {unit}"),
-        name => format!("{rate} {unit} in {name}"),
+    let first = leaks.groups.first().and_then(|group| group.place);
+    match first.map(|frame| device.names.place(frame).name) {
+        Some(name) if !name.is_empty() => format!("{rate} {unit} in {name}"),
+        _ => format!("{rate} {unit}"),
     }
 }
 
