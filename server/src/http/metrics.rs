@@ -4,8 +4,10 @@
 //! Only readers of the API may read this: nobody else learns how much is stored.
 
 use super::App;
+use crate::access::Entry;
 use crate::problems::Error;
 use crate::turns::Queue;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -32,7 +34,10 @@ type ByProject = [(&'static str, String); 1];
 ///
 /// # Errors
 /// The database's.
-pub async fn all(State(app): State<Arc<App>>) -> Result<Response, Error> {
+pub async fn all(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+) -> Result<Response, Error> {
     let stored = app.store.read(|reader| reader.stored()).await?;
     let benches = app.benches.queue().await?;
     let mut now = Measured(Registry::with_prefix("tidemark"));
@@ -40,7 +45,8 @@ pub async fn all(State(app): State<Arc<App>>) -> Result<Response, Error> {
     uploads(&mut now, &app);
     queues(&mut now, &app, benches);
     room(&mut now, &app, stored.blob_bytes);
-    if app.projects.are_several() {
+    // Others do not learn which projects there are.
+    if app.projects.are_several() && entry.is_admin() {
         by_project(&mut now, &app).await?;
     }
     let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
