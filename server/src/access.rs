@@ -271,6 +271,27 @@ impl Gate {
         })
     }
 
+    /// What a client that came in before may do now; `None` if its token, its session or its person
+    /// lets nobody in any more.
+    pub fn again(&self, entry: &Entry, now_ms: i64) -> Option<Entry> {
+        if let Some(session) = &entry.session {
+            self.sessions.owner_of(session)?;
+        }
+        let now = match (&entry.who, &entry.token) {
+            (Who::Stranger, _) => None,
+            (Who::Anybody, _) => self.is_open().then(|| entry.clone()),
+            (Who::Operator, _) => Some(entry.clone()),
+            (Who::Person(_), Some(token)) => {
+                Some(Entry::of_shown(self.people.of_token(token, now_ms)?))
+            }
+            (Who::Person(person), None) => Some(self.signed_in(self.people.active(&person.id)?)),
+        };
+        Some(Entry {
+            session: entry.session.clone(),
+            ..now?
+        })
+    }
+
     /// What this person may do, who was signed in by somebody else than this server.
     pub fn signed_in(&self, person: Person) -> Entry {
         let scopes = person.role.scopes();

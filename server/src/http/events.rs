@@ -3,13 +3,20 @@
 use super::App;
 use super::extract::Client;
 use super::here::Here;
+use crate::access::{Entry, Place};
+use crate::clock::now_ms;
 use crate::problems::Error;
+use api::people::Scope;
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
+use api::projects::ProjectName;
+use axum::Extension;
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -35,9 +42,11 @@ pub enum Listen {
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn all(
+    State(main): State<Arc<App>>,
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     client: Client,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send>, Error> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>>, Error> {
     let place = app.event_streams.take(client.address)?;
     // Subscribe first, so that nothing in between is lost.
     let changes = app.events.subscribe();
@@ -51,6 +60,8 @@ pub async fn all(
         });
     let now: Vec<ServerEvent> = now.collect();
     let events = stream::iter(now).chain(stream::unfold(changes, next_change));
+    let project = app.project.clone();
+    let events = events.take_while(move |_| std::future::ready(may_go_on(&main, &entry, &project)));
     let stopping = app.stopping.clone();
     let events = events.map(move |event| {
         // Held as long as the stream exists.
@@ -58,6 +69,26 @@ pub async fn all(
         Ok(data(Event::default(), &event))
     });
     Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
+}
+
+/// Whether somebody who listens may still look at a project. A stream has no end of its own, but
+/// tokens, sessions, roles and projects have one.
+fn may_go_on(main: &App, entry: &Entry, project: &ProjectName) -> bool {
+    let Some(now) = main.gate.again(entry, now_ms()) else {
+        return false;
+    };
+    let Some(role) = main.projects.role(&now, project) else {
+        return false;
+    };
+    let place = Place {
+        project: project.clone(),
+        role,
+    };
+    let now = match main.projects.are_several() {
+        true => now.at(place),
+        false => now,
+    };
+    now.may(Scope::Read)
 }
 
 /// The events of one upload, until it ends.

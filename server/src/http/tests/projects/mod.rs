@@ -6,13 +6,17 @@ mod pages;
 use super::{Answer, Server, packed_snapshot, request};
 use api::people::{AddedPerson, CreatedToken, Role};
 use api::problem::ProblemCode;
+use api::progress::ServerEvent;
 use api::projects::{HEADER, Project};
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use api::shares::CreatedShare;
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::time::Duration;
+use tower::ServiceExt;
 
 /// A server with an admin (ada), a member (bo) and a guest (eve), and two projects that only ada
 /// may enter.
@@ -485,4 +489,78 @@ async fn a_link_opens_its_run_for_anybody_whatever_their_projects() {
         open(with(&team.bo.token.secret)).await,
         StatusCode::NOT_FOUND
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn measurements_name_projects_only_to_admins() {
+    let team = Team::start().await;
+    let text = async |token: &str| {
+        let answer = team
+            .get(with(token), routes::METRICS)
+            .await
+            .expect(StatusCode::OK);
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    assert!(text(&team.ada).await.contains("secret"));
+    let seen = text(&team.bo.token.secret).await;
+    assert!(
+        !seen.contains("secret") && !seen.contains("vision"),
+        "{seen}"
+    );
+    assert!(seen.contains("tidemark_runs"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_ends_with_the_membership_and_the_project() {
+    let team = Team::start().await;
+    let listen = async |person: &AddedPerson, project: &str| {
+        team.let_in(person, project, "reader").await;
+        let asks = with(&person.token.secret).of(project);
+        let asked = headed(request(Method::GET, routes::EVENTS), asks);
+        let asked = asked.body(Body::empty()).unwrap();
+        let response = team.server.router.clone().oneshot(asked).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body()
+    };
+    let comes = async |stream: &mut Body| {
+        let next = tokio::time::timeout(Duration::from_secs(20), stream.frame()).await;
+        next.expect("either comes soon").is_some()
+    };
+    let mut streams = [
+        listen(&team.eve, "secret").await,
+        listen(&team.bo, "vision").await,
+    ];
+    let happen = |project: &str| {
+        let app = team
+            .server
+            .app
+            .projects
+            .app(&team.server.app, &project.parse().unwrap());
+        app.unwrap().events.send(ServerEvent::RunsChanged).unwrap();
+    };
+    for (stream, project) in streams.iter_mut().zip(["secret", "vision"]) {
+        happen(project);
+        assert!(comes(stream).await);
+    }
+    let vision = team
+        .server
+        .app
+        .projects
+        .app(&team.server.app, &"vision".parse().unwrap());
+    let vision = vision.unwrap();
+    let ada = with(&team.ada);
+    let path = format!("/api/projects/secret/members/{}", team.eve.person.id);
+    let left = team.ask(ada, Method::DELETE, &path, Value::Null).await;
+    assert!(left.status.is_success());
+    let closed = json!({ "closed": true });
+    let closed = team
+        .ask(ada, Method::PATCH, "/api/projects/vision", closed)
+        .await;
+    assert!(closed.status.is_success());
+    happen("secret");
+    // A closed project may have ended its streams by itself.
+    let _ = vision.events.send(ServerEvent::RunsChanged);
+    for stream in &mut streams {
+        assert!(!comes(stream).await);
+    }
 }
