@@ -319,6 +319,13 @@ impl People {
         Ok(person)
     }
 
+    /// When a token ends by itself; `None`: never.
+    pub fn end_of(&self, token: &TokenId) -> Option<i64> {
+        let known = self.known();
+        let found = known.tokens.values().find(|one| one.id == *token);
+        found?.expires_ms
+    }
+
     /// Makes a token for a person. Only this answer has its secret.
     ///
     /// # Errors
@@ -327,6 +334,20 @@ impl People {
         &self,
         person: &PersonId,
         new: &NewToken,
+        now_ms: i64,
+    ) -> Result<CreatedToken, PeopleError> {
+        self.make_token_until(person, new, None, now_ms).await
+    }
+
+    /// The same for a token that ends at `until` at the latest.
+    ///
+    /// # Errors
+    /// [`PeopleError`].
+    pub async fn make_token_until(
+        &self,
+        person: &PersonId,
+        new: &NewToken,
+        until: Option<i64>,
         now_ms: i64,
     ) -> Result<CreatedToken, PeopleError> {
         if self.person(person)?.left_ms.is_some() {
@@ -345,7 +366,13 @@ impl People {
             name: line(&new.name, "name")?,
             scopes: new.scopes,
             created_ms: now_ms,
-            expires_ms: new.expires_in_s.map(|s| now_ms + i64::from(s) * 1000),
+            expires_ms: [
+                new.expires_in_s.map(|s| now_ms + i64::from(s) * 1000),
+                until,
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
             used_ms: None,
             project: new.project.clone(),
         };

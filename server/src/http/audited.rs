@@ -29,7 +29,7 @@ impl Subject {
 pub struct SignedIn(pub Entry);
 
 /// Methods, routes, and the audit's words for them.
-const ACTIONS: [(Method, &str, &str); 51] = [
+const ACTIONS: [(Method, &str, &str); 52] = [
     (Method::PUT, "/api/upload/{name}", "upload"),
     (Method::PUT, "/api/uploads/{upload}", "upload"),
     (Method::POST, "/api/samples/{name}", "open_sample"),
@@ -56,6 +56,7 @@ const ACTIONS: [(Method, &str, &str); 51] = [
     (Method::POST, "/api/bench/rows/{row}/cancel", "cancel_row"),
     (Method::POST, "/api/bench/rows/{row}/rerun", "rerun_row"),
     (Method::DELETE, "/api/bench/{bench}", "delete_bench"),
+    (Method::POST, "/api/comparisons", "record_comparison"),
     (
         Method::DELETE,
         "/api/comparisons/{comparison}",

@@ -1,5 +1,6 @@
 //! Recorded comparisons: list, record, read, delete.
 
+use super::audited::Subject;
 use super::compare::rows;
 use super::extract::{Json, Path, Query, compared_runs, comparison_id};
 use super::here::Here;
@@ -13,7 +14,7 @@ use answers::run_names;
 use api::compare::{RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 /// Longest URL of a pull request, characters.
@@ -48,17 +49,18 @@ pub async fn list(
 }
 
 /// Records a comparison, with the pull request it belongs to. Recording it again changes nothing
-/// but its name.
+/// but its name, if it brings one.
 #[utoipa::path(post, path = "/api/comparisons", tag = "compare",
     request_body = RecordComparison,
     responses(
         (status = 200, description = "The comparison was recorded.", body = RecordedComparison),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem),
     ))]
 pub async fn record(
     Here(app): Here,
     Json(request): Json<RecordComparison>,
-) -> Result<axum::Json<RecordedComparison>, Error> {
+) -> Result<Response, Error> {
     let runs = compared_runs(&listed(&request.runs))?;
     let rows = rows(&app, runs.clone()).await?;
     let pr = request.pr.as_deref().map(pull_request).transpose()?;
@@ -74,11 +76,14 @@ pub async fn record(
         pr,
         created_ms: now_ms(),
     };
+    let renames = request.name.is_some();
     let write = app.store.write(move |writer| {
-        writer.record_comparison(&comparison)?;
+        writer.record_comparison(&comparison, renames)?;
         writer.reader().comparison(&comparison.id)
     });
-    Ok(axum::Json(write.await?))
+    let recorded = write.await?;
+    let subject = Subject::of(format!("{} ({})", recorded.name, recorded.id));
+    Ok((subject, axum::Json(recorded)).into_response())
 }
 
 /// One recorded comparison.

@@ -142,9 +142,10 @@ pub async fn make_token(
 /// Makes a token for the requested person, if they may have it.
 ///
 /// # Errors
-/// When the new token could do more than the one that makes it.
+/// When the new token could do more than the one that makes it. It ends with that one at the
+/// latest.
 pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedToken, Error> {
-    permits::of_person(entry)?;
+    permits::tokens(entry)?;
     let Some(person) = new.person.clone().or_else(|| own(entry)) else {
         return Err(Error::BadRequest(
             "a token belongs to a person: name one (`person`), or sign in as one".to_owned(),
@@ -162,7 +163,13 @@ pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedTok
     {
         return Err(ProjectError::Unknown(project.to_string()).into());
     }
-    Ok(app.gate.people.make_token(&person, new, now_ms()).await?)
+    let until = entry.token.as_ref();
+    let until = until.and_then(|token| app.gate.people.end_of(token));
+    Ok(app
+        .gate
+        .people
+        .make_token_until(&person, new, until, now_ms())
+        .await?)
 }
 
 /// Ends a token at once, with the sessions that were opened with it.
@@ -181,13 +188,16 @@ pub async fn end_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends a token of the person who asks; an admin may end anybody's.
+/// Ends a token of the person who asks; an admin may end anybody's. Any token may end itself.
 ///
 /// # Errors
-/// When the token belongs to somebody else.
+/// When the token belongs to somebody else, and when the one that asks may not end others.
 pub async fn end(app: &App, entry: &Entry, token: &str) -> Result<(), Error> {
     permits::of_person(entry)?;
     let id = token_id(token)?;
+    if entry.token.as_ref() != Some(&id) {
+        permits::tokens(entry)?;
+    }
     mine(entry, &app.gate.people.owner_of(&id)?)?;
     Ok(app.gate.people.end_token(&id).await?)
 }

@@ -30,7 +30,8 @@ pub fn need(method: &Method, path: &str) -> Need {
     }
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match (reads, &parts[..]) {
-        // These are about the person's own things; the handlers check the owner.
+        // These are about the person's own things; the handlers check the owner, and whether the
+        // token may do that (`tokens`).
         (_, ["me"] | ["tokens", ..] | ["sessions", ..]) => Need::Entry,
         // These check what whoever asks is in the project that the address names.
         (true, ["projects", ..]) | (false, ["projects", _, ..]) => Need::Entry,
@@ -45,13 +46,12 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["samples", _]
             | ["live", ..]
             | ["views", ..]
-            // A program that may send a recording may also label it.
+            // A program that may send a recording may also label it, and record a comparison.
+            | ["comparisons"]
             | ["runs", _, "labels"],
         ) => Need::Scope(Scope::Upload),
-        // Questions, and the record of a comparison.
-        (false, ["mcp"] | ["comparisons"] | ["runs", _, "categories"]) | (true, _) => {
-            Need::Scope(Scope::Read)
-        }
+        // Questions.
+        (false, ["mcp"] | ["runs", _, "categories"]) | (true, _) => Need::Scope(Scope::Read),
         (false, _) => Need::Scope(Scope::Manage),
     }
 }
@@ -94,6 +94,23 @@ pub fn of_person(entry: &Entry) -> Result<(), Error> {
     }
 }
 
+/// Whether whoever came in may make and end tokens, and end sessions. Readers may, too: what counts
+/// is not the role, but that the token was made for everything that the person may do. A token that
+/// only reads must not outlive itself in another one, and must not shut its person out.
+///
+/// # Errors
+/// [`Error::OutOfScope`].
+pub fn tokens(entry: &Entry) -> Result<(), Error> {
+    of_person(entry)?;
+    match entry.limit.has(Scope::Manage) {
+        true => Ok(()),
+        false => Err(Error::OutOfScope(
+            "making and ending tokens and sessions takes a token that may `manage`; another one \
+             can only end itself",
+        )),
+    }
+}
+
 /// Whether whoever came in may do what takes this scope.
 ///
 /// # Errors
@@ -122,7 +139,7 @@ mod tests {
         check("GET", "/api/runs", read);
         check("HEAD", "/api/runs/run_a/export", read);
         check("POST", "/api/mcp", read);
-        check("POST", "/api/comparisons", read);
+        check("POST", "/api/comparisons", upload);
         check("DELETE", "/api/comparisons/cmp_a", manage);
         check("GET", "/metrics", Need::Server);
         check("GET", "/api/projects", Need::Entry);

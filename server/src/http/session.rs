@@ -4,6 +4,7 @@ use super::App;
 use super::audited::SignedIn;
 use super::extract::{Client, Json, Path, session_id};
 use super::guard::{self, cookies};
+use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
 use crate::clock::now_ms;
 use crate::names::Scheme;
@@ -128,6 +129,7 @@ pub async fn revoke_others(
     State(app): State<Arc<App>>,
     Extension(entry): Extension<Entry>,
 ) -> Result<StatusCode, Error> {
+    permits::tokens(&entry)?;
     app.gate.end_other_sessions(&entry).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -144,7 +146,11 @@ pub async fn revoke(
     Extension(entry): Extension<Entry>,
     Path(session): Path<String>,
 ) -> Result<StatusCode, Error> {
-    app.gate.end_session(&entry, &session_id(&session)?).await?;
+    let id = session_id(&session)?;
+    if entry.session.as_ref() != Some(&id) {
+        permits::tokens(&entry)?;
+    }
+    app.gate.end_session(&entry, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

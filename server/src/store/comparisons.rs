@@ -6,6 +6,9 @@ use api::compare::RecordedComparison;
 use api::ids::{ComparisonId, RunId};
 use rusqlite::{Row, params};
 
+/// The largest number of recorded comparisons.
+const MOST_COMPARISONS: u32 = 20_000;
+
 impl Reader<'_> {
     /// Recorded comparisons, newest first; only those of a pull request if one is named.
     pub fn comparisons(
@@ -61,18 +64,37 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Records a comparison. One that is already recorded keeps its date and gets the new name.
-    pub fn record_comparison(&mut self, comparison: &RecordedComparison) -> StoreResult<()> {
+    /// Records a comparison. One that is already recorded keeps its date, and gets the new name if
+    /// it `renames`.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if there are too many.
+    pub fn record_comparison(
+        &mut self,
+        comparison: &RecordedComparison,
+        renames: bool,
+    ) -> StoreResult<()> {
+        let sql = "INSERT INTO comparisons (id, name, pr, created_ms) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (id) DO UPDATE SET name = CASE WHEN ?5 THEN excluded.name \
+                   ELSE comparisons.name END";
         self.tx.execute(
-            "INSERT INTO comparisons (id, name, pr, created_ms) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+            sql,
             params![
                 comparison.id.as_str(),
                 comparison.name,
                 comparison.pr,
-                comparison.created_ms
+                comparison.created_ms,
+                renames
             ],
         )?;
+        let count = "SELECT count(*) FROM comparisons";
+        let count: u32 = self.tx.query_row(count, [], |row| row.get(0))?;
+        if count > MOST_COMPARISONS {
+            return Err(StoreError::Conflict(format!(
+                "there are {MOST_COMPARISONS} recorded comparisons, the most that are kept: \
+                 delete some first (DELETE /api/comparisons/ID)"
+            )));
+        }
         for (position, run) in comparison.runs.iter().enumerate() {
             self.tx.execute(
                 "INSERT OR IGNORE INTO comparison_runs (comparison, position, run) \

@@ -77,8 +77,11 @@ pub async fn end_session(
     SignedIn(entry): SignedIn,
     Path(session): Path<String>,
 ) -> Result<Redirect, Error> {
-    permits::of_person(&entry)?;
-    app.gate.end_session(&entry, &session_id(&session)?).await?;
+    let id = session_id(&session)?;
+    if entry.session.as_ref() != Some(&id) {
+        permits::tokens(&entry)?;
+    }
+    app.gate.end_session(&entry, &id).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }
 
@@ -87,7 +90,7 @@ pub async fn end_other_sessions(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,
 ) -> Result<Redirect, Error> {
-    permits::of_person(&entry)?;
+    permits::tokens(&entry)?;
     app.gate.end_other_sessions(&entry).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }

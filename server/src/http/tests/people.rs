@@ -6,10 +6,14 @@ use crate::clients::{Peer, Proxies};
 use crate::config::UserHeader;
 use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalToken, Role};
 use api::problem::ProblemCode;
+use api::progress::ServerEvent;
 use api::routes;
 use api::runs::{Access, FinishedUpload, RunDetail, RunSummary, ServerInfo, Sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, StatusCode, header};
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tower::ServiceExt;
 
 /// A server with one admin, and the admin's token.
 async fn with_admin() -> (Server, String) {
@@ -283,10 +287,9 @@ async fn what_is_done_is_written_down_with_a_name() {
 /// nothing.
 #[test]
 fn every_route_that_changes_something_is_written_down() {
-    const NOT: [(&str, &str); 8] = [
+    const NOT: [(&str, &str); 7] = [
         ("post", "/api/uploads"),
         ("delete", "/api/uploads/{upload}"),
-        ("post", "/api/comparisons"),
         ("post", "/api/shares/open"),
         ("post", "/api/mcp"),
         // The training was noted when it began.
@@ -458,4 +461,153 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
         page(&server, &bo, "/account").await.0,
         StatusCode::SEE_OTHER
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_does_not_manage_changes_no_token_and_no_session() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let whole = bo.token.secret.as_str();
+    let signed_in = form(&server, "", "/sign-in", &format!("token={whole}")).await;
+    let browser = cookie_of(&signed_in);
+    let run = run_of(&server, &ada).await;
+    for scopes in [r#""read""#, r#""upload""#, r#""read","upload""#] {
+        let token = token_for(&server, whole, scopes).await;
+        let sessions: Sessions = get(&server, whole, "/api/sessions").await.read();
+        let session = sessions.sessions[0].id.to_string();
+        let make = r#"{"name":"for ever","scopes":["read"]}"#;
+        for (method, path, body) in [
+            (Method::POST, "/api/tokens".to_owned(), make),
+            (
+                Method::DELETE,
+                format!("/api/tokens/{}", bo.token.token.id),
+                "",
+            ),
+            (Method::DELETE, "/api/sessions".to_owned(), ""),
+            (Method::DELETE, format!("/api/sessions/{session}"), ""),
+        ] {
+            let refused = send(&server, Some(&token), method, &path, body).await;
+            let detail = refused.expect(StatusCode::FORBIDDEN).problem().detail;
+            assert!(detail.contains("`manage`"), "{path}: {detail}");
+        }
+        assert_eq!(page(&server, &browser, "/account").await.0, StatusCode::OK);
+        // It can end itself.
+        let tokens: Vec<PersonalToken> = get(&server, whole, "/api/tokens").await.read();
+        let path = format!("/api/tokens/{}", tokens[0].id);
+        let ended = send(&server, Some(&token), Method::DELETE, &path, "").await;
+        ended.expect(StatusCode::NO_CONTENT);
+    }
+    // A comparison is recorded by who may upload, and written down.
+    let record = format!(r#"{{"runs":["{run}","{run}"]}}"#);
+    let reads = token_for(&server, whole, r#""read""#).await;
+    let refused = send(
+        &server,
+        Some(&reads),
+        Method::POST,
+        routes::COMPARISONS,
+        &record,
+    )
+    .await;
+    refused.expect(StatusCode::FORBIDDEN);
+    // A reader's own token, and a browser that signed in with it, still make tokens.
+    let cy = add(&server, Some(&ada), "cy", Role::Reader).await;
+    token_for(&server, &cy.token.secret, r#""read""#).await;
+}
+
+async fn run_of(server: &Server, token: &str) -> String {
+    let request = request(Method::PUT, "/api/upload/x.pickle")
+        .header(header::AUTHORIZATION, format!("Bearer {token}"));
+    let body = Body::from(packed_snapshot());
+    let sent = server.send(request.body(body).unwrap()).await;
+    sent.read::<FinishedUpload>().run.id.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_ends_no_later_than_the_one_that_made_it() {
+    let (server, ada) = with_admin().await;
+    let make = async |token: &str, life: &str| {
+        let body = format!(r#"{{"name":"x","scopes":["read","manage"]{life}}}"#);
+        let made = send(&server, Some(token), Method::POST, "/api/tokens", &body).await;
+        made.expect(StatusCode::CREATED).read::<CreatedToken>()
+    };
+    let short = make(&ada, r#","expires_in_s":60"#).await;
+    let ends = short.token.expires_ms.unwrap();
+    for (life, expected) in [("", ends), (r#","expires_in_s":86400"#, ends)] {
+        let made = make(&short.secret, life).await;
+        assert_eq!(made.token.expires_ms, Some(expected), "{life}");
+        // And so on.
+        let next = make(&made.secret, "").await;
+        assert_eq!(next.token.expires_ms, Some(ends));
+    }
+    let shorter = make(&short.secret, r#","expires_in_s":1"#).await;
+    assert!(shorter.token.expires_ms.unwrap() < ends);
+    assert_eq!(make(&ada, "").await.token.expires_ms, None);
+}
+
+/// A stream of events of whoever shows this.
+async fn listen(server: &Server, name: HeaderName, value: &str) -> Body {
+    let asked = request(Method::GET, routes::EVENTS).header(name, value);
+    let asked = asked.body(Body::empty()).unwrap();
+    let response = server.router.clone().oneshot(asked).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    response.into_body()
+}
+
+/// Whether the next event comes; `false`: the stream has ended.
+async fn comes(stream: &mut Body) -> bool {
+    let next = tokio::time::timeout(Duration::from_secs(20), stream.frame()).await;
+    next.expect("either comes soon").is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_ends_with_the_access() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let cy = add(&server, Some(&ada), "cy", Role::Member).await;
+    let token = token_for(&server, &bo.token.secret, r#""read","manage""#).await;
+    let signed_in = form(
+        &server,
+        "",
+        "/sign-in",
+        &format!("token={}", bo.token.secret),
+    )
+    .await;
+    let bearer = |token: &str| format!("Bearer {token}");
+    let auth = header::AUTHORIZATION;
+    let mut streams = [
+        listen(&server, auth.clone(), &bearer(&token)).await,
+        listen(&server, header::COOKIE, &cookie_of(&signed_in)).await,
+        listen(&server, auth.clone(), &bearer(&cy.token.secret)).await,
+    ];
+    let mut stays = listen(&server, auth, &bearer(&ada)).await;
+    server.app.events.send(ServerEvent::RunsChanged).unwrap();
+    for stream in &mut streams {
+        assert!(comes(stream).await);
+    }
+    assert!(comes(&mut stays).await);
+    let tokens: Vec<PersonalToken> = get(&server, &bo.token.secret, "/api/tokens").await.read();
+    let left = format!("/api/people/{}", cy.person.id);
+    for (token, method, path, body) in [
+        (
+            &bo.token.secret,
+            Method::DELETE,
+            format!("/api/tokens/{}", tokens[0].id),
+            "",
+        ),
+        (
+            &bo.token.secret,
+            Method::DELETE,
+            "/api/sessions".to_owned(),
+            "",
+        ),
+        (&ada, Method::PATCH, left, r#"{"left":true}"#),
+    ] {
+        let done = send(&server, Some(token), method, &path, body).await;
+        assert!(done.status.is_success(), "{path}");
+    }
+    server.app.events.send(ServerEvent::RunsChanged).unwrap();
+    for (at, stream) in streams.iter_mut().enumerate() {
+        assert!(!comes(stream).await, "stream {at} goes on");
+    }
+    assert!(comes(&mut stays).await);
 }
