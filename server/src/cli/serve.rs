@@ -186,6 +186,7 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
         .build();
     let runtime = runtime.map_err(|error| failed("start threads", &error))?;
     let served = runtime.block_on(async {
+        survive_limit_of_files().map_err(|error| failed("listen for signals", &error))?;
         let app = App::open(config).await?;
         let address = app.config.listen;
         let listening = Listening::on(address).await;
@@ -370,6 +371,14 @@ pub(super) fn start_logging(format: LogFormat) {
     if let Err(error) = filter {
         tracing::warn!("TIDEMARK_LOG is not understood ({error}): only warnings are logged");
     }
+}
+
+/// Under a limit on the size of files (`ulimit -f`), a write that goes beyond it fails like one to
+/// a full disk. Without a handler the system would end the server.
+fn survive_limit_of_files() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let too_large = rustix::process::Signal::XFSZ.as_raw();
+    signal(SignalKind::from_raw(too_large)).map(drop)
 }
 
 /// Completes at the first signal that asks the server to stop.
