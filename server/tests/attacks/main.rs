@@ -73,6 +73,9 @@ fn look(what: &str, victim: &Victim) {
         for path in [
             "marks",
             "leaks",
+            "memory-map",
+            "room-over-time",
+            "what-if?limit=1GiB",
             "allocations",
             "allocations?sort=largest",
             "blocks/0",
@@ -96,16 +99,48 @@ fn look(what: &str, victim: &Victim) {
             ask(what, victim, &format!("{device}/mountain/{group}/8/0"));
         }
         ask(what, victim, &format!("/api/runs/{id}/card.svg"));
+        // A file, not an answer: it may be long. Whoever reads only its beginning hangs up then.
+        for format in ["parquet", "perfetto", "pickle"] {
+            victim.begin_get(&format!("/api/runs/{id}/export?format={format}"), ANSWER);
+        }
+        try_rules(what, victim, id);
+        compare(what, victim, id);
     }
     let memory = victim.high_water_mib();
     let most = MEMORY_MIB + BESIDE_MIB;
     assert!(memory <= most, "{what}: {memory} MiB, {most} are promised");
 }
 
+/// Patterns that are slow, against every name.
+fn try_rules(what: &str, victim: &Victim, id: &str) {
+    let rules: String = (0..60)
+        .map(|at| format!("x{at} function=*{}b\\n", "a".repeat(240)))
+        .collect();
+    let body = format!(r#"{{"rules":"{rules}"}}"#);
+    let answer = victim.post(&format!("/api/runs/{id}/categories"), &body);
+    let status = answer.status;
+    assert!(
+        [200, 413, 503].contains(&status),
+        "{what}: {status}: {}",
+        answer.text()
+    );
+}
+
+/// Against the run of another bomb, because two runs of the same file are one run.
+fn compare(what: &str, victim: &Victim, id: &str) {
+    let other = victim.post("/api/samples/leak_hook_cache", "");
+    let other = other.json()["run"]["id"].as_str().map(str::to_owned);
+    let other = other.expect("a sample has an id");
+    if other != id {
+        ask(what, victim, &format!("/api/compare?runs={other},{id}"));
+        ask(what, victim, &format!("/api/compare?runs={id},{other}"));
+    }
+}
+
 fn ask(what: &str, victim: &Victim, path: &str) -> Answer {
     let answer = victim.get(path);
     let status = answer.status;
-    // 404 if the recording lacks what was asked for, 413 or 503 if the answer does not fit.
+    // 404 if the recording lacks what was asked for; 413 or 503 if the answer takes too much.
     let fine = [200, 400, 404, 413, 503].contains(&status);
     assert!(fine, "{what}: {path}: {status}: {}", answer.text());
     let length = answer.body.len();

@@ -67,6 +67,14 @@ impl Victim {
         self.read_answer(stream)
     }
 
+    /// Reads at most so many bytes of an answer, and hangs up. Returns how many came.
+    pub fn begin_get(&self, path: &str, most: usize) -> u64 {
+        let mut stream = self.connect();
+        self.head(&mut stream, "GET", path, 0);
+        let read = std::io::copy(&mut stream.take(most as u64), &mut std::io::sink());
+        read.unwrap_or(0)
+    }
+
     pub fn delete(&self, path: &str) -> Answer {
         let mut stream = self.connect();
         self.head(&mut stream, "DELETE", path, 0);

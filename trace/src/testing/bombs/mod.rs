@@ -4,6 +4,7 @@
 //! `n` says how often the expensive part repeats: few times for the daily tests, many times for the
 //! attack tests. To add an attack, write it here and list it in [`ALL`].
 
+mod names;
 mod programs;
 
 use std::io::{self, Write};
@@ -79,6 +80,18 @@ pub const ALL: &[Bomb] = &[
         programs::places_within_steps,
         2_000,
         60_000,
+    ),
+    bomb(
+        "names that stacks share",
+        names::shared_names,
+        4_000,
+        60_000,
+    ),
+    bomb(
+        "streams that collide",
+        names::colliding_streams,
+        20_000,
+        200_000,
     ),
 ];
 
