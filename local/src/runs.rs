@@ -140,7 +140,8 @@ impl Run {
 
     /// What a survey of ranks needs of it.
     pub fn of_rank(&self) -> &RankProfile {
-        let make = || RankProfile::of(&self.decoded.trace, Watch::nobody());
+        let trace = &self.decoded.trace;
+        let make = || Watch::undisturbed(|watch| RankProfile::of(trace, watch, watch));
         self.of_rank.get_or_init(make)
     }
 

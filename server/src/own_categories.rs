@@ -95,7 +95,7 @@ pub fn hints(text: &str, taken: &[TakenOfDevice], trace: &Trace) -> Vec<String> 
         let rule = text.lines().nth(line.checked_sub(1)? as usize)?;
         let wider = rule.replace("file=", "file=*").replace("file=**", "file=*");
         let rules = Rules::parse(&wider).ok()?;
-        let devices = self::taken(&rules, trace);
+        let devices = Watch::undisturbed(|watch| self::taken(&rules, trace, watch));
         let blocks = devices.iter().flat_map(|device| &device.rules);
         let blocks = match blocks.map(|rule| rule.blocks).sum() {
             0 => return None,

@@ -158,7 +158,14 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
         .transpose();
     let table = table.map_err(|error| failed(&error))?;
     target.write(|out| {
-        write_trace(format, &trace, table.as_ref(), &row.name, Watch::nobody(), out)
+        write_trace(
+            format,
+            &trace,
+            table.as_ref(),
+            &row.name,
+            Watch::nobody(),
+            out,
+        )
     })
 }
 

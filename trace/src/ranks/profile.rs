@@ -1,0 +1,186 @@
+//! A summary of one rank, small enough to keep for thousands of ranks.
+
+use super::curves::Curve;
+use crate::compare::curves::{Align, Alignment};
+use crate::compare::noise::SITE_FLOOR;
+use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SiteProfile};
+use crate::compare::sites::id;
+use crate::growth::{Growth, settled, wobble};
+use crate::leaks::{Pattern, Verdict};
+use crate::trace::{Series, StepSource, Trace};
+use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
+use serde::{Deserialize, Serialize};
+
+/// How many sites of a rank are kept, the largest ones.
+pub const MAX_SITES: usize = 256;
+/// How many places of leaks are kept for a rank.
+pub const MAX_PLACES: usize = 8;
+/// Parts of a curve.
+pub const PARTS: usize = 192;
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankProfile {
+    /// CUDA ordinal of the device with most events.
+    pub device: u32,
+    /// Largest *allocated*.
+    pub peak_allocated: Bytes,
+    /// Largest *reserved*.
+    pub peak_reserved: Bytes,
+    /// *Allocated* after the last event.
+    pub end: Bytes,
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// How many ran to their end.
+    pub whole_steps: u32,
+    /// Whether the ring of events wrapped.
+    pub wrapped: bool,
+    /// The first failed allocation.
+    pub oom: Option<OutOfMemory>,
+    /// Growth of *allocated* at the ends of whole steps.
+    pub growth: Option<Growth>,
+    /// How much the peaks of its settled steps differ, apart from their trend.
+    pub wobble: Bytes,
+    /// Whether it leaks.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// Bytes that accumulate with each step; with each part of one, when it grows within steps.
+    pub leaked_per_step: f64,
+    /// Where, fastest first.
+    pub leaks: Vec<RankPlace>,
+    /// The sites that hold most.
+    pub sites: Vec<RankSite>,
+    /// Every site that was left out holds at most this much.
+    pub floor: Bytes,
+    /// *Allocated*.
+    pub curve: Curve,
+}
+
+/// A site that leaks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RankPlace {
+    /// Names its row among the sites.
+    pub site: String,
+    /// The function that explains it best.
+    pub place: Place,
+    /// Bytes a step (a part of a step, when it grows within steps).
+    pub bytes_per_step: f64,
+    /// Whether it grows within steps and is given back at their ends.
+    pub within_step: bool,
+}
+
+/// What a site holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankSite {
+    /// The same in all ranks.
+    pub id: String,
+    /// The frame that a person would recognise; absent without a stack.
+    pub place: Option<Place>,
+    /// Live bytes at the peak of *allocated*.
+    pub at_peak: Bytes,
+    /// Live after the last event.
+    pub at_end: Bytes,
+    /// How much its own peaks in settled steps differ, apart from their trend.
+    pub wobble: Bytes,
+    /// Whether it is found to leak.
+    pub leaks: bool,
+}
+
+impl RankProfile {
+    /// The profile of a trace; the search for leaks ends when `judging` stops it, and everything
+    /// when `watch` does.
+    ///
+    /// # Errors
+    /// [`Stopped`] by `watch`.
+    pub fn of(trace: &Trace, judging: Watch<'_>, watch: Watch<'_>) -> Result<RankProfile, Stopped> {
+        let profile = Profile::judged_while(trace, judging, watch)?;
+        let devices = profile.devices.iter().zip(&trace.devices);
+        let most = devices.max_by_key(|(profile, _)| {
+            let peak = profile.summary[Series::Allocated as usize].peak;
+            (profile.events, peak, std::cmp::Reverse(profile.device))
+        });
+        let Some((profile, device)) = most else {
+            return Ok(RankProfile::of_device(&DeviceProfile::default()));
+        };
+        let alignment = Alignment::new(device, Align::Step, &[]);
+        let domain = alignment.domain();
+        let (extents, _) = alignment.curve(Series::Allocated, domain, PARTS);
+        let parts = extents.into_iter();
+        Ok(RankProfile {
+            curve: Curve {
+                window: domain,
+                parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
+            },
+            ..RankProfile::of_device(profile)
+        })
+    }
+
+    fn of_device(device: &DeviceProfile) -> RankProfile {
+        let leaks = &device.leaks;
+        let name = |frame| device.names.place(frame);
+        let summary = |series: Series| device.summary[series as usize];
+        let whole = &device.steps[..device.steps.len().min(device.whole_steps as usize)];
+        let peaks: Vec<u64> = whole[settled(whole.len())..]
+            .iter()
+            .map(|step| step.peak.0)
+            .collect();
+        let (sites, floor) = largest(device);
+        RankProfile {
+            device: device.device,
+            peak_allocated: summary(Series::Allocated).peak,
+            peak_reserved: summary(Series::Reserved).peak,
+            end: summary(Series::Allocated).end,
+            step_source: device.step_source,
+            whole_steps: device.whole_steps,
+            wrapped: device.wrapped,
+            oom: device.oom,
+            growth: device.growth.map(|g| g.proven(leaks.bytes_per_step)),
+            wobble: Bytes(wobble(&peaks)),
+            verdict: leaks.verdict,
+            reason: leaks.reason.clone(),
+            leaked_per_step: leaks.rate(),
+            leaks: leaks
+                .groups
+                .iter()
+                .take(MAX_PLACES)
+                .map(|group| RankPlace {
+                    site: id(group.key),
+                    place: group.place.map(name).unwrap_or_default(),
+                    bytes_per_step: group.bytes_per_step,
+                    within_step: group.pattern == Pattern::WithinStep,
+                })
+                .collect(),
+            sites,
+            floor,
+            curve: Curve::default(),
+        }
+    }
+}
+
+/// The largest sites, those that leak first; and the most that any other site holds.
+fn largest(device: &DeviceProfile) -> (Vec<RankSite>, Bytes) {
+    let sites = &device.sites;
+    let held = |site: &SiteProfile| site.at_peak.max(site.at_end);
+    let mut sorted: Vec<&SiteProfile> = sites.iter().collect();
+    sorted.sort_by_key(|site| (std::cmp::Reverse((site.leaks, held(site))), site.key));
+    let worth = |site: &&SiteProfile| site.leaks || held(site) > SITE_FLOOR;
+    let n = sorted
+        .iter()
+        .take(MAX_SITES)
+        .take_while(|s| worth(s))
+        .count();
+    let (kept, rest) = sorted.split_at(n);
+    let kept = kept.iter().map(|site| RankSite {
+        id: id(site.key),
+        place: site.headline.map(|frame| device.names.place(frame)),
+        at_peak: site.at_peak,
+        at_end: site.at_end,
+        wobble: site.wobble,
+        leaks: site.leaks,
+    });
+    let floor = rest.iter().map(|site| held(site)).max();
+    (kept.collect(), floor.unwrap_or(Bytes::ZERO))
+}
