@@ -1,7 +1,7 @@
 //! The `?` overlay: all keys and gestures.
 
 use crate::components::dialog::{Closing, Dialog};
-use crate::components::keys::{is_shortcut, on_key};
+use crate::components::keys::{is_plain, is_shortcut, on_key};
 use leptos::prelude::*;
 
 /// Whether the overlay is open; in the context of the whole application.
@@ -85,7 +85,9 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
 pub fn HelpOverlay() -> impl IntoView {
     let Help(open) = expect_context();
     on_key(move |event| {
-        if event.key() == "?" && is_shortcut(event) {
+        // Over its own dialog, the key closes it.
+        let heard = is_shortcut(event) || open.get_untracked() && is_plain(event);
+        if event.key() == "?" && heard {
             open.update(|open| *open = !*open);
         }
     });

@@ -4,8 +4,14 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent};
 
-/// Whether a press is a shortcut: no modifier is held, and no text field has the focus.
+/// Whether a press is a shortcut: no modifier is held, no text field has the focus, nothing else has
+/// taken it, and no dialog lies over what it would change.
 pub fn is_shortcut(event: &KeyboardEvent) -> bool {
+    !event.default_prevented() && !dialog_is_open() && is_plain(event)
+}
+
+/// Whether no modifier is held and no text field has the focus.
+pub fn is_plain(event: &KeyboardEvent) -> bool {
     let held = event.ctrl_key() || event.meta_key() || event.alt_key();
     let target = event
         .target()
@@ -17,6 +23,12 @@ pub fn is_shortcut(event: &KeyboardEvent) -> bool {
 pub fn on_key(react: impl Fn(&KeyboardEvent) + 'static) {
     let handle = window_event_listener(leptos::ev::keydown, move |event| react(&event));
     on_cleanup(move || handle.remove());
+}
+
+/// Whether a dialog is open: it takes the keys.
+fn dialog_is_open() -> bool {
+    let open = document().query_selector("dialog[open]");
+    open.ok().flatten().is_some()
 }
 
 fn takes_text(tag_name: &str) -> bool {

@@ -26,6 +26,7 @@ mod leaks_tab;
 pub mod levels;
 mod map_tab;
 mod markdown;
+mod reveal;
 pub mod room;
 mod room_chart;
 pub mod strips;
@@ -35,6 +36,7 @@ mod what_if_tab;
 pub mod words;
 
 pub use allocation_list::Beside;
+pub use reveal::reveal;
 pub use tabs::{Questions, TabBar};
 
 use crate::timeline::drive::Source;

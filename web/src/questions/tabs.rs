@@ -5,6 +5,7 @@ use super::alive_tab::AliveTab;
 use super::allocations_tab::AllocationsTab;
 use super::leaks_tab::LeaksTab;
 use super::map_tab::MapTab;
+use super::reveal::reveal;
 use super::what_if_tab::WhatIfTab;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::url_state::UrlState;
@@ -55,7 +56,12 @@ fn after_key(tab: Tab, key: &str) -> Option<Tab> {
 pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
     let state = view.state();
     let chosen = Memo::new(move |_| state.with(|s| s.tab));
-    let choose = move |tab: Tab| view.update(|state| state.tab = tab);
+    let choose = move |tab: Tab| {
+        view.update(|state| state.tab = tab);
+        if tab != Tab::Timeline {
+            reveal();
+        }
+    };
     on_key(move |event| {
         let number = event.key().parse::<usize>().ok();
         let tab = number.and_then(|n| Tab::ALL.get(n.checked_sub(1)?).copied());

@@ -546,7 +546,8 @@ fn mark_first_picture() {
     }
 }
 
-fn reduced_motion() -> bool {
+/// Whether the person asked the system for less movement.
+pub fn reduced_motion() -> bool {
     let query = window().match_media("(prefers-reduced-motion: reduce)");
     query.ok().flatten().is_some_and(|query| query.matches())
 }

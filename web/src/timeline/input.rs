@@ -27,6 +27,13 @@ pub enum Command {
     Click(f64, f64),
 }
 
+impl Command {
+    /// Whether it shows more than before, unless everything is shown already.
+    pub fn zooms_out(self) -> bool {
+        matches!(self, Command::ZoomX(_, factor) | Command::ZoomY(_, factor) if factor < 1.0)
+    }
+}
+
 /// A pointer event, CSS pixels on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pointer {
@@ -445,6 +452,9 @@ mod tests {
             ..turn
         };
         assert!(matches!(wheel(levels), Command::ZoomY(..)));
+        assert!(!wheel(turn).zooms_out());
+        assert!(wheel(Wheel { dy: 100.0, ..turn }).zooms_out());
+        assert!(!wheel(Wheel { dx: 300.0, ..turn }).zooms_out(), "a pan");
     }
 
     #[test]

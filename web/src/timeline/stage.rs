@@ -50,8 +50,15 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
     };
     let leave = move |_| perform(handle, [Command::Leave]);
     let wheel = move |event: WheelEvent| {
-        event.prevent_default();
-        perform(handle, [input::wheel(wheel_of(handle, &event))]);
+        let command = input::wheel(wheel_of(handle, &event));
+        let window = || handle.with(|driver| driver.ask(|model| *model.target()));
+        let before = window();
+        perform(handle, [command]);
+        // Where everything is shown already, the wheel belongs to the page.
+        let pinched = event.ctrl_key() || event.meta_key();
+        if pinched || !command.zooms_out() || window() != before {
+            event.prevent_default();
+        }
     };
     let double = move |event: MouseEvent| show_what_is_there(handle, &event);
     view! {
@@ -195,7 +202,7 @@ fn listen_to_keys(
     boxing: RwSignal<bool>,
 ) {
     keys::on_key(move |event| {
-        if !keys::is_shortcut(event) || dialog_is_open() {
+        if !keys::is_shortcut(event) {
             return;
         }
         let Some(command) = input::key(&event.key(), focus(stage, event)) else {
@@ -235,15 +242,6 @@ fn listen_to_keys(
         up.remove();
         blur.remove();
     });
-}
-
-/// Whether a dialog is open: it takes the keys.
-fn dialog_is_open() -> bool {
-    document()
-        .query_selector("dialog[open]")
-        .ok()
-        .flatten()
-        .is_some()
 }
 
 /// The timeline has the focus if the focus is on the stage, or nowhere. So a link that was just

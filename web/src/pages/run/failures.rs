@@ -2,7 +2,7 @@
 
 use super::recording::Composition;
 use crate::format::count;
-use crate::questions::words;
+use crate::questions::{reveal, words};
 use crate::timeline::Handle;
 use crate::url_state::UrlState;
 use ::timeline::lanes::step_name;
@@ -106,6 +106,7 @@ fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
             state.at = Some(event);
             state.root = None;
         });
+        reveal();
     };
     let facts = facts(oom).into_iter().map(|(name, value)| {
         view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
