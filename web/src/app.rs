@@ -2,6 +2,7 @@
 
 use crate::client;
 use crate::components::drop_target::DropTarget;
+use crate::components::floating;
 use crate::components::header::Header;
 use crate::components::help::{Help, HelpOverlay};
 use crate::components::toasts::{ToastArea, Toasts};
@@ -33,6 +34,7 @@ use wasm_bindgen::JsCast;
 #[component]
 pub fn App() -> impl IntoView {
     provide_shared_state();
+    floating::close_when_left();
     view! {
         <Router>
             <a class="skip-link" href="#main">"Skip to the content"</a>

@@ -9,6 +9,7 @@ pub mod copy_for_pr;
 pub mod dialog;
 pub mod drop_target;
 pub mod file_picker;
+pub mod floating;
 pub mod folder;
 pub mod header;
 pub mod help;
