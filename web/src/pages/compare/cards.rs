@@ -1,9 +1,10 @@
-//! The headline: first what differs besides memory, then one card for each run.
+//! The headline: one card for each run, then what differs besides memory.
 
 use super::Focus;
 use crate::format;
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::compare::conditions::{Condition, ConditionKind};
 use trace::compare::gate::{Outcome, Weight};
 use trace::compare::headline::signed;
 use trace::compare::{Change, Difference, Side};
@@ -18,6 +19,7 @@ pub fn Conditions(focus: Focus) -> impl IntoView {
         if conditions.is_empty() {
             return None;
         }
+        let title = title(&conditions);
         let rows = conditions.into_iter().map(|condition| {
             view! {
                 <li>
@@ -31,11 +33,21 @@ pub fn Conditions(focus: Focus) -> impl IntoView {
         });
         let rows = rows.collect_view();
         Some(view! {
-            <section class="conditions" aria-label="What differs first">
-                <h2>"These runs differ before any memory does"</h2>
+            <section class="conditions" aria-label="What differs besides memory">
+                <h2>{title}</h2>
                 <ul>{rows}</ul>
             </section>
         })
+    }
+}
+
+/// What the conditions that differ say of the two runs.
+fn title(conditions: &[Condition]) -> &'static str {
+    let any = |kind: ConditionKind| conditions.iter().any(|condition| condition.kind == kind);
+    match () {
+        () if any(ConditionKind::Work) => "The two runs did not do the same work",
+        () if any(ConditionKind::OutOfMemory) => "One of the two runs ran out of memory",
+        () => "The two runs were not made in the same way",
     }
 }
 
@@ -102,7 +114,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
         >
             <span class="card-head">
                 <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
-                <span class="card-name">{focus.name(run)}</span>
+                <span class="card-name" title=focus.name(run)>{focus.name(run)}</span>
                 {gate}
             </span>
             {body}
@@ -254,5 +266,23 @@ mod tests {
         assert_eq!(change(2048.0), "+2.00 KiB");
         assert_eq!(slope(-2048.0), "−2.00 KiB");
         assert_eq!(slope(0.1), "0 B");
+    }
+
+    #[test]
+    fn what_differs_is_said_in_a_sentence() {
+        let of = |kind| Condition {
+            kind,
+            name: String::new(),
+            base: String::new(),
+            new: String::new(),
+            meaning: String::new(),
+        };
+        let torch = of(ConditionKind::Torch);
+        assert_eq!(
+            title(std::slice::from_ref(&torch)),
+            "The two runs were not made in the same way"
+        );
+        let work = [torch, of(ConditionKind::Work)];
+        assert_eq!(title(&work), "The two runs did not do the same work");
     }
 }

@@ -167,6 +167,17 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     }
 }
 
+/// A longer list of runs to pick from gets a field that filters it.
+const FILTERED_FROM: usize = 12;
+
+/// Whether a run is one of those that are looked for.
+fn is_sought(run: &RunSummary, text: &str) -> bool {
+    let name = run.name.to_lowercase();
+    text.to_lowercase()
+        .split_whitespace()
+        .all(|word| name.contains(word))
+}
+
 /// If there are fewer than two runs: what to do.
 #[component]
 pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
@@ -199,17 +210,37 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
         view! {
             <li>
                 <button class="pick-row" on:click=add>
-                    <span class="pick-name">{run.name}</span>
+                    <span class="pick-name" title=run.name.clone()>{run.name.clone()}</span>
                     <span class="muted">{facts}</span>
                 </button>
             </li>
         }
     };
-    let rows = move || rest.get().into_iter().map(row).collect_view();
+    let sought = RwSignal::new(String::new());
+    let rows = move || {
+        let found = rest.get().into_iter();
+        let found = found.filter(|run| sought.with(|text| is_sought(run, text)));
+        found.map(row).collect_view()
+    };
+    let is_long = Memo::new(move |_| rest.with(Vec::len) > FILTERED_FROM);
+    let filter = move || {
+        is_long.get().then(|| {
+            view! {
+                <input
+                    class="input pick-filter"
+                    type="search"
+                    placeholder="Filter by name"
+                    aria-label="Filter runs"
+                    on:input=move |event| sought.set(event_target_value(&event))
+                />
+            }
+        })
+    };
     view! {
         <section class="compare-empty" aria-labelledby="compare-empty-title">
             <h2 id="compare-empty-title">"Two to eight runs on one axis"</h2>
             <p class="muted">{sentence}</p>
+            {filter}
             <ul class="pick-list">{rows}</ul>
             <p class="muted">
                 "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>

@@ -251,8 +251,8 @@ fn ComparisonView(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> 
     let title = format!("{} · Compare · Tidemark", names.join(" → "));
     Effect::new(move |_| document().set_title(&title));
     view! {
-        <Conditions focus=focus/>
         <Cards focus=focus/>
+        <Conditions focus=focus/>
         <CategoryChanges focus=focus/>
         <Picture focus=focus source=source/>
         <Multiples focus=focus source=source/>

@@ -22,6 +22,11 @@ impl Picked {
         self.0.with(|picked| picked.contains(run))
     }
 
+    /// Whether a run can be picked or unpicked: it is picked already, or there is room for it.
+    pub fn is_free(self, run: &RunId) -> bool {
+        self.0.with(|picked| is_free(picked, run))
+    }
+
     /// Picks a run, or unpicks it.
     pub fn toggle(self, run: &RunId) {
         self.0.update(|picked| toggle(picked, run));
@@ -39,18 +44,16 @@ impl Default for Picked {
     }
 }
 
-/// If there is one too many, the oldest pick is dropped.
+fn is_free(picked: &[RunId], run: &RunId) -> bool {
+    picked.len() < *RUNS.end() || picked.contains(run)
+}
+
+/// Nothing is dropped to make room: a tick that goes away by itself is easily missed.
 fn toggle(picked: &mut Vec<RunId>, run: &RunId) {
     match picked.iter().position(|other| other == run) {
-        Some(at) => {
-            picked.remove(at);
-        }
-        None => {
-            if picked.len() == *RUNS.end() {
-                picked.remove(0);
-            }
-            picked.push(run.clone());
-        }
+        Some(at) => drop(picked.remove(at)),
+        None if is_free(picked, run) => picked.push(run.clone()),
+        None => {}
     }
 }
 
@@ -60,11 +63,18 @@ pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
     let picked: Picked = expect_context();
     let looked_up = id.clone();
     let checked = move || picked.has(&looked_up);
+    let looked_up = id.clone();
+    let is_free = Memo::new(move |_| picked.is_free(&looked_up));
+    let title = move || match is_free.get() {
+        true => "Pick for a comparison".to_owned(),
+        false => format!("At most {} runs are compared at a time", RUNS.end()),
+    };
     view! {
         <input
             type="checkbox"
             class="run-pick"
-            title="Pick for a comparison"
+            title=title
+            disabled=move || !is_free.get()
             aria-label=move || format!("Compare {}", name.get())
             prop:checked=checked
             on:change=move |_| picked.toggle(&id)
@@ -72,7 +82,8 @@ pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
     }
 }
 
-/// The bar with actions for the picked runs; empty if none is picked.
+/// The bar with actions for the picked runs; empty if none is picked. It stays on the screen, because
+/// runs are picked far down a long list, too.
 #[component]
 pub fn PickedBar() -> impl IntoView {
     let picked: Picked = expect_context();
@@ -87,7 +98,12 @@ pub fn PickedBar() -> impl IntoView {
                 view! { <A href=page attr:class="button primary">{text}</A> }.into_any()
             }
         };
-        let count = format!("{} picked, the first is the baseline", runs.len());
+        let most = if runs.len() == *RUNS.end() {
+            ", the most"
+        } else {
+            ""
+        };
+        let count = format!("{} picked{most}; the first is the baseline", runs.len());
         Some(view! {
             <span class="picked-count">{count}</span>
             {compare}
@@ -102,14 +118,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ninth_run_takes_the_place_of_the_first() {
+    fn a_ninth_run_is_not_picked() {
         let id = |n: usize| format!("run_{n}").parse::<RunId>().unwrap();
         let mut picked = Vec::new();
         for n in 0..9 {
             toggle(&mut picked, &id(n));
         }
-        assert_eq!((picked.len(), &picked[0]), (8, &id(1)));
+        assert_eq!((picked.len(), &picked[0]), (8, &id(0)));
+        assert!(is_free(&picked, &id(4)), "it can be unpicked");
+        assert!(!is_free(&picked, &id(8)));
         toggle(&mut picked, &id(4));
-        assert!(!picked.contains(&id(4)));
+        toggle(&mut picked, &id(8));
+        assert_eq!(picked.last(), Some(&id(8)));
     }
 }

@@ -8,6 +8,7 @@ mod table;
 mod toolbar;
 
 use crate::components::problem_note::ProblemNote;
+use crate::pages::compare::pick::PickedBar;
 use crate::url_state::use_url_state;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
@@ -55,6 +56,7 @@ pub fn RunsPage() -> impl IntoView {
         Shown::List => view! {
             <Toolbar list=list shown=arranged/>
             <RunTable list=list runs=arranged/>
+            <PickedBar/>
             <MoreSteps/>
         }
         .into_any(),

@@ -5,7 +5,6 @@ use super::store::{Loaded, RunsStore};
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::format;
-use crate::pages::compare::pick::PickedBar;
 use crate::url_state::UrlState;
 use api::routes;
 use api::runs::RunSummary;
@@ -65,7 +64,6 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
             <p class="muted" role="status">{count}</p>
             {jobs}
             {history}
-            <PickedBar/>
             <div class="search">
                 <IconView icon=Icon::Search/>
                 <input
