@@ -84,7 +84,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
                     disabled=!back
                     on:click=move |_| offset.update(|o| *o = o.saturating_sub(PAGE as u64))
                 >
-                    "Before"
+                    "Previous"
                 </button>
                 <button
                     class="button"

@@ -1,30 +1,56 @@
 //! The fields of an allocation filter. A typed text goes to the address when the field is left.
 
 use super::Asker;
+use super::sizes::{exact, size_of};
 use api::alive::{AllocationFilter, Sort};
 use leptos::prelude::*;
+use std::collections::BTreeMap;
 use trace::units::Bytes;
 
-/// Bytes of a size as people type it: `4096`, `64k`, `1.5 MiB`.
-fn size_of(text: &str) -> Option<u64> {
-    text.parse().ok().map(Bytes::get)
-}
+/// What a field holds that people typed: nothing, a value, or why it is no value.
+type Typed<T> = Result<Option<T>, &'static str>;
 
 /// A stream handle, decimal or `0x…`.
-fn stream_of(text: &str) -> Option<u64> {
+fn stream_of(text: &str) -> Typed<u64> {
     let text = text.trim();
-    match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
+    let stream = match text.strip_prefix("0x") {
+        _ if text.is_empty() => return Ok(None),
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    stream
+        .map(Some)
+        .map_err(|_| "Not a stream: try 0 or 0x7f00.")
+}
+
+fn number(text: &str) -> Typed<u32> {
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| "Not a whole number."),
     }
 }
 
-fn number(text: &str) -> Option<u32> {
-    text.trim().parse().ok()
+fn bytes(text: &str) -> Typed<u64> {
+    Ok(size_of(text)?.map(Bytes::get))
 }
 
 fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn shown_size(value: Option<u64>) -> String {
+    value.map_or_else(String::new, |bytes| exact(Bytes(bytes)))
+}
+
+/// Puts a value into its place. What is no value leaves the place empty, so that no older value
+/// holds that the field does not show any more.
+fn put<T>(place: &mut Option<T>, typed: Typed<T>) -> Result<(), &'static str> {
+    let (value, said) = match typed {
+        Ok(value) => (value, Ok(())),
+        Err(why) => (None, Err(why)),
+    };
+    *place = value;
+    said
 }
 
 /// A text field of the filter: its name, a hint, what it shows and what it sets.
@@ -33,72 +59,75 @@ struct Field {
     hint: &'static str,
     class: &'static str,
     read: fn(&AllocationFilter) -> String,
-    write: fn(&mut AllocationFilter, &str),
+    write: fn(&mut AllocationFilter, &str) -> Result<(), &'static str>,
 }
 
 const FIELDS: [Field; 9] = [
     Field {
         label: "Function or file",
-        hint: "forward, model.py",
+        hint: "e.g. forward, model.py",
         class: "input wide-field",
         read: |f| f.q.clone(),
-        write: |f, text| f.q = text.trim().to_owned(),
+        write: |f, text| {
+            f.q = text.trim().to_owned();
+            Ok(())
+        },
     },
     Field {
         label: "Size from",
-        hint: "1 MiB",
+        hint: "e.g. 1 MiB",
         class: "input",
-        read: |f| shown(f.min),
-        write: |f, text| f.min = size_of(text),
+        read: |f| shown_size(f.min),
+        write: |f, text| put(&mut f.min, bytes(text)),
     },
     Field {
         label: "to",
-        hint: "2 GiB",
+        hint: "e.g. 2 GiB",
         class: "input",
-        read: |f| shown(f.max),
-        write: |f, text| f.max = size_of(text),
+        read: |f| shown_size(f.max),
+        write: |f, text| put(&mut f.max, bytes(text)),
     },
     Field {
         label: "Outlived steps from",
-        hint: "1",
+        hint: "e.g. 1",
         class: "input",
         read: |f| shown(f.older),
-        write: |f, text| f.older = number(text),
+        write: |f, text| put(&mut f.older, number(text)),
     },
     Field {
         label: "to",
         hint: "any",
         class: "input",
         read: |f| shown(f.younger),
-        write: |f, text| f.younger = number(text),
+        write: |f, text| put(&mut f.younger, number(text)),
     },
     Field {
         label: "Allocated in step",
-        hint: "0",
+        hint: "e.g. 0",
         class: "input",
         read: |f| shown(f.born),
-        write: |f, text| f.born = number(text),
+        write: |f, text| put(&mut f.born, number(text)),
     },
     Field {
         label: "to",
         hint: "last",
         class: "input",
         read: |f| shown(f.until),
-        write: |f, text| f.until = number(text),
+        write: |f, text| put(&mut f.until, number(text)),
     },
     Field {
         label: "Alive after event",
         hint: "any",
         class: "input",
         read: |f| shown(f.alive),
-        write: |f, text| f.alive = number(text),
+        write: |f, text| put(&mut f.alive, number(text)),
     },
     Field {
         label: "Stream",
-        hint: "0",
+        hint: "e.g. 0",
         class: "input",
         read: |f| shown(f.stream),
-        write: |f, text| f.stream = stream_of(text),
+        write: |f, text| put(&mut f.stream, stream_of(text)),
     },
 ];
 
@@ -109,29 +138,42 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
     let change = move |change: &dyn Fn(&mut AllocationFilter)| {
         asker.view.update(|state| change(&mut state.filter));
     };
-    let fields = FIELDS.map(|field| {
-        let Field {
-            label,
-            hint,
-            class,
-            read,
-            write,
-        } = field;
+    // What was typed where it is no value, and why not, by the position of the field.
+    let wrong = RwSignal::new(BTreeMap::<usize, (String, &'static str)>::new());
+    let fields = FIELDS.iter().enumerate().map(|(at, field)| {
+        let write = field.write;
+        let set = move |event| {
+            let text = event_target_value(&event);
+            // First, because the field shows this text where it is no value.
+            let said = write(&mut AllocationFilter::default(), &text);
+            wrong.update(|wrong| {
+                wrong.remove(&at);
+                wrong.extend(said.err().map(|why| (at, (text.clone(), why))));
+            });
+            // What it says is told already.
+            change(&|filter| {
+                let _ = write(filter, &text);
+            });
+        };
+        let why = Memo::new(move |_| wrong.with(|wrong| wrong.get(&at).map(|&(_, why)| why)));
+        let typed = move || wrong.with(|wrong| wrong.get(&at).map(|(text, _)| text.clone()));
+        let id = format!("filter-wrong-{at}");
         view! {
             <label class="filter-field">
-                <span>{label}</span>
+                <span>{field.label}</span>
                 <input
-                    class=class
-                    placeholder=hint
-                    prop:value=move || filter.with(read)
-                    on:change=move |event| {
-                        let text = event_target_value(&event);
-                        change(&|filter| write(filter, &text));
-                    }
+                    class=field.class
+                    placeholder=field.hint
+                    aria-invalid=move || why.get().map(|_| "true")
+                    aria-describedby=id.clone()
+                    prop:value=move || typed().unwrap_or_else(|| filter.with(field.read))
+                    on:change=set
                 />
+                <small class="field-problem" id=id role="alert">{why}</small>
             </label>
         }
     });
+    let fields = fields.collect_view();
     let n_set = move || filter.with(AllocationFilter::n_set);
     let group = move || {
         let group = filter.with(|f| f.site.clone().or_else(|| f.of.clone()))?;
@@ -152,8 +194,11 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
             <button
                 type="button"
                 class="button"
-                disabled=move || n_set() == 0
-                on:click=move |_| change(&|filter| *filter = AllocationFilter::default())
+                disabled=move || n_set() == 0 && wrong.with(BTreeMap::is_empty)
+                on:click=move |_| {
+                    wrong.update(BTreeMap::clear);
+                    change(&|filter| *filter = AllocationFilter::default());
+                }
             >
                 "Clear the filter"
             </button>
@@ -202,9 +247,10 @@ mod tests {
 
     #[test]
     fn streams_are_handles() {
-        assert_eq!(stream_of("0x7f00"), Some(0x7f00));
-        assert_eq!(stream_of(" 7 "), Some(7));
-        assert_eq!(stream_of("default"), None);
+        assert_eq!(stream_of("0x7f00"), Ok(Some(0x7f00)));
+        assert_eq!(stream_of(" 7 "), Ok(Some(7)));
+        assert_eq!(stream_of(""), Ok(None));
+        assert!(stream_of("default").is_err());
     }
 
     #[test]
@@ -212,9 +258,23 @@ mod tests {
         for field in &FIELDS {
             let mut filter = AllocationFilter::default();
             assert_eq!((field.read)(&filter), "", "{}", field.label);
-            (field.write)(&mut filter, "7");
+            assert_eq!((field.write)(&mut filter, "7"), Ok(()));
             assert_eq!((field.read)(&filter), "7", "{}", field.label);
             assert_eq!(filter.n_set(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused_and_unsets_the_field() {
+        for field in &FIELDS[1..] {
+            let mut filter = AllocationFilter::default();
+            assert_eq!((field.write)(&mut filter, "7"), Ok(()));
+            assert!(
+                (field.write)(&mut filter, "xyz").is_err(),
+                "{}",
+                field.label
+            );
+            assert_eq!(filter.n_set(), 0);
         }
     }
 }

@@ -29,6 +29,7 @@ mod markdown;
 mod reveal;
 pub mod room;
 mod room_chart;
+mod sizes;
 pub mod strips;
 mod tabs;
 mod what_if_chart;

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, ask};
 use super::honesty::Honesty;
+use super::sizes::{exact, size_of};
 use super::what_if_chart::WhatIfChart;
 use super::{Asker, markdown};
 use crate::components::copy_button::CopyButton;
@@ -42,7 +43,8 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
     });
     let answer = ask::<WhatIfDrawn>(move || {
         let conditions = asked.get();
-        let is_asked = conditions.is_any() && !stopped.get() && !is_pinned(asker);
+        let is_sound = bad_limit(&conditions).is_none();
+        let is_asked = conditions.is_any() && is_sound && !stopped.get() && !is_pinned(asker);
         is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
     });
     let content = move || match answer.get() {
@@ -93,7 +95,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             {copy}
             <Honesty asker=asker/>
         </div>
-        <Advice asker=asker/>
+        <Advice asker=asker asked=asked/>
         {match is_pinned(asker) {
             true => not_of_pinned().into_any(),
             false => view! {
@@ -108,6 +110,11 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             .into_any(),
         }}
     }
+}
+
+/// Why the limit is none. The server would refuse it, far below the field.
+fn bad_limit(conditions: &Conditions) -> Option<&'static str> {
+    size_of(conditions.limit.as_deref()?).err()
 }
 
 fn is_pinned(asker: Asker) -> bool {
@@ -156,6 +163,7 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
         let without = event_target_checked(&event);
         change(asker, |a| a.without_leaks = without);
     };
+    let why = Memo::new(move |_| asked.with(bad_limit));
     let settings = SETTINGS.map(|setting| view! { <option value=setting></option> });
     view! {
         <div class="controls" role="toolbar" aria-label="What is changed">
@@ -164,7 +172,9 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
                 <input
                     class="input"
                     size="9"
-                    placeholder="24GiB"
+                    placeholder="e.g. 24 GiB"
+                    aria-invalid=move || why.get().map(|_| "true")
+                    aria-describedby="limit-wrong"
                     prop:value=limit
                     on:change=set_limit
                 />
@@ -197,6 +207,9 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
                 "As recorded"
             </button>
         </div>
+        <p class="field-problem" id="limit-wrong" role="alert">
+            {move || why.get().map(|why| format!("Limit: {why}"))}
+        </p>
         <Sites asker=asker asked=asked/>
     }
 }
@@ -283,7 +296,7 @@ struct ToTry {
 
 /// Why memory ran out, or what to try.
 #[component]
-fn Advice(asker: Asker) -> impl IntoView {
+fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     let explanation =
         ask::<Explained>(move || Some(asker.path(|s| routes::explain(&s.run, s.device, None))));
     move || {
@@ -298,17 +311,19 @@ fn Advice(asker: Asker) -> impl IntoView {
         let tries = failure.remedies.iter().filter_map(|remedy| {
             let name = remedy.change.clone();
             let conditions = tried(&name)?;
-            let limit = failure.limit_at_least.map(|limit| limit.get().to_string());
-            let choose = move |_| {
-                let (conditions, limit) = (conditions.clone(), limit.clone());
-                change(asker, |a| {
-                    *a = Conditions {
-                        limit,
-                        ..conditions
-                    }
-                });
+            let wanted = Conditions {
+                limit: failure.limit_at_least.map(exact),
+                ..conditions
             };
-            Some(view! { <button class="button" on:click=choose>{name}</button> })
+            let looked_for = wanted.clone();
+            let pressed = move || asked.with(|asked| *asked == looked_for).to_string();
+            let choose = move |_| {
+                let wanted = wanted.clone();
+                change(asker, |a| *a = wanted);
+            };
+            Some(view! {
+                <button class="button" aria-pressed=pressed on:click=choose>{name}</button>
+            })
         });
         let tries = tries.collect_view();
         Some(
@@ -427,6 +442,17 @@ fn table(answer: &WhatIf) -> AnyView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_is_no_size_is_not_asked_about() {
+        let with = |limit: Option<&str>| Conditions {
+            limit: limit.map(str::to_owned),
+            ..Conditions::default()
+        };
+        assert!(bad_limit(&with(Some("banana"))).is_some());
+        assert_eq!(bad_limit(&with(Some("24GiB"))), None);
+        assert_eq!(bad_limit(&with(None)), None);
+    }
 
     #[test]
     fn remedies_become_conditions() {
