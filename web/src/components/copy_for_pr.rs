@@ -5,6 +5,7 @@ use crate::components::copy_button::CopyButton;
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
 use api::routes;
+use api::runs::{Access, ServerInfo};
 use api::shares::ShareTarget;
 use leptos::prelude::*;
 
@@ -37,6 +38,23 @@ pub fn CopyForPr(
     }
 }
 
+/// Who can open what the block leads to.
+fn hint(markdown: &str, access: Access) -> Option<&'static str> {
+    let here = ["://127.", "://localhost", "://[::1]"];
+    let is_local = here.iter().any(|here| markdown.contains(here));
+    match access {
+        _ if is_local => Some(
+            "The picture and the link lead to this computer, where nobody else can open them. For \
+             others, start the server with --listen and --public-url.",
+        ),
+        Access::Open => None,
+        Access::Granted | Access::TokenNeeded => Some(
+            "The picture and the link need this server's login. For a review outside the team, \
+             make a link without login under Share and copy its block there.",
+        ),
+    }
+}
+
 #[component]
 fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoView {
     let names = RwSignal::new(true);
@@ -56,14 +74,19 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
             }
         });
     });
-    let hint = (!unfolds).then(|| {
-        view! {
-            <p class="muted share-hint">
-                "The picture and the link need this server's login. For a review outside the "
-                "team, make a link without login under Share and copy its block there."
-            </p>
+    let access = RwSignal::new(None);
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        // If the server does not answer, there is no Markdown either, and a line that says so.
+        if let Ok(server) = client::get::<ServerInfo>(routes::SERVER).await {
+            let _ = access.try_set(Some(server.access));
         }
     });
+    let hint = move || {
+        let hint = text
+            .with(|text| hint(text, access.get()?))
+            .filter(|_| !unfolds)?;
+        Some(view! { <p class="muted share-hint">{hint}</p> })
+    };
     view! {
         <div class="share-form">
             <label class="share-check">
@@ -85,5 +108,27 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
             {hint}
             <div class="share-buttons"><CopyButton text=text what="the Markdown"/></div>
         </div>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_says_who_can_open_it() {
+        let check = |address: &str, access: Access, expected: &str| {
+            let block = format!("[run]({address}/runs/a)");
+            let said = hint(&block, access).unwrap_or_default();
+            let is_said = match expected {
+                "" => said.is_empty(),
+                expected => said.contains(expected),
+            };
+            assert!(is_said, "{address}: {said}");
+        };
+        check("http://127.0.0.1:7878", Access::Open, "nobody else");
+        check("http://localhost:7878", Access::Granted, "nobody else");
+        check("https://tidemark.example", Access::Granted, "login");
+        check("https://tidemark.example", Access::Open, "");
     }
 }

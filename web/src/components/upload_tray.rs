@@ -3,9 +3,10 @@
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::place;
 use crate::components::prose::Prose;
+use crate::components::toasts::Toasts;
 use crate::format;
 use crate::upload::driver::Uploads;
-use crate::upload::queue::{self, Item, Line, LocalId, LocalJob, State};
+use crate::upload::queue::{self, Item, Line, LocalId, LocalJob, Novelty, State};
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
@@ -203,10 +204,11 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
             }
             .into_any()
         }
-        State::Failed(_) | State::Cancelled => view! {
+        State::Failed(_) | State::Cancelled if item.may_be_retried() => view! {
             <button class="link-button" on:click=move |_| uploads.retry(id)>"Retry"</button>
         }
         .into_any(),
+        State::Failed(_) | State::Cancelled => ().into_any(),
         State::Done(run, _) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
     }
 }
@@ -221,23 +223,30 @@ fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
     }
 }
 
-/// Opens the run of a file that was uploaded alone, if the user stayed on the same page until it
-/// was done.
+/// Opens the run of a file that was uploaded alone, if the user stayed in the list until it was done:
+/// whoever reads another page goes on reading. The list of uploads leads to the run.
 fn open_when_done(uploads: Uploads) {
     let path = use_location().pathname;
     let navigate = use_navigate();
+    let toasts: Toasts = expect_context();
     let waited_on = StoredValue::new(None::<(LocalId, String)>);
     Effect::new(move |_| {
         let only = uploads.items().with(|items| match items.as_slice() {
-            [only] if only.in_job.is_none() => Some((only.id, done_run(&only.state))),
+            [only] if only.in_job.is_none() => {
+                let known = already_here(&only.name, &only.state);
+                Some((only.id, done_run(&only.state).map(|run| (run, known))))
+            }
             _ => None,
         });
         match (only, waited_on.get_value()) {
             (None, _) => waited_on.set_value(None),
-            (Some((id, Some(run))), Some((waited, page))) if id == waited => {
+            (Some((id, Some((run, known)))), Some((waited, page))) if id == waited => {
                 waited_on.set_value(None);
-                if page == path.get_untracked() {
+                if page == routes::RUNS_PAGE && path.with_untracked(|path| *path == page) {
                     uploads.clear();
+                    if let Some(known) = known {
+                        toasts.show(known, None);
+                    }
                     navigate(&routes::run_page(&run), Default::default());
                 }
             }
@@ -248,11 +257,18 @@ fn open_when_done(uploads: Uploads) {
     });
 }
 
+/// The run of an upload, once it is known whether it is new.
 fn done_run(state: &State) -> Option<RunId> {
     match state {
-        State::Done(run, _) => Some(run.clone()),
+        State::Done(run, Novelty::New | Novelty::Known) => Some(run.clone()),
         _ => None,
     }
+}
+
+/// What is said where the run of a file is opened that brought nothing new.
+fn already_here(name: &str, state: &State) -> Option<String> {
+    let is_known = matches!(state, State::Done(_, Novelty::Known));
+    is_known.then(|| format!("“{name}” was here already, with the same bytes: this is its run."))
 }
 
 fn warn_before_leaving(uploads: Uploads) {

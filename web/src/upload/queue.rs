@@ -2,7 +2,7 @@
 
 use crate::format::{self, UnixMillis};
 use api::ids::{RunId, UploadId};
-use api::problem::Problem;
+use api::problem::{Problem, ProblemCode};
 use api::progress::{Phase, UploadProgress};
 use std::time::Duration;
 use trace::ranks::Rank;
@@ -200,6 +200,20 @@ impl Item {
         }
     }
 
+    /// Whether the same bytes may fare better another time. They do not become a snapshot, or
+    /// smaller.
+    pub fn may_be_retried(&self) -> bool {
+        use ProblemCode as Code;
+        match &self.state {
+            State::Cancelled => true,
+            State::Failed(problem) => !matches!(
+                problem.code,
+                Code::BadSnapshot | Code::TooLarge | Code::TooNew | Code::BadRequest | Code::Gone
+            ),
+            _ => false,
+        }
+    }
+
     /// One line about its state.
     pub fn status(&self) -> String {
         match &self.state {
@@ -334,6 +348,9 @@ pub fn progress_of(items: &[Item], job: LocalJob) -> Option<JobProgress> {
     })
 }
 
+/// How many finished uploads come before those that failed.
+const DONE_FIRST: usize = 2;
+
 /// A line of the list of uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Line {
@@ -344,7 +361,8 @@ pub enum Line {
 }
 
 /// Jobs come first. Then, in this order: failures, running uploads, waiting ones, finished ones. Of
-/// a job's files, only failed and running ones have lines of their own.
+/// a job's files, only failed and running ones have lines of their own. Failures are long, so the
+/// files that were finished last stand above them: there is something to open.
 pub fn display_order(items: &[Item]) -> Vec<Line> {
     let mut order = Vec::new();
     for (job, _) in items.iter().filter_map(|item| item.in_job) {
@@ -352,6 +370,12 @@ pub fn display_order(items: &[Item]) -> Vec<Line> {
             order.push(Line::Job(job));
         }
     }
+    let is_done = |item: &&Item| matches!(item.state, State::Done(..)) && item.in_job.is_none();
+    let has_failed = |item: &Item| matches!(item.state, State::Failed(_));
+    let above = items.iter().any(has_failed).then_some(DONE_FIRST);
+    let newest = items.iter().rev().filter(is_done).take(above.unwrap_or(0));
+    let newest: Vec<LocalId> = newest.map(|item| item.id).collect();
+    order.extend(newest.iter().rev().map(|&id| Line::File(id)));
     for rank in 0..4 {
         let of_rank = |item: &&Item| match item.state {
             State::Failed(_) => rank == 0,
@@ -359,7 +383,9 @@ pub fn display_order(items: &[Item]) -> Vec<Line> {
             State::Waiting => rank == 2 && item.in_job.is_none(),
             State::Cancelled | State::Done(..) => rank == 3 && item.in_job.is_none(),
         };
-        order.extend(items.iter().filter(of_rank).map(|item| Line::File(item.id)));
+        let of_rank = items.iter().filter(of_rank);
+        let others = of_rank.filter(|item| !newest.contains(&item.id));
+        order.extend(others.map(|item| Line::File(item.id)));
     }
     order
 }
@@ -506,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_come_first_and_the_rest_keeps_its_order() {
+    fn failures_come_before_the_rest_but_there_is_something_to_open() {
         let mut items: Vec<Item> = (0..5)
             .map(|n| Item {
                 id: LocalId(n),
@@ -518,8 +544,41 @@ mod tests {
         items[4].on(failed());
         assert_eq!(
             display_order(&items),
-            [4, 2, 1, 3, 0].map(LocalId).map(Line::File)
+            [0, 4, 2, 1, 3].map(LocalId).map(Line::File)
         );
+        items[1].on(done());
+        items[3].on(done());
+        assert_eq!(
+            display_order(&items),
+            [1, 3, 4, 2, 0].map(LocalId).map(Line::File),
+            "only the newest"
+        );
+        items.remove(4);
+        assert_eq!(
+            display_order(&items),
+            [2, 0, 1, 3].map(LocalId).map(Line::File),
+            "nothing failed"
+        );
+    }
+
+    #[test]
+    fn only_what_may_help_is_offered_again() {
+        let check = |code: ProblemCode, expected: bool| {
+            let mut item = item();
+            item.on(Change::Failed(Problem {
+                code,
+                status: 0,
+                title: String::new(),
+                detail: String::new(),
+                offset: None,
+            }));
+            assert_eq!(item.may_be_retried(), expected, "{code:?}");
+        };
+        check(ProblemCode::Interrupted, true);
+        check(ProblemCode::InsufficientStorage, true);
+        check(ProblemCode::Unauthorized, true);
+        check(ProblemCode::BadSnapshot, false);
+        check(ProblemCode::TooLarge, false);
     }
 
     #[test]
