@@ -37,20 +37,63 @@ pub async fn history(
             "Runs with the same labels, oldest first. A line is a level that lasts; where it "
             "steps, the number changed for good."
         }
-        p { a href=(routes::save_view_page(&routes::history_page(&labels))) { "Save this view" } }
-        (chooser(&labels, &history.runs))
+        @if !belong_together(&labels, &history.runs) {
+            (choose_first(&history.runs))
+        } @else {
+            (of_labels(&labels, &history))
+        }
+    };
+    Ok(page(&app, Some(&entry), "History", &body))
+}
+
+/// Whether the runs have something in common: the labels that were asked for, or one that all of
+/// them have. Levels of unrelated runs would tell nothing.
+fn belong_together(chosen: &[Label], runs: &[HistoryRun]) -> bool {
+    let Some((first, others)) = runs.split_first() else {
+        return !chosen.is_empty();
+    };
+    let is_shared = |(key, value): (&String, &String)| {
+        makes_history(key) && others.iter().all(|run| run.labels.get(key) == Some(value))
+    };
+    !chosen.is_empty() || first.labels.iter().any(is_shared)
+}
+
+/// Whether runs with this label make a history. A commit belongs to one run.
+fn makes_history(key: &str) -> bool {
+    key != "commit"
+}
+
+/// Asks for a label; without one, the runs have nothing in common.
+fn choose_first(runs: &[HistoryRun]) -> Markup {
+    html! {
+        h2 { "Which runs?" }
+        @if runs.iter().any(|run| run.labels.keys().any(|key| makes_history(key))) {
+            p { "Choose a label that the runs of one history have." }
+            (chooser(&[], runs))
+        } @else {
+            p {
+                "No run has a label yet. " code { "tidemark push FILE --label config=a" }
+                " gives one; so does the link beside the name on the page of a run."
+            }
+        }
+    }
+}
+
+fn of_labels(labels: &[Label], history: &History) -> Markup {
+    html! {
+        p { a href=(routes::save_view_page(&routes::history_page(labels))) { "Save this view" } }
+        (chooser(labels, &history.runs))
         @if history.runs.is_empty() {
             p {
                 "No run has these labels. " code { "tidemark push FILE --label config=a" }
                 " gives some."
             }
         } @else {
-            (changes(&history))
-            @for measure in Measure::ALL { (measured(&history, measure)) }
+            (changes(history))
+            @for measure in Measure::ALL { (measured(history, measure)) }
             (rows(&history.runs))
         }
-    };
-    Ok(page(&app, Some(&entry), "History", &body))
+    }
 }
 
 /// The chosen labels, which can be removed, and the labels of these runs, which can be added.
@@ -58,9 +101,8 @@ fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
     let mut counted: BTreeMap<Label, usize> = BTreeMap::new();
     for run in runs {
         for (key, value) in &run.labels {
-            // A commit belongs to one run, so it has no history.
             if let Ok(label) = Label::new(key, value)
-                && key != "commit"
+                && makes_history(key)
                 && !chosen.contains(&label)
             {
                 *counted.entry(label).or_default() += 1;
@@ -162,5 +204,51 @@ fn rows(runs: &[HistoryRun]) -> Markup {
                 td { (leaks(run.verdict)) }
             } } }
         } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(labels: &[(&str, &str)]) -> HistoryRun {
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        HistoryRun {
+            run: "run_a".parse().unwrap(),
+            name: "a".to_owned(),
+            labels: labels.collect(),
+            created_ms: 0,
+            peak: Bytes(1),
+            end: Bytes(1),
+            growth: None,
+            unused: Bytes(0),
+            out_of_memory: false,
+            verdict: None,
+        }
+    }
+
+    #[test]
+    fn runs_belong_together_by_a_label() {
+        let (a, b) = (("config", "a"), ("config", "b"));
+        let main = ("branch", "main");
+        let apart = [run(&[a, main]), run(&[b, main, ("x", "y")]), run(&[])];
+        assert!(!belong_together(&[], &apart));
+        assert!(belong_together(&[], &apart[..2]), "the branch");
+        let label = Label::new("config", "a").unwrap();
+        assert!(belong_together(&[label], &apart));
+        let commit = [run(&[("commit", "c0ffee")])];
+        assert!(!belong_together(&[], &commit), "of one run");
+        assert!(!belong_together(&[], &[]));
+    }
+
+    #[test]
+    fn without_a_label_one_is_asked_for() {
+        let html = choose_first(&[run(&[("config", "a")])]).into_string();
+        assert!(html.contains("Choose a label"), "{html}");
+        assert!(html.contains("config=a"), "{html}");
+        let html = choose_first(&[run(&[("commit", "c0ffee")])]).into_string();
+        assert!(html.contains("No run has a label yet"), "{html}");
     }
 }
