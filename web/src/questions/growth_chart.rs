@@ -22,6 +22,41 @@ pub(super) fn colour(growth: &Growth, band: usize) -> String {
     }
 }
 
+/// The chart's moments up to the last step that ended, and the name of one that did not: it ran out
+/// of memory, or the recording (of so many events) ended early in it. What is alive there is no end
+/// of a step.
+pub(super) fn ended(
+    growth: Arc<Growth>,
+    events: u32,
+    failures: &[u32],
+) -> (Arc<Growth>, Option<String>) {
+    let n = growth.moments.len();
+    let Some([before, last]) = growth.moments.last_chunk::<2>() else {
+        return (growth, None);
+    };
+    let Some(step) = last.step.clone() else {
+        return (growth, None);
+    };
+    let ends: Vec<u32> = growth.moments.iter().map(|moment| moment.event.0).collect();
+    let mut lengths: Vec<u32> = ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    lengths.sort_unstable();
+    let usual = lengths[lengths.len() / 2];
+    let in_it = before.event.0 + 1..=last.event.0;
+    let failed = failures.iter().any(|event| in_it.contains(event));
+    let is_open = last.event.0 + 1 >= events;
+    let is_short = (last.event.0 - before.event.0) * 2 < usual;
+    if !failed && !(is_open && is_short) {
+        return (growth, None);
+    }
+    let mut ended = Arc::unwrap_or_clone(growth);
+    ended.moments.truncate(n - 1);
+    for band in &mut ended.bands {
+        band.bytes.truncate(n - 1);
+        band.counts.truncate(n - 1);
+    }
+    (Arc::new(ended), Some(step))
+}
+
 /// The text about a spot of the chart.
 fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
     let moment = &growth.moments[spot.moment];
@@ -281,6 +316,7 @@ mod tests {
     use super::*;
     use crate::questions::areas::tests::growth;
     use trace::alive::Dimension;
+    use trace::units::EventIdx;
 
     #[test]
     fn arrows_walk_over_moments_and_bands() {
@@ -303,6 +339,27 @@ mod tests {
             "there is nothing above"
         );
         assert_eq!(walk(&["x"]), None);
+    }
+
+    #[test]
+    fn a_step_that_did_not_end_is_no_end_of_a_step() {
+        let check = |ends: &[u32], oom: &[u32], events: u32, expected: usize| {
+            let bytes = vec![1; ends.len()];
+            let mut growth = growth(&[("a", &bytes)]);
+            for (moment, &end) in growth.moments.iter_mut().zip(ends) {
+                moment.event = EventIdx(end);
+            }
+            let (shown, left_out) = ended(Arc::new(growth), events, oom);
+            assert_eq!(shown.moments.len(), expected, "{ends:?}");
+            assert_eq!(shown.bands[0].bytes.len(), expected);
+            assert_eq!(left_out.is_some(), expected < ends.len());
+        };
+        check(&[99, 199, 299], &[], 300, 3);
+        check(&[99, 199, 299], &[250], 300, 2);
+        check(&[99, 199, 299], &[150], 300, 3);
+        check(&[99, 199, 219], &[], 220, 2);
+        check(&[99, 199, 219], &[], 900, 3);
+        check(&[99], &[50], 100, 1);
     }
 
     #[test]

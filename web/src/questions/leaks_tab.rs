@@ -5,13 +5,14 @@ use super::answer::{Answer, ask};
 use super::band_table::BandTable;
 use super::dimension_choice::DimensionChoice;
 use super::group_table::GroupTable;
-use super::growth_chart::{GrowthChart, selected_band};
+use super::growth_chart::{GrowthChart, ended, selected_band};
 use super::honesty::Honesty;
 use super::{Asker, markdown, words};
 use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
+use ::timeline::lanes::step_name;
 use api::alive::{AllocationFilter, Growth};
 use api::frames::ForwardOp;
 use api::leaks::{LeakGroup, Leaks, Pattern, Verdict};
@@ -36,7 +37,16 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
     };
     let chart = move || match growth.get() {
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
-        Answer::There(growth) => view! { <GrowthChart asker=asker growth=growth/> }.into_any(),
+        Answer::There(growth) => {
+            let (growth, open) = asker
+                .device
+                .with_value(|device| ended(growth, device.events, &device.oom_events));
+            let note = open.map(|step| {
+                let text = format!("Without {}: it did not end.", step_name(&step));
+                view! { <p class="muted">{text}</p> }
+            });
+            view! { <GrowthChart asker=asker growth=growth/> {note} }.into_any()
+        }
         _ => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
     };
     let groups = move || {
