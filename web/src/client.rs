@@ -213,6 +213,11 @@ pub fn unreachable() -> Problem {
     }
 }
 
+/// Whether a problem is that there was no answer at all.
+pub fn is_no_answer(problem: &Problem) -> bool {
+    problem.status == 0 && problem.code == ProblemCode::Interrupted
+}
+
 /// Tells the shell that a token is needed, if `problem` says so.
 pub fn notice(problem: &Problem) {
     if problem.code == ProblemCode::Unauthorized

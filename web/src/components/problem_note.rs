@@ -1,7 +1,9 @@
 //! A problem, shown in the place of what could not be shown.
 
+use crate::client::is_no_answer;
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
+use crate::connection::when_back;
 use crate::format;
 use api::problem::Problem;
 use leptos::prelude::*;
@@ -23,6 +25,10 @@ pub fn ProblemNote(
     #[prop(optional, into)]
     retry: Option<Callback<()>>,
 ) -> impl IntoView {
+    // Nobody has to press the button after the server was away.
+    if let Some(retry) = retry.filter(|_| is_no_answer(&problem)) {
+        when_back(move || retry.run(()));
+    }
     let place = place(&problem).map(|place| view! { <p class="muted">{place}</p> });
     let button = retry.map(|retry| {
         view! {

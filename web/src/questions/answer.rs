@@ -2,6 +2,7 @@
 //! changes.
 
 use crate::client;
+use crate::connection::when_back;
 use api::problem::Problem;
 use leptos::prelude::*;
 use serde::de::DeserializeOwned;
@@ -120,12 +121,22 @@ fn asking(
 ) {
     let path = Memo::new(move |_| path());
     let take = StoredValue::new(take);
+    // Asks again what the server did not answer, once it is back.
+    let (unanswered, attempt) = (StoredValue::new(false), RwSignal::new(0_u32));
+    when_back(move || {
+        if unanswered.get_value() {
+            attempt.update(|n| *n += 1);
+        }
+    });
     Effect::new(move |_| {
+        attempt.track();
         let path = path.get();
         begin(path.is_some());
         let Some(path) = path else { return };
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             let text = client::get_json(&path).await;
+            let lost = text.as_ref().is_err_and(client::is_no_answer);
+            let _ = unanswered.try_set_value(lost);
             let _ = take.try_with_value(|take| take(text));
         });
     });
