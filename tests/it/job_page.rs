@@ -93,8 +93,12 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     // When the job is deleted, its runs stay.
     browser.goto(link).await;
     browser.wait_until("the tables", there).await;
-    browser.click(".job-delete summary").await;
-    browser.click(".job-delete button").await;
+    browser.click(".job-delete").await;
+    let asked = "return !!document.querySelector('.job-delete-choices');";
+    browser.wait_until("the choices", asked).await;
+    browser
+        .click(".job-delete-choices button:nth-child(2)")
+        .await;
     let alone = "return document.querySelectorAll('tr.run').length === 2 && \
                  !document.querySelector('.run-job');";
     browser.wait_until("runs without a job", alone).await;

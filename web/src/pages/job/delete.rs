@@ -1,7 +1,7 @@
-//! Deletes a job, with or without its runs. It is folded away, so that nobody does it by accident.
+//! Deletes a job, with or without its runs. A dialog asks, so that nobody does it by accident.
 
-use super::cells;
 use crate::client::{self, Method};
+use crate::components::dialog::{Closing, Dialog};
 use crate::components::toasts::Toasts;
 use crate::pages::runs::store::RunsStore;
 use api::jobs::JobSummary;
@@ -27,16 +27,25 @@ pub fn DeleteJob(job: JobSummary) -> impl IntoView {
             }
         });
     });
+    let open = RwSignal::new(false);
     let (keep, delete) = (routes::job(&job.id), routes::job_with_runs(&job.id));
+    let act = move |text: &'static str, class: &'static str, path: String| {
+        view! {
+            <button class=class on:click=move |_| forget.run(path.clone())>{text}</button>
+        }
+    };
     view! {
-        <details class="job-delete">
-            <summary class="button">"Delete"</summary>
-            <p class="muted">
-                "Its runs can stay, each by itself. If they are deleted too, each can be restored "
-                "for ten minutes; the job cannot."
+        <button class="button job-delete" on:click=move |_| open.set(true)>"Delete…"</button>
+        <Dialog open=open title="Delete the job?" closing=Closing::Free>
+            <p>
+                "A job cannot be restored. Its runs can stay, each by itself in the list; if they "
+                "are deleted too, each can be restored for ten minutes."
             </p>
-            {cells::more("Keep the runs".to_owned(), move || forget.run(keep.clone()))}
-            {cells::more("Delete the runs too".to_owned(), move || forget.run(delete.clone()))}
-        </details>
+            <div class="job-delete-choices">
+                <button class="button" on:click=move |_| open.set(false)>"Cancel"</button>
+                {act("Delete the job only", "button danger", keep)}
+                {act("Delete the job and its runs", "button danger", delete)}
+            </div>
+        </Dialog>
     }
 }
