@@ -3,7 +3,6 @@
 use super::recording::Composition;
 use crate::format::count;
 use crate::questions::{reveal, words};
-use crate::timeline::Handle;
 use crate::url_state::UrlState;
 use ::timeline::lanes::step_name;
 use ::timeline::oom;
@@ -19,18 +18,43 @@ use trace::units::Bytes;
 /// How many failed allocations are listed one by one.
 const TOLD: usize = 2;
 
-/// Failed allocations on this device; empty if there are none.
+/// What marks the picture of a device, by its ordinal.
+pub type MarksOf = RwSignal<Option<(u32, Arc<Marks>)>>;
+
+/// Failed allocations on this device; empty if there are none. What is known of the device stays
+/// until more is known, and there is room for what is not known yet: nothing below jumps.
 #[component]
-pub fn Failures(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
+pub fn Failures(
+    marks: MarksOf,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let told = Memo::new(move |_| {
+        let device = device.with(|device| device.as_ref().map(|d| (d.device, failed(d))));
+        device.map(|(ordinal, failed)| {
+            let marks = marks.get().filter(|(of, _)| *of == ordinal);
+            (failed, marks.map(|(_, marks)| marks))
+        })
+    });
     move || {
-        let marks = handle.marks.get()?;
+        let (failed, marks) = told.get()?;
+        let Some(marks) = marks else {
+            return (failed > 0)
+                .then(|| view! { <div class="skeleton-row failures-skeleton"></div> }.into_any());
+        };
         let told = marks.ooms.iter().take(TOLD);
         let told: Vec<_> = told.map(|oom| failure(&marks, oom, view)).collect();
         let more = more(&marks).map(|more| view! { <p class="muted">{more}</p> });
         (!told.is_empty()).then(|| {
             view! { <section class="failures" aria-label="Out of memory">{told} {more}</section> }
+                .into_any()
         })
     }
+}
+
+/// How many failed allocations are told.
+fn failed(device: &DeviceSummary) -> usize {
+    device.oom_events.len().min(TOLD)
 }
 
 /// Failed allocations on the other devices.

@@ -20,7 +20,7 @@ use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
 use api::view_state::{Tab, ViewState};
 use controls::Controls;
-use failures::{Failures, FailuresElsewhere, LeaksElsewhere};
+use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
 use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::components::A;
@@ -140,7 +140,8 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         let run = Arc::clone(&run);
         Memo::new(move |_| chosen_device(&run, wanted.get()))
     };
-    let (contents, cut) = recorded(&id, found, view);
+    let (contents, awaited, cut) = recorded(&id, found, view);
+    let marks: MarksOf = RwSignal::new(None);
     let device = Memo::new(move |_| found.get().map(|found| with_cut(found, &cut.get())));
     let asked = Arc::clone(&run);
     let timeline = move || match (device.get(), cut.get()) {
@@ -156,8 +157,17 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
                 device: device.device,
                 steps: cut.key(),
             };
-            view! { <DeviceView run=run source=source device=device contents=contents view=view/> }
-                .into_any()
+            view! {
+                <DeviceView
+                    run=run
+                    source=source
+                    device=device
+                    contents=contents
+                    marks=marks
+                    view=view
+                />
+            }
+            .into_any()
         }
     };
     let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
@@ -178,22 +188,32 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
             {notes}
             <FailuresElsewhere run=Arc::clone(&run) device=device view=view/>
             <LeaksElsewhere run=run device=device view=view/>
-            <RecordingStrip contents=contents cut=cut view=view beginning=beginning/>
+            <RecordingStrip
+                contents=contents
+                awaited=awaited
+                cut=cut
+                view=view
+                beginning=beginning
+            />
+            <Failures marks=marks device=found view=view/>
             {timeline}
         </div>
     }
 }
 
-/// What the recording of a device holds, once it is known, and which loop gives the steps.
+/// What the recording of a device holds, once it is known; whether it will be known; and which loop
+/// gives the steps.
 fn recorded(
     id: &RunId,
     device: Memo<Option<DeviceSummary>>,
     view: UrlState<ViewState>,
-) -> (Signal<Option<Arc<Contents>>>, Memo<Cut>) {
+) -> (Signal<Option<Arc<Contents>>>, Signal<bool>, Memo<Cut>) {
     let id = id.clone();
     let ordinal = Memo::new(move |_| device.with(|d| d.as_ref().map(|d| d.device)));
     let answer = ask::<Contents>(move || Some(routes::contents(&id, ordinal.get()?)));
     let contents = Signal::derive(move || answer.with(Answer::shown));
+    let awaited =
+        Signal::derive(move || answer.with(|answer| matches!(answer, Answer::Waiting(None))));
     let cut = Memo::new(move |_| {
         let levels = answer.with(|answer| match answer {
             Answer::There(contents) => Some(contents.levels.clone()),
@@ -204,7 +224,7 @@ fn recorded(
         view.state()
             .with(|state| Cut::of(state.steps.as_deref(), levels.as_deref()))
     });
-    (contents, cut)
+    (contents, awaited, cut)
 }
 
 /// The device with the selected steps.
@@ -239,6 +259,7 @@ fn DeviceView(
     source: Source,
     device: DeviceSummary,
     contents: Signal<Option<Arc<Contents>>>,
+    marks: MarksOf,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
     let beside = run
@@ -248,6 +269,13 @@ fn DeviceView(
         .filter(|_| device.device != PINNED);
     let pinned = beside.map(|pinned| pinned.series[Series::Allocated as usize].peak);
     let handle = Handle::new(source.clone(), &device, pinned, contents, view);
+    // They are shown above, where they stay while other steps are chosen.
+    let ordinal = device.device;
+    Effect::new(move |_| {
+        if let Some(known) = handle.marks.get() {
+            marks.set(Some((ordinal, known)));
+        }
+    });
     let readout = handle.outputs.readout;
     let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
     let asker = Asker::new(run, source, &device, view, pointed);
@@ -262,7 +290,6 @@ fn DeviceView(
         })
     };
     view! {
-        <Failures handle=handle view=view/>
         <TabBar view=view/>
         <Controls handle=handle view=view/>
         <div class="run-body">

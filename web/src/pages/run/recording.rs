@@ -56,6 +56,8 @@ impl Cut {
 #[component]
 pub fn RecordingStrip(
     contents: Signal<Option<Arc<Contents>>>,
+    /// Whether the contents are not known yet, but will be.
+    awaited: Signal<bool>,
     cut: Memo<Cut>,
     view: UrlState<ViewState>,
     beginning: Option<String>,
@@ -81,7 +83,18 @@ pub fn RecordingStrip(
             })}
         })
     };
-    view! { <section class="recording" aria-label="What was recorded">{body}</section> }
+    // Room for what will come, so that nothing below jumps then.
+    let awaited = Memo::new(move |_| awaited.get());
+    let skeleton = move || {
+        let line = || view! { <div class="skeleton-row recording-skeleton"></div> };
+        awaited.get().then(line)
+    };
+    view! {
+        <section class="recording" aria-label="What was recorded">
+            {skeleton}
+            {body}
+        </section>
+    }
 }
 
 /// If this run is only the beginning of a longer bench row, says so. The two grow differently, so
