@@ -10,6 +10,7 @@ pub mod dialog;
 pub mod drop_target;
 pub mod file_picker;
 pub mod floating;
+pub mod focus;
 pub mod folder;
 pub mod header;
 pub mod help;

@@ -1,5 +1,6 @@
 //! Short messages at the edge of the page, some with one thing to do about them.
 
+use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use api::problem::Problem;
 use leptos::prelude::*;
@@ -111,6 +112,7 @@ fn toast_view(toasts: Toasts, toast: Toast) -> impl IntoView {
         let act = move |_| {
             action.act.run(());
             toasts.dismiss(id);
+            rescue("#main");
         };
         view! { <button class="link-button" on:click=act>{action.label}</button> }
     });

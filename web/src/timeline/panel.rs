@@ -4,6 +4,7 @@
 use super::Handle;
 use crate::client;
 use crate::components::copy_button::CopyButton;
+use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
@@ -38,16 +39,29 @@ pub fn SelectionPanel(
     below_block: Callback<BlockIdx, AnyView>,
 ) -> impl IntoView {
     let selection = Memo::new(move |_| view.with(|view| view.selection));
-    let content = move || match selection.get() {
-        None => view! { <WindowContents handle=handle view=view/> }.into_any(),
-        Some(Selection::Block(block)) => view! {
-            <BlockPanel handle=handle block=block/>
-            {below_block.run(block)}
+    let content = move || {
+        // A row that selects something goes away with the list that it is in.
+        if holds_focus() {
+            rescue(".panel");
         }
-        .into_any(),
-        Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
+        match selection.get() {
+            None => view! { <WindowContents handle=handle view=view/> }.into_any(),
+            Some(Selection::Block(block)) => view! {
+                <BlockPanel handle=handle block=block/>
+                {below_block.run(block)}
+            }
+            .into_any(),
+            Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
+        }
     };
-    view! { <aside class="panel" aria-label="Details">{content}</aside> }
+    view! { <aside class="panel" aria-label="Details" tabindex="-1">{content}</aside> }
+}
+
+/// Whether something in the panel has the focus.
+fn holds_focus() -> bool {
+    let focused = document().active_element();
+    let panel = focused.and_then(|focused| focused.closest(".panel").ok().flatten());
+    panel.is_some()
 }
 
 #[component]

@@ -251,7 +251,9 @@ fn focus(stage: NodeRef<Div>, event: &KeyboardEvent) -> Focus {
     let inside = stage
         .get_untracked()
         .is_some_and(|stage| stage.contains(target.as_ref()));
-    let nowhere = target.is_some_and(|t| ["BODY", "MAIN"].contains(&t.node_name().as_str()));
+    // The panel itself has it after something was selected there.
+    let places = ["BODY", "MAIN", "ASIDE"];
+    let nowhere = target.is_some_and(|t| places.contains(&t.node_name().as_str()));
     if inside || nowhere {
         Focus::Timeline
     } else {

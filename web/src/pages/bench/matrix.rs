@@ -5,6 +5,7 @@ use super::history::counts;
 use super::row::RowView;
 use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
+use crate::components::focus::rescue;
 use crate::components::toasts::Toasts;
 use crate::format;
 use crate::pages::runs::store::Loaded;
@@ -189,6 +190,13 @@ fn Standing(shared: Shared) -> impl IntoView {
         )
     };
     let busy = move || rows.get().unfinished() > 0;
+    Effect::new(move |before: Option<bool>| {
+        let now = busy();
+        if before == Some(true) && !now {
+            rescue("#main");
+        }
+        now
+    });
     let cancel = move |_| {
         if let Some(id) = shared
             .bench

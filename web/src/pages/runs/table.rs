@@ -5,7 +5,8 @@ use super::list_state::{Column, ListState};
 use super::row::RunRow;
 use super::store::RunsStore;
 use crate::clock::ticking;
-use crate::components::keys::is_shortcut;
+use crate::components::focus::is_nowhere;
+use crate::components::keys::{is_shortcut, on_key};
 use crate::components::toasts::Toasts;
 use crate::url_state::UrlState;
 use api::runs::RunSummary;
@@ -36,6 +37,15 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
     let toasts: Toasts = expect_context();
     let now = ticking(AGES_EVERY);
     let body = NodeRef::<html::Tbody>::new();
+    // From nowhere, an arrow leads into the list, as the help says.
+    on_key(move |event| {
+        let body = body.get_untracked().filter(|_| is_shortcut(event));
+        let to = first_run(&event.key(), is_nowhere());
+        if let (Some(body), Some(at)) = (body, to) {
+            focus_run(&body, at);
+            event.prevent_default();
+        }
+    });
     let keys = move |event: KeyboardEvent| {
         let Some(body) = body.get_untracked().filter(|_| is_shortcut(&event)) else {
             return;
@@ -92,6 +102,15 @@ fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
     }
 }
 
+/// The run that an arrow leads to where nothing has the focus: the first, or the last.
+fn first_run(key: &str, is_nowhere: bool) -> Option<u32> {
+    match key {
+        "ArrowDown" if is_nowhere => Some(0),
+        "ArrowUp" if is_nowhere => Some(u32::MAX),
+        _ => None,
+    }
+}
+
 /// Position of the run that has the focus.
 fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
     let row = document().active_element()?.closest("tr").ok().flatten()?;
@@ -121,5 +140,18 @@ pub fn TableSkeleton() -> impl IntoView {
             <div class="skeleton-head"></div>
             {rows.collect_view()}
         </div>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_lead_into_the_list_only_from_nowhere() {
+        assert_eq!(first_run("ArrowDown", true), Some(0));
+        assert_eq!(first_run("ArrowUp", true), Some(u32::MAX));
+        assert_eq!(first_run("ArrowDown", false), None);
+        assert_eq!(first_run("x", true), None);
     }
 }
