@@ -324,8 +324,26 @@ fn steps(window: (f64, f64), most: usize) -> Vec<Tick> {
         };
         Tick { at, label }
     };
+    // A step begins at its tick: none of one that would begin at the end is seen.
     (first..=last)
         .map(tick)
-        .filter(|tick| !tick.label.is_empty())
+        .filter(|tick| !tick.label.is_empty() && tick.at < window.1)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_name_the_steps_that_are_seen() {
+        let labels = |window| -> Vec<String> {
+            let ticks = steps(window, 12).into_iter();
+            ticks.map(|tick| tick.label).collect()
+        };
+        assert_eq!(labels((0.0, 3.0)).first().unwrap(), "step 0.0");
+        let twelve = labels((0.0, 12.0));
+        assert_eq!(twelve.last().unwrap(), "step 11");
+        assert_eq!(labels((0.0, 12.5)).last().unwrap(), "step 12");
+    }
 }

@@ -93,14 +93,15 @@ fn Kinds() -> impl IntoView {
     view! {
         <ul class="kinds" aria-label="Kinds of numbers">
             <li class="kind computed"><span class="kind-mark"></span>
-                <b>"computed"</b> " by the engine, here"</li>
+                <span><b>"computed"</b> " by the engine, here"</span></li>
             <li class="kind measured"><span class="kind-mark"></span>
-                <b>"measured"</b> ": the real software, run and counted"</li>
+                <span><b>"measured"</b> ": the real software, run and counted"</span></li>
             <li class="kind on-card"><span class="kind-mark"></span>
-                <b>"engine on H200"</b> ": this engine on a real card; it checks the engine"</li>
+                <span><b>"engine on H200"</b>
+                    ": this engine on a real card; it checks the engine"</span></li>
             <li class="kind published"><span class="kind-mark"></span>
-                <b>"published"</b> " by others; not checked here. Open a number to see what it \
-                rests on."</li>
+                <span><b>"published"</b> " by others; not checked here. Open a number to see what \
+                it rests on."</span></li>
         </ul>
     }
 }

@@ -1,6 +1,6 @@
 //! The head of a run's page: name, facts, and actions for its view.
 
-use crate::components::badge::{BadgeView, badge};
+use crate::components::badge::{Badge, BadgeView, badge};
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::labels::label_line;
@@ -33,7 +33,7 @@ pub fn RunHead(
         let notes = noted.quality_notes.iter();
         // What is found about pinned memory would repeat what is found about the devices.
         let notes = notes.filter(|note| of_pinned.get() || !note.is_of_pinned());
-        notes.map(note_badge).collect_view()
+        merged(notes).into_iter().map(note_badge).collect_view()
     };
     let facts = move || device.get().map(|device| device_facts(&device));
     let torch = run
@@ -50,13 +50,14 @@ pub fn RunHead(
     let shared = Arc::clone(&run);
     let handed_on = move || owner().then(|| view! { <HandOn run=Arc::clone(&shared) view=view/> });
     let words = in_words(&run, device, view);
+    let title = format!("{}\n{}", run.summary.name, run.summary.content_hash);
     let summary = run.summary.clone();
     let labelled = move || owner().then(|| labels(&summary));
     view! {
         <header class="run-head">
             <div class="run-title">
                 {crumb}
-                <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
+                <h1 title=title>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
                 {labelled}
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
@@ -154,13 +155,32 @@ fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
     }
 }
 
+/// The findings by their badges: several devices may have the same one, each with its detail.
+fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, String)> {
+    let mut merged: Vec<(Badge, String)> = Vec::new();
+    for note in notes {
+        let badge = badge(&note.code);
+        match merged
+            .iter_mut()
+            .find(|(other, _)| other.label == badge.label)
+        {
+            Some((_, detail)) if detail.contains(&note.detail) => {}
+            Some((_, detail)) => {
+                detail.push(' ');
+                detail.push_str(&note.detail);
+            }
+            None => merged.push((badge, note.detail.clone())),
+        }
+    }
+    merged
+}
+
 /// A finding about the data: a badge with its full meaning.
-fn note_badge(note: &QualityNote) -> impl IntoView + use<> {
-    let badge = badge(&note.code);
+fn note_badge((badge, detail): (Badge, String)) -> impl IntoView {
     view! {
         <details class="note">
             <summary><BadgeView badge=badge/></summary>
-            <p>{note.detail.clone()}</p>
+            <p>{detail}</p>
         </details>
     }
 }
@@ -234,4 +254,26 @@ pub fn choose_device(state: &mut ViewState, device: u32) {
         filter: AllocationFilter::default(),
         ..state.clone()
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_about_two_devices_has_one_badge() {
+        let note = |code: &str, detail: &str| QualityNote {
+            code: code.into(),
+            detail: detail.to_owned(),
+        };
+        let notes = [
+            note("no_stacks", "Device 0: none."),
+            note("late_start", "Late."),
+            note("no_stacks", "Device 1: none."),
+            note("no_stacks", "Device 1: none."),
+        ];
+        let merged = merged(notes.iter());
+        let details: Vec<&str> = merged.iter().map(|(_, detail)| detail.as_str()).collect();
+        assert_eq!(details, ["Device 0: none. Device 1: none.", "Late."]);
+    }
 }
