@@ -81,6 +81,9 @@ impl Rgba {
 /// Colours for groups.
 pub const N_GROUP_COLOURS: usize = 12;
 
+/// How often they begin again, each time in other shades.
+pub const TURNS: usize = 3;
+
 /// All colours that are used for painting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Palette {
@@ -204,7 +207,7 @@ impl Palette {
             return self.rest;
         }
         let base = self.groups[order as usize % N_GROUP_COLOURS];
-        match order as usize / N_GROUP_COLOURS % 3 {
+        match order as usize / N_GROUP_COLOURS % TURNS {
             0 => base,
             1 => base.mixed(self.surface, 0.25),
             _ => base.mixed(self.text, 0.25),

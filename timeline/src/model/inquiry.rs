@@ -12,7 +12,7 @@ use crate::viewport::Viewport;
 use api::view_state::{Axis, Selection};
 use std::rc::Rc;
 use trace::span::Span;
-use trace::tiles::SeriesTile;
+use trace::tiles::{GroupBy, SeriesTile};
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -103,6 +103,14 @@ impl Model {
     /// A group's totals over the window's tile.
     pub fn group(&self, key: u32) -> Option<GroupFacts> {
         facts::group(&self.prepared.mountains, key)
+    }
+
+    /// The groups of the picture, with the orders that give them their colours, if they are stacks.
+    pub fn stack_orders(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let tiles = self.prepared.mountains.iter().map(|piece| &piece.tile.tile);
+        let of_stacks = tiles.filter(|tile| tile.group_by == GroupBy::Stack);
+        let groups = of_stacks.flat_map(|tile| &tile.groups);
+        groups.map(|group| (group.key, group.order))
     }
 
     /// What the memory consists of at the event of the window with the most allocated memory.

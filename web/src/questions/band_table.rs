@@ -1,7 +1,8 @@
 //! The bands of the growth chart as a table.
 
 use super::Asker;
-use super::growth_chart::{colour, select, selected_band};
+use super::band_colours::colours;
+use super::growth_chart::{select, selected_band};
 use crate::format;
 use api::alive::{Growth, GrowthBand};
 use leptos::prelude::*;
@@ -45,7 +46,11 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     let band = growth.bands[at].clone();
     let key = band.key.clone();
     let selected = asker.memo(move |state| selected_band(state).is_some_and(|band| band == key));
-    let swatch = format!("band-swatch {}", colour(growth, at));
+    let shown = growth.clone();
+    let swatch = move || {
+        let colours = asker.orders.with(|orders| colours(&shown, orders));
+        colours[at].clone()
+    };
     let name = match band.key.is_empty() {
         true => band.label.clone().into_any(),
         // The row handles the click.
@@ -64,7 +69,7 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     let change = change(&band);
     view! {
         <tr class="group" class:selected=selected on:click=move |_| select(asker, &band)>
-            <th scope="row"><span class=swatch></span>{name} {inferred}</th>
+            <th scope="row"><span class="band-swatch" style:background=swatch></span>{name} {inferred}</th>
             <td class="num">{change}</td>
             <td class="num" title=format::exact_bytes(bytes)>
                 {format::bytes(bytes)}

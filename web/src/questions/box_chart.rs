@@ -7,11 +7,12 @@ use api::alive::{Alive, TreeNode};
 use api::view_state::Chart;
 use leptos::prelude::*;
 use std::sync::Arc;
+use timeline::colours::N_GROUP_COLOURS;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
-/// Colours of boxes.
-const COLOURS: u64 = 12;
+/// Colours of boxes: all but the first, which the picture has for what was there before the recording.
+const COLOURS: u64 = N_GROUP_COLOURS as u64 - 1;
 /// Width over height of the frame, the same as in the style sheet.
 const ASPECT: f64 = 2.4;
 
@@ -23,7 +24,7 @@ fn colour(tree: &[TreeNode], shape: &Shape, node: usize) -> String {
     let first = shape.branching(0);
     let at = way.iter().position(|&n| n == first).unwrap_or(0);
     match way.get(at + 1) {
-        Some(&branch) => format!("cat-{}", key(&tree[branch]) % COLOURS),
+        Some(&branch) => format!("cat-{}", 1 + key(&tree[branch]) % COLOURS),
         None => "cat-rest".to_owned(),
     }
 }
@@ -217,9 +218,9 @@ mod tests {
     fn a_branch_has_one_colour() {
         let tree = tree();
         let shape = Shape::new(&tree);
-        assert_eq!(colour(&tree, &shape, 2), "cat-1");
-        assert_eq!(colour(&tree, &shape, 4), "cat-1", "as its caller");
-        assert_eq!(colour(&tree, &shape, 3), "cat-8");
+        assert_eq!(colour(&tree, &shape, 2), "cat-3");
+        assert_eq!(colour(&tree, &shape, 4), "cat-3", "as its caller");
+        assert_eq!(colour(&tree, &shape, 3), "cat-10");
         assert_eq!(colour(&tree, &shape, 1), "cat-rest", "what all share");
     }
 

@@ -2,6 +2,7 @@
 
 use super::Asker;
 use super::areas::{Areas, Rest, SIDE, Spot};
+use super::band_colours::{Orders, colours};
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::alive::{Growth, GrowthBand};
@@ -10,17 +11,6 @@ use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, MouseEvent};
-
-/// How many bands have a colour of their own.
-const COLOURS: usize = 12;
-
-/// Class of a band's colour.
-pub(super) fn colour(growth: &Growth, band: usize) -> String {
-    match growth.bands[band].key.is_empty() {
-        true => "cat-rest".to_owned(),
-        false => format!("cat-{}", band % COLOURS),
-    }
-}
 
 /// The chart's moments up to the last step that ended, and the name of one that did not: it ran out
 /// of memory, or the recording (of so many events) ended early in it. What is alive there is no end
@@ -215,7 +205,7 @@ fn Plot(
             on:click=move |event| choose(point(&event))
             on:keydown=keys
         >
-            {move || growth.with_value(|g| areas.with(|a| bands(g, a, selected, spot)))}
+            {move || growth.with_value(|g| areas.with(|a| bands(g, a, asker.orders, selected, spot)))}
             {move || cursor(&areas.get(), spot.get())}
         </svg>
     }
@@ -256,16 +246,19 @@ pub(super) fn selected_band(state: &ViewState) -> Option<&str> {
 fn bands(
     growth: &Growth,
     areas: &Areas,
+    orders: Memo<Orders>,
     selected: Memo<Option<String>>,
     spot: RwSignal<Option<Spot>>,
 ) -> AnyView {
+    let colours = orders.with(|orders| colours(growth, orders));
     let paths = areas.order.iter().enumerate().map(|(position, &band)| {
         let key = growth.bands[band].key.clone();
         let dimmed = move || selected.with(|s| s.as_ref().is_some_and(|s| *s != key));
         let pointed = move || spot.get().is_some_and(|spot| spot.band == Some(band));
         view! {
             <path
-                class=format!("band {}", colour(growth, band))
+                class="band"
+                style:fill=colours[band].clone()
                 class:dimmed=dimmed
                 class:pointed=pointed
                 data-band=band.to_string()

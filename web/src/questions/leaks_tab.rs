@@ -17,6 +17,7 @@ use api::alive::{AllocationFilter, Growth};
 use api::frames::ForwardOp;
 use api::leaks::{LeakGroup, Leaks, Pattern, Verdict};
 use api::routes;
+use api::runs::DeviceSummary;
 use api::view_state::ViewState;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -38,9 +39,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
     let chart = move || match growth.get() {
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
         Answer::There(growth) => {
-            let (growth, open) = asker
-                .device
-                .with_value(|device| ended(growth, device.events, &device.oom_events));
+            let (growth, open) = ended_of(asker, growth);
             let note = open.map(|step| {
                 let text = format!("Without {}: it did not end.", step_name(&step));
                 view! { <p class="muted">{text}</p> }
@@ -55,6 +54,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
             let growth = growth
                 .with(Answer::shown)
                 .filter(|growth| growth.by == by.get())?;
+            let (growth, _) = ended_of(asker, growth);
             return Some(view! { <BandTable asker=asker growth=growth/> }.into_any());
         }
         let leaks = leaks.with(Answer::shown)?;
@@ -77,6 +77,12 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         {groups}
         <Selected asker=asker leaks=leaks growth=growth/>
     }
+}
+
+/// What of an answer is about steps that ended.
+fn ended_of(asker: Asker, growth: Arc<Growth>) -> (Arc<Growth>, Option<String>) {
+    let device = |device: &DeviceSummary| ended(growth, device.events, &device.oom_events);
+    asker.device.with_value(device)
 }
 
 /// What the bands of a view stand for.

@@ -14,6 +14,7 @@ mod allocation_list;
 mod allocations_tab;
 pub mod answer;
 pub mod areas;
+pub mod band_colours;
 mod band_table;
 mod box_chart;
 pub mod boxes;
@@ -44,6 +45,7 @@ use crate::timeline::drive::Source;
 use crate::url_state::UrlState;
 use api::runs::{DeviceSummary, RunDetail};
 use api::view_state::{Picture, Selection, ViewState};
+use band_colours::Orders;
 use leptos::prelude::*;
 use std::sync::Arc;
 use trace::tiles::GroupBy;
@@ -67,6 +69,8 @@ pub struct Asker {
     view: UrlState<ViewState>,
     /// The event under the pointer in the picture.
     pointed: Memo<Option<EventIdx>>,
+    /// What gives groups their colours in the picture.
+    orders: Memo<Orders>,
 }
 
 impl Asker {
@@ -77,6 +81,7 @@ impl Asker {
         device: &DeviceSummary,
         view: UrlState<ViewState>,
         pointed: Memo<Option<EventIdx>>,
+        orders: Memo<Orders>,
     ) -> Asker {
         Asker {
             source: StoredValue::new(source),
@@ -84,6 +89,7 @@ impl Asker {
             run: StoredValue::new(run),
             view,
             pointed,
+            orders,
         }
     }
 

@@ -8,6 +8,7 @@ mod recording;
 use crate::client;
 use crate::components::problem_note::ProblemNote;
 use crate::questions::answer::{Answer, ask};
+use crate::questions::band_colours::Orders;
 use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::timeline::panel::SelectionPanel;
@@ -278,7 +279,14 @@ fn DeviceView(
     });
     let readout = handle.outputs.readout;
     let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
-    let asker = Asker::new(run, source, &device, view, pointed);
+    // Known groups stay known: an order is that of the whole recording, not of the window.
+    let orders = Memo::new(move |known: Option<&Orders>| {
+        handle.outputs.settled.track();
+        let mut orders = known.cloned().unwrap_or_default();
+        handle.with(|driver| driver.ask(|model| orders.extend(model.stack_orders())));
+        orders
+    });
+    let asker = Asker::new(run, source, &device, view, pointed, orders);
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // Shows only the first problem: tiles that keep failing should not repeat it.
     let problem = move || {

@@ -1,0 +1,88 @@
+//! Colours of bands: a group that the picture above shows has its colour there.
+
+use api::alive::Growth;
+use std::collections::BTreeMap;
+use timeline::colours::{N_GROUP_COLOURS, TURNS};
+
+/// The orders of groups of stacks in the picture, by the stack. An order gives a colour.
+pub type Orders = BTreeMap<u32, u32>;
+
+/// The colour of the first group in the picture, which is what was there before the recording.
+const BEFORE: usize = 0;
+
+/// The colours of all bands, as a style sheet writes them.
+pub fn colours(growth: &Growth, orders: &Orders) -> Vec<String> {
+    let mut taken: Vec<Option<(usize, usize)>> = Vec::new();
+    for band in &growth.bands {
+        let order = band.stack.and_then(|stack| orders.get(&stack));
+        let colour = order.map(|&order| of(order as usize));
+        // Two bands that lie on one another must differ.
+        taken.push(colour.filter(|colour| !taken.contains(&Some(*colour))));
+    }
+    let is_free = |&colour: &usize| {
+        let near = |taken: &(usize, usize)| taken.0 == colour;
+        colour != BEFORE && !taken.iter().flatten().any(near)
+    };
+    let mut free: Vec<usize> = (0..N_GROUP_COLOURS).filter(is_free).collect();
+    if free.is_empty() {
+        free = (BEFORE + 1..N_GROUP_COLOURS).collect();
+    }
+    let mut free = free.into_iter().cycle();
+    let bands = growth.bands.iter().zip(&taken);
+    bands
+        .map(|(band, colour)| match colour {
+            _ if band.key.is_empty() => "var(--cat-rest)".to_owned(),
+            &Some((colour, turn)) => css(colour, turn),
+            None => css(free.next().unwrap_or(BEFORE + 1), 0),
+        })
+        .collect()
+}
+
+/// The same shades as `timeline::colours::Palette::group` makes.
+fn css(colour: usize, turn: usize) -> String {
+    let other = match turn {
+        0 => return format!("var(--cat-{colour})"),
+        1 => "surface",
+        _ => "text",
+    };
+    format!("color-mix(in srgb, var(--cat-{colour}) 75%, var(--{other}))")
+}
+
+/// The colour of an order, and how often all colours were used before.
+fn of(order: usize) -> (usize, usize) {
+    (order % N_GROUP_COLOURS, order / N_GROUP_COLOURS % TURNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::areas::tests::growth;
+
+    #[test]
+    fn a_band_has_the_colour_of_the_picture() {
+        let mut growth = growth(&[
+            ("a", &[1]),
+            ("b", &[1]),
+            ("c", &[1]),
+            ("d", &[1]),
+            ("", &[1]),
+        ]);
+        for (band, stack) in growth.bands.iter_mut().zip([7, 8, 9]) {
+            band.stack = Some(stack);
+        }
+        let orders = Orders::from([(7, 15), (8, 1), (9, 1)]);
+        assert_eq!(
+            colours(&growth, &orders),
+            [
+                "color-mix(in srgb, var(--cat-3) 75%, var(--surface))",
+                "var(--cat-1)",
+                "var(--cat-2)",
+                "var(--cat-4)",
+                "var(--cat-rest)"
+            ],
+            "what has none gets one that nothing else has"
+        );
+        let unknown = colours(&growth, &Orders::new());
+        assert_eq!(unknown[..2], ["var(--cat-1)", "var(--cat-2)"]);
+    }
+}
