@@ -60,6 +60,8 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
             @if let Some(entry) = entry {
                 nav class="app-nav account-nav" aria-label="Pages" {
                     a href=(routes::RUNS_PAGE) { "Runs" }
+                    a href=(routes::COMPARE_PAGE) { "Compare" }
+                    a href=(routes::BENCH_PAGE) { "Bench" }
                     a href=(routes::LIVE_PAGE) aria-current=[here("Live")] { "Live" }
                     a href=(routes::JOBS_PAGE) aria-current=[here("Jobs")] { "Jobs" }
                     a href=(routes::HISTORY_PAGE) aria-current=[here("History")] { "History" }

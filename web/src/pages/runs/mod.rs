@@ -10,6 +10,7 @@ mod toolbar;
 use crate::components::problem_note::ProblemNote;
 use crate::pages::compare::pick::PickedBar;
 use crate::url_state::use_url_state;
+use api::routes;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
@@ -58,6 +59,7 @@ pub fn RunsPage() -> impl IntoView {
             <RunTable list=list runs=arranged/>
             <PickedBar/>
             <MoreSteps/>
+            <MorePages/>
         }
         .into_any(),
         Shown::Failed(problem) => {
@@ -66,4 +68,24 @@ pub fn RunsPage() -> impl IntoView {
         }
     };
     view! { <div class="runs-page">{body}</div> }
+}
+
+/// Pages that the server makes, over many runs. The header would be too full with them.
+#[component]
+fn MorePages() -> impl IntoView {
+    let pages = [
+        (routes::LIVE_PAGE, "Live"),
+        (routes::JOBS_PAGE, "Jobs"),
+        (routes::HISTORY_PAGE, "History"),
+        (routes::PULLS_PAGE, "Pull requests"),
+        (routes::VIEWS_PAGE, "Views"),
+        (routes::CATEGORIES_PAGE, "Categories"),
+    ];
+    let links = pages.map(|(page, name)| view! { <a href=page rel="external">{name}</a> });
+    view! {
+        <nav class="more-pages" aria-label="More pages">
+            <span class="muted">"More"</span>
+            {links.collect_view()}
+        </nav>
+    }
 }
