@@ -101,18 +101,17 @@ async fn every_tool_answers_and_says_what_it_takes() {
         (&json!("leak"), &json!(3))
     );
     assert_eq!(leaks["items"][0]["frame"]["line"], 322);
-    let (text, _) = ask(&client, "leaks", json!({"recording": fixture("nostack")})).await;
-    let sentences = text.lines().next().expect("a line").split(". ");
-    assert!(
-        sentences
-            .clone()
-            .all(|one| !one.starts_with(char::is_lowercase)),
-        "{text}"
-    );
-    assert!(
-        !text.contains(" a step: "),
-        "the amount is said once: {text}"
-    );
+    for name in ["oom", "off_v1_moe", "pinned_leak", "streams"] {
+        let (text, _) = ask(&client, "leaks", json!({"recording": fixture(name)})).await;
+        let first = text.lines().next().expect("a line");
+        // The amount is said once, and each sentence begins as one.
+        assert!(!first.contains(" a step: "), "{first}");
+        let mut sentences = text.lines().take_while(|line| line.ends_with('.'));
+        assert!(
+            sentences.all(|line| !line.starts_with(char::is_lowercase)),
+            "{text}"
+        );
+    }
     let at = json!({"recording": oom, "at": "oom", "by": "category"});
     let (_, alive) = ask(&client, "alive", at).await;
     let items = alive["items"].as_array().expect("groups");
