@@ -29,7 +29,8 @@ const SURVEYS: usize = 8;
 const AT_ONCE: usize = 64;
 /// How long an answer waits for ranks that are not analysed yet.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Processor time that the profile of a rank may take: that of its verdict, and as much for the rest.
+/// Processor time that the profile of a rank may take: that of its verdict, and as much for
+/// everything else.
 const PROFILING: Duration = Duration::from_secs(2 * JUDGING.as_secs());
 /// zstd's level for profiles: they are read more often than written.
 const LEVEL: i32 = 3;

@@ -19,8 +19,7 @@ impl Reader<'_> {
     /// # Errors
     /// When a row holds something that this program would never write.
     pub fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
-        let sql = "SELECT r.*, d.step_source, (SELECT count(*) FROM steps s \
-                   WHERE s.run = r.run AND s.device = r.device) AS n_steps \
+        let sql = "SELECT r.*, d.step_source, d.n_steps \
                    FROM leak_reports r JOIN devices d ON d.run = r.run AND d.device = r.device \
                    WHERE r.run = ?1 AND r.device = ?2 AND r.version = ?3";
         let mut statement = self.tx.prepare_cached(sql)?;

@@ -273,9 +273,7 @@ impl Reader<'_> {
         let mut series = self.series_where(condition, id)?;
         let mut ooms = self.ooms_where(condition, id)?;
         let sql = format!(
-            "SELECT *, (SELECT count(*) FROM steps s \
-                        WHERE s.run = devices.run AND s.device = devices.device) AS n_steps \
-             FROM devices WHERE run IN (SELECT id FROM runs WHERE {condition}) \
+            "SELECT * FROM devices WHERE run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY run, device"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
@@ -527,7 +525,7 @@ impl Writer<'_> {
     fn insert_device(&mut self, run: &RunId, facts: &DeviceFacts) -> StoreResult<()> {
         let (first, last) = facts.time.unzip();
         self.tx.execute(
-            "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 run.as_str(),
                 facts.device,
@@ -539,6 +537,7 @@ impl Writer<'_> {
                 step_source_name(facts.step_source),
                 first.map(|t| t.0),
                 last.map(|t| t.0),
+                facts.steps,
             ],
         )?;
         for series in Series::ALL {

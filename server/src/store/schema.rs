@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 30] = [
+const STEPS: [&str; 31] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -40,6 +40,7 @@ const STEPS: [&str; 30] = [
     include_str!("../../../migrations/0028_projects.sql"),
     include_str!("../../../migrations/0029_uploaded_by.sql"),
     include_str!("../../../migrations/0030_pinned.sql"),
+    include_str!("../../../migrations/0031_n_steps.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const KEY: PoolKey = PoolKey {
     pool: PoolId(0, 0),
@@ -428,7 +428,7 @@ proptest! {
             prop_assert_eq!(idle, of_pool.into_keys().collect::<Vec<_>>());
             for pool in (0..5).map(|pool| PoolId(0, pool)) {
                 let free = arena.free_blocks(pool, PoolSize::Large);
-                let free = free.map(|slot| arena.addr(slot)).collect::<std::collections::HashSet<_>>();
+                let free: BTreeSet<u64> = free.map(|slot| arena.addr(slot)).collect();
                 let all = arena.blocks.iter().filter(|block| block.state == State::Free);
                 let all = all.filter(|block| arena.pools[usize::from(block.pool)].key.pool == pool);
                 prop_assert_eq!(free, all.map(|block| block.addr).collect());

@@ -305,8 +305,9 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
 }
 
 /// The rows of sites that differ, the largest difference first, those beyond [`MAX_ROWS`] as a
-/// number, and how many sites are the same. `extra_steps` says by how many steps the new run is longer. A site that grows steadily holds
-/// more after more steps, and that is not a difference between the programs.
+/// number, and how many sites are the same. `extra_steps` says by how many steps the new run is
+/// longer. A site that grows steadily holds more after more steps, and that is not a difference
+/// between the programs.
 pub(super) fn deltas(
     [of_base, of_new]: [&DeviceProfile; 2],
     matching: &Matching,

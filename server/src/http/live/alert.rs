@@ -59,7 +59,8 @@ pub fn send(webhook: &Webhook, run: &LiveRun, said: &[String], link: &str) {
 }
 
 /// A text that whoever reports a training chose. In a chat, `<` begins a link or calls everybody
-/// (`<!channel>`); written like this it is only a character. Slack and its like ask for these three.
+/// (`<!channel>`); written like this it is only a character. Slack and its like ask for these
+/// three.
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
