@@ -54,17 +54,18 @@ async fn the_history_of_runs_with_a_label_is_a_page() {
     let main = Label::new("branch", "main").unwrap();
     let of_main = routes::history_page(&[main]);
     assert!(page.contains(&of_main.replace('&', "&amp;")), "{page}");
-    assert_eq!(
-        page.matches("<circle").count(),
-        3 * 4,
-        "four numbers of three runs"
-    );
+    let asked = page.contains("Choose a label") && !page.contains("<circle");
+    assert!(asked, "these runs have nothing in common: {page}");
     let page = text(&server, &of_main).await;
     assert!(
         page.contains("branch=main ×") && page.contains("Nothing changed for good"),
         "{page}"
     );
-    assert_eq!(page.matches("<circle").count(), 2 * 4);
+    assert_eq!(
+        page.matches("<circle").count(),
+        2 * 4,
+        "four numbers of two runs"
+    );
     server
         .get("/history?label=none")
         .await
