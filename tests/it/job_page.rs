@@ -94,11 +94,8 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     browser.goto(link).await;
     browser.wait_until("the tables", there).await;
     browser.click(".job-delete").await;
-    let asked = "return !!document.querySelector('.job-delete-choices');";
-    browser.wait_until("the choices", asked).await;
-    browser
-        .click(".job-delete-choices button:nth-child(2)")
-        .await;
+    let only = ".job-delete-choices button:nth-child(2)";
+    browser.click(only).await;
     let alone = "return document.querySelectorAll('tr.run').length === 2 && \
                  !document.querySelector('.run-job');";
     browser.wait_until("runs without a job", alone).await;

@@ -4,8 +4,8 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent};
 
-/// Whether a press is a shortcut: no modifier is held, no text field has the focus, nothing else has
-/// taken it, and no dialog lies over what it would change.
+/// Whether a press is a shortcut: no modifier is held, no text field has the focus, nothing else
+/// has taken it, and no dialog lies over what it would change.
 pub fn is_shortcut(event: &KeyboardEvent) -> bool {
     !event.default_prevented() && !dialog_is_open() && is_plain(event)
 }

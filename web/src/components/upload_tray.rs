@@ -223,8 +223,8 @@ fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
     }
 }
 
-/// Opens the run of a file that was uploaded alone, if the user stayed in the list until it was done:
-/// whoever reads another page goes on reading. The list of uploads leads to the run.
+/// Opens the run of a file that was uploaded alone, if the user stayed in the list until it was
+/// done: whoever reads another page goes on reading. The list of uploads leads to the run.
 fn open_when_done(uploads: Uploads) {
     let path = use_location().pathname;
     let navigate = use_navigate();

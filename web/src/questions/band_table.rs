@@ -69,7 +69,10 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     let change = change(&band);
     view! {
         <tr class="group" class:selected=selected on:click=move |_| select(asker, &band)>
-            <th scope="row"><span class="band-swatch" style:background=swatch></span>{name} {inferred}</th>
+            <th scope="row">
+                <span class="band-swatch" style:background=swatch></span>
+                {name} {inferred}
+            </th>
             <td class="num">{change}</td>
             <td class="num" title=format::exact_bytes(bytes)>
                 {format::bytes(bytes)}

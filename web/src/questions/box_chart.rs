@@ -11,7 +11,8 @@ use timeline::colours::N_GROUP_COLOURS;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
-/// Colours of boxes: all but the first, which the picture has for what was there before the recording.
+/// Colours of boxes: all but the first, which the picture has for what was there before the
+/// recording.
 const COLOURS: u64 = N_GROUP_COLOURS as u64 - 1;
 /// Width over height of the frame, the same as in the style sheet.
 const ASPECT: f64 = 2.4;

@@ -62,7 +62,7 @@ struct Field {
     write: fn(&mut AllocationFilter, &str) -> Result<(), &'static str>,
 }
 
-const FIELDS: [Field; 9] = [
+static FIELDS: [Field; 9] = [
     Field {
         label: "Function or file",
         hint: "e.g. forward, model.py",
@@ -131,6 +131,9 @@ const FIELDS: [Field; 9] = [
     },
 ];
 
+/// What was typed where it is no value, and why not, by the position of the field.
+type Wrong = RwSignal<BTreeMap<usize, (String, &'static str)>>;
+
 /// The fields.
 #[component]
 pub fn FilterBox(asker: Asker) -> impl IntoView {
@@ -138,41 +141,9 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
     let change = move |change: &dyn Fn(&mut AllocationFilter)| {
         asker.view.update(|state| change(&mut state.filter));
     };
-    // What was typed where it is no value, and why not, by the position of the field.
-    let wrong = RwSignal::new(BTreeMap::<usize, (String, &'static str)>::new());
-    let fields = FIELDS.iter().enumerate().map(|(at, field)| {
-        let write = field.write;
-        let set = move |event| {
-            let text = event_target_value(&event);
-            // First, because the field shows this text where it is no value.
-            let said = write(&mut AllocationFilter::default(), &text);
-            wrong.update(|wrong| {
-                wrong.remove(&at);
-                wrong.extend(said.err().map(|why| (at, (text.clone(), why))));
-            });
-            // What it says is told already.
-            change(&|filter| {
-                let _ = write(filter, &text);
-            });
-        };
-        let why = Memo::new(move |_| wrong.with(|wrong| wrong.get(&at).map(|&(_, why)| why)));
-        let typed = move || wrong.with(|wrong| wrong.get(&at).map(|(text, _)| text.clone()));
-        let id = format!("filter-wrong-{at}");
-        view! {
-            <label class="filter-field">
-                <span>{field.label}</span>
-                <input
-                    class=field.class
-                    placeholder=field.hint
-                    aria-invalid=move || why.get().map(|_| "true")
-                    aria-describedby=id.clone()
-                    prop:value=move || typed().unwrap_or_else(|| filter.with(field.read))
-                    on:change=set
-                />
-                <small class="field-problem" id=id role="alert">{why}</small>
-            </label>
-        }
-    });
+    let wrong: Wrong = RwSignal::new(BTreeMap::new());
+    let fields = FIELDS.iter().enumerate();
+    let fields = fields.map(|(at, field)| text_field(asker, filter, wrong, at, field));
     let fields = fields.collect_view();
     let n_set = move || filter.with(AllocationFilter::n_set);
     let group = move || {
@@ -203,6 +174,46 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
                 "Clear the filter"
             </button>
         </form>
+    }
+}
+
+/// A field to type into. Where the text is no value, it stays, and the field says what it wants.
+fn text_field(
+    asker: Asker,
+    filter: Memo<AllocationFilter>,
+    wrong: Wrong,
+    at: usize,
+    field: &'static Field,
+) -> impl IntoView {
+    let set = move |event| {
+        let text = event_target_value(&event);
+        // First, because the field shows this text where it is no value.
+        let said = (field.write)(&mut AllocationFilter::default(), &text);
+        wrong.update(|wrong| {
+            wrong.remove(&at);
+            wrong.extend(said.err().map(|why| (at, (text.clone(), why))));
+        });
+        asker.view.update(|state| {
+            // What it says is told already.
+            let _ = (field.write)(&mut state.filter, &text);
+        });
+    };
+    let why = Memo::new(move |_| wrong.with(|wrong| wrong.get(&at).map(|&(_, why)| why)));
+    let typed = move || wrong.with(|wrong| wrong.get(&at).map(|(text, _)| text.clone()));
+    let id = format!("filter-wrong-{at}");
+    view! {
+        <label class="filter-field">
+            <span>{field.label}</span>
+            <input
+                class=field.class
+                placeholder=field.hint
+                aria-invalid=move || why.get().map(|_| "true")
+                aria-describedby=id.clone()
+                prop:value=move || typed().unwrap_or_else(|| filter.with(field.read))
+                on:change=set
+            />
+            <small class="field-problem" id=id role="alert">{why}</small>
+        </label>
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) fn ended(
     let failed = failures.iter().any(|event| in_it.contains(event));
     let is_open = last.event.0 + 1 >= events;
     let is_short = (last.event.0 - before.event.0) * 2 < usual;
-    if !failed && !(is_open && is_short) {
+    let has_ended = !failed && (!is_open || !is_short);
+    if has_ended {
         return (growth, None);
     }
     let mut ended = Arc::unwrap_or_clone(growth);
@@ -205,7 +206,9 @@ fn Plot(
             on:click=move |event| choose(point(&event))
             on:keydown=keys
         >
-            {move || growth.with_value(|g| areas.with(|a| bands(g, a, asker.orders, selected, spot)))}
+            {move || growth.with_value(|g| {
+                areas.with(|a| bands(g, a, asker.orders, selected, spot))
+            })}
             {move || cursor(&areas.get(), spot.get())}
         </svg>
     }

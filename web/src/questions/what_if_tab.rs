@@ -47,31 +47,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
         let is_asked = conditions.is_any() && is_sound && !stopped.get() && !is_pinned(asker);
         is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
     });
-    let content = move || match answer.get() {
-        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
-        Answer::Unasked if stopped.get() => view! {
-            <p class="questions-empty">
-                "Stopped. "
-                <button class="button" on:click=move |_| stopped.set(false)>"Ask again"</button>
-            </p>
-        }
-        .into_any(),
-        Answer::Unasked => view! {
-            <p class="muted questions-empty">
-                "Change something above: the recorded requests are then replayed under it."
-            </p>
-        }
-        .into_any(),
-        Answer::Waiting(before) => view! {
-            <p class="questions-empty">
-                {replaying(asker)}
-                <button class="button" on:click=move |_| stopped.set(true)>"Stop"</button>
-            </p>
-            {before.map(answered)}
-        }
-        .into_any(),
-        Answer::There(drawn) => answered(drawn),
-    };
+    let content = move || shown(asker, answer, stopped);
     let words = Signal::derive(move || {
         let drawn = answer.with(Answer::shown);
         let query = asked.get().query();
@@ -109,6 +85,35 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             }
             .into_any(),
         }}
+    }
+}
+
+/// The answer, or what stands in its place.
+fn shown(asker: Asker, answer: RwSignal<Answer<WhatIfDrawn>>, stopped: RwSignal<bool>) -> AnyView {
+    match answer.get() {
+        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Unasked if stopped.get() => view! {
+            <p class="questions-empty">
+                "Stopped. "
+                <button class="button" on:click=move |_| stopped.set(false)>"Ask again"</button>
+            </p>
+        }
+        .into_any(),
+        Answer::Unasked => view! {
+            <p class="muted questions-empty">
+                "Change something above: the recorded requests are then replayed under it."
+            </p>
+        }
+        .into_any(),
+        Answer::Waiting(before) => view! {
+            <p class="questions-empty">
+                {replaying(asker)}
+                <button class="button" on:click=move |_| stopped.set(true)>"Stop"</button>
+            </p>
+            {before.map(answered)}
+        }
+        .into_any(),
+        Answer::There(drawn) => answered(drawn),
     }
 }
 

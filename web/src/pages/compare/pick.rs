@@ -82,8 +82,8 @@ pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
     }
 }
 
-/// The bar with actions for the picked runs; empty if none is picked. It stays on the screen, because
-/// runs are picked far down a long list, too.
+/// The bar with actions for the picked runs; empty if none is picked. It stays on the screen,
+/// because runs are picked far down a long list, too.
 #[component]
 pub fn PickedBar() -> impl IntoView {
     let picked: Picked = expect_context();
