@@ -1,7 +1,7 @@
 //! What `tidemark inspect --json` prints: one [`Inspection`] per file.
 //!
-//! One document on stdout: the object itself for one file, an array of them for several. A file that
-//! cannot be read has no entry in the array; stderr says why.
+//! One document on stdout: the object itself for one file, an array of them for several. A file
+//! that cannot be read has no entry in the array; stderr says why.
 
 use crate::frames::{ForwardOp, FrameText};
 use crate::leaks::{Pattern, Verdict};

@@ -12,10 +12,13 @@
 //! | PREVENTS CRASH | the baseline raised |
 //! | MOVES THE LEAK TO THE HOST | as ROOT CAUSE FIX, but growth on the host began or rose by half |
 //! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
-//! | ROOT CAUSE FIX | the baseline grew or ran out, and at most half of the growth is left; or nothing grew, and the baseline kept half as much again or more at the end |
+//! | ROOT CAUSE FIX | half of the growth of the baseline is left at most, or it keeps less |
 //! | PREVENTS CORRUPTION | the baseline failed so, this did not |
 //! | LOWERS PEAK | the peak is lower by 1 MiB or more |
 //! | NOT REPRODUCIBLE | else |
+//!
+//! A baseline that ran out counts as one that grew. A row *keeps less* where nothing grew, and the
+//! baseline kept more than one and a half times as much at its end.
 //!
 //! FAIL words depend on the row alone, with or without patches. So the same program fails in the
 //! same way under every baseline, and as a baseline.

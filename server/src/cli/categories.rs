@@ -24,7 +24,8 @@ A rule a line: a name, then conditions that must all hold; the first rule that h
   attention    module=flash_attn.*
   \"KV 8 bit\"   shape=[*,8,128]  category=kv_cache
 Conditions: function=, file=, module= (of one frame of the stack, the whole of it; * and ? as in a
-shell: file=*/train.py), shape= (where the recording notes it), category= (what Tidemark takes it for), size>=, size<=.
+shell: file=*/train.py), shape= (where the recording notes it), category= (what Tidemark takes it
+for), size>=, size<=.
 
 Exit status: 0 when every file was read, 2 when one was not.";
 
