@@ -86,6 +86,7 @@ async fn from_the_first_person_on_everybody_signs_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_good_for_what_it_says_and_no_more() {
     let (server, ada) = with_admin().await;
+    let manages = token_for(&server, &ada, r#""manage""#).await;
     let reads = token_for(&server, &ada, r#""read""#).await;
     let sends = token_for(&server, &ada, r#""upload""#).await;
     get(&server, &reads, "/api/runs")
@@ -113,7 +114,6 @@ async fn a_token_is_good_for_what_it_says_and_no_more() {
     }
     // A token cannot make one that may do more than itself, and no secret is shown twice.
     let more = r#"{"name":"more","scopes":["read","manage"]}"#;
-    let manages = token_for(&server, &ada, r#""manage""#).await;
     let refused = send(&server, Some(&manages), Method::POST, "/api/tokens", more).await;
     assert!(refused.problem().detail.contains("more than itself"));
     let listed = get(&server, &ada, "/api/tokens").await;
