@@ -447,6 +447,14 @@ fn side(
         .collect();
     // Whether the other run has the site, and whether it leaks there.
     let there = |group: &LeakingSite| {
+        // A leak of blocks of any size, without stacks, is no single site of the table.
+        if matches!(group.key, SiteKey::Size(_)) {
+            let alike = |other: &&LeakingSite| matches!(other.key, SiteKey::Size(_));
+            return match other.leaks.groups.iter().any(|other| alike(&other)) {
+                true => Some(true),
+                false => (!other.has_stacks).then_some(false),
+            };
+        }
         let theirs = counterparts.get(own.get(&group.key)?)?;
         Some(other.sites[*theirs].leaks)
     };

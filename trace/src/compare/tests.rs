@@ -527,6 +527,25 @@ fn leaks_outside_of_the_pairs_are_judged() {
     check(&host(&leaking), &host(&clean), Outcome::Pass, "");
 }
 
+/// Without stacks, a leak of blocks of any size is no row of the table of sites.
+#[test]
+fn a_leak_without_stacks_is_not_new_beside_itself() {
+    let mut run = Program {
+        leak: 4 * MIB,
+        ..Program::default()
+    }
+    .profile();
+    run.devices[0].leaks.groups[0].key = SiteKey::ANY_SIZE;
+    for site in &mut run.devices[0].sites {
+        site.leaks = false;
+    }
+    // Something else differs, so that the two are not merely alike.
+    let mut other = run.clone();
+    other.devices[0].sites[0].at_end += Bytes(4096);
+    let verdicts = gate::gate(&compare(&run, &other), &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+}
+
 /// The pair with the worst news is shown, though another one changed more.
 #[test]
 fn a_new_leak_is_shown_before_a_larger_change() {
