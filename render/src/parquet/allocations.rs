@@ -358,11 +358,11 @@ mod tests {
         let shared = vec![frame(&"n".repeat(4096)); frames];
         let own: Vec<_> = (0..blocks).map(|at| frame(&format!("f{at}"))).collect();
         let device = &mut trace.devices[0];
-        let kind = device.blocks.kinds[0].clone();
+        let kind = device.blocks.kinds[0];
         for (block, own) in own.into_iter().enumerate() {
             let mut members = vec![own];
             members.extend_from_slice(&shared);
-            let mut kind = kind.clone();
+            let mut kind = kind;
             kind.alloc_stack = trace.stacks.push_stack(&members);
             let at = block % device.blocks.len();
             device.blocks.kind[at] = trace::trace::KindIdx(device.blocks.kinds.len() as u32);

@@ -57,53 +57,8 @@ pub fn replay_drawn(
     let n_blocks = device.blocks.len();
     watch.look(n_blocks * size_of::<Slot>())?;
     let watch = watch.beside(n_blocks * size_of::<Slot>());
-    let new_allocator = || {
-        let settings = conditions.settings.clone();
-        Caching::placing(settings, segment_calls(device), conditions.placement)
-    };
-    let mut run = Run {
-        device,
-        allocator: new_allocator(),
-        slots: vec![Slot::NONE; n_blocks],
-        allocated: 0,
-        awaited: Vec::new(),
-        batch: conditions.batch,
-        gone: conditions.early.gone.iter().peekable(),
-        curve: Curve::over(device.events.len(), columns),
-        outcome: Outcome {
-            peak_allocated: Bytes::ZERO,
-            peak_reserved: Bytes::ZERO,
-            retries: 0,
-            failed: None,
-            reach: Reach::End,
-            is_guessed: false,
-            spread: None,
-        },
-    };
-    begin(
-        device,
-        &mut run.allocator,
-        &mut run.slots,
-        Before::AsRecorded,
-        watch,
-    )?;
-    if run.exceeds(conditions.limit) {
-        run.allocator.empty_cache();
-    }
-    // Under this limit, the program would have reserved less before the recording, if it could.
-    if run.exceeds(conditions.limit) {
-        run.allocator = new_allocator();
-        run.slots.fill(Slot::NONE);
-        begin(
-            device,
-            &mut run.allocator,
-            &mut run.slots,
-            Before::RequestedAgain,
-            watch,
-        )?;
-    }
-    run.begin();
-    if run.exceeds(conditions.limit) {
+    let mut run = Run::new(device, conditions, columns);
+    if !run.lay_out(conditions, watch)? {
         run.fail(0, None);
         run.outcome.reach = Reach::Failure;
         return Ok((run.outcome, run.curve));
@@ -171,6 +126,55 @@ struct Run<'a> {
     gone: Peekable<Iter<'a, BlockIdx>>,
     curve: Curve,
     outcome: Outcome,
+}
+
+/// An allocator that holds nothing.
+fn new_allocator(device: &DeviceTrace, conditions: &Conditions<'_>) -> Caching {
+    let settings = conditions.settings.clone();
+    Caching::placing(settings, segment_calls(device), conditions.placement)
+}
+
+impl<'a> Run<'a> {
+    fn new(device: &'a DeviceTrace, conditions: &Conditions<'a>, columns: u32) -> Run<'a> {
+        Run {
+            device,
+            allocator: new_allocator(device, conditions),
+            slots: vec![Slot::NONE; device.blocks.len()],
+            allocated: 0,
+            awaited: Vec::new(),
+            batch: conditions.batch,
+            gone: conditions.early.gone.iter().peekable(),
+            curve: Curve::over(device.events.len(), columns),
+            outcome: Outcome {
+                peak_allocated: Bytes::ZERO,
+                peak_reserved: Bytes::ZERO,
+                retries: 0,
+                failed: None,
+                reach: Reach::End,
+                is_guessed: false,
+                spread: None,
+            },
+        }
+    }
+
+    /// Lays out what was there before the first event. Returns whether it fits. Under a lower limit
+    /// than what was reserved then, the program would have reserved less, if it could.
+    fn lay_out(&mut self, conditions: &Conditions<'_>, watch: Watch<'_>) -> Result<bool, Stopped> {
+        let (device, limit) = (self.device, conditions.limit);
+        let (allocator, slots) = (&mut self.allocator, &mut self.slots);
+        begin(device, allocator, slots, Before::AsRecorded, watch)?;
+        if self.exceeds(limit) {
+            self.allocator.empty_cache();
+        }
+        if self.exceeds(limit) {
+            self.allocator = new_allocator(device, conditions);
+            self.slots.fill(Slot::NONE);
+            let (allocator, slots) = (&mut self.allocator, &mut self.slots);
+            begin(device, allocator, slots, Before::RequestedAgain, watch)?;
+        }
+        self.begin();
+        Ok(!self.exceeds(limit))
+    }
 }
 
 impl Run<'_> {
