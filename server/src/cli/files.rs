@@ -163,7 +163,7 @@ mod tests {
         check("nightly.v2.zip", flat, "nightly.v2");
         check("r.zip", ["out/rank0.pickle", "out/rank1.pickle"], "out");
         check("r.zip", ["a_rank0.pickle", "a_rank1.pickle"], "a");
-        check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "s");
+        check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "r");
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl Writer<'_> {
         self.tx
             .execute(sql, params![job.as_str(), rank.0, run.as_str()])?;
         if let Some(left) = left {
-            // A rank that is on its way would find no job.
+            // A rank that is being sent would find no job.
             let sql = "DELETE FROM jobs WHERE id = ?1 AND id NOT IN (SELECT job FROM job_ranks) \
                        AND NOT EXISTS (SELECT 1 FROM uploads WHERE job = ?1 \
                        AND state IN ('announced', 'running'))";

@@ -174,7 +174,7 @@ async fn a_comparison_has_a_card_that_says_what_its_page_says() {
         "is gone.",
         "Nothing grew; what shrank most",
         "unpack_tensor_with_streams",
-        "step 12",
+        "step 11",
     ] {
         assert!(card.contains(part), "{part}");
     }

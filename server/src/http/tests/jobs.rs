@@ -263,19 +263,14 @@ async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_with_its_last_rank_that_moves_unless_another_is_on_its_way() {
+async fn a_job_goes_with_its_last_rank_that_moves() {
     let server = Server::start().await;
-    let check = async |announced: bool, ranks: u32| {
-        let name = format!("{ranks} ranks, announced {announced}");
+    let check = async |ranks: u32| {
+        let name = format!("{ranks} ranks");
         let (old, new) = (job(&server, &name).await, job(&server, "new").await);
-        let file = |rank: u32| recorded(rank + 10 * ranks + 100 * u32::from(announced), 8);
+        let file = |rank: u32| recorded(rank + 10 * ranks, 8);
         for rank in 0..ranks {
             send(&server, &old, rank, file(rank)).await;
-        }
-        if announced {
-            let late = json!({ "name": "rank9.pickle", "size": 9, "job": old.id }).to_string();
-            let answer = server.json(Method::POST, routes::UPLOADS, &late).await;
-            answer.expect(StatusCode::CREATED);
         }
         for rank in 0..ranks {
             let route = routes::upload_into("r.pickle", &new.id, Rank(rank));
@@ -283,13 +278,12 @@ async fn a_job_goes_with_its_last_rank_that_moves_unless_another_is_on_its_way()
             let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
             let left = jobs.into_iter().find(|job| job.id == old.id);
             let n = ranks - rank - 1;
-            let expected = (n > 0 || announced).then_some(n);
+            let expected = (n > 0).then_some(n);
             assert_eq!(left.map(|job| job.n_ranks), expected, "{name}");
         }
     };
-    check(false, 1).await;
-    check(false, 2).await;
-    check(true, 2).await;
+    check(1).await;
+    check(2).await;
 }
 
 async fn gone_run(server: &Server, run: &RunSummary) -> bool {
