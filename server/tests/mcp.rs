@@ -55,7 +55,7 @@ fn text_of(answer: &CallToolResult) -> String {
 }
 
 #[tokio::test]
-async fn every_tool_answers_and_says_what_it_takes() {
+async fn every_tool_says_what_it_takes() {
     let client = client(&[]).await;
     let tools = client.list_all_tools().await.expect("a list");
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
@@ -82,6 +82,12 @@ async fn every_tool_answers_and_says_what_it_takes() {
             tool.name
         );
     }
+    client.cancel().await.expect("it ends");
+}
+
+#[tokio::test]
+async fn answers_are_those_of_the_commands() {
+    let client = client(&[]).await;
     let oom = fixture("oom");
     let (text, page) = ask(&client, "explain", json!({"recording": oom})).await;
     assert!(

@@ -31,6 +31,11 @@ const BARE: &[(&str, &str, &str)] = &[
         "laid out as a kernel declares it",
     ),
     ("api/src/alive.rs", "bytes", "a curve, for a chart"),
+    (
+        "api/src/compare.rs",
+        "heap_bytes",
+        "memory of this process, as in `trace`",
+    ),
 ];
 
 /// The names in a line that are declared with a bare integer as their type: fields, parameters, and

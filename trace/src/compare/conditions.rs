@@ -156,14 +156,8 @@ fn in_short<'a>(name: &'a str, changes: &[Change<'_>]) -> &'a str {
     }
 }
 
-/// Differences of two devices.
-pub fn of_devices(
-    base: &DeviceProfile,
-    new: &DeviceProfile,
-    matching: &Matching,
-) -> Vec<Condition> {
-    let mut found = Vec::new();
-    work(base, new, matching, &mut found);
+/// Whether both have as many steps, and begin them in the same way.
+fn steps(base: &DeviceProfile, new: &DeviceProfile, found: &mut Vec<Condition>) {
     if base.steps.len() != new.steps.len() {
         found.push(Condition {
             kind: ConditionKind::Steps,
@@ -184,6 +178,17 @@ pub fn of_devices(
             },
         });
     }
+}
+
+/// Differences of two devices.
+pub fn of_devices(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+) -> Vec<Condition> {
+    let mut found = Vec::new();
+    work(base, new, matching, &mut found);
+    steps(base, new, &mut found);
     if base.step_source != new.step_source {
         found.push(Condition {
             kind: ConditionKind::StepSource,

@@ -439,6 +439,28 @@ fn side(
     let peaks: Vec<u64> = conditions::settled_steps(device)
         .map(|step| step.peak.0)
         .collect();
+    Side {
+        device: device.device,
+        events: device.events,
+        steps: device.steps.len() as u32,
+        whole_steps: device.whole_steps,
+        step_source: device.step_source,
+        wrapped: device.wrapped,
+        oom: device.oom,
+        at_peak: device.at_peak.clone(),
+        growth: device.growth,
+        common_peak,
+        wobble: Bytes(wobble(&peaks)),
+        leaks: leaks_of([device, other], counterparts, room),
+    }
+}
+
+/// What leaks in one run, and whether the other one has the places.
+fn leaks_of(
+    [device, other]: [&DeviceProfile; 2],
+    counterparts: &Counterparts,
+    room: &mut Room,
+) -> Leaks {
     let leaks = &device.leaks;
     let sites = device.sites.iter().zip(0..);
     let own: FxHashMap<SiteKey, usize> = sites
@@ -458,40 +480,27 @@ fn side(
         let theirs = counterparts.get(own.get(&group.key)?)?;
         Some(other.sites[*theirs].leaks)
     };
-    Side {
-        device: device.device,
-        events: device.events,
-        steps: device.steps.len() as u32,
-        whole_steps: device.whole_steps,
-        step_source: device.step_source,
-        wrapped: device.wrapped,
-        oom: device.oom,
-        at_peak: device.at_peak.clone(),
-        growth: device.growth,
-        common_peak,
-        wobble: Bytes(wobble(&peaks)),
-        leaks: Leaks {
-            verdict: leaks.verdict,
-            reason: leaks.reason.clone(),
-            // Growth within steps has no rate from step to step, so the growth of each part is
-            // shown.
-            rate: leaks.rate(),
-            error: leaks.error,
-            places: leaks
-                .groups
-                .iter()
-                .map(|group| LeakPlace {
-                    id: sites::id(group.key),
-                    place: group
-                        .place
-                        .map_or_else(Place::default, |frame| room.place(&device.names, frame)),
-                    rate: group.bytes_per_step,
-                    within_step: group.pattern == Pattern::WithinStep,
-                    in_both: there(group) == Some(true),
-                    known: there(group).is_some(),
-                })
-                .collect(),
-        },
+    Leaks {
+        verdict: leaks.verdict,
+        reason: leaks.reason.clone(),
+        // Growth within steps has no rate from step to step, so the growth of each part is
+        // shown.
+        rate: leaks.rate(),
+        error: leaks.error,
+        places: leaks
+            .groups
+            .iter()
+            .map(|group| LeakPlace {
+                id: sites::id(group.key),
+                place: group
+                    .place
+                    .map_or_else(Place::default, |frame| room.place(&device.names, frame)),
+                rate: group.bytes_per_step,
+                within_step: group.pattern == Pattern::WithinStep,
+                in_both: there(group) == Some(true),
+                known: there(group).is_some(),
+            })
+            .collect(),
     }
 }
 
