@@ -174,10 +174,11 @@ async fn a_comparison_has_a_card_that_says_what_its_page_says() {
         "is gone.",
         "Nothing grew; what shrank most",
         "unpack_tensor_with_streams",
-        "step 11",
+        "step 0",
     ] {
         assert!(card.contains(part), "{part}");
     }
+    assert!(!card.contains("step 12"), "there are twelve, from 0");
     let query = view(&[&fix, &leak]).to_string();
     let worse = text(&server, &routes::compare_card(&query, "svg")).await;
     assert!(worse.contains("Worse") && worse.contains("What grew most"));
