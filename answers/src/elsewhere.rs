@@ -44,10 +44,7 @@ fn look(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Elsewhere {
 impl Elsewhere {
     /// What is wrong there, without the device's name; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        let leaks = (self.verdict == Verdict::Leak).then(|| match self.bytes_per_step {
-            Bytes::ZERO => "leaks within each step".to_owned(),
-            bytes => format!("leaks {bytes} a step"),
-        });
+        let leaks = (self.verdict == Verdict::Leak).then(|| leaks::in_words(self.bytes_per_step));
         match (self.out_of_memory, leaks) {
             (true, Some(leaks)) => Some(format!("ran out of memory and {leaks}")),
             (true, None) => Some("ran out of memory".to_owned()),

@@ -34,7 +34,7 @@ fn at_peak(parts: impl Iterator<Item = (Named, String)>) -> String {
 }
 
 /// The text with a capital first letter.
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()

@@ -354,10 +354,7 @@ fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(S
 fn leaking(group: &LeakGroup, stacks: &Stacks) -> (String, String) {
     let frame = group.frame.or(group.alloc_frame);
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place(f, stacks));
-    let unit = match group.pattern {
-        Pattern::WithinStep => "a part of a step",
-        _ => "a step",
-    };
+    let unit = leaks::rate_unit(group.pattern == Pattern::WithinStep);
     (format!("{} {unit}", amount(group.bytes_per_step)), place)
 }
 

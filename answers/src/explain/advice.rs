@@ -1,6 +1,7 @@
 //! What to try if nothing failed, the most promising first.
 
 use super::Look;
+use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, LeakExplained, Moment, PlaceBytes};
 use api::leaks::{Pattern, Verdict};
@@ -151,7 +152,7 @@ fn largest(peak: &Moment) -> Option<Advice> {
         basis: Basis::NotComputed,
         sentence: format!(
             "{} {verb} {:.0} % of the peak (inferred). What lowers that: {what}.",
-            super::words::capital(name),
+            capital(name),
             100.0 * share
         ),
     })

@@ -1,6 +1,7 @@
 //! The explanation as one page of Markdown, for a person or a language model.
 
-use super::words::{called_by, capital};
+use super::words::called_by;
+use crate::cards::capital;
 use crate::cards::markdown::{code, escaped};
 use api::explain::{
     Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, Remedy,
@@ -10,6 +11,7 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use timeline::format::plural;
+use trace::leaks::rate_unit;
 use trace::steps::recording::Kind;
 use trace::trace::{PINNED, QualityNote, StepSource, device_name};
 use trace::units::Bytes;
@@ -194,14 +196,11 @@ fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
         false => "\n\n",
     };
     for group in &leaks.groups {
-        let part = match group.pattern {
-            Pattern::WithinStep => "part of a step",
-            _ => "step",
-        };
+        let unit = rate_unit(group.pattern == Pattern::WithinStep);
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "* {} a {part}, {} at the end: {}{}",
+            "* {} {unit}, {} at the end: {}{}",
             Bytes(group.bytes_per_step.max(0.0).round() as u64),
             group.live_bytes,
             code(&group.place),

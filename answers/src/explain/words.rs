@@ -1,6 +1,7 @@
 //! Why memory ran out and what would have helped: the first few sentences that a person needs.
 //! Places in them are marked as code, in Markdown.
 
+use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
 use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room};
@@ -329,11 +330,4 @@ fn rate(leaks: &Leaks) -> String {
         false => leaks.bytes_per_step,
     };
     Bytes(bytes.max(0.0).round() as u64).to_string()
-}
-
-/// The text with a capital first letter.
-pub fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + chars.as_str()
 }

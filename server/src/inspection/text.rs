@@ -2,11 +2,12 @@
 
 use crate::table::{Table, grouped};
 use answers::names::frame_line;
-use api::inspect::{Device, Inspection, LeakGroup, OutOfMemory, Remedy, StepLevels};
+use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
 use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Named;
+use trace::leaks::rate_unit;
 use trace::steps::levels;
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
@@ -237,20 +238,12 @@ fn leaks(inspection: &Inspection) -> String {
         let _ = writeln!(
             out,
             "    {bytes} {}, {} live: {}",
-            unit(group),
+            rate_unit(group.pattern == Pattern::WithinStep),
             group.live_bytes,
             frame_line(&group.frame)
         );
     }
     out
-}
-
-/// What the bytes of a group are counted by.
-fn unit(group: &LeakGroup) -> &'static str {
-    match group.pattern {
-        Pattern::WithinStep => "a part of a step",
-        _ => "a step",
-    }
 }
 
 fn quality(inspection: &Inspection) -> String {

@@ -26,6 +26,7 @@ pub mod pass;
 pub mod phase;
 pub mod profile;
 pub mod sites;
+mod survey;
 mod work;
 
 use crate::categories::Named;

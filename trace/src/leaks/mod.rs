@@ -118,6 +118,22 @@ pub enum Pattern {
     Enlarged,
 }
 
+/// What the rate of a leak is counted by.
+pub const fn rate_unit(within_step: bool) -> &'static str {
+    match within_step {
+        true => "a part of a step",
+        false => "a step",
+    }
+}
+
+/// What memory does that leaks so fast; 0 if it grows within steps only.
+pub fn in_words(bytes_per_step: Bytes) -> String {
+    match bytes_per_step {
+        Bytes::ZERO => "leaks within each step".to_owned(),
+        bytes => format!("leaks {bytes} a step"),
+    }
+}
+
 /// Allocations of one site that accumulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeakGroup {

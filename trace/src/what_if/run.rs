@@ -172,14 +172,14 @@ impl<'a> Run<'a> {
             let (allocator, slots) = (&mut self.allocator, &mut self.slots);
             begin(device, allocator, slots, Before::RequestedAgain, watch)?;
         }
-        self.begin();
+        self.begin(limit);
         Ok(!self.exceeds(limit))
     }
 }
 
 impl Run<'_> {
     /// The levels before the first event, and the blocks that were pending then.
-    fn begin(&mut self) {
+    fn begin(&mut self, limit: Option<Bytes>) {
         for block in 0..self.device.blocks.n_preexisting {
             let slot = self.slots[block as usize];
             if slot == Slot::NONE {
@@ -193,6 +193,10 @@ impl Run<'_> {
         let before = self.device.blocks.n_preexisting;
         while let Some(block) = self.gone.next_if(|block| block.0 < before) {
             self.give_back_early(*block);
+        }
+        // What is never requested has left room.
+        if self.exceeds(limit) {
+            self.allocator.empty_cache();
         }
         self.measure();
         self.draw(0);

@@ -526,6 +526,32 @@ proptest! {
     }
 }
 
+/// What is never requested counts against no limit, though it was there before the recording.
+#[test]
+fn what_is_gone_leaves_room_before_the_first_event() {
+    let sizes = [100 * MIB, MIB, MIB];
+    let ops = sizes.map(|size| Op::Alloc(size, 0));
+    let process = Process::run(&ops, &Config::default(), None);
+    let device = process.trace_since(process.log.len() - 1).unwrap();
+    let check = |early: Early, fits: bool| {
+        let question = Question {
+            limit: Some(Bytes(50 * MIB)),
+            early,
+            ..Question::default()
+        };
+        let answer = ask(&device, &Config::default(), &question, Watch::nobody()).unwrap();
+        assert_eq!(
+            answer.what_if.failed.is_none(),
+            fits,
+            "{:?}",
+            answer.what_if
+        );
+    };
+    check(Early::default(), false);
+    let large = |kind: &crate::trace::BlockKind| kind.requested == Bytes(100 * MIB);
+    check(Early::default().without(&device, large), true);
+}
+
 #[test]
 fn an_answer_can_be_stopped() {
     let process = Process::run(&[Op::Alloc(MIB, 0)], &Config::default(), None);

@@ -212,6 +212,24 @@ struct Words {
     completed: Word,
 }
 
+/// Begins the dictionary of allocation `i` with all but its stack.
+fn begin_alloc(p: &mut Pickle<'_>, w: &Words, i: usize, size: u64) -> io::Result<()> {
+    p.op(b"}(")?;
+    for (key, value) in [
+        (w.action, Field::Word(w.alloc)),
+        (w.addr, Int((1 << 40) + ((i as u64) << 21))),
+        (w.size, Int(size)),
+        (w.time, Int(1 + i as u64)),
+    ] {
+        p.get(key)?;
+        match value {
+            Int(n) => p.int(n)?,
+            Field::Word(word) => p.get(word)?,
+        }
+    }
+    Ok(())
+}
+
 fn words(p: &mut Pickle<'_>) -> io::Result<Words> {
     let [action, addr, size, time] = p.words(["action", "addr", "size", "time_us"])?;
     let [alloc, requested, completed] = p.words(["alloc", "free_requested", "free_completed"])?;

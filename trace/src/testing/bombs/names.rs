@@ -1,7 +1,7 @@
 //! Attacks on answers: a few kilobytes that stand for very much text, and streams that share a
 //! place in a map.
 
-use super::{Field, Int, Pickle, Word, nothing, snapshot, words};
+use super::{Field, Int, Pickle, Word, begin_alloc, nothing, snapshot, words};
 use std::io::{self, Write};
 
 /// Frames that all stacks share.
@@ -25,19 +25,7 @@ pub fn shared_names(out: &mut dyn Write, n: usize) -> io::Result<()> {
         shared.push(remembered(&mut p)?);
     }
     let event = |p: &mut Pickle<'_>, i: usize| {
-        p.op(b"}(")?;
-        for (key, value) in [
-            (w.action, Field::Word(w.alloc)),
-            (w.addr, Int((1 << 40) + ((i as u64) << 21))),
-            (w.size, Int(1 << 20)),
-            (w.time, Int(1 + i as u64)),
-        ] {
-            p.get(key)?;
-            match value {
-                Int(n) => p.int(n)?,
-                Field::Word(word) => p.get(word)?,
-            }
-        }
+        begin_alloc(p, &w, i, 1 << 20)?;
         p.get(w.frames)?;
         p.op(b"](}(")?;
         p.get(name)?;

@@ -1,6 +1,6 @@
 //! Attacks on the searches for loops and for leaks: programs that nobody would write.
 
-use super::{Field, Int, Pickle, Word, Words, nothing, snapshot, words};
+use super::{Field, Int, Pickle, Word, Words, begin_alloc, nothing, snapshot, words};
 use std::io::{self, Write};
 
 /// A function of one file: its number names it.
@@ -34,22 +34,8 @@ impl Program {
 
     /// An allocation made by these calls, innermost first.
     fn alloc(&self, p: &mut Pickle<'_>, i: usize, size: u64, calls: &[Call]) -> io::Result<()> {
-        let w = &self.words;
-        let addr = (1 << 40) + ((i as u64) << 21);
-        p.op(b"}(")?;
-        for (key, value) in [
-            (w.action, Field::Word(w.alloc)),
-            (w.addr, Int(addr)),
-            (w.size, Int(size)),
-            (w.time, Int(1 + i as u64)),
-        ] {
-            p.get(key)?;
-            match value {
-                Int(n) => p.int(n)?,
-                Field::Word(word) => p.get(word)?,
-            }
-        }
-        p.get(w.frames)?;
+        begin_alloc(p, &self.words, i, size)?;
+        p.get(self.words.frames)?;
         p.list(calls.len(), |p, at| {
             p.op(b"}(")?;
             p.get(self.name)?;

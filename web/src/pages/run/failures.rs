@@ -12,8 +12,8 @@ use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::leaks;
 use trace::trace::device_name;
-use trace::units::Bytes;
 
 /// How many failed allocations are listed one by one.
 const TOLD: usize = 2;
@@ -114,12 +114,9 @@ pub fn LeaksElsewhere(
     }
 }
 
-fn leaks_there(leaks: &LeakSummary) -> String {
-    let place = words::capital(&device_name(leaks.device));
-    match leaks.bytes_per_step {
-        Bytes::ZERO => format!("{place} leaks within each step."),
-        bytes => format!("{place} leaks {bytes} a step."),
-    }
+fn leaks_there(found: &LeakSummary) -> String {
+    let place = words::capital(&device_name(found.device));
+    format!("{place} {}.", leaks::in_words(found.bytes_per_step))
 }
 
 fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {

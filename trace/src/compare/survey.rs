@@ -1,0 +1,503 @@
+//! Makes the profile of a run, with one pass over the events of each device. Nothing here depends
+//! on addresses.
+
+use super::names::Namer;
+use super::profile::{
+    DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_FRAMES, MAX_LEAKING, OutOfMemory,
+    Profile, SiteProfile, StepProfile,
+};
+use crate::categories::{Categories, Named};
+use crate::footprint::of_vec;
+use crate::growth::{settled, wobble};
+use crate::leaks::{self, LeakGroup, LeakReport};
+use crate::site::{self, SiteKey, Sites};
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::trace::{Action, DeviceTrace, Series, Trace};
+use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Levels per site are kept for this many steps, the last ones.
+const MAX_SITE_STEPS: usize = 256;
+/// The largest number of levels kept at once: a file with a million sites must not take gigabytes.
+const MAX_CELLS: usize = 1 << 21;
+/// Distinct sizes kept of a site.
+const MAX_SIZES: usize = 12;
+/// Sites kept of a device, the largest. The largest recordings at hand have some thousands.
+const MAX_SITES: usize = 1 << 16;
+/// Functions kept of a site, the innermost. Python's own limit is a thousand calls.
+const MAX_FUNCTIONS: usize = 1200;
+/// Functions kept of all sites of a device; the sites that hold less have no room any more.
+const MAX_ALL_FUNCTIONS: usize = 1 << 21;
+
+impl Profile {
+    /// The profile of a trace, with its leaks.
+    pub fn of(trace: &Trace) -> Profile {
+        Watch::undisturbed(|watch| Profile::judged_while(trace, watch, watch))
+    }
+
+    /// The same, but the search for leaks ends when `judging` stops it, and says then that it
+    /// cannot tell. `watch` learns what memory the profile takes, and may stop all of it.
+    ///
+    /// # Errors
+    /// [`Stopped`] by `watch`.
+    pub fn judged_while(
+        trace: &Trace,
+        judging: Watch<'_>,
+        watch: Watch<'_>,
+    ) -> Result<Profile, Stopped> {
+        let mut namer = Namer::new(&trace.stacks);
+        let mut profile = Profile {
+            torch: trace.format.torch_guess.clone(),
+            settings: trace.format.settings.clone(),
+            devices: Vec::new(),
+            pinned: None,
+        };
+        for device in &trace.devices {
+            let watch = watch.beside(profile.heap_bytes());
+            let device = device_profile(device, trace, &mut namer, [judging, watch])?;
+            profile.devices.push(device);
+        }
+        profile.pinned = trace.pinned.as_ref().map(|pinned| {
+            let report = leaks::find_while(pinned, &trace.stacks, &trace.quality, judging);
+            DeviceProfile {
+                device: pinned.device,
+                events: pinned.events.len(),
+                leaks: leak_profile(report, &mut namer),
+                ..DeviceProfile::default()
+            }
+        });
+        let names = Arc::new(namer.finish());
+        for device in profile.devices.iter_mut().chain(&mut profile.pinned) {
+            device.names = Arc::clone(&names);
+        }
+        Ok(profile)
+    }
+}
+
+/// The profile of a device, apart from the names.
+///
+/// # Errors
+/// [`Stopped`] by the second watch; the first one only ends the search for leaks.
+fn device_profile(
+    device: &DeviceTrace,
+    trace: &Trace,
+    namer: &mut Namer<'_>,
+    [judging, watch]: [Watch<'_>; 2],
+) -> Result<DeviceProfile, Stopped> {
+    let stacks = &trace.stacks;
+    let report = leaks::find_while(device, stacks, &trace.quality, judging);
+    let whole = leaks::whole_steps(device).len();
+    watch.look(namer.heap_bytes())?;
+    let mut survey = Survey::new(device, stacks);
+    survey.run(whole, watch)?;
+    let steps = survey.step_profiles();
+    let (mut sites, has_native) = survey.site_profiles(namer, watch)?;
+    let leaking: HashSet<SiteKey> = report.groups.iter().map(|group| group.site).collect();
+    for site in &mut sites {
+        site.leaks = leaking.contains(&site.key);
+    }
+    let noted = |code: &str| {
+        let mut notes = trace.quality.iter().filter(|note| note.code == code);
+        notes.any(|note| note.concerns(device.device))
+    };
+    Ok(DeviceProfile {
+        device: device.device,
+        names: Arc::default(),
+        events: device.events.len(),
+        summary: device.summary,
+        at_peak: at_peak(device, stacks),
+        step_source: device.step_source,
+        whole_steps: whole as u32,
+        wrapped: noted("ring_wrapped"),
+        has_stacks: sites
+            .iter()
+            .any(|site| matches!(site.key, SiteKey::Shape(_))),
+        has_native,
+        oom: out_of_memory(device),
+        growth: report.growth,
+        phases: match device.steps.len() {
+            0 | 1 => super::pass::peaks(device, stacks),
+            _ => Vec::new(),
+        },
+        leaks: leak_profile(report, namer),
+        sites_left_out: (survey.live.len() - sites.len()) as u32,
+        sites,
+        steps,
+    })
+}
+
+/// What a search for leaks found.
+fn leak_profile(report: LeakReport, namer: &mut Namer<'_>) -> LeakProfile {
+    let groups = || report.groups.iter();
+    let squares = groups().map(|group| group.slope_error.powi(2));
+    LeakProfile {
+        // The sum of no numbers is −0.
+        grows_by: 0.0 + groups().map(|group| group.bytes_per_step).sum::<f64>(),
+        error: (0.0 + squares.sum::<f64>()).sqrt(),
+        groups: groups()
+            .take(MAX_LEAKING)
+            .map(|group| leaking_site(group, namer))
+            .collect(),
+        verdict: report.verdict,
+        reason: report.reason,
+        bytes_per_step: report.bytes_per_step,
+    }
+}
+
+fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
+    match device.summary[Series::Allocated as usize].peak_event {
+        None => Vec::new(),
+        peak => Categories::of(device, stacks)
+            .alive(device, peak)
+            .largest_first(),
+    }
+}
+
+/// A frame that is not Python: C++ frames have no line.
+fn is_native(stacks: &Stacks, frame: Frame) -> bool {
+    frame.line == 0 && !stacks.str(frame.filename).ends_with(".py")
+}
+
+/// The frame that a person would recognise. In a C++ stack that is the backward function, otherwise
+/// the operator. The frames further in belong to the allocator and are the same in every stack.
+fn headline(namer: &mut Namer<'_>, stack: StackIdx) -> Option<Frame> {
+    let stacks = namer.stacks();
+    let frames = || {
+        stacks
+            .frames(stack)
+            .iter()
+            .map(|&frame| stacks.frame(frame))
+    };
+    if !frames().any(|frame| site::is_python(stacks, frame)) {
+        for namespace in ["torch::autograd::generated::", "at::_ops::"] {
+            let named = |frame: Frame| {
+                let text = stacks.str(frame.name);
+                let name = text.split_once(namespace)?.1.split("::").next()?;
+                // All nodes share these functions.
+                if name == "details" {
+                    return None;
+                }
+                let name = name.split('(').next()?;
+                Some((frame, name.trim_end_matches("_apply_functional")))
+            };
+            if let Some((frame, name)) = frames().find_map(named) {
+                let name = namer.text(name);
+                return Some(Frame {
+                    name,
+                    ..namer.frame(frame)
+                });
+            }
+        }
+    }
+    stacks.headline(stack).map(|frame| namer.frame(frame))
+}
+
+fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
+    let frame = group.frame.or(group.alloc_frame);
+    LeakingSite {
+        key: group.site,
+        place: frame.map(|frame| namer.frame(frame)),
+        pattern: group.pattern,
+        bytes_per_step: group.bytes_per_step,
+        error: group.slope_error,
+    }
+}
+
+fn out_of_memory(device: &DeviceTrace) -> Option<OutOfMemory> {
+    let events = &device.events;
+    let event = events.action.iter().position(|&a| a == Action::Oom)?;
+    let row = events.others.get(events.target[event] as usize)?;
+    let event = EventIdx(event as u32);
+    let step = device.steps.iter().position(|s| s.events.contains(event));
+    Some(OutOfMemory {
+        event,
+        step: step.map(|step| step as u32),
+        wanted: row.size,
+    })
+}
+
+/// Levels per site over the events of a device.
+struct Survey<'a> {
+    device: &'a DeviceTrace,
+    sites: Sites,
+    /// Per site.
+    live: Vec<u64>,
+    peak: Vec<u64>,
+    at_peak: Vec<u64>,
+    /// Per site, the highest level so far in this step.
+    in_step: Vec<u64>,
+    /// Blocks per kind.
+    count: Vec<u64>,
+    /// Per step: requested bytes, and number of allocations.
+    work: Vec<(u64, u32)>,
+    /// The first step whose levels per site are kept; the levels are one row of sites after
+    /// another.
+    first_kept: usize,
+    step_peaks: Vec<u64>,
+    step_ends: Vec<u64>,
+}
+
+impl<'a> Survey<'a> {
+    fn new(device: &'a DeviceTrace, stacks: &Stacks) -> Survey<'a> {
+        let sites = Sites::new(&device.blocks, stacks);
+        let n = sites.keys.len();
+        Survey {
+            device,
+            sites,
+            live: vec![0; n],
+            peak: vec![0; n],
+            at_peak: vec![0; n],
+            in_step: vec![0; n],
+            count: vec![0; device.blocks.kinds.len()],
+            work: vec![(0, 0); device.steps.len()],
+            first_kept: 0,
+            step_peaks: Vec::new(),
+            step_ends: Vec::new(),
+        }
+    }
+
+    /// Walks through all events. Levels per site are kept for settled whole steps.
+    fn run(&mut self, whole: usize, watch: Watch<'_>) -> Result<(), Stopped> {
+        let device = self.device;
+        let room = MAX_CELLS / self.live.len().max(1);
+        let kept = (whole - settled(whole)).min(MAX_SITE_STEPS).min(room);
+        self.first_kept = whole - kept;
+        self.before_the_trace();
+        let peak_event = device.summary[Series::Allocated as usize].peak_event;
+        if peak_event.is_none() {
+            self.at_peak.clone_from(&self.live);
+        }
+        let peak_event = peak_event.map_or(u32::MAX, |event| event.0);
+        let mut done = 0;
+        for (index, step) in device.steps.iter().enumerate() {
+            watch.at_row(index, || self.heap_bytes())?;
+            let is_kept = (self.first_kept..whole).contains(&index);
+            let (start, end) = (step.events.start().0, step.events.end().0);
+            self.events(done.min(start)..start, peak_event, None);
+            if is_kept {
+                self.in_step.clone_from(&self.live);
+            }
+            self.events(start.max(done)..end, peak_event, Some(index));
+            done = end.max(done);
+            if is_kept {
+                self.step_peaks.extend_from_slice(&self.in_step);
+                self.step_ends.extend_from_slice(&self.live);
+            }
+        }
+        self.events(done..device.events.len(), peak_event, None);
+        watch.look(self.heap_bytes())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let per_site = self.live.len() * 4 * size_of::<u64>();
+        per_site + of_vec(&self.count) + of_vec(&self.step_peaks) + of_vec(&self.step_ends)
+    }
+
+    /// Counts the start as [`crate::levels`] does: blocks that were given back before the trace do
+    /// not count.
+    fn before_the_trace(&mut self) {
+        let (blocks, events) = (&self.device.blocks, &self.device.events);
+        let first = events.action.first().copied();
+        let first = first.zip(events.target.first().copied());
+        for index in 0..blocks.n_preexisting as usize {
+            let kind = blocks.kind[index].index();
+            self.count[kind] += 1;
+            // Without events, 0 also means "never".
+            let pending = first.is_some_and(|(action, target)| {
+                let now = action == Action::FreeRequested && target as usize == index;
+                blocks.free_requested[index] == 0 && !now
+            });
+            if !pending {
+                self.live[self.sites.of_kind[kind] as usize] += blocks.kinds[kind].size.0;
+            }
+        }
+        self.peak.clone_from(&self.live);
+    }
+
+    fn events(&mut self, events: std::ops::Range<u32>, peak_event: u32, step: Option<usize>) {
+        for event in events {
+            self.event(event, step);
+            if event == peak_event {
+                self.at_peak.clone_from(&self.live);
+            }
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: u32, step: Option<usize>) {
+        let device = self.device;
+        let blocks = &device.blocks;
+        let action = device.events.action[event as usize];
+        if !matches!(
+            action,
+            Action::Alloc | Action::FreeRequested | Action::FreeCompleted
+        ) {
+            return;
+        }
+        let Some(&kind) = blocks
+            .kind
+            .get(device.events.target[event as usize] as usize)
+        else {
+            return;
+        };
+        let block = &blocks.kinds[kind.index()];
+        let site = self.sites.of_kind[kind.index()] as usize;
+        match action {
+            Action::Alloc => {
+                self.count[kind.index()] += 1;
+                let live = self.live[site] + block.size.0;
+                self.live[site] = live;
+                self.peak[site] = self.peak[site].max(live);
+                self.in_step[site] = self.in_step[site].max(live);
+                if let Some(step) = step {
+                    let (work, allocs) = &mut self.work[step];
+                    *work += block.requested.0;
+                    *allocs += 1;
+                }
+            }
+            Action::FreeCompleted => {
+                let target = device.events.target[event as usize] as usize;
+                let alone = blocks.free_requested[target] == event && event > 0;
+                if alone {
+                    self.live[site] = self.live[site].saturating_sub(block.size.0);
+                }
+            }
+            _ => self.live[site] = self.live[site].saturating_sub(block.size.0),
+        }
+    }
+
+    fn step_profiles(&self) -> Vec<StepProfile> {
+        let levels = crate::steps::levels(self.device);
+        let steps = self.device.steps.iter().zip(levels).zip(&self.work);
+        steps
+            .map(|((step, levels), &(work, allocs))| StepProfile {
+                name: step.name.clone(),
+                events: step.events,
+                peak: levels.allocated_peak,
+                end: levels.allocated_end,
+                reserved_end: levels.reserved_end,
+                work: Bytes(work),
+                allocs,
+            })
+            .collect()
+    }
+
+    /// The sites, in their order, and whether there are C++ frames. If there are too many, those
+    /// that made the most bytes are kept.
+    fn site_profiles(
+        &self,
+        namer: &mut Namer<'_>,
+        watch: Watch<'_>,
+    ) -> Result<(Vec<SiteProfile>, bool), Stopped> {
+        let n = self.sites.keys.len();
+        let mut kinds: Vec<Vec<usize>> = vec![Vec::new(); n];
+        let mut made = vec![0_u64; n];
+        for (kind, &site) in self.sites.of_kind.iter().enumerate() {
+            kinds[site as usize].push(kind);
+            let bytes = self.device.blocks.kinds[kind].size.0 * self.count[kind];
+            made[site as usize] = made[site as usize].saturating_add(bytes);
+        }
+        let mut largest: Vec<usize> = (0..n).collect();
+        largest.sort_by_key(|&site| std::cmp::Reverse(made[site]));
+        largest.truncate(MAX_SITES);
+        let beside = self.heap_bytes() + n * (size_of::<Vec<usize>>() + 3 * size_of::<u64>());
+        let mut held = 0;
+        let (mut functions, mut has_native) = (0, false);
+        let mut found: Vec<(usize, SiteProfile)> = Vec::new();
+        for site in largest {
+            watch.look(beside + held + namer.heap_bytes())?;
+            let profile = self.site_profile(site, &kinds[site], namer);
+            functions += profile.functions.len();
+            if functions > MAX_ALL_FUNCTIONS {
+                break;
+            }
+            held += 2 * size_of::<(usize, SiteProfile)>() + profile.heap_bytes();
+            let stacks = namer.stacks();
+            let frames = stacks.frames(profile.stack).iter().take(MAX_FRAMES);
+            let mut frames = frames.map(|&frame| stacks.frame(frame));
+            has_native |= frames.any(|frame| is_native(stacks, frame));
+            found.push((site, profile));
+        }
+        found.sort_by_key(|(site, _)| *site);
+        let sites = found.into_iter().map(|(_, profile)| profile);
+        Ok((sites.collect(), has_native))
+    }
+
+    fn site_profile(&self, site: usize, kinds: &[usize], namer: &mut Namer<'_>) -> SiteProfile {
+        let stacks = namer.stacks();
+        let blocks = &self.device.blocks;
+        let bytes = |kind: usize| blocks.kinds[kind].size.0 * self.count[kind];
+        let mut by_stack: FxHashMap<StackIdx, u64> = FxHashMap::default();
+        let mut by_size: FxHashMap<Bytes, u64> = FxHashMap::default();
+        for &kind in kinds {
+            *by_stack.entry(blocks.kinds[kind].alloc_stack).or_default() += bytes(kind);
+            *by_size.entry(blocks.kinds[kind].requested).or_default() += self.count[kind];
+        }
+        let most = by_stack.into_iter().max_by_key(|&(stack, n)| (n, stack.0));
+        let stack = most.map_or(StackIdx::NONE, |(stack, _)| stack);
+        let mut sizes: Vec<(Bytes, u64)> = by_size.into_iter().collect();
+        sizes.sort_by_key(|&(size, n)| (std::cmp::Reverse(size.0 * n), size));
+        sizes.truncate(MAX_SIZES);
+        let column = |rows: &[u64]| -> Vec<u64> {
+            let n = self.live.len().max(1);
+            rows.chunks_exact(n).map(|row| row[site]).collect()
+        };
+        let ends = column(&self.step_ends);
+        let frames = stacks.frames(stack).iter().take(MAX_FRAMES);
+        let shape = site::functions(stacks, stack).into_iter();
+        let mut functions: Vec<FunctionHash> = shape
+            .map(|(module, name)| FunctionHash {
+                full: fx_hash(&(module, name)),
+                name: fx_hash(name),
+            })
+            .collect();
+        functions.dedup();
+        functions.truncate(MAX_FUNCTIONS);
+        functions.shrink_to_fit();
+        SiteProfile {
+            key: self.sites.keys[site],
+            stack,
+            frames: frames.map(|&f| namer.frame(stacks.frame(f))).collect(),
+            headline: headline(namer, stack),
+            functions,
+            count: kinds.iter().map(|&kind| self.count[kind]).sum(),
+            made: Bytes(kinds.iter().map(|&kind| bytes(kind)).sum()),
+            peak: Bytes(self.peak[site]),
+            at_peak: Bytes(self.at_peak[site]),
+            at_end: Bytes(self.live[site]),
+            growth: crate::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
+            wobble: Bytes(wobble(&column(&self.step_peaks))),
+            sizes,
+            leaks: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::program::Program;
+
+    #[test]
+    fn a_site_without_python_is_called_by_its_node() {
+        let mut program = Program::default();
+        let mut check = |frames: &[&str], expected: &str| {
+            let stack = program.stack(frames);
+            let mut namer = Namer::new(&program.builder.stacks);
+            let frame = headline(&mut namer, stack).expect("it has frames");
+            assert_eq!(namer.finish().place(frame).name, expected);
+        };
+        let node = "torch::autograd::generated::AddmmBackward0::apply";
+        let functional = "torch::autograd::generated::AddmmBackward0_apply_functional";
+        let shared = "torch::autograd::generated::details::mm_mat1_backward";
+        check(
+            &[node, functional, shared, "at::_ops::mm::call"],
+            "AddmmBackward0",
+        );
+        check(&[node, "at::_ops::mm::call"], "AddmmBackward0");
+        check(&["at::_ops::mm::call"], "mm");
+        check(&["main train.py:3", node], "main");
+    }
+}
