@@ -15,6 +15,23 @@ async fn front_page_shows_the_application() {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
+/// What a browser loads of the application, in bytes, packed.
+const LOADED: &str = "return [...performance.getEntriesByType('navigation'), \
+    ...performance.getEntriesByType('resource')] \
+    .filter(entry => !entry.name.includes('/api/')) \
+    .reduce((sum, entry) => sum + entry.encodedBodySize, 0);";
+
+#[tokio::test]
+async fn the_application_is_small_enough_for_a_slow_line() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let root = browser.page.wait().for_element(Locator::Css("main")).await;
+    root.expect("the application is on the page");
+    let loaded = browser.eval(LOADED).await.as_f64().expect("a number");
+    assert!((100e3..=700e3).contains(&loaded), "{loaded} bytes");
+}
+
 #[tokio::test]
 async fn both_themes_and_both_sizes_reach_the_page() {
     let server = TestServer::start();

@@ -148,7 +148,9 @@ pub struct KeyedHasher {
 }
 
 impl KeyedHasher {
-    #[inline]
+    // A product of 128 bits is long in WebAssembly, and every map would have its own.
+    #[cfg_attr(not(target_arch = "wasm32"), inline)]
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
     fn add(&mut self, word: u64) {
         let whole = u128::from(self.state ^ word) * u128::from(self.factor);
         self.state = (whole as u64) ^ (whole >> 64) as u64;

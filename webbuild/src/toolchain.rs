@@ -251,7 +251,7 @@ fn at_least(version: &str, oldest: &str) -> bool {
 fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error> {
     let about = answer(scrubbed(bin.join("rustc")).arg("-vV")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    (&about, EMPTY_CRATE).hash(&mut hasher);
+    (&about, EMPTY_CRATE, STD_FEATURES).hash(&mut hasher);
     let sysroot = dir.join(format!("wasm-sysroot-{:016x}", hasher.finish()));
     if sysroot.exists() {
         return Ok(sysroot);
@@ -285,8 +285,11 @@ opt-level = "z"
 opt-level = 0
 "#;
 
-/// Lets cargo build std for an empty crate. It has no backtraces, which a browser makes itself, and
-/// no `proc_macro`, which nothing in the page uses (`web/stand_ins/README.md`).
+/// The features of std: its shorter algorithms, and no backtraces, which a browser makes itself.
+const STD_FEATURES: &str = "-Zbuild-std-features=optimize_for_size";
+
+/// Lets cargo build std for an empty crate. It has no `proc_macro`, which nothing in the page uses
+/// (`web/stand_ins/README.md`).
 fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
     fs::create_dir_all(work).map_err(Error::io(work))?;
     for (name, text) in [("Cargo.toml", EMPTY_CRATE), ("lib.rs", "#![no_std]\n")] {
@@ -300,7 +303,7 @@ fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> 
         .env("RUSTC", bin.join("rustc"))
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["build", "--release", "--target", TARGET])
-        .args(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features="])
+        .args(["-Zbuild-std=std,panic_abort", STD_FEATURES])
         .args(["--target-dir", "target"]);
     progress.run("cargo build -Zbuild-std", &mut cargo)
 }
