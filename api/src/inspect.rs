@@ -174,6 +174,8 @@ pub struct StepLevels {
 /// What is left behind, step after step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaks {
+    /// The device that the verdict and the reason are about; 128 is pinned memory of the host.
+    pub device: Option<u32>,
     /// Yes, no, or cannot tell.
     pub verdict: Verdict,
     /// Why.
@@ -185,6 +187,8 @@ pub struct Leaks {
 /// Allocations that grow together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeakGroup {
+    /// The device; 128 is pinned memory of the host.
+    pub device: u32,
     /// Bytes more after each step.
     pub bytes_per_step: f64,
     /// Blocks more after each step.

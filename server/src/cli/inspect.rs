@@ -5,7 +5,7 @@ use super::categories::OwnArgs;
 use super::files;
 use super::output::{json, print};
 use crate::ingest::parse;
-use crate::inspection::{self, Live};
+use crate::inspection::{self, Inspected, Judgement, Live, Memory};
 use api::inspect::Inspection;
 use clap::Args;
 use std::io::Read;
@@ -96,9 +96,19 @@ fn inspect_file(path: &Path, args: &InspectArgs, rules: &Rules) -> Result<Inspec
             false => Live::Summed,
         },
     );
-    Ok(Watch::undisturbed(|watch| {
-        inspection::of(name, &trace, None, live, watch)
-    }))
+    let subject = Inspected {
+        trace: &trace,
+        only: None,
+    };
+    // Neither needs the other, and each takes a while on a large recording.
+    let (memory, judgement) = std::thread::scope(|scope| {
+        let judged = || Watch::undisturbed(|watch| Judgement::of(subject, watch));
+        let judgement = scope.spawn(judged);
+        let memory = Watch::undisturbed(|watch| Memory::of(subject, live, watch));
+        let panicked = |panic| std::panic::resume_unwind(panic);
+        (memory, judgement.join().unwrap_or_else(panicked))
+    });
+    Ok(inspection::of(name, subject, memory, judgement))
 }
 
 /// Reads a file. If a level is named, the iterations of that loop become its steps. Blocks are

@@ -12,13 +12,14 @@ use api::inspect::{
 };
 use api::leaks::Verdict;
 use trace::categories::Categories;
-use trace::leaks;
+use trace::leaks::{self, LeakReport};
 use trace::oom;
 use trace::stacks::Stacks;
-use trace::steps::{levels, recording};
+use trace::steps::levels;
+use trace::steps::recording::{self, Recording};
 use trace::tiles::block_label;
-use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace};
-use trace::units::EventIdx;
+use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace, device_name};
+use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Tried};
 
@@ -31,59 +32,127 @@ pub enum Live {
     Summed,
 }
 
-/// The facts of a trace, for people and programs: of one device, or of all.
-///
-/// # Errors
-/// [`Stopped`]: incomplete facts would be wrong.
+/// What is inspected: a trace, and which of its devices.
+#[derive(Clone, Copy)]
+pub struct Inspected<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// One of its devices, or all.
+    pub only: Option<&'a DeviceTrace>,
+}
+
+impl<'a> Inspected<'a> {
+    /// Its devices, without the pinned memory of the host.
+    fn devices(self) -> impl Iterator<Item = &'a DeviceTrace> {
+        let devices = self.trace.devices.iter();
+        devices.filter(move |device| self.wants(device))
+    }
+
+    /// The pinned memory of the host.
+    fn pinned(self) -> Option<&'a DeviceTrace> {
+        let pinned = self.trace.pinned.as_ref();
+        pinned.filter(|pinned| self.wants(pinned))
+    }
+
+    /// What is judged. The pinned memory of the host has steps and leaks of its own, for who asks
+    /// about it.
+    fn judged(self) -> Vec<&'a DeviceTrace> {
+        match self.only {
+            Some(only) => vec![only],
+            None => self.devices().collect(),
+        }
+    }
+
+    fn wants(self, found: &DeviceTrace) -> bool {
+        self.only.is_none_or(|only| only.device == found.device)
+    }
+}
+
+/// What memory held on each device.
+pub struct Memory {
+    devices: Vec<Device>,
+    pinned: Option<Device>,
+}
+
+impl Memory {
+    /// Sums blocks by category.
+    ///
+    /// # Errors
+    /// [`Stopped`]: incomplete facts would be wrong.
+    pub fn of(subject: Inspected<'_>, live: Live, watch: Watch<'_>) -> Result<Memory, Stopped> {
+        let devices = subject.devices();
+        let devices = devices.map(|d| device(d, subject.trace, live, watch));
+        let pinned = subject.pinned();
+        let pinned = pinned.map(|p| device(p, subject.trace, live, watch));
+        Ok(Memory {
+            devices: devices.collect::<Result<_, _>>()?,
+            pinned: pinned.transpose()?,
+        })
+    }
+}
+
+/// What the program did, and what it leaves behind.
+pub struct Judgement {
+    recording: Option<Recording>,
+    steps: Steps,
+    leaks: Leaks,
+}
+
+impl Judgement {
+    /// Looks for loops and leaks.
+    ///
+    /// # Errors
+    /// [`Stopped`]: an incomplete verdict would be wrong.
+    pub fn of(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Judgement, Stopped> {
+        let Inspected { trace, .. } = subject;
+        let judged = subject.judged();
+        let most_steps = judged.iter().copied().max_by_key(|device| {
+            (
+                device.steps.len(),
+                device.events.len(),
+                std::cmp::Reverse(device.device),
+            )
+        });
+        let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
+        let levels = levels.unwrap_or_default();
+        Ok(Judgement {
+            recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
+            steps: Steps {
+                device: most_steps.map(|device| device.device),
+                source: most_steps.map_or(StepSource::None, |device| device.step_source),
+                chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
+                levels,
+                items: most_steps.map_or(Vec::new(), |device| {
+                    step_facts(device).into_iter().map(step).collect()
+                }),
+            },
+            leaks: leaks(subject, watch)?,
+        })
+    }
+}
+
+/// The facts, for people and programs.
 pub fn of(
     file: String,
-    trace: &Trace,
-    only: Option<&DeviceTrace>,
-    live: Live,
-    watch: Watch<'_>,
-) -> Result<Inspection, Stopped> {
-    let is_wanted = |found: &&DeviceTrace| only.is_none_or(|only| only.device == found.device);
-    let shown: Vec<&DeviceTrace> = trace.devices.iter().filter(is_wanted).collect();
-    let pinned = trace.pinned.as_ref().filter(is_wanted);
-    // The pinned memory of the host has steps and leaks of its own, for who asks about it.
-    let judged = match only {
-        Some(only) => vec![only],
-        None => shown.clone(),
-    };
-    let most_steps = judged.iter().copied().max_by_key(|device| {
-        (
-            device.steps.len(),
-            device.events.len(),
-            std::cmp::Reverse(device.device),
-        )
-    });
-    let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
-    let levels = levels.unwrap_or_default();
-    let devices = shown.iter().map(|d| device(d, trace, live, watch));
-    let devices = devices.collect::<Result<Vec<_>, _>>()?;
-    let pinned = pinned.map(|p| device(p, trace, live, watch));
+    subject: Inspected<'_>,
+    memory: Memory,
+    judgement: Judgement,
+) -> Inspection {
+    let Inspected { trace, only } = subject;
     let concerns = |note: &&QualityNote| only.is_none_or(|only| note.concerns(only.device));
-    Ok(Inspection {
+    Inspection {
         file,
         format: Format {
             pickle_protocol: trace.format.pickle_protocol,
             torch_guess: trace.format.torch_guess.clone(),
         },
-        devices,
-        pinned: pinned.transpose()?,
-        recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
-        steps: Steps {
-            device: most_steps.map(|device| device.device),
-            source: most_steps.map_or(StepSource::None, |device| device.step_source),
-            chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
-            levels,
-            items: most_steps.map_or(Vec::new(), |device| {
-                step_facts(device).into_iter().map(step).collect()
-            }),
-        },
-        leaks: leaks(trace, &judged, watch)?,
+        devices: memory.devices,
+        pinned: memory.pinned,
+        recording: judgement.recording,
+        steps: judgement.steps,
+        leaks: judgement.leaks,
         quality: trace.quality.iter().filter(concerns).cloned().collect(),
-    })
+    }
 }
 
 fn device(
@@ -214,36 +283,58 @@ fn step(facts: StepFacts) -> StepLevels {
 }
 
 /// What is left behind, step after step: the worst verdict of these devices, and all groups.
-fn leaks(trace: &Trace, judged: &[&DeviceTrace], watch: Watch<'_>) -> Result<Leaks, Stopped> {
-    let found =
-        |device: &&DeviceTrace| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    let reports: Vec<_> = judged.iter().map(found).collect();
+fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
+    let Inspected { trace, .. } = subject;
+    let judge = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let mut devices = subject.judged();
+    let mut reports: Vec<LeakReport> = devices.iter().copied().map(judge).collect();
+    // The pinned memory of the host speaks for the recording only if it leaks.
+    if let (None, Some(pinned)) = (subject.only, subject.pinned()) {
+        let report = judge(pinned);
+        if report.verdict == Verdict::Leak {
+            devices.push(pinned);
+            reports.push(report);
+        }
+    }
     // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
     // recording.
     watch.look(0)?;
     let Some(worst) = leaks::worst(&reports) else {
         return Ok(Leaks {
+            device: None,
             verdict: Verdict::CannotTell,
             reason: "no device holds memory or events".to_owned(),
             groups: Vec::new(),
         });
     };
-    let devices = judged.iter().zip(reports);
-    let reports: Vec<_> = devices
-        .map(|(d, report)| questions::named(trace, d, report))
-        .collect();
-    let worst = &reports[worst];
-    let reasons = std::iter::once(&worst.reason).chain(&worst.caveats);
-    let reason: Vec<&str> = reasons.map(String::as_str).collect();
-    let groups = reports.iter().flat_map(|report| &report.groups);
+    let (device, verdict) = (devices[worst].device, reports[worst].verdict);
+    let named = devices.iter().zip(reports);
+    let named =
+        named.map(|(device, report)| (device.device, questions::named(trace, device, report)));
+    let named: Vec<(u32, api::leaks::Leaks)> = named.collect();
+    let others = named
+        .iter()
+        .filter(|(other, report)| *other != device && report.verdict == Verdict::Leak);
+    let others = others.map(|(other, report)| {
+        let speed = Bytes(report.bytes_per_step.max(0.0).round() as u64);
+        format!("{} {}", device_name(*other), leaks::in_words(speed))
+    });
+    let report = &named[worst].1;
+    let reasons = std::iter::once(report.reason.clone()).chain(others);
+    let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
+    let groups = named.iter().flat_map(|(device, report)| {
+        let groups = report.groups.iter();
+        groups.map(|group| leak_group(*device, group))
+    });
     Ok(Leaks {
-        verdict: worst.verdict,
-        reason: reason.join("; "),
-        groups: groups.map(leak_group).collect(),
+        device: Some(device),
+        verdict,
+        reason: reasons.join("; "),
+        groups: groups.collect(),
     })
 }
 
-fn leak_group(group: &api::leaks::LeakGroup) -> LeakGroup {
+fn leak_group(device: u32, group: &api::leaks::LeakGroup) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),
@@ -251,6 +342,7 @@ fn leak_group(group: &api::leaks::LeakGroup) -> LeakGroup {
         line: 0,
     };
     LeakGroup {
+        device,
         bytes_per_step: group.bytes_per_step,
         count_per_step: group.count_per_step,
         live_bytes: group.live_bytes,

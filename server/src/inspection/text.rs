@@ -231,16 +231,26 @@ fn leaks(inspection: &Inspection) -> String {
         Verdict::Clean => "no leak",
         Verdict::CannotTell => "leaks: cannot tell",
     };
-    let mut out = format!("\n  {verdict}: {}\n", leaks.reason);
+    let several = inspection.devices.len() > 1;
+    let place = |device: u32| match several || device == PINNED {
+        true => format!(" ({})", device_name(device)),
+        false => String::new(),
+    };
+    let at = match leaks.verdict {
+        Verdict::Leak => leaks.device.map_or_else(String::new, place),
+        _ => String::new(),
+    };
+    let mut out = format!("\n  {verdict}{at}: {}\n", leaks.reason);
     for group in &leaks.groups {
         let bytes = Bytes(group.bytes_per_step.max(0.0) as u64);
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} live: {}",
+            "    {bytes} {}, {} live: {}{}",
             rate_unit(group.pattern == Pattern::WithinStep),
             group.live_bytes,
-            frame_line(&group.frame)
+            frame_line(&group.frame),
+            place(group.device)
         );
     }
     out

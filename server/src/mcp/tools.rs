@@ -3,10 +3,10 @@
 use super::answer::{Answer, Page, Row, document};
 use super::library::{Library, MOST_RUNS, Recording};
 use crate::cards::{markdown, place};
-use crate::inspection::{self, Live};
-
+use crate::inspection::{self, Inspected, Judgement, Live, Memory};
 use crate::questions::what_if::{self, Asked, Gone};
 use crate::{explain, questions};
+use answers::elsewhere::elsewhere;
 use answers::names::frame_line;
 use api::compare::{Against, ComparedRun, Comparison};
 use api::leaks::LeakGroup;
@@ -307,7 +307,10 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     let trace = recording.trace();
     let only = asked.device.map(|_| device(trace, asked.device));
     let only = only.transpose()?;
-    let found = inspection::of(name, trace, only, Live::Summed, asker.watch)?;
+    let subject = Inspected { trace, only };
+    let memory = Memory::of(subject, Live::Summed, asker.watch)?;
+    let judgement = Judgement::of(subject, asker.watch)?;
+    let found = inspection::of(name, subject, memory, judgement);
     let mut answer = Answer {
         text: inspection::text(&found),
         ..Answer::default()
@@ -358,10 +361,16 @@ fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     for caveat in &found.caveats {
         answer.text += &format!("{}\n", sentence(caveat));
     }
+    let others = elsewhere(trace, Some(device.device), asker.watch);
+    let others: Vec<String> = others.filter_map(|other| other.sentence()).collect();
+    for other in &others {
+        answer.text += &format!("{}\n", sentence(other));
+    }
     answer.field("device", &device.device);
     answer.field("verdict", &found.verdict);
     answer.field("reason", &found.reason);
     answer.field("caveats", &found.caveats);
+    answer.field("elsewhere", &others);
     answer.field("bytes_per_step", &found.bytes_per_step);
     answer.field("steps", &found.steps);
     answer.rows = found
