@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use trace::clip::clipped;
 use trace::stacks::Stacks;
-use trace::trace::{BlockIdx, DeviceTrace, Levels, Series};
+use trace::trace::{BlockIdx, DeviceTrace, Levels, Series, device_name};
 use trace::units::EventIdx;
 use trace::watch::Watch;
 
@@ -33,7 +33,7 @@ pub fn write(source: Source<'_>, watch: Watch<'_>, out: impl Write) -> Result<()
     };
     out.out.write_all(b"{\"traceEvents\":[")?;
     let mut left_out = Vec::new();
-    for device in &source.trace.devices {
+    for device in source.trace.with_pinned() {
         let held = WORK + device.blocks.len() * size_of::<BlockIdx>();
         watch.look(held)?;
         out.watch = watch.beside(held);
@@ -94,7 +94,7 @@ fn write_device(
         true => format!("all {all} allocations"),
         false => format!("the largest {} of {all} allocations", slices.len()),
     };
-    let name = format!("device {pid}: {}", source.name);
+    let name = format!("{}: {}", device_name(pid), source.name);
     out.push(&json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": name } }))?;
     out.push(&json!({
         "ph": "M", "pid": pid, "tid": STEPS, "name": "thread_name", "args": { "name": "steps" },

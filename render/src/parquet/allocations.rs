@@ -162,7 +162,7 @@ pub fn write(
     let mut table = Table::new(out, "allocations", columns, &[("run", source.name)])?;
     let mut stacks = StackTexts::new(&source.trace.stacks);
     let mut groups = 0;
-    for device in &source.trace.devices {
+    for device in source.trace.with_pinned() {
         let n = device.blocks.len() as u32;
         let mut next = 0;
         while next < n {

@@ -184,8 +184,11 @@ fn was_pending(device: &DeviceTrace, index: usize) -> bool {
         .action
         .first()
         .zip(device.events.target.first());
-    device.blocks.free_requested[index] == 0
-        && first != Some((&Action::FreeRequested, &(index as u32)))
+    // Without an event, "never freed" is 0, too.
+    first.is_some_and(|first| {
+        device.blocks.free_requested[index] == 0
+            && first != (&Action::FreeRequested, &(index as u32))
+    })
 }
 
 /// Whether the name that a block is shown under rests on inference: the recorder did not note it,

@@ -62,27 +62,24 @@ fn levels(difference: &Difference) -> String {
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    // A slope within its own error is no growth.
-    let settled = |growth: Growth| {
-        let least = growth
-            .error
-            .unwrap_or(0.0)
-            .max(noise::LEVEL_FLOOR.0 as f64 / 16.0);
-        match growth.slope.abs() <= least {
-            true => 0.0,
-            false => growth.slope,
-        }
+    let within = |growth: Growth, least: f64| {
+        let least = growth.error.unwrap_or(0.0).max(least);
+        growth.slope.abs() <= least
     };
-    match [base, new].map(settled) {
-        [0.0, 0.0] => None,
-        slopes => {
-            let [base, new] = slopes.map(rate);
-            Some(match base == new {
-                true => format!("growth {new} a step in both"),
-                false => format!("growth {base} → {new} a step"),
-            })
-        }
+    let floor = noise::LEVEL_FLOOR.0 as f64 / 16.0;
+    if [base, new].iter().all(|&growth| within(growth, floor)) {
+        return None;
     }
+    // A slope within its own error is no growth.
+    let told = |growth: Growth| match within(growth, 0.0) {
+        true => rate(0.0),
+        false => rate(growth.slope),
+    };
+    let [base, new] = [base, new].map(told);
+    Some(match base == new {
+        true => format!("growth {new} a step in both"),
+        false => format!("growth {base} → {new} a step"),
+    })
 }
 
 /// Over which steps the peaks are compared, if that is not the whole of both runs.
