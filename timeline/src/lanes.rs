@@ -90,6 +90,16 @@ pub fn step_name(name: &str) -> &str {
     if bare.is_empty() { name } else { bare }
 }
 
+/// What a step is called in a sentence: `step 3`, `request 3`. Names of the program's own scopes may
+/// be anything, and a name without a number is the name of every step: both are left out.
+pub fn plain_step_name(step: &Step) -> String {
+    let known = trace::redact::step(step);
+    match known.contains(|c: char| c.is_ascii_digit()) {
+        true => step_name(&known).to_owned(),
+        false => format!("step {}", step.index),
+    }
+}
+
 /// Adds steps and annotations.
 pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
     draw_steps(scene, &marks.steps, frame);
@@ -338,6 +348,19 @@ mod tests {
         assert_eq!(left.annotations, vec![annotation("forward", 0, 50, 0)]);
         assert_eq!(lanes_needed(&left), 1);
         assert_eq!(step_name("## step 0 ##"), "step 0");
+        let check = |name: &str, expected: &str| {
+            let step = Step {
+                name: name.to_owned(),
+                index: 3,
+                ..marks.steps[0].clone()
+            };
+            assert_eq!(plain_step_name(&step), expected);
+        };
+        check("request 3", "request 3");
+        check("## step 7 ##", "step 7");
+        check("ProfilerStep#7", "ProfilerStep#7");
+        check("forward", "step 3");
+        check("our secret request 7", "step 3");
         assert_eq!(
             step_at(&marks.steps, EventIdx(100)).map(|s| s.index),
             Some(1)

@@ -1,12 +1,11 @@
 //! Out of memory in words: where in the program, and why.
 
+use super::lanes::plain_step_name;
 use api::timeline::{Marks, OomMark};
 use trace::phases::Phase;
-use trace::trace::Step;
 
-/// For example `in step 3, in the backward pass` or `after step 17`; empty if nothing is known.
-/// `name` gives the name of a step, from its position.
-pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String) -> String {
+/// For example `in step 3, in the backward pass` or `after request 17`; empty if nothing is known.
+pub fn place(marks: &Marks, oom: &OomMark) -> String {
     let before = marks
         .steps
         .partition_point(|step| step.events.start() <= oom.event);
@@ -17,7 +16,7 @@ pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String
             // A step that did not finish does not count.
             false => "after",
         };
-        format!("{word} {}", name(at, step))
+        format!("{word} {}", plain_step_name(step))
     });
     let phase = match oom.phase {
         Phase::Setup => Some("while the model was made or loaded"),
@@ -70,6 +69,7 @@ mod tests {
     use super::*;
     use api::frames::FrameText;
     use trace::span::Span;
+    use trace::trace::Step;
     use trace::units::{Bytes, EventIdx};
 
     fn oom(limit: Option<Bytes>, operation: Option<&str>, line: Option<u32>) -> OomMark {
@@ -114,16 +114,15 @@ mod tests {
                 phase,
                 ..oom(None, None, None)
             };
-            let told = place(&marks, &oom, |at, step| format!("{at} {}", step.name));
-            assert_eq!(told, expected);
+            assert_eq!(place(&marks, &oom), expected);
         };
         let (inside, over, ahead) = (step(4, 5, 10), step(7, 2, 9), step(9, 10, 20));
-        check(vec![inside.clone()], Phase::Other, "in 0 step 4");
-        check(vec![over], Phase::Unknown, "after 0 step 7");
+        check(vec![inside.clone()], Phase::Other, "in step 4");
+        check(vec![over], Phase::Unknown, "after step 7");
         check(
             vec![inside, ahead.clone()],
             Phase::Backward,
-            "in 0 step 4, in the backward pass",
+            "in step 4, in the backward pass",
         );
         check(vec![ahead], Phase::Backward, "in the backward pass");
         check(vec![], Phase::Unknown, "");

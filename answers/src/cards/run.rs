@@ -69,7 +69,7 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     fn of(marks: &Marks, oom: &OomMark) -> OutOfMemory {
-        let place = oom::place(marks, oom, |at, _| format!("step {at}"));
+        let place = oom::place(marks, oom);
         let when = match place.as_str() {
             "" => String::new(),
             place => format!("{}: ", super::capital(place)),

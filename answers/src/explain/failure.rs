@@ -63,7 +63,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         let line = asker.frame.filter(is_line);
         let line = line.map(|frame| frame_label(look.stacks(), frame));
         let request = words::Request {
-            place: &timeline::oom::place(&marks, mark, |at, _| format!("step {at}")),
+            place: &timeline::oom::place(&marks, mark),
             operation: asker.operation.as_deref(),
             line: line.as_deref(),
         };

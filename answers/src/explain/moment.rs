@@ -145,6 +145,6 @@ fn by_category(look: &Look<'_>, event: Option<EventIdx>) -> Vec<CategoryBytes> {
 
 fn step_at(look: &Look<'_>, event: EventIdx) -> Option<String> {
     let mut steps = look.device.steps.iter();
-    let at = steps.position(|step| step.events.contains(event))?;
-    Some(format!("step {at}"))
+    let step = steps.find(|step| step.events.contains(event))?;
+    Some(timeline::lanes::plain_step_name(step))
 }

@@ -99,8 +99,8 @@ pub(super) fn is_told(name: &str, file: &str) -> bool {
     known::function(name, file) || native::is_known(name)
 }
 
-/// The name of a step.
-pub(super) fn step(step: &Step) -> String {
+/// The name of a step, if it is a known one: `ProfilerStep#3`, `request 3`. Otherwise its number.
+pub fn step(step: &Step) -> String {
     match known::scope(&step.name) || Word::named(&step.name, step.index) {
         true => step.name.clone(),
         false => format!("step {}", step.index),

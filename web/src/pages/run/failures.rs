@@ -4,7 +4,6 @@ use super::recording::Composition;
 use crate::format::count;
 use crate::questions::{reveal, words};
 use crate::url_state::UrlState;
-use ::timeline::lanes::step_name;
 use ::timeline::oom;
 use api::leaks::{LeakSummary, Verdict};
 use api::runs::{DeviceSummary, RunDetail};
@@ -152,7 +151,7 @@ fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
 }
 
 fn headline(marks: &Marks, oom: &OomMark) -> String {
-    let place = oom::place(marks, oom, |_, step| step_name(&step.name).to_owned());
+    let place = oom::place(marks, oom);
     words::capital(format!("out of memory {place}").trim_end())
 }
 
