@@ -84,13 +84,13 @@ pub const ALL: &[Bomb] = &[
     bomb(
         "names that stacks share",
         names::shared_names,
-        4_000,
+        1_500,
         60_000,
     ),
     bomb(
         "streams that collide",
         names::colliding_streams,
-        20_000,
+        8_000,
         200_000,
     ),
 ];
