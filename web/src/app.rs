@@ -66,7 +66,8 @@ fn RunRoute() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|params| params.get("id")));
     move || {
-        id.track();
+        // Not `track`: a memo that nobody reads is never computed, and then never changes.
+        id.get();
         view! { <RunPage/> }
     }
 }

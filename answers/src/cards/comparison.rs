@@ -52,6 +52,7 @@ impl ComparisonCard {
             align: view.align,
             runs: &runs,
             against: against(comparison, view),
+            band: None,
             detail: match place.height() {
                 LANE_FROM.. => Detail::Full,
                 _ => Detail::Axes,

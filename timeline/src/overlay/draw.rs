@@ -102,7 +102,11 @@ impl Pen<'_> {
     }
 
     fn curve(&self, scene: &mut Scene, run: usize) {
-        let colour = run_colour(self.palette, run);
+        let is_band = self.overlay.band == Some(run);
+        let colour = match is_band {
+            true => self.palette.muted,
+            false => run_colour(self.palette, run),
+        };
         let stretches = self.stretches(run);
         let bottom = self.places.plot.y1;
         for stretch in &stretches {
@@ -118,6 +122,9 @@ impl Pen<'_> {
             } else {
                 scene.fill(column(top, low), colour.with_alpha(0.22));
             }
+        }
+        if is_band {
+            return;
         }
         let thick = self.places.px(1.5);
         let mut before: Option<Stretch> = None;

@@ -43,6 +43,8 @@ pub struct Overlay<'a> {
     pub runs: &'a [usize],
     /// The run whose difference from the baseline is shown.
     pub against: usize,
+    /// A run that is a range between levels and no line: only shaded.
+    pub band: Option<usize>,
     /// How much is drawn.
     pub detail: Detail,
     /// The highest level that must fit; given when several pictures have the same scale.

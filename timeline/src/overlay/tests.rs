@@ -31,6 +31,7 @@ fn overlay(curves: &Curves, window: (f64, f64)) -> Overlay<'_> {
         align: Align::Step,
         runs: &[0, 1],
         against: 1,
+        band: None,
         detail: Detail::Full,
         high: None,
     }

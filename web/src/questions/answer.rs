@@ -77,24 +77,56 @@ pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
 
 // The code below exists once, and not for each type that is asked for.
 
+/// Asks again what the server did not answer, once it is back.
+#[derive(Clone, Copy)]
+struct Again {
+    unanswered: StoredValue<bool>,
+    /// Changes when it is time to ask again.
+    attempt: RwSignal<u32>,
+}
+
+impl Again {
+    /// Looks at an answer: whether the server gave it.
+    fn notice(self, text: &Result<String, Problem>) {
+        let lost = text.as_ref().is_err_and(client::is_no_answer);
+        let _ = self.unanswered.try_set_value(lost);
+    }
+}
+
+fn when_back_again() -> Again {
+    let again = Again {
+        unanswered: StoredValue::new(false),
+        attempt: RwSignal::new(0),
+    };
+    when_back(move || {
+        if again.unanswered.get_value() {
+            again.attempt.update(|n| *n += 1);
+        }
+    });
+    again
+}
+
 fn following(
     path: Box<dyn Fn() -> String + Send + Sync>,
     wait: Box<dyn Fn() + Send + Sync>,
     take: Take,
 ) {
     let path = Memo::new(move |_| path());
-    let (asking, asked) = (RwSignal::new(false), StoredValue::new(String::new()));
+    let (asking, asked) = (RwSignal::new(false), StoredValue::new(None));
     let take = StoredValue::new(take);
+    let again = when_back_again();
     Effect::new(move |_| {
-        let path = path.get();
-        if asking.get() || asked.with_value(|asked| *asked == path) {
+        let (path, attempt) = (path.get(), again.attempt.get());
+        let question = Some((path.clone(), attempt));
+        if asking.get() || asked.with_value(|asked| *asked == question) {
             return;
         }
-        asked.set_value(path.clone());
+        asked.set_value(question);
         asking.set(true);
         wait();
         leptos::task::spawn_local(async move {
             let text = client::get_json(&path).await;
+            again.notice(&text);
             let _ = take.try_with_value(|take| take(text));
             let _ = asking.try_set(false);
         });
@@ -121,22 +153,15 @@ fn asking(
 ) {
     let path = Memo::new(move |_| path());
     let take = StoredValue::new(take);
-    // Asks again what the server did not answer, once it is back.
-    let (unanswered, attempt) = (StoredValue::new(false), RwSignal::new(0_u32));
-    when_back(move || {
-        if unanswered.get_value() {
-            attempt.update(|n| *n += 1);
-        }
-    });
+    let again = when_back_again();
     Effect::new(move |_| {
-        attempt.track();
+        again.attempt.track();
         let path = path.get();
         begin(path.is_some());
         let Some(path) = path else { return };
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             let text = client::get_json(&path).await;
-            let lost = text.as_ref().is_err_and(client::is_no_answer);
-            let _ = unanswered.try_set_value(lost);
+            again.notice(&text);
             let _ = take.try_with_value(|take| take(text));
         });
     });

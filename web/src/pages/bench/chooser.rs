@@ -57,6 +57,8 @@ impl Choice {
                 bench,
                 ..BenchState::default()
             });
+            // The rows come in where the folded form was.
+            window().scroll_to_with_x_and_y(0.0, 0.0);
         }
     }
 }

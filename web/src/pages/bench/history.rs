@@ -70,8 +70,7 @@ fn line(
     };
     let busy = bench.rows.unfinished() > 0;
     let remove = move |_| {
-        let then = Callback::new(move |()| view.set(BenchState::default()));
-        store.delete(toasts, id.clone(), then);
+        store.delete(toasts, id.clone(), move || view.set(BenchState::default()));
     };
     let device = match bench.device {
         DeviceKind::Sim => "simulated",

@@ -169,14 +169,23 @@ impl BenchStore {
         });
     }
 
-    /// Forgets a bench; `then` runs when it is gone.
-    pub fn delete(self, toasts: Toasts, id: BenchId, then: Callback<()>) {
+    /// Forgets a bench. If it is the selected one, `leave` runs when it is gone, and the newest is
+    /// selected. (`leave` is no `Callback`: that would end with the line of the list.)
+    pub fn delete(self, toasts: Toasts, id: BenchId, leave: impl FnOnce() + 'static) {
         leptos::task::spawn_local(async move {
             match client::send::<()>(Method::Delete, &routes::bench(&id)).await {
                 Ok(()) => {
-                    then.run(());
-                    self.bench.set(Loaded::Loading);
-                    self.look(None);
+                    let is_it = |bench: &Loaded<Bench>| match bench {
+                        Loaded::Ready(bench) => bench.id == id,
+                        Loaded::Loading | Loaded::Failed(_) => false,
+                    };
+                    if self.bench.with_untracked(is_it) {
+                        leave();
+                        self.bench.set(Loaded::Loading);
+                        self.look(None);
+                    } else {
+                        self.refresh();
+                    }
                 }
                 Err(problem) => toasts.fail("Not removed", &problem),
             }

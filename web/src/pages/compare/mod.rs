@@ -15,6 +15,7 @@ use crate::components::copy_for_pr::CopyForPr;
 use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
 use crate::opened_link::OpenedLink;
+use crate::pages::runs::store::RunsStore;
 use crate::url_state::{Query, UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
@@ -84,6 +85,15 @@ pub fn ComparePage() -> impl IntoView {
                 Err(problem) => Loaded::Failed(problem),
             });
         });
+    });
+    // Its runs may be opened, sent or restored while the page says that one is not there.
+    let store: RunsStore = expect_context();
+    Effect::new(move |_| {
+        let are_listed = runs.with(|runs| runs.iter().all(|id| store.run(id).is_some()));
+        let failed = loaded.with_untracked(|loaded| matches!(loaded, Loaded::Failed(_)));
+        if are_listed && failed {
+            attempt.update(|n| *n += 1);
+        }
     });
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
     let body = move || match loaded.get() {

@@ -45,6 +45,7 @@ fn small<'a>(
         align: focus.view.state().with(|state| state.align),
         runs,
         against,
+        band: None,
         detail: Detail::Small,
         high,
     }

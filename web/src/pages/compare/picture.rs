@@ -66,6 +66,7 @@ impl Stage {
             align: self.focus.view.state().with(|state| state.align),
             runs: &runs,
             against: self.focus.against.get(),
+            band: None,
             detail: Detail::Full,
             high: None,
         };

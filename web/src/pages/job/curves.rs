@@ -8,6 +8,7 @@ use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare;
 use api::jobs::{JobDetail, JobRank, RankCurve};
+use api::problem::Problem;
 use api::routes;
 use leptos::html;
 use leptos::prelude::*;
@@ -134,28 +135,56 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     }
 }
 
+/// The line of the chosen rank.
+#[derive(Clone)]
+enum Line {
+    Waiting,
+    There(RankCurve),
+    Failed(Problem),
+}
+
+impl Line {
+    /// What to say while it is not drawn.
+    fn note(&self) -> Option<String> {
+        match self {
+            Line::Waiting => Some(" Its line is being fetched.".to_owned()),
+            Line::There(_) => None,
+            Line::Failed(problem) => Some(format!(
+                " Its line cannot be drawn: {}. Choose it again to try again.",
+                problem.title
+            )),
+        }
+    }
+}
+
 #[component]
 fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     let first = job.ranks.iter().min_by_key(|rank| rank.row.by_oddness);
     let chosen = RwSignal::new(first.map_or(Rank(0), |rank| rank.row.rank));
-    let curve = RwSignal::new(None::<RankCurve>);
+    let curve = RwSignal::new(Line::Waiting);
     let asked = Arc::clone(&job);
     Effect::new(move |_| {
         let rank = chosen.get();
         let known = asked.curves.iter().find(|curve| curve.rank == rank);
         if let Some(known) = known {
-            return curve.set(Some(known.clone()));
+            return curve.set(Line::There(known.clone()));
         }
+        // The line of another rank must not stay under the name of this one.
+        curve.set(Line::Waiting);
         let route = routes::job_curve(&asked.job.id, rank);
         leptos::task::spawn_local_scoped_with_cancellation(async move {
-            // The band is there already; if no answer comes, it stays alone.
-            let _ = curve.try_set(client::get::<RankCurve>(&route).await.ok());
+            let line = client::get::<RankCurve>(&route).await;
+            let _ = curve.try_set(line.map_or_else(Line::Failed, Line::There));
         });
     });
     let pictured_job = Arc::clone(&job);
     let shown = Signal::derive(move || {
-        let mut runs = vec![median(&pictured_job), band(&pictured_job)];
-        curve.with(|curve| runs.extend(curve.as_ref().map(line)));
+        let mut runs = vec![median(&pictured_job)];
+        curve.with(|curve| match curve {
+            Line::There(curve) => runs.push(line(curve)),
+            Line::Waiting | Line::Failed(_) => {}
+        });
+        runs.push(band(&pictured_job));
         Arc::new(pictured(&pictured_job, runs))
     });
     let high = highest(&job);
@@ -170,6 +199,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
             <p class="job-chosen" role="status">
                 <A href=routes::run_page(&rank.run)>{format!("Rank {}", rank.row.rank)}</A>
                 {format!(" peaks at {}: {why}.", rank.row.peak_allocated)}
+                {move || curve.with(Line::note)}
             </p>
         })
     };
@@ -181,7 +211,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
                           line: the rank that is chosen below")}
             </p>
             <div class="job-band">
-                <Plot curves=shown detail=Detail::Axes high=high/>
+                <Plot curves=shown detail=Detail::Axes high=high band=true/>
             </div>
             {about}
             <Strip job=job chosen=chosen/>
@@ -242,6 +272,9 @@ fn Plot(
     #[prop(into)] curves: Signal<Arc<compare::Curves>>,
     detail: Detail,
     high: u64,
+    /// Whether the last curve is the range of all ranks.
+    #[prop(optional)]
+    band: bool,
 ) -> impl IntoView {
     let (element, holder) = (NodeRef::<html::Canvas>::new(), NodeRef::<html::Div>::new());
     let size = RwSignal::new(UNMEASURED);
@@ -254,6 +287,7 @@ fn Plot(
             align: Align::Step,
             runs: &runs,
             against: runs.len().saturating_sub(1),
+            band: band.then(|| runs.len().saturating_sub(1)),
             detail,
             high: Some(high),
         };

@@ -52,7 +52,8 @@ pub fn JobPage() -> impl IntoView {
     });
     Effect::new(move |_| {
         attempt.track();
-        members.track();
+        // Not `track`: a memo that nobody reads is never computed, and then never changes.
+        members.get();
         let id = id.get();
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             load(id, loaded).await;

@@ -7,6 +7,7 @@ mod recording;
 
 use crate::client;
 use crate::components::problem_note::ProblemNote;
+use crate::pages::runs::store::RunsStore;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::band_colours::Orders;
 use crate::questions::{Asker, Beside, Questions, TabBar};
@@ -60,6 +61,15 @@ pub fn RunOf(
         attempt.track();
         loaded.set(Loaded::Loading);
         load(&id.get(), loaded);
+    });
+    // It may be opened, sent or restored while the page says that it is not there.
+    let store: RunsStore = expect_context();
+    Effect::new(move |_| {
+        let is_listed = id.get().parse().is_ok_and(|id| store.run(&id).is_some());
+        let failed = loaded.with_untracked(|loaded| matches!(loaded, Loaded::Failed(_)));
+        if is_listed && failed {
+            attempt.update(|n| *n += 1);
+        }
     });
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
     move || match loaded.get() {
