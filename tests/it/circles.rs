@@ -5,8 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{Source, paths_used, sources};
 
-const CRATES: [&str; 9] = [
-    "trace", "api", "timeline", "answers", "render", "engine", "server", "web", "local",
+const CRATES: [&str; 10] = [
+    "trace",
+    "api",
+    "timeline",
+    "answers",
+    "render",
+    "engine",
+    "server",
+    "presentation",
+    "web",
+    "local",
 ];
 
 /// Two modules that really are one, in two folders: operations on a session make the graph, and the

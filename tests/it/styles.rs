@@ -140,7 +140,7 @@ fn front_end() -> Vec<String> {
     let root = workspace_root();
     let plain = ["account", "trends", "labels", "categories", "live", "views"]
         .map(|name| format!("server/src/http/{name}"));
-    let shown = ["web/src", "timeline/src"].map(str::to_owned);
+    let shown = ["web/src", "presentation/src", "timeline/src"].map(str::to_owned);
     for dir in shown.into_iter().chain(plain) {
         collect(&root.join(dir), &mut texts);
     }

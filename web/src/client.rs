@@ -5,11 +5,11 @@
 
 use crate::clock;
 use crate::format::UnixMillis;
-use crate::objects;
 use api::ids::ShareId;
 use api::page;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
+use presentation::objects;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};

@@ -9,6 +9,7 @@ use crate::turn::{Turn, Waited};
 use api::progress::ServerEvent;
 use api::routes;
 use leptos::prelude::*;
+use presentation::objects;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -66,7 +67,7 @@ fn pause_before(attempt: u32) -> Duration {
 
 /// Reads the `data` of one event. Kinds from a newer server are skipped, not errors.
 fn parse(data: &str) -> Option<ServerEvent> {
-    crate::objects::read(data).ok()
+    objects::read(data).ok()
 }
 
 type React = Rc<dyn Fn(&str)>;

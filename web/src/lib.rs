@@ -1,12 +1,13 @@
 //! The front end of Tidemark: client-side rendered, compiled to WebAssembly.
 //!
 //! It holds no state that must be kept. All data comes from the server through [`client`] and
-//! [`events`], and everything that a link reopens is in the address ([`url_state`]). Logic is plain
-//! Rust with native tests; components only connect it to the page.
+//! [`events`], and everything that a link reopens is in the address ([`url_state`]). What the pages
+//! show and say is in the crate `presentation`, with tests; this crate only connects it to the
+//! page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), the parts they share
-//! ([`components`], [`timeline`], [`upload`], [`format`], [`letters`]), and the borders to the
-//! browser ([`client`], [`objects`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the borders to the
+//! browser ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 #![allow(
     missing_docs,
@@ -19,8 +20,6 @@ mod clock;
 mod components;
 mod connection;
 mod events;
-mod letters;
-mod objects;
 mod opened_link;
 mod pages;
 mod questions;

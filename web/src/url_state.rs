@@ -4,44 +4,16 @@
 //! changes the state at every frame, but browsers refuse more than some 200 replacements in ten
 //! seconds. So the state changes at once, and the address follows at most every [`WRITE_EVERY`].
 
-pub use api::query::{decode, encode};
-use api::view_state::{BadViewState, ViewState};
+use api::view_state::ViewState;
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
+use presentation::query::Query;
 use std::time::Duration;
 use wasm_bindgen::JsValue;
 
 /// How often the address is updated at most.
 pub const WRITE_EVERY: Duration = Duration::from_millis(200);
-
-/// State that is written as a query.
-pub trait Query: Clone + PartialEq + Send + Sync + 'static {
-    /// A part of an address that was not understood.
-    type Note: Clone + Send + Sync + 'static;
-
-    /// Reads a query (without `?`). Parts that are not understood keep their defaults and are
-    /// noted.
-    fn read(query: &str) -> (Self, Vec<Self::Note>);
-
-    /// The query, without `?`; empty for the default state where that is possible.
-    fn write(&self) -> String;
-}
-
-impl Query for ViewState {
-    type Note = BadViewState;
-
-    fn read(query: &str) -> (ViewState, Vec<BadViewState>) {
-        ViewState::parse(query).unwrap_or_else(|too_new| (ViewState::default(), vec![too_new]))
-    }
-
-    fn write(&self) -> String {
-        match self {
-            state if *state == ViewState::default() => String::new(),
-            state => state.to_string(),
-        }
-    }
-}
 
 /// The state of a page, connected to its address. `Copy`: pass it to any part that needs it.
 pub struct UrlState<T: Query> {
@@ -188,23 +160,4 @@ fn replace(path: &str, query: &str) {
 fn current_query() -> String {
     let search = window().location().search().unwrap_or_default();
     search.strip_prefix('?').unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_view_has_a_clean_address() {
-        assert_eq!(ViewState::default().write(), "");
-        let (state, notes) = ViewState::read("");
-        assert_eq!((state, notes), (ViewState::default(), vec![]));
-    }
-
-    #[test]
-    fn a_link_from_the_future_opens_the_data_without_the_view() {
-        let (state, notes) = ViewState::read("v=99&dev=3");
-        assert_eq!(state, ViewState::default());
-        assert_eq!(notes, vec![BadViewState::TooNew(99)]);
-    }
 }

@@ -61,7 +61,7 @@ impl Workshop {
 
     /// All inputs of the front end, for `rerun-if-changed`.
     pub fn inputs(&self) -> Vec<PathBuf> {
-        const INPUTS: [&str; 15] = [
+        const INPUTS: [&str; 17] = [
             "web/src",
             "web/style",
             "web/stand_ins",
@@ -71,6 +71,8 @@ impl Workshop {
             "web/Cargo.toml",
             "api/src",
             "api/Cargo.toml",
+            "presentation/src",
+            "presentation/Cargo.toml",
             "timeline/src",
             "timeline/Cargo.toml",
             "trace/src",

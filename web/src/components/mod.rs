@@ -16,7 +16,6 @@ pub mod header;
 pub mod help;
 pub mod icon;
 pub mod keys;
-pub mod labels;
 pub mod problem_note;
 pub mod prose;
 pub mod share;

@@ -6,13 +6,13 @@ use crate::components::prose::Prose;
 use crate::components::toasts::Toasts;
 use crate::format;
 use crate::upload::driver::Uploads;
-use crate::upload::queue::{self, Item, Line, LocalId, LocalJob, Novelty, State};
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
+use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, Novelty, State};
 
 /// The tray; nothing while there are no uploads.
 #[component]

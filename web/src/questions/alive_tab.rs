@@ -4,7 +4,7 @@ use super::answer::{Answer, ask};
 use super::box_chart::BoxChart;
 use super::dimension_choice::DimensionChoice;
 use super::honesty::Honesty;
-use super::{Asker, INFERRED, markdown, middle};
+use super::{Asker, INFERRED};
 use crate::components::copy_button::CopyButton;
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
@@ -13,6 +13,8 @@ use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
 use api::view_state::{Chart, Selection, ViewState};
 use leptos::prelude::*;
+use presentation::questions::markdown;
+use presentation::questions::picture::middle;
 use std::sync::Arc;
 use trace::units::EventIdx;
 

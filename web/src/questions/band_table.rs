@@ -1,22 +1,14 @@
 //! The bands of the growth chart as a table.
 
 use super::Asker;
-use super::band_colours::colours;
-use super::growth_chart::{select, selected_band};
+use super::growth_chart::select;
 use crate::format;
-use api::alive::{Growth, GrowthBand};
+use api::alive::Growth;
 use leptos::prelude::*;
+use presentation::questions::band_colours::colours;
+use presentation::questions::band_table::change;
+use presentation::questions::growth_chart::selected_band;
 use std::sync::Arc;
-
-/// What a band gains from the first moment to the last one: `+1.00 MiB`.
-fn change(band: &GrowthBand) -> String {
-    let ends = band.bytes.first().zip(band.bytes.last());
-    match ends.map_or((0, 0), |(&first, &last)| (first, last)) {
-        (first, last) if first > last => format!("−{}", format::bytes(first - last)),
-        (first, last) if first == last => "0 B".to_owned(),
-        (first, last) => format!("+{}", format::bytes(last - first)),
-    }
-}
 
 /// The table, also the chart's legend; a click on a row selects the group.
 #[component]
@@ -81,22 +73,4 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
         </tr>
     }
     .into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::questions::areas::tests::growth;
-
-    #[test]
-    fn a_change_has_a_sign() {
-        let bands = growth(&[
-            ("a", &[1, 9, 2049]),
-            ("b", &[2049, 1, 1]),
-            ("c", &[5, 1, 5]),
-        ])
-        .bands;
-        let changes: Vec<String> = bands.iter().map(change).collect();
-        assert_eq!(changes, ["+2.00 KiB", "−2.00 KiB", "0 B"]);
-    }
 }

@@ -1,11 +1,11 @@
 //! What is alive as a treemap or a flame graph: boxes with tooltips, to zoom into.
 
 use super::Asker;
-use super::boxes::{Placed, Shape};
 use crate::format;
 use api::alive::{Alive, TreeNode};
 use api::view_state::Chart;
 use leptos::prelude::*;
+use presentation::questions::boxes::{Placed, Shape};
 use std::sync::Arc;
 use timeline::colours::N_GROUP_COLOURS;
 use wasm_bindgen::JsCast;

@@ -1,9 +1,9 @@
 //! The fields of an allocation filter. A typed text goes to the address when the field is left.
 
 use super::Asker;
-use super::sizes::{exact, size_of};
 use api::alive::{AllocationFilter, Sort};
 use leptos::prelude::*;
+use presentation::questions::sizes::{exact, size_of};
 use std::collections::BTreeMap;
 use trace::units::Bytes;
 

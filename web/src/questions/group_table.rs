@@ -1,9 +1,10 @@
 //! The table of what accumulates.
 
-use super::{Asker, words};
+use super::Asker;
 use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
+use presentation::questions::words;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use timeline::order;

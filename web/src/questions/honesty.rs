@@ -1,8 +1,9 @@
 //! Badges with the limits of an answer, on every view.
 
-use super::{Asker, words};
+use super::Asker;
 use crate::components::badge::BadgeView;
 use leptos::prelude::*;
+use presentation::questions::words;
 
 /// The badges of the device that is asked about.
 #[component]

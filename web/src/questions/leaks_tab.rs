@@ -1,28 +1,29 @@
 //! Whether the run leaks, how fast, since when, and which code it is.
 
+use super::Asker;
 use super::allocation_list::AllocationList;
 use super::answer::{Answer, ask};
 use super::band_table::BandTable;
 use super::dimension_choice::DimensionChoice;
 use super::group_table::GroupTable;
-use super::growth_chart::{GrowthChart, ended, selected_band};
+use super::growth_chart::GrowthChart;
 use super::honesty::Honesty;
-use super::{Asker, markdown, words};
 use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
 use ::timeline::lanes::step_name;
-use api::alive::{AllocationFilter, Growth};
+use api::alive::Growth;
 use api::frames::ForwardOp;
-use api::leaks::{LeakGroup, Leaks, Pattern, Verdict};
+use api::leaks::{Leaks, Pattern, Verdict};
 use api::routes;
 use api::runs::DeviceSummary;
-use api::view_state::ViewState;
 use leptos::prelude::*;
+use presentation::questions::growth_chart::{ended, selected_band};
+use presentation::questions::leaks_tab::{group_growth, growth_by, label_of, of_band, of_group};
+use presentation::questions::{markdown, words};
 use std::sync::Arc;
 use trace::alive::Dimension;
-use trace::units::EventIdx;
 
 /// The tab.
 #[component]
@@ -85,18 +86,6 @@ fn ended_of(asker: Asker, growth: Arc<Growth>) -> (Arc<Growth>, Option<String>) 
     asker.device.with_value(device)
 }
 
-/// What the bands of a view stand for.
-fn growth_by(state: &ViewState) -> Dimension {
-    state.growth_by.unwrap_or(Dimension::Site)
-}
-
-/// Makes the bands stand for something else; the selection among the old bands is dropped.
-fn group_growth(state: &mut ViewState, by: Dimension) {
-    state.growth_by = (by != Dimension::Site).then_some(by);
-    state.filter.site = None;
-    state.filter.of = None;
-}
-
 /// The verdict, its reason, and its limits.
 #[component]
 fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
@@ -132,27 +121,6 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
             </div>
             <Honesty asker=asker/>
         </header>
-    }
-}
-
-/// Which allocations of a group to list: those that are still alive at the end of the last step. If
-/// a group grows within steps, all of them.
-fn of_group(site: &str, group: Option<&LeakGroup>, last: Option<EventIdx>) -> AllocationFilter {
-    let across = group.is_some_and(|group| group.pattern != Pattern::WithinStep);
-    AllocationFilter {
-        site: Some(site.to_owned()),
-        alive: last.filter(|_| across).map(|event| event.0),
-        ..AllocationFilter::default()
-    }
-}
-
-/// The allocations of a band of another grouping: those that the chart counts.
-fn of_band(band: String, growth: &Growth) -> AllocationFilter {
-    let stepped = growth.moments.iter().any(|moment| moment.step.is_some());
-    AllocationFilter {
-        of: Some(band),
-        older: stepped.then_some(1),
-        ..AllocationFilter::default()
     }
 }
 
@@ -224,12 +192,6 @@ fn Selected(
     }
 }
 
-/// The name of a band.
-fn label_of(key: &str, growth: &Growth) -> Option<String> {
-    let band = growth.bands.iter().find(|band| band.key == key)?;
-    Some(band.label.clone())
-}
-
 /// The text about a group that a backward pass made.
 fn backward(forward: &ForwardOp) -> AnyView {
     let text = format!(
@@ -238,30 +200,4 @@ fn backward(forward: &ForwardOp) -> AnyView {
         forward.label,
     );
     view! { <p class="muted">{text}</p> }.into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::questions::areas::tests::growth;
-
-    #[test]
-    fn bands_of_another_kind_list_what_the_chart_counts() {
-        let growth = growth(&[("a", &[1, 2])]);
-        let filter = of_band("module:a".to_owned(), &growth);
-        assert_eq!(
-            (filter.of.as_deref(), filter.older),
-            (Some("module:a"), Some(1))
-        );
-        let mut state = ViewState::default();
-        state.filter.of = filter.of;
-        group_growth(&mut state, Dimension::Site);
-        assert_eq!(state, ViewState::default());
-    }
-
-    #[test]
-    fn a_band_that_is_no_leak_lists_all_of_its_allocations() {
-        let filter = of_group("s1", None, Some(EventIdx(9)));
-        assert_eq!((filter.site.as_deref(), filter.alive), (Some("s1"), None));
-    }
 }

@@ -5,7 +5,6 @@ use super::answer::{Answer, follow};
 use super::growth_chart::fractions;
 use super::honesty::Honesty;
 use super::room_chart::RoomChart;
-use super::strips::{Hit, Strips, WIDTH};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
@@ -13,6 +12,8 @@ use api::memory_map::{MemoryMap, PoolMap, SegmentMap};
 use api::routes;
 use api::view_state::Selection;
 use leptos::prelude::*;
+use presentation::questions::picture::middle;
+use presentation::questions::strips::{Hit, Strips, WIDTH};
 use std::sync::Arc;
 use trace::trace::Series;
 use trace::units::{Bytes, EventIdx};
@@ -46,7 +47,7 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
     };
     let middle = move |_| {
         let state = asker.view.state();
-        go_to(state.with(|state| super::middle(state, last)));
+        go_to(state.with(|state| middle(state, last)));
     };
     let content = move || match map.get() {
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),

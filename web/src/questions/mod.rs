@@ -2,40 +2,30 @@
 //! where memory lies, what if.
 //!
 //! ```text
-//! api::{leaks, alive, …} -> answer (fetched) -> areas, boxes, … (geometry) -> charts, tables
+//! api::{leaks, alive, …} -> answer (fetched) -> presentation::questions -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`], [`levels`], [`room`], [`strips`]) and the texts ([`words`])
-//! are pure and tested natively; the other modules connect them to the page. Every choice of the
-//! user is in the [`api::view_state`].
+//! The geometry and the texts are in [`presentation::questions`]; these modules connect them to the
+//! page. Every choice of the user is in the [`api::view_state`].
 
 mod alive_tab;
 mod allocation_list;
 mod allocations_tab;
 pub mod answer;
-pub mod areas;
-pub mod band_colours;
 mod band_table;
 mod box_chart;
-pub mod boxes;
 mod dimension_choice;
 mod filter_box;
 mod group_table;
 mod growth_chart;
 mod honesty;
 mod leaks_tab;
-pub mod levels;
 mod map_tab;
-mod markdown;
 mod reveal;
-pub mod room;
 mod room_chart;
-mod sizes;
-pub mod strips;
 mod tabs;
 mod what_if_chart;
 mod what_if_tab;
-pub mod words;
 
 pub use allocation_list::Beside;
 pub use reveal::reveal;
@@ -44,11 +34,11 @@ pub use tabs::{Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::url_state::UrlState;
 use api::runs::{DeviceSummary, RunDetail};
-use api::view_state::{Picture, Selection, ViewState};
-use band_colours::Orders;
+use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
+use presentation::questions::band_colours::Orders;
+use presentation::questions::picture::show_stack;
 use std::sync::Arc;
-use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
@@ -124,38 +114,5 @@ impl Asker {
     /// Highlights the band of a stack in the picture.
     fn select_stack(self, stack: Option<u32>) {
         self.view.update(|state| show_stack(state, stack));
-    }
-}
-
-/// Makes the picture show a stack's band.
-fn show_stack(state: &mut ViewState, stack: Option<u32>) {
-    let Some(stack) = stack else { return };
-    state.picture = Picture::Mountain;
-    state.group_by = GroupBy::Stack;
-    state.selection = Some(Selection::Group(stack));
-}
-
-/// The moment in the middle of what the picture shows.
-fn middle(state: &ViewState, last: EventIdx) -> EventIdx {
-    let (from, to) = state.window.unwrap_or((0.0, f64::from(last.0)));
-    let middle = ((from + to) / 2.0).round().max(0.0);
-    EventIdx((middle as u32).min(last.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_middle_lies_within_the_trace() {
-        let view = |window| ViewState {
-            window,
-            ..ViewState::default()
-        };
-        assert_eq!(middle(&view(None), EventIdx(100)), EventIdx(50));
-        assert_eq!(
-            middle(&view(Some((90.0, 500.0))), EventIdx(100)),
-            EventIdx(100)
-        );
     }
 }

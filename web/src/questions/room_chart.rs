@@ -2,13 +2,13 @@
 
 use super::Asker;
 use super::answer::{Answer, follow};
-use super::areas::SIDE;
 use super::growth_chart::fractions;
-use super::room::{Part, Room};
 use crate::format::{self, count};
 use api::memory_map::RoomOverTime;
 use api::routes;
 use leptos::prelude::*;
+use presentation::questions::areas::SIDE;
+use presentation::questions::room::{Part, Room};
 use trace::units::EventIdx;
 use web_sys::MouseEvent;
 

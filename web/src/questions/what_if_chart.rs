@@ -1,11 +1,11 @@
 //! The what-if chart: computed *reserved* beside the recording.
 
-use super::areas::SIDE;
 use super::growth_chart::fractions;
-use super::levels::Levels;
 use crate::format::{self, count};
 use api::what_if::{Reaches, WhatIfDrawn};
 use leptos::prelude::*;
+use presentation::questions::areas::SIDE;
+use presentation::questions::levels::Levels;
 use std::sync::Arc;
 use trace::units::Bytes;
 use web_sys::MouseEvent;

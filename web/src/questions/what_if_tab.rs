@@ -1,10 +1,9 @@
 //! What if: other settings, another limit, no leaks, or without some call sites.
 
+use super::Asker;
 use super::answer::{Answer, ask};
 use super::honesty::Honesty;
-use super::sizes::{exact, size_of};
 use super::what_if_chart::WhatIfChart;
-use super::{Asker, markdown};
 use crate::components::copy_button::CopyButton;
 use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
@@ -14,6 +13,8 @@ use api::routes;
 use api::runs::DeviceSummary;
 use api::what_if::{Conditions, Replayed, WhatIf, WhatIfDrawn};
 use leptos::prelude::*;
+use presentation::questions::markdown;
+use presentation::questions::sizes::{exact, size_of};
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;

@@ -3,7 +3,6 @@
 
 use super::canvas::{self, Surface};
 use super::frames;
-use super::input::{Command, FLAT_BOX, Glide};
 use crate::client;
 use crate::url_state::UrlState;
 use ::timeline::colours::Rgba;
@@ -18,6 +17,7 @@ use api::view_state::{Selection, ViewState};
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
+use presentation::timeline::input::{Command, FLAT_BOX, Glide};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;

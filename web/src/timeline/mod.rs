@@ -11,7 +11,6 @@
 pub mod canvas;
 pub mod drive;
 pub mod frames;
-pub mod input;
 pub mod legend;
 pub mod observe;
 pub mod panel;

@@ -2,7 +2,6 @@
 
 use super::Handle;
 use super::canvas::Surface;
-use super::input::{self, Command, Focus, Glide, KeyCommand, Pointer, Pointers, Tool, Wheel};
 use super::observe;
 use crate::components::keys;
 use ::timeline::minimap::{Grip, Strip};
@@ -12,6 +11,9 @@ use api::view_state::Selection;
 use leptos::ev;
 use leptos::html::{Canvas, Div};
 use leptos::prelude::*;
+use presentation::timeline::input::{
+    self, Command, Focus, Glide, KeyCommand, Pointer, Pointers, Tool, Wheel,
+};
 use wasm_bindgen::JsCast;
 use web_sys::{
     Element, HtmlCanvasElement, HtmlDivElement, KeyboardEvent, MouseEvent, Node, PointerEvent,

@@ -5,9 +5,7 @@
 
 use crate::client::{self, Method};
 use crate::clock::{self, sleep};
-use crate::objects;
 use crate::upload::archive::Source;
-use crate::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{JobId, RunId, UploadId};
 use api::jobs::{JobSummary, NewJob};
@@ -16,6 +14,8 @@ use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
+use presentation::objects;
+use presentation::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

@@ -1,8 +1,6 @@
 //! Chooses what to run and where: a matrix of ticks, with patches in rows and configurations in
 //! columns.
 
-use super::bench_state::{BenchState, patch};
-use super::selection::{Line, Selection, Settings, request};
 use super::store::BenchStore;
 use crate::components::toasts::Toasts;
 use crate::format;
@@ -10,6 +8,8 @@ use crate::url_state::UrlState;
 use api::bench::{BenchCatalog, BenchConfig, BenchDevice, DeviceKind};
 use api::ids::BenchId;
 use leptos::prelude::*;
+use presentation::pages::bench::bench_state::{BenchState, patch};
+use presentation::pages::bench::selection::{Line, Selection, Settings, request};
 use std::sync::Arc;
 
 /// What the one button of an empty page runs.

@@ -1,10 +1,10 @@
 //! The frontier: peak memory against step time of every offloader. It is a chart with the two
 //! limits, and a list with the numbers.
 
-use super::figures::{level, seconds};
-use super::plot::{Mark, Place, Plot};
 use api::bench::{Frontier, FrontierKind, FrontierPoint};
 use leptos::prelude::*;
+use presentation::pages::bench::figures::{level, seconds};
+use presentation::pages::bench::plot::{Mark, Place, Plot};
 
 /// The chart and the list; nothing without points.
 pub fn picture(frontier: &Frontier) -> Option<AnyView> {

@@ -1,6 +1,5 @@
 //! Earlier benches, one line each; the one on the page is marked.
 
-use super::bench_state::BenchState;
 use super::store::BenchStore;
 use crate::clock::ticking;
 use crate::components::icon::{Icon, IconView};
@@ -10,6 +9,7 @@ use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{BenchSummary, DeviceKind, RowCounts};
 use leptos::prelude::*;
+use presentation::pages::bench::bench_state::BenchState;
 use std::time::Duration;
 
 /// How often ages are updated.

@@ -1,6 +1,5 @@
 //! The matrix: a table for each configuration, in the form of the published table.
 
-use super::bench_state::{BenchState, Column, Section, baseline, status_called};
 use super::history::counts;
 use super::row::RowView;
 use super::store::BenchStore;
@@ -17,6 +16,9 @@ use api::ids::{BenchRowId, RunId};
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::pages::bench::bench_state::{
+    BenchState, Column, Section, baseline, status_called,
+};
 use std::sync::Arc;
 
 /// How many runs can be compared at once.

@@ -1,20 +1,13 @@
 //! Benches: choose what to run, watch it, and read the resulting matrix.
 
 mod behind;
-pub mod bench_state;
-pub mod chain;
 mod chooser;
-pub mod explain;
-pub mod figures;
 mod frontier;
 mod history;
 mod matrix;
 mod numbers;
 mod offloaders;
-pub mod plot;
 mod row;
-pub mod selection;
-pub mod spark;
 pub mod store;
 mod waterfall;
 
@@ -23,12 +16,12 @@ use crate::pages::runs::store::Loaded;
 use crate::url_state::{UrlState, use_url_state};
 use api::bench::BenchCatalog;
 use api::problem::Problem;
-use bench_state::BenchState;
 use chooser::Chooser;
 use history::History;
 use leptos::prelude::*;
 use matrix::Matrix;
 use offloaders::Offloaders;
+use presentation::pages::bench::bench_state::BenchState;
 use std::sync::Arc;
 use store::BenchStore;
 

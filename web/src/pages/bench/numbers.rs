@@ -1,8 +1,8 @@
 //! The kinds of numbers, each with a form and a word of its own, and the evidence for each.
 
-use super::figures::level;
 use api::bench::{Evidence, EvidenceKind};
 use leptos::prelude::*;
+use presentation::pages::bench::figures::level;
 
 /// If a loss ends at more than this multiple of its first value, data were damaged.
 const DIVERGED: f64 = 1.5;

@@ -1,8 +1,6 @@
 //! The history of the offloader in one picture: releases in columns, configurations in rows. Below
 //! it, all that is known about the selected cell.
 
-use super::bench_state::BenchState;
-use super::figures::{growth, level, seconds};
 use super::frontier;
 use super::numbers::facts;
 use super::store::{BenchStore, Kept};
@@ -11,6 +9,8 @@ use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{BenchResult, GridCell, OffloaderGrid, Trouble};
 use leptos::prelude::*;
+use presentation::pages::bench::bench_state::BenchState;
+use presentation::pages::bench::figures::{growth, level, seconds};
 use std::sync::Arc;
 use trace::units::Bytes;
 

@@ -1,11 +1,7 @@
 //! One row of the matrix: what was computed, measured and published, side by side.
 
-use super::bench_state::{baseline, patch, set_label};
-use super::explain::sentence;
-use super::figures::{change, growth, level};
 use super::matrix::{Shared, compare_link};
 use super::numbers::{evidence, number, peak_text, told};
-use super::spark::{self, Range, points};
 use crate::components::icon::{Icon, IconView};
 use crate::format;
 use api::bench::{BenchRow, BenchRowState, BenchStatus};
@@ -13,6 +9,10 @@ use api::ids::BenchRowId;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::pages::bench::bench_state::{baseline, patch, set_label};
+use presentation::pages::bench::explain::sentence;
+use presentation::pages::bench::figures::{change, growth, level};
+use presentation::pages::bench::spark::{self, Range, points};
 use trace::units::Bytes;
 
 /// A row and its baseline.

@@ -1,11 +1,11 @@
 //! The root-cause chain of a configuration, drawn as a waterfall.
 
 use super::behind::behind;
-use super::bench_state::set_label;
-use super::chain::{Bar, Chain, Link, Measure, chain};
-use super::figures::{growth, level};
 use api::bench::{Bench, BenchCatalog, BenchConfig, BenchRow};
 use leptos::prelude::*;
+use presentation::pages::bench::bench_state::set_label;
+use presentation::pages::bench::chain::{Bar, Chain, Link, Measure, chain};
+use presentation::pages::bench::figures::{growth, level};
 use trace::units::Bytes;
 
 /// The chain of a configuration; empty without a baseline or without a patch of the chain.

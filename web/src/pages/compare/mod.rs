@@ -16,14 +16,13 @@ use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
 use crate::opened_link::OpenedLink;
 use crate::pages::runs::store::RunsStore;
-use crate::url_state::{Query, UrlState, use_url_state};
+use crate::url_state::{UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::shares::ShareTarget;
-use api::view_state::BadViewState;
 use cards::{Cards, Conditions};
 use categories::CategoryChanges;
 use curves::CurvesSource;
@@ -31,26 +30,11 @@ use head::{Chooser, MorePicks};
 use leptos::prelude::*;
 use multiples::Multiples;
 use picture::Picture;
+use presentation::query::Query;
 use sites::SiteTable;
 use std::sync::Arc;
 use steps::StepTable;
 use trace::compare::Difference;
-
-impl Query for CompareState {
-    type Note = BadViewState;
-
-    fn read(query: &str) -> (CompareState, Vec<BadViewState>) {
-        CompareState::parse(query)
-            .unwrap_or_else(|too_new| (CompareState::default(), vec![too_new]))
-    }
-
-    fn write(&self) -> String {
-        match self {
-            state if *state == CompareState::default() => String::new(),
-            state => state.to_string(),
-        }
-    }
-}
 
 /// The comparison: being fetched, there, or refused.
 #[derive(Clone)]

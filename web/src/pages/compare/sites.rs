@@ -4,12 +4,12 @@
 use super::Focus;
 use super::cards::change;
 use crate::format;
-use crate::letters::lower;
 use api::compare_view::{CompareState, Rows, SiteOrder};
 use api::ids::RunId;
 use api::routes;
 use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
+use presentation::letters::lower;
 use timeline::order;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta, SiteSide};
 use trace::units::Bytes;

@@ -2,7 +2,7 @@
 
 use super::recording::Composition;
 use crate::format::count;
-use crate::questions::{reveal, words};
+use crate::questions::reveal;
 use crate::url_state::UrlState;
 use ::timeline::oom;
 use api::leaks::{LeakSummary, Verdict};
@@ -10,6 +10,7 @@ use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
+use presentation::questions::words;
 use std::sync::Arc;
 use trace::leaks;
 use trace::trace::device_name;

@@ -1,13 +1,12 @@
 //! The head of a run's page: name, facts, and actions for its view.
 
-use crate::components::badge::{Badge, BadgeView, badge};
+use crate::components::badge::BadgeView;
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
-use crate::components::labels::label_line;
 use crate::components::share::ShareButton;
 use crate::format::count;
 use crate::opened_link::OpenedLink;
-use crate::url_state::{Query, UrlState};
+use crate::url_state::UrlState;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
 use api::routes;
@@ -16,6 +15,9 @@ use api::shares::ShareTarget;
 use api::view_state::ViewState;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::components::badge::{Badge, badge};
+use presentation::components::labels::label_line;
+use presentation::query::Query;
 use std::sync::Arc;
 use trace::trace::{PINNED, QualityNote, Series, StepSource, device_name};
 

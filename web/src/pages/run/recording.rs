@@ -1,13 +1,13 @@
 //! What a run's recording holds: a pass or a loop, the steps, and what its peak consists of.
 
 use crate::format;
-use crate::questions::words;
 use crate::url_state::UrlState;
 use api::bench::grows;
 use api::contents::{CategoryBytes, Contents};
 use api::runs::RunDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
+use presentation::questions::words;
 use std::sync::Arc;
 use timeline::colours::N_GROUP_COLOURS;
 use trace::categories::{Category, Named};

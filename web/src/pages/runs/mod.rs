@@ -1,7 +1,6 @@
 //! The list of runs; if the store is empty, the first steps.
 
 mod empty;
-pub mod list_state;
 mod row;
 pub mod store;
 mod table;
@@ -14,7 +13,7 @@ use api::routes;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
-use list_state::ListState;
+use presentation::pages::runs::list_state::ListState;
 use store::{Loaded, RunsStore};
 use table::{RunTable, TableSkeleton};
 use toolbar::Toolbar;

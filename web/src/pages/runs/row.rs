@@ -1,10 +1,8 @@
 //! One run in the list, with rename and delete in place.
 
-use super::list_state::{Column, events};
 use super::store::RunsStore;
-use crate::components::badge::{BadgeView, badges};
+use crate::components::badge::BadgeView;
 use crate::components::icon::{Icon, IconView};
-use crate::components::labels::label_line;
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
 use crate::pages::compare::pick::PickBox;
@@ -15,6 +13,9 @@ use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::components::badge::badges;
+use presentation::components::labels::label_line;
+use presentation::pages::runs::list_state::{Column, events};
 use std::time::Duration;
 use trace::units::Bytes;
 use wasm_bindgen::JsCast;

@@ -1,7 +1,6 @@
 //! The table: clicks on its head sort it, arrow keys move between rows; on narrow screens rows are
 //! cards.
 
-use super::list_state::{Column, ListState};
 use super::row::RunRow;
 use super::store::RunsStore;
 use crate::clock::ticking;
@@ -12,6 +11,7 @@ use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
+use presentation::pages::runs::list_state::{Column, ListState};
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, HtmlTableSectionElement, KeyboardEvent};

@@ -1,6 +1,5 @@
 //! Title, count and filter above the list.
 
-use super::list_state::ListState;
 use super::store::{Loaded, RunsStore};
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
@@ -10,6 +9,7 @@ use api::routes;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
+use presentation::pages::runs::list_state::ListState;
 
 /// `/` moves to the filter. Escape clears it; pressed again, it leaves it.
 #[component]

@@ -1,14 +1,12 @@
 //! Archives of snapshots, unpacked in the browser: tar, plain or packed, and zip.
 //!
-//! [`tar`] and [`zip`] say what is where (pure); this module reads those bytes of the file. A file
+//! [`tar`] and [`zip`] say what is where; this module reads those bytes of the file. A file
 //! in a plain tar is a part of the archive, so nothing is copied. A packed file of a zip is
 //! unpacked when its turn comes.
 
-mod tar;
-mod zip;
-
 use super::MOST;
 use js_sys::{Promise, Uint8Array};
+use presentation::upload::archive::{tar, zip};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Blob, ReadableStream, ReadableStreamDefaultReader, ReadableWritablePair, Response};

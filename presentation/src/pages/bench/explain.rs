@@ -1,8 +1,8 @@
 //! Why a row has the status that it has: one sentence, from its numbers and its baseline's.
 
 use super::figures::{change, growth, level};
-use crate::format::count;
 use crate::letters::capital;
+use ::timeline::format::count;
 use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS};
 
 /// The sentence.

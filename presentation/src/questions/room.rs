@@ -3,6 +3,7 @@
 //! segments.
 
 use super::areas::{SIDE, nice_above, step_of};
+use ::timeline::format;
 use api::memory_map::RoomOverTime;
 use std::sync::Arc;
 use trace::units::EventIdx;
@@ -98,7 +99,7 @@ impl Room {
     /// The text about a moment, after its event.
     pub fn words(&self, moment: usize) -> String {
         let rooms = &self.rooms;
-        let segments = crate::format::plural(u64::from(rooms.segments[moment]), "segment");
+        let segments = format::plural(u64::from(rooms.segments[moment]), "segment");
         format!(
             "{} reserved in {segments}, {} in use; free: {} between blocks, {} in whole \
              segments, largest gap {}",

@@ -1,8 +1,8 @@
 //! The names in answers: verdicts, patterns, groups, badges.
 
 use crate::components::badge::{Badge, Weight, badge};
-use crate::format;
 pub use crate::letters::capital;
+use ::timeline::format;
 use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::runs::{DeviceSummary, RunDetail};

@@ -3,7 +3,8 @@
 //! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
 
 use crate::letters::lower;
-use crate::url_state::{Query, decode, encode};
+use crate::query::Query;
+use api::query::{decode, encode};
 use api::runs::RunSummary;
 use std::cmp::Ordering;
 use timeline::order;

@@ -1,7 +1,7 @@
 //! Answers as Markdown, for a person or a language model.
 
 use super::words;
-use crate::format::{self, count};
+use ::timeline::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, Part};
 use api::frames::FrameText;

@@ -5,9 +5,10 @@
 
 use crate::letters::lower;
 use crate::pages::runs::list_state::Direction;
-use crate::url_state::{Query, decode, encode};
+use crate::query::Query;
 use api::bench::{Bench, BenchCatalog, BenchPatch, BenchRow, BenchRowState, BenchStatus};
 use api::ids::{BenchId, BenchRowId};
+use api::query::{decode, encode};
 use std::cmp::Ordering;
 use timeline::order;
 

@@ -1,6 +1,6 @@
 //! The queue of uploads as values, and everything that can happen to one of them.
 
-use crate::format::{self, UnixMillis};
+use ::timeline::format::{self, UnixMillis};
 use api::ids::{RunId, UploadId};
 use api::problem::{Problem, ProblemCode};
 use api::progress::{Phase, UploadProgress};

@@ -1,0 +1,236 @@
+//! Quality notes as badges: what readers should know about the data.
+
+use api::leaks::LeakSummary;
+use api::leaks::Verdict;
+use api::runs::RunSummary;
+use std::cmp::Reverse;
+use timeline::order;
+use trace::trace::PINNED;
+use trace::units::Bytes;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Only for people who look at the run; a list of runs leaves it out.
+    Detail,
+    /// Good to know; the numbers are still right.
+    Info,
+    /// Some numbers are incomplete or cannot be known.
+    Caution,
+}
+
+/// How a finding is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Badge {
+    /// A word or two.
+    pub label: String,
+    /// What it means, for the tooltip.
+    pub about: &'static str,
+    /// How much it matters.
+    pub weight: Weight,
+}
+
+impl Badge {
+    fn new(weight: Weight, label: &str, about: &'static str) -> Badge {
+        Badge {
+            label: label.to_owned(),
+            about,
+            weight,
+        }
+    }
+}
+
+/// The badge of a quality code. An unknown code from a newer server is shown as text.
+pub fn badge(code: &str) -> Badge {
+    let known = caution(code).map(|(label, about)| Badge::new(Weight::Caution, label, about));
+    let known = known.or_else(|| info(code).map(|(l, about)| Badge::new(Weight::Info, l, about)));
+    known.unwrap_or_else(|| match code {
+        // Nearly every run has this: allocations of autograd's threads have no Python stack.
+        "no_stacks" => Badge::new(
+            Weight::Detail,
+            "some stacks missing",
+            "Some allocations were recorded without a stack.",
+        ),
+        _ => Badge::new(Weight::Detail, &code.replace('_', " "), ""),
+    })
+}
+
+fn caution(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "ring_wrapped" => (
+            "history cut",
+            "The recorder's ring of events wrapped: the beginning of the run is missing.",
+        ),
+        "no_events" => (
+            "state only",
+            "The file holds no events, only the state at its end.",
+        ),
+        "state_only" => (
+            "state only",
+            "Recorded without history: only the state at the end.",
+        ),
+        "no_segments" => (
+            "no segments",
+            "Memory from before the first event, and true block sizes, are unknown.",
+        ),
+        "double_allocs" => (
+            "inconsistent",
+            "Addresses were handed out again without having been freed.",
+        ),
+        "end_differs" => (
+            "ends differ",
+            "The levels after the last event differ from what the segments state.",
+        ),
+        _ => return None,
+    })
+}
+
+fn info(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "late_start" => (
+            "late start",
+            "Recording began after memory had been allocated that was freed later.",
+        ),
+        "no_times" => (
+            "no times",
+            "Events have no times: torch before 2.2 wrote none.",
+        ),
+        "host_events_before" => (
+            "earlier pinned memory left out",
+            "The ring of pinned memory also held events from before the recording.",
+        ),
+        _ => return None,
+    })
+}
+
+/// The badges of a run in a list: what matters most first, details left out.
+pub fn badges(run: &RunSummary) -> Vec<Badge> {
+    let notes = run.quality.iter().map(|code| badge(code));
+    let notes = notes.filter(|badge| badge.weight > Weight::Detail);
+    // First what the run is, then what to know about its data.
+    let mut badges: Vec<Badge> = run.leaks.iter().map(verdict).chain(notes).collect();
+    if run
+        .devices
+        .iter()
+        .any(|device| !device.oom_events.is_empty())
+    {
+        let about = "An allocation failed: the run went out of memory.";
+        badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
+    }
+    order::sort_by_key(&mut badges, |badge| Reverse(badge.weight));
+    let mut seen = Vec::new();
+    badges.retain(|badge| {
+        let is_new = !seen.contains(&badge.label);
+        seen.push(badge.label.clone());
+        is_new
+    });
+    badges
+}
+
+/// The badge of a verdict.
+fn verdict(leaks: &LeakSummary) -> Badge {
+    match (leaks.verdict, leaks.bytes_per_step) {
+        (Verdict::Leak, Bytes::ZERO) => Badge::new(
+            Weight::Caution,
+            "leaks within steps",
+            "Each part of a step keeps memory until the step ends.",
+        ),
+        (Verdict::Leak, bytes) if leaks.device == PINNED => Badge::new(
+            Weight::Caution,
+            &format!("leaks {bytes} a step on the host"),
+            "Pinned memory of the host is kept step after step: choose it on the run's page.",
+        ),
+        (Verdict::Leak, bytes) => Badge::new(
+            Weight::Caution,
+            &format!("leaks {bytes} a step"),
+            "Memory is kept step after step: the run's page shows by which code.",
+        ),
+        (Verdict::Clean, _) => Badge::new(
+            Weight::Info,
+            "no leak",
+            "What outlives a step is bounded: nothing accumulates.",
+        ),
+        (Verdict::CannotTell, _) if leaks.recording.is_pass() => Badge::new(
+            Weight::Info,
+            leaks.recording.word().unwrap_or_default(),
+            "No loop was recorded, so nothing is said of leaks.",
+        ),
+        (Verdict::CannotTell, _) => Badge::new(
+            Weight::Info,
+            "leak: cannot tell",
+            "The recording does not say whether it leaks; the run's page says why.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::runs::RunSource;
+    use trace::steps::recording::Kind;
+    use trace::units::Bytes;
+
+    #[test]
+    fn an_unknown_code_shows_as_its_own_words() {
+        let unknown = badge("clock_went_back");
+        assert_eq!(
+            (unknown.label.as_str(), unknown.weight),
+            ("clock went back", Weight::Detail)
+        );
+    }
+
+    #[test]
+    fn a_list_shows_each_thing_that_matters_once() {
+        let codes = ["sizes_inferred", "late_start", "no_events", "state_only"];
+        let run = RunSummary {
+            pinned: None,
+            id: "run_1".parse().unwrap(),
+            name: String::new(),
+            source: RunSource::Upload,
+            created_ms: 0,
+            file_bytes: Bytes::ZERO,
+            content_hash: String::new(),
+            devices: vec![],
+            steps: 0,
+            peak_allocated: Bytes::ZERO,
+            quality: codes.map(str::to_owned).to_vec(),
+            leaks: Some(LeakSummary {
+                device: 0,
+                recording: Kind::StateOnly,
+                verdict: Verdict::CannotTell,
+                reason: String::new(),
+                bytes_per_step: Bytes::ZERO,
+            }),
+            job: None,
+            labels: Default::default(),
+            uploaded_by: None,
+            deleted_ms: None,
+        };
+        let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
+        assert_eq!(labels, ["state only", "late start"]);
+    }
+
+    #[test]
+    fn a_verdict_is_a_badge() {
+        let label = |recording, verdict, bytes_per_step| {
+            let leaks = LeakSummary {
+                device: 0,
+                recording,
+                verdict,
+                reason: String::new(),
+                bytes_per_step,
+            };
+            super::verdict(&leaks).label
+        };
+        let check = |recording, verdict, bytes: u64, expected: &str| {
+            assert_eq!(label(recording, verdict, Bytes(bytes)), expected);
+        };
+        let eight = Bytes::mib(8).get();
+        check(Kind::Loop, Verdict::Leak, eight, "leaks 8.00 MiB a step");
+        check(Kind::Loop, Verdict::Leak, 0, "leaks within steps");
+        check(Kind::Loop, Verdict::Clean, 0, "no leak");
+        check(Kind::Loop, Verdict::CannotTell, 0, "leak: cannot tell");
+        check(Kind::Unknown, Verdict::CannotTell, 0, "leak: cannot tell");
+        check(Kind::WholeStep, Verdict::CannotTell, 0, "one whole step");
+    }
+}

@@ -1,0 +1,4 @@
+//! What several pages show.
+
+pub mod badge;
+pub mod labels;

@@ -1,0 +1,4 @@
+//! The pages, one folder each.
+
+pub mod bench;
+pub mod runs;

@@ -1,0 +1,3 @@
+//! The list of runs.
+
+pub mod list_state;

@@ -1,0 +1,67 @@
+//! The state of a page as the query of its address.
+
+use api::compare_view::CompareState;
+use api::view_state::{BadViewState, ViewState};
+
+/// State that is written as a query.
+pub trait Query: Clone + PartialEq + Send + Sync + 'static {
+    /// A part of an address that was not understood.
+    type Note: Clone + Send + Sync + 'static;
+
+    /// Reads a query (without `?`). Parts that are not understood keep their defaults and are
+    /// noted.
+    fn read(query: &str) -> (Self, Vec<Self::Note>);
+
+    /// The query, without `?`; empty for the default state where that is possible.
+    fn write(&self) -> String;
+}
+
+impl Query for ViewState {
+    type Note = BadViewState;
+
+    fn read(query: &str) -> (ViewState, Vec<BadViewState>) {
+        ViewState::parse(query).unwrap_or_else(|too_new| (ViewState::default(), vec![too_new]))
+    }
+
+    fn write(&self) -> String {
+        match self {
+            state if *state == ViewState::default() => String::new(),
+            state => state.to_string(),
+        }
+    }
+}
+
+impl Query for CompareState {
+    type Note = BadViewState;
+
+    fn read(query: &str) -> (CompareState, Vec<BadViewState>) {
+        CompareState::parse(query)
+            .unwrap_or_else(|too_new| (CompareState::default(), vec![too_new]))
+    }
+
+    fn write(&self) -> String {
+        match self {
+            state if *state == CompareState::default() => String::new(),
+            state => state.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_view_has_a_clean_address() {
+        assert_eq!(ViewState::default().write(), "");
+        let (state, notes) = ViewState::read("");
+        assert_eq!((state, notes), (ViewState::default(), vec![]));
+    }
+
+    #[test]
+    fn a_link_from_the_future_opens_the_data_without_the_view() {
+        let (state, notes) = ViewState::read("v=99&dev=3");
+        assert_eq!(state, ViewState::default());
+        assert_eq!(notes, vec![BadViewState::TooNew(99)]);
+    }
+}

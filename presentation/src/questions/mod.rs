@@ -1,0 +1,20 @@
+//! The answers about a run below its picture: does it leak, what is alive, which allocations, where
+//! memory lies, what if.
+//!
+//! ```text
+//! api::{leaks, alive, …} -> areas, boxes, levels, room, strips (geometry), words, markdown (texts)
+//! ```
+
+pub mod areas;
+pub mod band_colours;
+pub mod band_table;
+pub mod boxes;
+pub mod growth_chart;
+pub mod leaks_tab;
+pub mod levels;
+pub mod markdown;
+pub mod picture;
+pub mod room;
+pub mod sizes;
+pub mod strips;
+pub mod words;

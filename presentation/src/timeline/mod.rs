@@ -1,0 +1,3 @@
+//! The hands on the picture of a run; the picture itself is the crate `timeline`.
+
+pub mod input;

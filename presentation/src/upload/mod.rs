@@ -1,0 +1,4 @@
+//! Files on their way to the server: the queue, and what is in archives.
+
+pub mod archive;
+pub mod queue;
