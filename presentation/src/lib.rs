@@ -5,14 +5,19 @@
 //! typed text means; `web` draws that and listens. All of it has native tests.
 //!
 //! In reading order: the pages ([`pages`]), the answers below a run's picture ([`questions`]), the
-//! hands on the picture ([`timeline`]), files on their way ([`upload`]), what they share
-//! ([`components`], [`letters`], [`query`]), and the words of the server ([`objects`]).
+//! picture's keys and panel ([`timeline`]), files on their way ([`upload`]), what these share
+//! ([`components`], [`letters`], [`theme`]), the address ([`query`]), and what the server says
+//! ([`objects`], [`response`], [`events`], [`connection`]).
 
 pub mod components;
+pub mod connection;
+pub mod events;
 pub mod letters;
 pub mod objects;
 pub mod pages;
 pub mod query;
 pub mod questions;
+pub mod response;
+pub mod theme;
 pub mod timeline;
 pub mod upload;

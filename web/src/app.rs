@@ -8,8 +8,7 @@ use crate::components::help::{Help, HelpOverlay};
 use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
-use crate::connection::Connection;
-use crate::events::{self, Notice};
+use crate::events;
 use crate::opened_link::OpenedLink;
 use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
@@ -28,6 +27,8 @@ use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
 use leptos_router::hooks::{use_location, use_params_map};
 use leptos_router::path;
+use presentation::connection::Connection;
+use presentation::events::Notice;
 use wasm_bindgen::JsCast;
 
 /// The application.

@@ -9,13 +9,12 @@ use api::ids::ShareId;
 use api::page;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
-use presentation::objects;
+use presentation::response::{not_understood, problem_in, read, unreachable, worth_waiting};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, Request, RequestInit, Response};
@@ -38,9 +37,6 @@ const RETRIES: u32 = 4;
 /// The types of answers that are accepted, the preferred one first.
 const JSON: &str = "application/json, application/problem+json, */*;q=0.5";
 const TEXT: &str = "text/markdown, application/problem+json, */*;q=0.5";
-
-/// After this long without an answer a request has failed, like any other problem.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// If many requests wait at once, only one of them shows why.
 const TELL_BUSY_EVERY_MS: i64 = 10_000;
@@ -176,48 +172,6 @@ pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
     Ok(js_sys::Uint8Array::new(&buffer).to_vec())
 }
 
-/// The problem in an answer that is not a success. Uploads use it too, although they are sent
-/// elsewhere.
-pub fn problem_in(status: u16, body: &str) -> Problem {
-    if let Ok(problem) = objects::read::<Problem>(body) {
-        return problem;
-    }
-    let (code, title) = match status {
-        401 | 403 => (ProblemCode::Unauthorized, "An access token is needed"),
-        404 => (ProblemCode::NotFound, "Not found"),
-        413 => (ProblemCode::TooLarge, "Too large"),
-        429 => (ProblemCode::TooMany, "Too much at a time"),
-        503 => (ProblemCode::Busy, "The server is busy"),
-        400..=499 => (ProblemCode::BadRequest, "The server refused the request"),
-        _ => (ProblemCode::Internal, "The server failed"),
-    };
-    Problem {
-        code,
-        status,
-        title: title.to_owned(),
-        detail: format!("Something between this page and Tidemark answered with status {status}."),
-        offset: None,
-    }
-}
-
-/// The problem for no answer at all.
-pub fn unreachable() -> Problem {
-    Problem {
-        code: ProblemCode::Interrupted,
-        status: 0,
-        title: "The server does not answer".to_owned(),
-        detail: "Check that `tidemark` is still running and that this machine reaches it, \
-                 then try again."
-            .to_owned(),
-        offset: None,
-    }
-}
-
-/// Whether a problem is that there was no answer at all.
-pub fn is_no_answer(problem: &Problem) -> bool {
-    problem.status == 0 && problem.code == ProblemCode::Interrupted
-}
-
 /// Tells the shell that a token is needed, if `problem` says so.
 pub fn notice(problem: &Problem) {
     if problem.code == ProblemCode::Unauthorized
@@ -252,14 +206,6 @@ pub fn busy(problem: &Problem) {
     if let Some(react) = ON_BUSY.with_borrow(Clone::clone) {
         react(problem);
     }
-}
-
-/// How long to wait before a refused request is sent again, given its `Retry-After`.
-pub fn worth_waiting(problem: &Problem, retry_after: Option<&str>) -> Option<Duration> {
-    let refused = matches!(problem.status, 429 | 503);
-    let seconds = retry_after?.trim().parse().ok()?;
-    let wait = Duration::from_secs(seconds);
-    (refused && wait <= LONGEST_WAIT).then_some(wait)
 }
 
 /// Waits for one answer. If the server had no room for a request, it has not done it, so the
@@ -325,78 +271,4 @@ async fn text_of(response: &Response) -> Result<String, Problem> {
     let text = response.text().map_err(|_| unreachable())?;
     let text = JsFuture::from(text).await.map_err(|_| unreachable())?;
     Ok(text.as_string().unwrap_or_default())
-}
-
-/// The value in an answer's text.
-///
-/// # Errors
-/// [`not_understood`].
-pub fn read<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
-    // 204 No Content has no body; `null` is read as `()`.
-    let body = if body.is_empty() { "null" } else { body };
-    objects::read(body).map_err(|error| not_understood(&error))
-}
-
-/// The problem for an answer that this page cannot read.
-pub fn not_understood(error: &dyn std::fmt::Display) -> Problem {
-    Problem {
-        code: ProblemCode::TooNew,
-        status: 200,
-        title: "The answer is not understood".to_owned(),
-        detail: format!(
-            "This page and the server are of different versions; reload the page. ({error})"
-        ),
-        offset: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_problem_document_is_taken_as_it_is() {
-        let sent = Problem {
-            code: ProblemCode::BadSnapshot,
-            status: 422,
-            title: "Not a snapshot".to_owned(),
-            detail: "Byte 17 is not an opcode.".to_owned(),
-            offset: Some(17),
-        };
-        let body = serde_json::to_string(&sent).unwrap();
-        assert_eq!(problem_in(422, &body), sent);
-    }
-
-    #[test]
-    fn any_other_answer_becomes_a_problem_by_its_status() {
-        let check = |status, code| assert_eq!(problem_in(status, "<html>").code, code);
-        check(401, ProblemCode::Unauthorized);
-        check(404, ProblemCode::NotFound);
-        check(413, ProblemCode::TooLarge);
-        check(418, ProblemCode::BadRequest);
-        check(502, ProblemCode::Internal);
-        check(429, ProblemCode::TooMany);
-        check(503, ProblemCode::Busy);
-    }
-
-    #[test]
-    fn only_a_refusal_for_a_short_while_is_worth_waiting() {
-        let check = |status, retry: Option<&str>, seconds: Option<u64>| {
-            let wait = worth_waiting(&problem_in(status, ""), retry);
-            assert_eq!(wait, seconds.map(Duration::from_secs), "{status} {retry:?}");
-        };
-        check(429, Some("2"), Some(2));
-        check(503, Some(" 15"), Some(15));
-        check(503, Some("16"), None);
-        check(503, None, None);
-        check(503, Some("Sun, 22 Nov 2026 03:00:00 GMT"), None);
-        check(500, Some("1"), None);
-    }
-
-    #[test]
-    fn an_empty_answer_reads_as_unit_and_nothing_else() {
-        assert_eq!(read::<()>(""), Ok(()));
-        assert_eq!(read::<u32>("7"), Ok(7));
-        assert_eq!(read::<u32>("").unwrap_err().code, ProblemCode::TooNew);
-    }
 }

@@ -1,15 +1,7 @@
 //! Whether the server can be reached.
 
 use leptos::prelude::*;
-
-/// Whether the server answers; in the context of the whole application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// It does.
-    There,
-    /// It does not; the page keeps trying.
-    Lost,
-}
+use presentation::connection::{Connection, is_back};
 
 /// Does something each time when the server answers again, as long as the owner lives: what could
 /// not be asked before can be asked now.
@@ -24,21 +16,4 @@ pub fn when_back(act: impl Fn() + 'static) {
         }
         now
     });
-}
-
-fn is_back(before: Option<Connection>, now: Connection) -> bool {
-    before == Some(Connection::Lost) && now == Connection::There
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_return_counts() {
-        assert!(is_back(Some(Connection::Lost), Connection::There));
-        assert!(!is_back(None, Connection::There), "it was never away");
-        assert!(!is_back(Some(Connection::There), Connection::There));
-        assert!(!is_back(Some(Connection::There), Connection::Lost));
-    }
 }

@@ -6,13 +6,11 @@
 //! everything again.
 
 use crate::turn::{Turn, Waited};
-use api::progress::ServerEvent;
 use api::routes;
 use leptos::prelude::*;
-use presentation::objects;
+use presentation::events::{BACK, LOST, Notice, notice_of, pause_before};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, EventSource, MessageEvent};
@@ -21,17 +19,6 @@ use web_sys::{BroadcastChannel, EventSource, MessageEvent};
 /// tab that listens informs the others.
 const LOCK: &str = "tidemark-events";
 const CHANNEL: &str = "tidemark-events";
-
-/// What a subscriber learns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The server said something.
-    Event(ServerEvent),
-    /// The connection is there (again); earlier events were missed.
-    Back,
-    /// The connection is lost; it will be tried again.
-    Lost,
-}
 
 /// Listens to [`routes::EVENTS`] until the owner is cleaned up, as long as the page is visible. If
 /// the browser can choose one tab, only that tab listens, for all of them. Browsers hold at most
@@ -46,28 +33,6 @@ pub fn subscribe(react: impl Fn(Notice) + 'static) {
     on_cleanup(move || {
         tab.try_with_value(Tab::close);
     });
-}
-
-/// What tabs send each other, besides the unchanged events.
-const BACK: &str = "back";
-const LOST: &str = "lost";
-
-fn notice_of(word: &str) -> Option<Notice> {
-    match word {
-        BACK => Some(Notice::Back),
-        LOST => Some(Notice::Lost),
-        data => parse(data).map(Notice::Event),
-    }
-}
-
-/// The pause before attempt `n` (from 0): half a second, doubling, at most half a minute.
-fn pause_before(attempt: u32) -> Duration {
-    Duration::from_millis(500u64.saturating_mul(1 << attempt.min(10)).min(30_000))
-}
-
-/// Reads the `data` of one event. Kinds from a newer server are skipped, not errors.
-fn parse(data: &str) -> Option<ServerEvent> {
-    objects::read(data).ok()
 }
 
 type React = Rc<dyn Fn(&str)>;
@@ -342,36 +307,5 @@ impl Stream {
             },
             pause,
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_half_a_minute() {
-        let pauses: Vec<u64> = (0..8).map(|n| pause_before(n).as_millis() as u64).collect();
-        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
-        assert_eq!(pause_before(u32::MAX), Duration::from_secs(30));
-    }
-
-    #[test]
-    fn events_of_a_newer_server_are_skipped() {
-        assert_eq!(
-            parse(r#"{"kind":"runs_changed"}"#),
-            Some(ServerEvent::RunsChanged)
-        );
-        assert_eq!(parse(r#"{"kind":"full_moon"}"#), None);
-        assert_eq!(parse(""), None);
-    }
-
-    #[test]
-    fn tabs_tell_one_another_what_the_server_said_and_how_it_is() {
-        let event = Notice::Event(ServerEvent::RunsChanged);
-        assert_eq!(notice_of(r#"{"kind":"runs_changed"}"#), Some(event));
-        assert_eq!(notice_of(BACK), Some(Notice::Back));
-        assert_eq!(notice_of(LOST), Some(Notice::Lost));
-        assert_eq!(notice_of("anything else"), None);
     }
 }

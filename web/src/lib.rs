@@ -6,8 +6,8 @@
 //! page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), the parts they share
-//! ([`components`], [`timeline`], [`upload`], [`format`]), and the borders to the
-//! browser ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the borders to the browser
+//! ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 #![allow(
     missing_docs,

@@ -5,16 +5,24 @@
 //! api::{leaks, alive, …} -> areas, boxes, levels, room, strips (geometry), words, markdown (texts)
 //! ```
 
+pub mod alive_tab;
+pub mod allocation_list;
 pub mod areas;
 pub mod band_colours;
 pub mod band_table;
+pub mod box_chart;
 pub mod boxes;
+pub mod filter_box;
+pub mod group_table;
 pub mod growth_chart;
 pub mod leaks_tab;
 pub mod levels;
 pub mod markdown;
 pub mod picture;
+pub mod reveal;
 pub mod room;
 pub mod sizes;
 pub mod strips;
+pub mod tabs;
+pub mod what_if_tab;
 pub mod words;

@@ -5,9 +5,10 @@ use crate::components::copy_button::CopyButton;
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
 use api::routes;
-use api::runs::{Access, ServerInfo};
+use api::runs::ServerInfo;
 use api::shares::ShareTarget;
 use leptos::prelude::*;
+use presentation::components::copy_for_pr::hint;
 
 /// A button that opens the block.
 #[component]
@@ -35,23 +36,6 @@ pub fn CopyForPr(
         <Dialog open=open title="For the pull request" closing=Closing::Free>
             {content}
         </Dialog>
-    }
-}
-
-/// Who can open what the block leads to.
-fn hint(markdown: &str, access: Access) -> Option<&'static str> {
-    let here = ["://127.", "://localhost", "://[::1]"];
-    let is_local = here.iter().any(|here| markdown.contains(here));
-    match access {
-        _ if is_local => Some(
-            "The picture and the link lead to this computer, where nobody else can open them. For \
-             others, start the server with --listen and --public-url.",
-        ),
-        Access::Open => None,
-        Access::Granted | Access::TokenNeeded => Some(
-            "The picture and the link need this server's login. For a review outside the team, \
-             make a link without login under Share and copy its block there.",
-        ),
     }
 }
 
@@ -108,27 +92,5 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
             {hint}
             <div class="share-buttons"><CopyButton text=text what="the Markdown"/></div>
         </div>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_says_who_can_open_it() {
-        let check = |address: &str, access: Access, expected: &str| {
-            let block = format!("[run]({address}/runs/a)");
-            let said = hint(&block, access).unwrap_or_default();
-            let is_said = match expected {
-                "" => said.is_empty(),
-                expected => said.contains(expected),
-            };
-            assert!(is_said, "{address}: {said}");
-        };
-        check("http://127.0.0.1:7878", Access::Open, "nobody else");
-        check("http://localhost:7878", Access::Granted, "nobody else");
-        check("https://tidemark.example", Access::Granted, "login");
-        check("https://tidemark.example", Access::Open, "");
     }
 }

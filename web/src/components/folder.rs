@@ -1,7 +1,7 @@
 //! Dropped folders, and the files in them.
 
-use crate::upload::MOST;
 use js_sys::{Array, Function, Promise};
+use presentation::upload::MOST;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{DataTransfer, File, FileSystemDirectoryEntry, FileSystemEntry, FileSystemFileEntry};

@@ -5,12 +5,13 @@ use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
-use crate::connection::Connection;
 use crate::opened_link::OpenedLink;
-use crate::theme::{self, Theme};
+use crate::theme;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::connection::Connection;
+use presentation::theme::Theme;
 
 /// Wordmark, upload, theme, help.
 #[component]

@@ -1,6 +1,7 @@
 //! Which key press means what outside of text fields.
 
 use leptos::prelude::*;
+use presentation::components::keys::takes_text;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent};
 
@@ -29,19 +30,4 @@ pub fn on_key(react: impl Fn(&KeyboardEvent) + 'static) {
 fn dialog_is_open() -> bool {
     let open = document().query_selector("dialog[open]");
     open.ok().flatten().is_some()
-}
-
-fn takes_text(tag_name: &str) -> bool {
-    ["INPUT", "TEXTAREA", "SELECT"].contains(&tag_name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn typing_is_no_shortcut() {
-        assert!(takes_text("INPUT"));
-        assert!(!takes_text("BUTTON"));
-    }
 }

@@ -1,7 +1,6 @@
 //! The uploads of this page, in the corner of every page.
 
 use crate::components::icon::{Icon, IconView};
-use crate::components::problem_note::place;
 use crate::components::prose::Prose;
 use crate::components::toasts::Toasts;
 use crate::format;
@@ -12,6 +11,7 @@ use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
+use presentation::components::problem_note::place;
 use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, Novelty, State};
 
 /// The tray; nothing while there are no uploads.

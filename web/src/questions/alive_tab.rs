@@ -8,11 +8,11 @@ use super::{Asker, INFERRED};
 use crate::components::copy_button::CopyButton;
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
-use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
 use api::view_state::{Chart, Selection, ViewState};
 use leptos::prelude::*;
+use presentation::questions::alive_tab::{came_and_went, event_of, summary};
 use presentation::questions::markdown;
 use presentation::questions::picture::middle;
 use std::sync::Arc;
@@ -78,13 +78,6 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
             {content}
         </div>
     }
-}
-
-/// The event that a typed text or a key stands for.
-fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
-    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-    let event: u64 = digits.parse().ok()?;
-    Some(EventIdx(event.min(u64::from(last.0)) as u32))
 }
 
 /// The fields for the moments.
@@ -184,28 +177,10 @@ fn Drawing(asker: Asker) -> impl IntoView {
 }
 
 fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
-    let place = match &alive.step {
-        Some(step) => {
-            format!(
-                "event {}, in {}",
-                count(u64::from(alive.event.0)),
-                step_name(step)
-            )
-        }
-        None => format!("event {}", count(u64::from(alive.event.0))),
-    };
-    let summary = format!(
-        "{} ({}) allocated after {place}, in {}",
-        alive.total.bytes,
-        format::exact_bytes(alive.total.bytes.get()),
-        format::plural(alive.total.count, "block"),
-    );
+    let summary = summary(&alive);
     let groups = groups(asker, &alive.groups, alive.groups_left_out);
     if alive.total.count == 0 {
-        return view! {
-            <p class="muted questions-empty">{format!("Nothing is allocated after {place}.")}</p>
-        }
-        .into_any();
+        return view! { <p class="muted questions-empty">{summary}</p> }.into_any();
     }
     view! {
         <p class="alive-summary">{summary}</p>
@@ -271,20 +246,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
 
 /// What was allocated and what was freed.
 fn between(asker: Asker, changes: &Changes) -> AnyView {
-    let (from, to) = (changes.allocated_from.0, changes.allocated_to.0);
-    let change = match to >= from {
-        true => format!("+{}", format::bytes(to - from)),
-        false => format!("−{}", format::bytes(from - to)),
-    };
-    let summary = format!(
-        "From event {} to event {}: {} to {} ({change}). {} came and went in between ({}).",
-        count(u64::from(changes.from.0)),
-        count(u64::from(changes.to.0)),
-        changes.allocated_from,
-        changes.allocated_to,
-        format::plural(changes.passed.count, "block"),
-        changes.passed.bytes,
-    );
+    let summary = came_and_went(changes);
     let part = |title: &str, part: &Part| {
         let head = format!(
             "{title}: {} in {}",
@@ -305,17 +267,4 @@ fn between(asker: Asker, changes: &Changes) -> AnyView {
         </div>
     }
     .into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_read_however_it_is_grouped() {
-        let last = EventIdx(11_027_734);
-        assert_eq!(event_of("1,234,567", last), Some(EventIdx(1_234_567)));
-        assert_eq!(event_of(" 99999999999 ", last), Some(last));
-        assert_eq!(event_of("the end", last), None);
-    }
 }

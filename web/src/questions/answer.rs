@@ -5,6 +5,7 @@ use crate::client;
 use crate::connection::when_back;
 use api::problem::Problem;
 use leptos::prelude::*;
+use presentation::response;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ type Take = Box<dyn Fn(Result<String, Problem>) + Send + Sync>;
 fn answer_of<T: DeserializeOwned + Send + Sync + 'static>() -> (RwSignal<Answer<T>>, Take) {
     let answer = RwSignal::new(Answer::Unasked);
     let take = move |text: Result<String, Problem>| {
-        let read = text.and_then(|text| client::read::<T>(&text));
+        let read = text.and_then(|text| response::read::<T>(&text));
         // The page may have been left.
         let _ = answer.try_set(match read {
             Ok(value) => Answer::There(Arc::new(value)),
@@ -88,7 +89,7 @@ struct Again {
 impl Again {
     /// Looks at an answer: whether the server gave it.
     fn notice(self, text: &Result<String, Problem>) {
-        let lost = text.as_ref().is_err_and(client::is_no_answer);
+        let lost = text.as_ref().is_err_and(response::is_no_answer);
         let _ = self.unanswered.try_set_value(lost);
     }
 }

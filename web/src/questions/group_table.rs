@@ -4,49 +4,10 @@ use super::Asker;
 use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
+use presentation::components::frames::short_path;
+use presentation::questions::group_table::{COLUMNS, Column, INFERRED, is_inferred, sorted};
 use presentation::questions::words;
-use std::cmp::Ordering;
 use std::sync::Arc;
-use timeline::order;
-
-/// A column to sort by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Group,
-    Rate,
-    Count,
-    Live,
-    Since,
-    Confidence,
-}
-
-const COLUMNS: [(Column, &str); 6] = [
-    (Column::Group, "Group"),
-    (Column::Rate, "Bytes a step"),
-    (Column::Count, "Blocks a step"),
-    (Column::Live, "Alive"),
-    (Column::Since, "Steps"),
-    (Column::Confidence, "Confidence"),
-];
-
-/// The groups' positions in the order of a column; numbers from the largest down.
-fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
-    let compare = |a: usize, b: usize| -> Ordering {
-        let (a, b) = (&groups[a], &groups[b]);
-        match by {
-            Column::Group => words::group_name(a).cmp(&words::group_name(b)),
-            Column::Rate => b.bytes_per_step.total_cmp(&a.bytes_per_step),
-            Column::Count => b.count_per_step.total_cmp(&a.count_per_step),
-            Column::Live => b.live_bytes.cmp(&a.live_bytes),
-            Column::Since => a.first_step.cmp(&b.first_step),
-            Column::Confidence => b.confidence.total_cmp(&a.confidence),
-        }
-    };
-    order::order_of(groups.len(), &mut |a, b| match reversed {
-        true => compare(b, a),
-        false => compare(a, b),
-    })
-}
 
 /// The table; a click on a row selects the group.
 #[component]
@@ -104,7 +65,7 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
     };
     let place = group.frame.as_ref().map(|frame| match frame.line {
         0 => frame.filename.clone(),
-        line => format!("{}:{line}", short(&frame.filename)),
+        line => format!("{}:{line}", short_path(&frame.filename)),
     });
     let pattern = words::pattern(group);
     let place = match place {
@@ -144,61 +105,4 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
         </tr>
     }
     .into_any()
-}
-
-/// Whether the name of a group was inferred rather than recorded.
-fn is_inferred(group: &LeakGroup) -> bool {
-    let recorded = group.frame.is_some() || group.alloc_frame.is_some();
-    group.frame_inferred || (!recorded && group.forward.is_some())
-}
-
-const INFERRED: &str = "These allocations have no Python stack: the name is inferred from size, \
-                        order and what was allocated beside them.";
-
-/// The last part of a path, which distinguishes files.
-fn short(path: &str) -> &str {
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    match slashes.nth(1) {
-        Some(at) => &path[at + 1..],
-        None => path,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use api::leaks::Pattern;
-    use trace::units::Bytes;
-
-    fn group(bytes_per_step: f64, first_step: u32) -> LeakGroup {
-        LeakGroup {
-            site: format!("z{first_step}"),
-            stack: None,
-            frame: None,
-            frame_inferred: false,
-            alloc_frame: None,
-            forward: None,
-            pattern: Pattern::EveryStep,
-            every: None,
-            scope: None,
-            count_per_step: 1.0,
-            bytes_per_step,
-            slope_error: 0.0,
-            confidence: 0.5,
-            first_step,
-            last_step: 9,
-            live_count: 1,
-            live_bytes: Bytes(1),
-            evidence: vec![],
-        }
-    }
-
-    #[test]
-    fn the_fastest_comes_first_and_equals_keep_their_order() {
-        let groups = [group(1.0, 5), group(7.0, 3), group(1.0, 4)];
-        assert_eq!(sorted(&groups, Column::Rate, false), [1, 0, 2]);
-        assert_eq!(sorted(&groups, Column::Rate, true), [0, 2, 1]);
-        assert_eq!(sorted(&groups, Column::Since, false), [1, 2, 0]);
-        assert_eq!(short("/srv/a/b/c.py"), "b/c.py");
-    }
 }

@@ -14,20 +14,13 @@ use api::runs::DeviceSummary;
 use api::what_if::{Conditions, Replayed, WhatIf, WhatIfDrawn};
 use leptos::prelude::*;
 use presentation::questions::markdown;
-use presentation::questions::sizes::{exact, size_of};
+use presentation::questions::sizes::exact;
+use presentation::questions::what_if_tab::{SETTINGS, bad_limit, otherwise, text, tried};
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
-
-/// Settings that are offered to try.
-const SETTINGS: [&str; 4] = [
-    "expandable_segments:True",
-    "max_split_size_mb:128",
-    "roundup_power2_divisions:8",
-    "garbage_collection_threshold:0.8",
-];
 
 /// How many call sites the list offers to leave out.
 const SITES: usize = 12;
@@ -118,11 +111,6 @@ fn shown(asker: Asker, answer: RwSignal<Answer<WhatIfDrawn>>, stopped: RwSignal<
     }
 }
 
-/// Why the limit is none. The server would refuse it, far below the field.
-fn bad_limit(conditions: &Conditions) -> Option<&'static str> {
-    size_of(conditions.limit.as_deref()?).err()
-}
-
 fn is_pinned(asker: Asker) -> bool {
     asker.device.with_value(|device| device.device) == PINNED
 }
@@ -144,12 +132,6 @@ fn replaying(asker: Asker) -> String {
 
 fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
     asker.view.update(|state| change(&mut state.what_if));
-}
-
-/// A text; `None` if it is empty.
-fn text(value: &str) -> Option<String> {
-    let value = value.trim();
-    (!value.is_empty()).then(|| value.to_owned())
 }
 
 /// The form with the changed conditions.
@@ -347,41 +329,16 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     }
 }
 
-/// A remedy as conditions; `None` if it cannot be asked here (a smaller batch).
-fn tried(change: &str) -> Option<Conditions> {
-    let mut conditions = Conditions::default();
-    match change {
-        "no leaks" => conditions.without_leaks = true,
-        setting if setting.contains(':') => conditions.alloc_conf = Some(setting.to_owned()),
-        _ => return None,
-    }
-    Some(conditions)
-}
-
 fn answered(drawn: Arc<WhatIfDrawn>) -> AnyView {
     let answer = &drawn.answer;
     view! {
         <p class="alive-summary">{answer.sentence.clone()}</p>
-        {otherwise(answer)}
+        {otherwise(answer).map(|text| view! { <p class="muted">{text}</p> }.into_any())}
         <WhatIfChart drawn=Arc::clone(&drawn)/>
         {table(answer)}
         <p class="muted">{answer.trust.clone()}</p>
     }
     .into_any()
-}
-
-/// Which parts of the question matched something in the recording.
-fn otherwise(answer: &WhatIf) -> Option<AnyView> {
-    let otherwise = &answer.otherwise;
-    let part =
-        |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", format::plural(n, "block")));
-    let parts = [
-        part(otherwise.given_back, "given back at the end of their steps"),
-        part(otherwise.gone, "never asked for"),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty())
-        .then(|| view! { <p class="muted">{format!("{}.", parts.join(", "))}</p> }.into_any())
 }
 
 fn table(answer: &WhatIf) -> AnyView {
@@ -443,35 +400,4 @@ fn table(answer: &WhatIf) -> AnyView {
         </div>
     }
     .into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_that_is_no_size_is_not_asked_about() {
-        let with = |limit: Option<&str>| Conditions {
-            limit: limit.map(str::to_owned),
-            ..Conditions::default()
-        };
-        assert!(bad_limit(&with(Some("banana"))).is_some());
-        assert_eq!(bad_limit(&with(Some("24GiB"))), None);
-        assert_eq!(bad_limit(&with(None)), None);
-    }
-
-    #[test]
-    fn remedies_become_conditions() {
-        let check = |change: &str, query: Option<&str>| {
-            let conditions = tried(change);
-            let found = conditions.map(|conditions| conditions.query());
-            assert_eq!(found.as_deref(), query, "{change}");
-        };
-        check("no leaks", Some("&without_leaks=true"));
-        check(
-            "expandable_segments:True",
-            Some("&alloc_conf=expandable_segments%3ATrue"),
-        );
-        check("1/2 of the batch", None);
-    }
 }

@@ -17,6 +17,7 @@ use api::view_state::{Selection, ViewState};
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
+use presentation::response;
 use presentation::timeline::input::{Command, FLAT_BOX, Glide};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -514,7 +515,7 @@ impl Driver {
                 MountainTile::decode(bytes).map(|t| model.mountain_arrived(t))
             }
         }
-        .map_err(|error| client::not_understood(&error))
+        .map_err(|error| response::not_understood(&error))
     }
 
     fn retry_later(&self) {

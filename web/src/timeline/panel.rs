@@ -9,18 +9,18 @@ use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use ::timeline::facts::{Composition, GroupFacts, GroupShare};
-use ::timeline::{lanes, ticks};
 use api::frames::FrameText;
 use api::problem::Problem;
 use api::routes;
-use api::timeline::{BlockDetail, TensorDetail};
+use api::timeline::BlockDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
+use presentation::components::frames::{short_path, stack_text};
+use presentation::timeline::facts::{Fact, block_facts, group_facts};
 use std::sync::Arc;
 use trace::code::is_framework;
 use trace::tiles::with_caller;
-use trace::trace::{BlockIdx, Origin, PoolId, PoolSize};
-use trace::units::{EventIdx, Micros};
+use trace::trace::BlockIdx;
 
 /// An answer: being fetched, there, or refused.
 #[derive(Clone)]
@@ -171,135 +171,6 @@ fn fact((name, value): Fact) -> impl IntoView {
     }
 }
 
-/// A name and a value.
-type Fact = (String, String);
-
-/// The facts about a block, in the order in which people ask for them. `since_start` gives the time
-/// of an event position since the start of the trace, microseconds.
-fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    if detail.requested != detail.size {
-        let waste = detail.size.saturating_sub(detail.requested);
-        let text = format!("{} ({waste} of rounding)", detail.requested);
-        facts.push(("requested".to_owned(), text));
-    }
-    facts.extend(detail.tensor.iter().flat_map(tensor_facts));
-    facts.extend(life_facts(detail, since_start));
-    facts.extend(place_facts(detail));
-    facts
-}
-
-/// What the engine knows about a tensor.
-fn tensor_facts(tensor: &TensorDetail) -> Vec<Fact> {
-    let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
-    let shape = match (&tensor.dtype, shape.is_empty()) {
-        (Some(dtype), true) => format!("a number, {dtype}"),
-        (Some(dtype), false) => format!("{}, {dtype}", shape.join(" × ")),
-        (None, _) => "no tensor".to_owned(),
-    };
-    let freed = || "nothing: it was freed".to_owned();
-    let facts = [
-        ("tensor", tensor.name.clone()),
-        ("kept by", tensor.owner.clone().unwrap_or_else(freed)),
-        ("shape", shape),
-        ("role", tensor.role.replace('_', " ")),
-        ("made by", tensor.op.clone()),
-        ("module", tensor.module.clone()),
-    ];
-    let told = facts.into_iter().filter(|(_, value)| !value.is_empty());
-    told.map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// When it was allocated and freed.
-fn life_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -> Vec<Fact> {
-    let when = |(event, _): (EventIdx, Micros)| {
-        let time = since_start(f64::from(event.0)).map(|t| ticks::duration(t, 1e3));
-        let event = count(u64::from(event.0));
-        match time {
-            Some(time) => format!("event {event}, {time}"),
-            None => format!("event {event}"),
-        }
-    };
-    let between = |(from, t0): (EventIdx, Micros), (to, t1): (EventIdx, Micros)| {
-        let events = count(u64::from(to.0 - from.0));
-        format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64))
-    };
-    let before = || "before the trace began".to_owned();
-    let freed = match (detail.free_requested, detail.origin) {
-        (Some(free), _) => when(free),
-        (None, Origin::Preexisting) => "not in this trace: there before and after".to_owned(),
-        (None, _) => "not in this trace: live at its end".to_owned(),
-    };
-    let mut facts = vec![
-        (
-            "allocated".to_owned(),
-            detail.alloc.map_or_else(before, when),
-        ),
-        ("freed".to_owned(), freed),
-    ];
-    if let (Some(from), Some(to)) = (detail.alloc, detail.free_requested) {
-        facts.push(("lived".to_owned(), between(from, to)));
-    }
-    if let (Some(from), Some(to)) = (detail.free_requested, detail.free_completed)
-        && to.0.0 > from.0.0 + 1
-    {
-        facts.push(("pending".to_owned(), between(from, to)));
-    }
-    facts
-}
-
-/// Where it lies, and what the trace says about it.
-fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
-    if let Some(step) = &detail.step {
-        add("step", lanes::step_name(step).to_owned());
-    }
-    let stream = match detail.stream {
-        0 => "default".to_owned(),
-        stream => format!("{stream:#x}"),
-    };
-    add("stream", stream);
-    let size = match detail.pool_size {
-        PoolSize::Small => "small",
-        PoolSize::Large => "large",
-    };
-    let pool = match detail.pool {
-        PoolId(0, 0) => size.to_owned(),
-        PoolId(a, b) => format!("{size}, private ({a}, {b})"),
-    };
-    add("pool", pool);
-    add("address", detail.addr.to_string());
-    if let Some(forward) = &detail.forward {
-        let on = forward.evidence.replace('_', " ");
-        add(
-            "backward of",
-            format!("{} (inferred from {on})", forward.label),
-        );
-    }
-    for (name, value) in &detail.notes {
-        add(name, value.clone());
-    }
-    facts
-}
-
-/// A stack as text, innermost first, with frames in Python's notation.
-fn stack_text(frames: &[FrameText]) -> String {
-    let lines = frames
-        .iter()
-        .map(|f| format!("{} ({}:{})", f.name, f.filename, f.line));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// The last part of a path, which distinguishes files.
-fn short_path(path: &str) -> &str {
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    match slashes.nth(1) {
-        Some(at) => &path[at + 1..],
-        None => path,
-    }
-}
-
 #[component]
 fn StackView(
     title: &'static str,
@@ -361,7 +232,7 @@ fn GroupPanel(handle: Handle, key: u32) -> impl IntoView {
             .map(|block| view! { <MemberStack handle=handle block=block/> })
     };
     let body = move || match facts.get() {
-        Some(facts) => group_facts(&facts).into_any(),
+        Some(facts) => group_view(&facts).into_any(),
         None => {
             view! { <p class="muted">"Nothing of this group is live in the window."</p> }.into_any()
         }
@@ -373,25 +244,8 @@ fn GroupPanel(handle: Handle, key: u32) -> impl IntoView {
     }
 }
 
-fn group_facts(facts: &GroupFacts) -> impl IntoView + use<> {
-    let mut rows = vec![(
-        "blocks".to_owned(),
-        format!("{} live in this window", count(facts.blocks)),
-    )];
-    if let Some(event) = facts.peak_event {
-        rows.push((
-            "peak at".to_owned(),
-            format!("event {}", count(u64::from(event.0))),
-        ));
-    }
-    rows.push((
-        "counted over".to_owned(),
-        format!(
-            "events {} – {}",
-            count(facts.events.0),
-            count(facts.events.1.saturating_sub(1))
-        ),
-    ));
+fn group_view(facts: &GroupFacts) -> impl IntoView + use<> {
+    let rows = group_facts(facts);
     view! {
         <p class="panel-label">{with_caller(&facts.label, &facts.caller)}</p>
         <p class="panel-size">
@@ -521,111 +375,5 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
                 <span class="share-bar" prop:style=bar></span>
             </button>
         </li>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trace::units::{Bytes, DeviceAddr};
-
-    fn detail() -> BlockDetail {
-        BlockDetail {
-            block: 7,
-            addr: DeviceAddr(0x7f00_0000),
-            requested: Bytes(1000),
-            size: Bytes(1024),
-            origin: Origin::Allocated,
-            alloc: Some((EventIdx(10), Micros(1_000_000))),
-            free_requested: Some((EventIdx(40), Micros(1_002_500))),
-            free_completed: Some((EventIdx(41), Micros(1_002_500))),
-            step: Some("step 3".to_owned()),
-            stream: 0,
-            pool: PoolId(0, 0),
-            pool_size: PoolSize::Small,
-            notes: vec![],
-            alloc_stack: vec![],
-            free_stack: vec![],
-            forward: None,
-            tensor: None,
-        }
-    }
-
-    fn value(facts: &[(String, String)], name: &str) -> Option<String> {
-        facts.iter().find(|f| f.0 == name).map(|f| f.1.clone())
-    }
-
-    #[test]
-    fn a_life_is_told_in_events_and_time() {
-        let facts = block_facts(&detail(), |event| Some(event * 100.0));
-        assert_eq!(
-            value(&facts, "lived").as_deref(),
-            Some("30 events, 2.50 ms")
-        );
-        assert_eq!(
-            value(&facts, "allocated").as_deref(),
-            Some("event 10, 1 ms")
-        );
-        assert_eq!(
-            value(&facts, "requested").as_deref(),
-            Some("0.98 KiB (24 B of rounding)")
-        );
-        assert_eq!(
-            value(&facts, "pending"),
-            None,
-            "completed at the next event"
-        );
-    }
-
-    #[test]
-    fn what_the_trace_does_not_show_is_said() {
-        let mut old = detail();
-        (old.origin, old.alloc) = (Origin::Preexisting, None);
-        (old.free_requested, old.free_completed) = (None, None);
-        let facts = block_facts(&old, |_| None);
-        assert_eq!(
-            value(&facts, "allocated").as_deref(),
-            Some("before the trace began")
-        );
-        assert!(
-            value(&facts, "freed")
-                .unwrap()
-                .starts_with("not in this trace")
-        );
-        assert_eq!(value(&facts, "lived"), None);
-    }
-
-    #[test]
-    fn a_tensor_of_the_engine_says_who_keeps_it() {
-        let mut kept = detail();
-        kept.tensor = Some(TensorDetail {
-            name: "vision.3: output".to_owned(),
-            op: String::new(),
-            module: "vision.3".to_owned(),
-            shape: vec![1, 1024, 1152],
-            dtype: Some("bfloat16".to_owned()),
-            role: "restored".to_owned(),
-            made_step: Some(4),
-            owner: Some("held by bwd_tensor_stash[1663] since step 4".to_owned()),
-        });
-        let facts = block_facts(&kept, |_| None);
-        assert_eq!(
-            value(&facts, "kept by").as_deref(),
-            Some("held by bwd_tensor_stash[1663] since step 4")
-        );
-        assert_eq!(
-            value(&facts, "shape").as_deref(),
-            Some("1 × 1024 × 1152, bfloat16")
-        );
-        assert_eq!(value(&facts, "made by"), None, "the program did");
-        assert_eq!(value(&block_facts(&detail(), |_| None), "tensor"), None);
-    }
-
-    #[test]
-    fn a_path_keeps_its_telling_end() {
-        assert_eq!(short_path("/a/b/models/llama.py"), "models/llama.py");
-        assert_eq!(short_path("train.py"), "train.py");
-        assert!(is_framework("/x/site-packages/torch/nn/functional.py", 9));
-        assert!(!is_framework("/home/me/train.py", 9));
     }
 }

@@ -15,6 +15,7 @@ use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
 use presentation::objects;
+use presentation::response;
 use presentation::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -344,7 +345,8 @@ impl Uploads {
         let upload = announced.upload;
         self.change(id, Change::Announced(upload.clone()));
 
-        let transfer = Transfer::to(&routes::upload(&upload)).map_err(|_| client::unreachable())?;
+        let transfer =
+            Transfer::to(&routes::upload(&upload)).map_err(|_| response::unreachable())?;
         let hidden = self.hidden();
         hidden.borrow_mut().transfers.insert(id, transfer.clone());
         let sent = move |bytes| self.change(id, Change::Sent(bytes, clock::now()));
@@ -361,8 +363,8 @@ impl Uploads {
                 body,
                 retry,
             } => {
-                let problem = client::problem_in(status, &body);
-                let Some(wait) = client::worth_waiting(&problem, retry.as_deref()) else {
+                let problem = response::problem_in(status, &body);
+                let Some(wait) = response::worth_waiting(&problem, retry.as_deref()) else {
                     client::notice(&problem);
                     return Err(problem);
                 };

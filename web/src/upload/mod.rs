@@ -6,9 +6,3 @@
 mod archive;
 pub mod driver;
 mod transfer;
-
-use trace::ranks::MAX_RANKS;
-
-/// The largest number of files taken from a folder or an archive; one with more was probably chosen
-/// by mistake.
-pub const MOST: usize = 2 * MAX_RANKS as usize;

@@ -4,15 +4,12 @@
 //! in a plain tar is a part of the archive, so nothing is copied. A packed file of a zip is
 //! unpacked when its turn comes.
 
-use super::MOST;
 use js_sys::{Promise, Uint8Array};
-use presentation::upload::archive::{tar, zip};
+use presentation::upload::MOST;
+use presentation::upload::archive::{GZIP_MAGIC, ZSTD_MAGIC, is_shown, stem, tar, zip};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Blob, ReadableStream, ReadableStreamDefaultReader, ReadableWritablePair, Response};
-
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 #[wasm_bindgen]
 extern "C" {
@@ -207,20 +204,6 @@ async fn unzip(archive: &Blob, found: &mut Found<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Hidden files are left out, as in folders: archives of some systems are full of them.
-fn is_shown(path: &str) -> bool {
-    !path.ends_with('/')
-        && path
-            .split('/')
-            .all(|part| !part.starts_with('.') || part == ".")
-}
-
-/// The name without the endings of archives: the name of the folder that was packed.
-fn stem(name: &str) -> &str {
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    stem.strip_suffix(".tar").unwrap_or(stem)
-}
-
 fn part(of: &Blob, from: u64, to: u64) -> Result<Blob, String> {
     of.slice_with_f64_and_f64(from as f64, to as f64)
         .map_err(told)
@@ -270,36 +253,4 @@ fn told(error: JsValue) -> String {
         "The browser cannot unpack it: {}",
         message.unwrap_or_default().as_string().unwrap_or_default()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_archive_is_called_like_the_folder_that_was_packed() {
-        for (name, expected) in [
-            ("ranks.tar", "ranks"),
-            ("ranks.tar.gz", "ranks"),
-            ("ranks.tgz", "ranks"),
-            ("run.3.zip", "run.3"),
-            ("ranks", "ranks"),
-        ] {
-            assert_eq!(stem(name), expected);
-        }
-    }
-
-    #[test]
-    fn hidden_files_and_folders_are_left_out() {
-        for (path, expected) in [
-            ("out/rank0.pickle", true),
-            ("./rank0.pickle", true),
-            ("out/", false),
-            ("out/.DS_Store", false),
-            ("__MACOSX/._rank0.pickle", false),
-            (".git/config", false),
-        ] {
-            assert_eq!(is_shown(path), expected, "{path}");
-        }
-    }
 }

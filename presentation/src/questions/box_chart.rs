@@ -1,0 +1,98 @@
+//! What is alive as boxes: their colours, which of them fills the chart, and the text about one.
+
+use super::boxes::Shape;
+use ::timeline::colours::N_GROUP_COLOURS;
+use ::timeline::format;
+use api::alive::TreeNode;
+
+/// Colours of boxes: all but the first, which the picture has for what was there before the
+/// recording.
+const COLOURS: u64 = N_GROUP_COLOURS as u64 - 1;
+
+/// The class of a node's colour. All nodes of a branch have one colour, so that callees look like
+/// their callers.
+pub fn colour(tree: &[TreeNode], shape: &Shape, node: usize) -> String {
+    let way = shape.way(node);
+    // The colours begin below the chain of frames that all stacks share.
+    let first = shape.branching(0);
+    let at = way.iter().position(|&n| n == first).unwrap_or(0);
+    match way.get(at + 1) {
+        Some(&branch) => format!("cat-{}", 1 + key(&tree[branch]) % COLOURS),
+        None => "cat-rest".to_owned(),
+    }
+}
+
+/// A node's key as a number.
+pub fn key(node: &TreeNode) -> u64 {
+    u64::from_str_radix(&node.key, 16).unwrap_or(0)
+}
+
+/// The node that a link names; otherwise the root.
+pub fn root_of(tree: &[TreeNode], wanted: Option<u64>) -> usize {
+    let found = wanted.and_then(|wanted| tree.iter().position(|n| key(n) == wanted));
+    found.unwrap_or(0)
+}
+
+/// The text about a node.
+pub fn readout(tree: &[TreeNode], node: usize) -> String {
+    let (node, whole) = (&tree[node], &tree[0]);
+    let share = node.tally.bytes.0 as f64 / whole.tally.bytes.0.max(1) as f64 * 100.0;
+    format!(
+        "{} · {} ({}) in {}, {share:.1} %",
+        node.label,
+        node.tally.bytes,
+        format::exact_bytes(node.tally.bytes.get()),
+        format::plural(node.tally.count, "block"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::alive::Tally;
+    use trace::units::Bytes;
+
+    fn tree() -> Vec<TreeNode> {
+        let node = |parent: Option<u32>, key: u64, bytes: u64| TreeNode {
+            parent,
+            key: format!("{key:016x}"),
+            label: format!("f{key}"),
+            tally: Tally {
+                count: 2,
+                bytes: Bytes(bytes),
+            },
+        };
+        vec![
+            node(None, 0, 4096),
+            node(Some(0), 7, 4096),
+            node(Some(1), 13, 3072),
+            node(Some(1), 20, 1024),
+            node(Some(2), 99, 3072),
+        ]
+    }
+
+    #[test]
+    fn a_branch_has_one_colour() {
+        let tree = tree();
+        let shape = Shape::new(&tree);
+        assert_eq!(colour(&tree, &shape, 2), "cat-3");
+        assert_eq!(colour(&tree, &shape, 4), "cat-3", "as its caller");
+        assert_eq!(colour(&tree, &shape, 3), "cat-10");
+        assert_eq!(colour(&tree, &shape, 1), "cat-rest", "what all share");
+    }
+
+    #[test]
+    fn a_node_is_found_by_its_key_and_read_out() {
+        let tree = tree();
+        assert_eq!(root_of(&tree, Some(13)), 2);
+        assert_eq!(
+            root_of(&tree, Some(14)),
+            0,
+            "it is not alive at this moment"
+        );
+        assert_eq!(
+            readout(&tree, 3),
+            "f20 · 1.00 KiB (1,024 B) in 2 blocks, 25.0 %"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! The table of what accumulates: its columns and its order.
+
+use super::words;
+use api::leaks::LeakGroup;
+use std::cmp::Ordering;
+use timeline::order;
+
+/// A column to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The name of the group.
+    Group,
+    /// Bytes a step.
+    Rate,
+    /// Blocks a step.
+    Count,
+    /// Bytes alive at the end.
+    Live,
+    /// The first step.
+    Since,
+    /// How sure it is.
+    Confidence,
+}
+
+/// The columns with their heads, in the order of the table.
+pub const COLUMNS: [(Column, &str); 6] = [
+    (Column::Group, "Group"),
+    (Column::Rate, "Bytes a step"),
+    (Column::Count, "Blocks a step"),
+    (Column::Live, "Alive"),
+    (Column::Since, "Steps"),
+    (Column::Confidence, "Confidence"),
+];
+
+/// The groups' positions in the order of a column; numbers from the largest down.
+pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
+    let compare = |a: usize, b: usize| -> Ordering {
+        let (a, b) = (&groups[a], &groups[b]);
+        match by {
+            Column::Group => words::group_name(a).cmp(&words::group_name(b)),
+            Column::Rate => b.bytes_per_step.total_cmp(&a.bytes_per_step),
+            Column::Count => b.count_per_step.total_cmp(&a.count_per_step),
+            Column::Live => b.live_bytes.cmp(&a.live_bytes),
+            Column::Since => a.first_step.cmp(&b.first_step),
+            Column::Confidence => b.confidence.total_cmp(&a.confidence),
+        }
+    };
+    order::order_of(groups.len(), &mut |a, b| match reversed {
+        true => compare(b, a),
+        false => compare(a, b),
+    })
+}
+
+/// Whether the name of a group was inferred rather than recorded.
+pub fn is_inferred(group: &LeakGroup) -> bool {
+    let recorded = group.frame.is_some() || group.alloc_frame.is_some();
+    group.frame_inferred || (!recorded && group.forward.is_some())
+}
+
+/// Why the name of a group is inferred.
+pub const INFERRED: &str = "These allocations have no Python stack: the name is inferred from \
+                            size, order and what was allocated beside them.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::components::frames::short_path;
+    use api::leaks::Pattern;
+    use trace::units::Bytes;
+
+    fn group(bytes_per_step: f64, first_step: u32) -> LeakGroup {
+        LeakGroup {
+            site: format!("z{first_step}"),
+            stack: None,
+            frame: None,
+            frame_inferred: false,
+            alloc_frame: None,
+            forward: None,
+            pattern: Pattern::EveryStep,
+            every: None,
+            scope: None,
+            count_per_step: 1.0,
+            bytes_per_step,
+            slope_error: 0.0,
+            confidence: 0.5,
+            first_step,
+            last_step: 9,
+            live_count: 1,
+            live_bytes: Bytes(1),
+            evidence: vec![],
+        }
+    }
+
+    #[test]
+    fn the_fastest_comes_first_and_equals_keep_their_order() {
+        let groups = [group(1.0, 5), group(7.0, 3), group(1.0, 4)];
+        assert_eq!(sorted(&groups, Column::Rate, false), [1, 0, 2]);
+        assert_eq!(sorted(&groups, Column::Rate, true), [0, 2, 1]);
+        assert_eq!(sorted(&groups, Column::Since, false), [1, 2, 0]);
+        assert_eq!(short_path("/srv/a/b/c.py"), "b/c.py");
+    }
+}
