@@ -1,3 +1,5 @@
 //! The list of runs.
 
 pub mod list_state;
+pub mod recipes;
+pub mod table;

@@ -7,9 +7,10 @@ use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
-use api::bench::{BenchSummary, DeviceKind, RowCounts};
+use api::bench::{BenchSummary, DeviceKind};
 use leptos::prelude::*;
 use presentation::pages::bench::bench_state::BenchState;
+use presentation::pages::bench::history::counts;
 use std::time::Duration;
 
 /// How often ages are updated.
@@ -100,34 +101,5 @@ fn line(
                 <IconView icon=Icon::Delete/>
             </button>
         </li>
-    }
-}
-
-/// `14 done, 1 failed`: the numbers that are not 0, in order of importance.
-pub fn counts(rows: RowCounts) -> String {
-    let parts = [
-        (rows.done, "done"),
-        (rows.running, "running"),
-        (rows.queued, "waiting"),
-        (rows.failed, "failed"),
-        (rows.cancelled, "cancelled"),
-    ];
-    let told = parts.into_iter().filter(|(n, _)| *n > 0);
-    let told: Vec<String> = told.map(|(n, word)| format!("{n} {word}")).collect();
-    told.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_there_is_is_counted() {
-        let rows = RowCounts {
-            done: 14,
-            failed: 1,
-            ..RowCounts::default()
-        };
-        assert_eq!(counts(rows), "14 done, 1 failed");
     }
 }

@@ -1,6 +1,5 @@
 //! The matrix: a table for each configuration, in the form of the published table.
 
-use super::history::counts;
 use super::row::RowView;
 use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
@@ -19,6 +18,7 @@ use leptos_router::components::A;
 use presentation::pages::bench::bench_state::{
     BenchState, Column, Section, baseline, status_called,
 };
+use presentation::pages::bench::history::counts;
 use std::sync::Arc;
 
 /// How many runs can be compared at once.

@@ -2,7 +2,6 @@
 //! it, all that is known about the selected cell.
 
 use super::frontier;
-use super::numbers::facts;
 use super::store::{BenchStore, Kept};
 use crate::format::count;
 use crate::pages::runs::store::Loaded;
@@ -11,6 +10,7 @@ use api::bench::{BenchResult, GridCell, OffloaderGrid, Trouble};
 use leptos::prelude::*;
 use presentation::pages::bench::bench_state::BenchState;
 use presentation::pages::bench::figures::{growth, level, seconds};
+use presentation::pages::bench::numbers::facts;
 use std::sync::Arc;
 use trace::units::Bytes;
 

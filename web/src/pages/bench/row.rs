@@ -1,7 +1,7 @@
 //! One row of the matrix: what was computed, measured and published, side by side.
 
 use super::matrix::{Shared, compare_link};
-use super::numbers::{evidence, number, peak_text, told};
+use super::numbers::{evidence, number, told};
 use crate::components::icon::{Icon, IconView};
 use crate::format;
 use api::bench::{BenchRow, BenchRowState, BenchStatus};
@@ -12,6 +12,7 @@ use leptos_router::components::A;
 use presentation::pages::bench::bench_state::{baseline, patch, set_label};
 use presentation::pages::bench::explain::sentence;
 use presentation::pages::bench::figures::{change, growth, level};
+use presentation::pages::bench::numbers::peak_text;
 use presentation::pages::bench::spark::{self, Range, points};
 use trace::units::Bytes;
 

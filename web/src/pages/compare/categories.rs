@@ -1,8 +1,8 @@
 //! What the peaks consist of, by category, and how that differs.
 
 use super::Focus;
-use super::cards::change;
 use leptos::prelude::*;
+use presentation::pages::compare::cards::change;
 
 /// Each category's change at the peak, for the selected run.
 #[component]

@@ -11,30 +11,7 @@ use api::routes;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use leptos_router::components::A;
-
-/// Changes the runs of a view. Window, row and device are reset, because they belonged to the old
-/// runs.
-fn with_runs(state: &CompareState, change: impl FnOnce(&mut Vec<RunId>)) -> CompareState {
-    let mut runs = state.runs.clone();
-    change(&mut runs);
-    runs.truncate(*RUNS.end());
-    CompareState {
-        runs,
-        pair: None,
-        against: 1,
-        window: None,
-        selected: None,
-        ..state.clone()
-    }
-}
-
-/// Moves a run one place towards the front or the back.
-fn moved(runs: &mut [RunId], at: usize, back: bool) {
-    let other = if back { at + 1 } else { at.wrapping_sub(1) };
-    if at < runs.len() && other < runs.len() {
-        runs.swap(at, other);
-    }
-}
+use presentation::pages::compare::head::{FILTERED_FROM, is_sought, moved, with_runs};
 
 /// Chips of the runs, and a menu to add one.
 #[component]
@@ -167,17 +144,6 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     }
 }
 
-/// A longer list of runs to pick from gets a field that filters it.
-const FILTERED_FROM: usize = 12;
-
-/// Whether a run is one of those that are looked for.
-fn is_sought(run: &RunSummary, text: &str) -> bool {
-    let name = run.name.to_lowercase();
-    text.to_lowercase()
-        .split_whitespace()
-        .all(|word| name.contains(word))
-}
-
 /// If there are fewer than two runs: what to do.
 #[component]
 pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
@@ -248,46 +214,5 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
                 <code>"tidemark push before.pickle after.pickle --compare"</code>
             </p>
         </section>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ids(names: &[&str]) -> Vec<RunId> {
-        names
-            .iter()
-            .map(|name| format!("run_{name}").parse().unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn changing_the_runs_lets_go_of_what_was_looked_at() {
-        let state = CompareState {
-            runs: ids(&["a", "b", "c"]),
-            against: 2,
-            window: Some((1.0, 2.0)),
-            selected: Some("s1".to_owned()),
-            search: "kept".to_owned(),
-            ..CompareState::default()
-        };
-        let changed = with_runs(&state, |runs| runs[..=2].rotate_right(1));
-        assert_eq!(changed.runs, ids(&["c", "a", "b"]));
-        assert_eq!(
-            (changed.against, changed.window, changed.selected),
-            (1, None, None)
-        );
-        assert_eq!(changed.search, "kept");
-    }
-
-    #[test]
-    fn runs_move_one_place_and_never_out_of_the_list() {
-        let mut runs = ids(&["a", "b", "c"]);
-        moved(&mut runs, 1, true);
-        assert_eq!(runs, ids(&["a", "c", "b"]));
-        moved(&mut runs, 2, true);
-        moved(&mut runs, 0, false);
-        assert_eq!(runs, ids(&["a", "c", "b"]));
     }
 }

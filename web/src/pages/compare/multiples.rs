@@ -2,13 +2,13 @@
 
 use super::Focus;
 use super::curves::CurvesSource;
-use super::picture::pair_of;
 use crate::timeline::picture::{UNMEASURED, paint_when_changed};
 use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare::Curves;
 use leptos::html;
 use leptos::prelude::*;
+use presentation::pages::compare::picture::pair_of;
 
 /// One small picture for each run after the baseline, when there are several.
 #[component]

@@ -6,6 +6,7 @@ use api::ids::RunId;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::pages::compare::pick::{is_free, toggle};
 
 /// The runs picked, in order; in the context of the whole application.
 #[derive(Clone, Copy)]
@@ -41,19 +42,6 @@ impl Picked {
 impl Default for Picked {
     fn default() -> Picked {
         Picked::new()
-    }
-}
-
-fn is_free(picked: &[RunId], run: &RunId) -> bool {
-    picked.len() < *RUNS.end() || picked.contains(run)
-}
-
-/// Nothing is dropped to make room: a tick that goes away by itself is easily missed.
-fn toggle(picked: &mut Vec<RunId>, run: &RunId) {
-    match picked.iter().position(|other| other == run) {
-        Some(at) => drop(picked.remove(at)),
-        None if is_free(picked, run) => picked.push(run.clone()),
-        None => {}
     }
 }
 
@@ -111,24 +99,4 @@ pub fn PickedBar() -> impl IntoView {
         })
     };
     view! { <div class="picked-bar" role="status">{content}</div> }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ninth_run_is_not_picked() {
-        let id = |n: usize| format!("run_{n}").parse::<RunId>().unwrap();
-        let mut picked = Vec::new();
-        for n in 0..9 {
-            toggle(&mut picked, &id(n));
-        }
-        assert_eq!((picked.len(), &picked[0]), (8, &id(0)));
-        assert!(is_free(&picked, &id(4)), "it can be unpicked");
-        assert!(!is_free(&picked, &id(8)));
-        toggle(&mut picked, &id(4));
-        toggle(&mut picked, &id(8));
-        assert_eq!(picked.last(), Some(&id(8)));
-    }
 }

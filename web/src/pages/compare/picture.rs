@@ -8,11 +8,12 @@ use crate::timeline::picture::{UNMEASURED, paint_when_changed};
 use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Canvas, Detail, Overlay, Places, Readout};
 use api::compare::Curves;
-use api::compare_view::CompareState;
 use api::routes;
 use api::view_state::ViewState;
 use leptos::html;
 use leptos::prelude::*;
+use presentation::pages::compare::cards::change;
+use presentation::pages::compare::picture::{aligned, exact_difference};
 use trace::compare::curves::Align;
 use trace::compare::headline::signed;
 use trace::trace::Series;
@@ -206,15 +207,6 @@ fn Controls(stage: Stage) -> impl IntoView {
     }
 }
 
-/// Another axis has other units, so the window is reset.
-fn aligned(state: &CompareState, align: Align) -> CompareState {
-    CompareState {
-        align,
-        window: None,
-        ..state.clone()
-    }
-}
-
 #[component]
 fn Plot(stage: Stage) -> impl IntoView {
     let canvas_ref = NodeRef::<html::Canvas>::new();
@@ -398,7 +390,7 @@ fn Values(stage: Stage) -> impl IntoView {
         Some(view! {
             <p title=exact_difference(delta)>
                 {format!("{name} holds ")}
-                <strong>{super::cards::change(delta as f64)}</strong>
+                <strong>{change(delta as f64)}</strong>
                 " against the baseline here"
             </p>
         })
@@ -410,11 +402,6 @@ fn Values(stage: Stage) -> impl IntoView {
             {difference}
         </div>
     }
-}
-
-fn exact_difference(delta: i64) -> String {
-    let sign = if delta < 0 { "−" } else { "+" };
-    format!("{sign}{}", format::exact_bytes(delta.unsigned_abs()))
 }
 
 #[component]
@@ -503,32 +490,4 @@ fn summary(stage: Stage) -> String {
         signed(delta.peak as f64),
         difference.headline
     )
-}
-
-/// The two runs of a small picture.
-pub(super) fn pair_of(curves: &Curves, run: usize) -> [usize; 2] {
-    [0, run.min(curves.runs.len().saturating_sub(1))]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_axis_shows_all_of_itself() {
-        let state = CompareState {
-            window: Some((1.0, 2.0)),
-            search: "kept".to_owned(),
-            ..CompareState::default()
-        };
-        let changed = aligned(&state, Align::Time);
-        assert_eq!((changed.align, changed.window), (Align::Time, None));
-        assert_eq!(changed.search, "kept");
-    }
-
-    #[test]
-    fn differences_are_exact_on_hover() {
-        assert_eq!(exact_difference(-1024), "−1,024 B");
-        assert_eq!(exact_difference(5), "+5 B");
-    }
 }

@@ -1,9 +1,10 @@
 //! The single steps, in the baseline and in the selected run.
 
 use super::Focus;
-use super::cards::change;
 use crate::format;
 use leptos::prelude::*;
+use presentation::pages::compare::cards::change;
+use presentation::pages::compare::steps::tidy;
 use trace::compare::curves::Align;
 use trace::compare::{StepDelta, StepSide};
 use trace::units::Bytes;
@@ -87,14 +88,6 @@ fn row(focus: Focus, step: StepDelta) -> impl IntoView + use<> {
     }
 }
 
-/// `step 3` for `## step 3 ##` and the like; other names stay.
-fn tidy(name: &str, index: u32) -> String {
-    match name.trim_matches(|c: char| c == '#' || c.is_whitespace()) {
-        "" => format!("step {index}"),
-        name => name.to_owned(),
-    }
-}
-
 fn cells(
     base: &Option<StepSide>,
     new: &Option<StepSide>,
@@ -116,17 +109,5 @@ fn cells(
     view! {
         <td class="num" title=title>{format!("{} → {}", text(base), text(new))}</td>
         <td class="num change">{delta}</td>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_lose_their_decoration_only() {
-        assert_eq!(tidy("## step 3 ##", 3), "step 3");
-        assert_eq!(tidy("ProfilerStep#7", 0), "ProfilerStep#7");
-        assert_eq!(tidy("##", 4), "step 4");
     }
 }

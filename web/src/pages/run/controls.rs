@@ -3,21 +3,12 @@
 use crate::components::keys::{is_shortcut, on_key};
 use crate::timeline::Handle;
 use crate::url_state::UrlState;
-use api::view_state::{Axis, Picture, Selection, ViewState};
+use api::view_state::{Axis, Picture, ViewState};
 use leptos::prelude::*;
+use presentation::pages::run::controls::{
+    group_name, next_group, other_axis, other_picture, regroup,
+};
 use trace::tiles::GroupBy;
-
-/// What a band stands for, in the words of the menu.
-const fn group_name(group: GroupBy) -> &'static str {
-    match group {
-        GroupBy::Stack => "stack",
-        GroupBy::File => "file",
-        GroupBy::Stream => "stream",
-        GroupBy::Pool => "pool",
-        GroupBy::Category => "category (inferred)",
-        GroupBy::None => "nothing",
-    }
-}
 
 /// What the picture shows: bands or lines, what bands stand for, the axis, and the zoom.
 #[component]
@@ -107,33 +98,6 @@ fn ZoomButtons(handle: Handle) -> impl IntoView {
     }
 }
 
-const fn other_picture(picture: Picture) -> Picture {
-    match picture {
-        Picture::Mountain => Picture::Lines,
-        Picture::Lines => Picture::Mountain,
-    }
-}
-
-const fn other_axis(axis: Axis) -> Axis {
-    match axis {
-        Axis::Event => Axis::Time,
-        Axis::Time => Axis::Event,
-    }
-}
-
-fn next_group(group: GroupBy) -> GroupBy {
-    let at = GroupBy::ALL.iter().position(|&g| g == group).unwrap_or(0);
-    GroupBy::ALL[(at + 1) % GroupBy::ALL.len()]
-}
-
-/// Changes the grouping. A group's key then means something else, so the selection is dropped.
-fn regroup(state: &mut ViewState, group_by: GroupBy) {
-    state.group_by = group_by;
-    if matches!(state.selection, Some(Selection::Group(_))) {
-        state.selection = None;
-    }
-}
-
 /// Two buttons; one of them is pressed.
 #[component]
 fn Segmented<T>(
@@ -159,18 +123,4 @@ where
         }
     });
     view! { <div class="control segmented" role="group" aria-label=label>{buttons}</div> }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grouping_goes_round() {
-        let mut group = GroupBy::Stack;
-        for _ in GroupBy::ALL {
-            group = next_group(group);
-        }
-        assert_eq!(group, GroupBy::Stack);
-    }
 }

@@ -1,22 +1,17 @@
 //! Out of memory: when, what was requested, why it failed, who asked, and what was held.
 
 use super::recording::Composition;
-use crate::format::count;
 use crate::questions::reveal;
 use crate::url_state::UrlState;
 use ::timeline::oom;
-use api::leaks::{LeakSummary, Verdict};
+use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
-use presentation::questions::words;
+use presentation::pages::run::failures::{TOLD, facts, failed, headline, leaks_there, more};
+use presentation::pages::run::head::choose_device;
 use std::sync::Arc;
-use trace::leaks;
-use trace::trace::device_name;
-
-/// How many failed allocations are listed one by one.
-const TOLD: usize = 2;
 
 /// What marks the picture of a device, by its ordinal.
 pub type MarksOf = RwSignal<Option<(u32, Arc<Marks>)>>;
@@ -52,11 +47,6 @@ pub fn Failures(
     }
 }
 
-/// How many failed allocations are told.
-fn failed(device: &DeviceSummary) -> usize {
-    device.oom_events.len().min(TOLD)
-}
-
 /// Failed allocations on the other devices.
 #[component]
 pub fn FailuresElsewhere(
@@ -71,7 +61,7 @@ pub fn FailuresElsewhere(
         });
         let notes = others.map(|other| {
             let ordinal = other.device;
-            let show = move |_| view.update(|state| super::head::choose_device(state, ordinal));
+            let show = move |_| view.update(|state| choose_device(state, ordinal));
             view! {
                 <p class="failures">
                     <strong>{format!("Device {ordinal} ran out of memory.")}</strong>
@@ -100,7 +90,7 @@ pub fn LeaksElsewhere(
         let other = leaks.device;
         let show = move |_| {
             view.update(|state| {
-                super::head::choose_device(state, other);
+                choose_device(state, other);
                 state.tab = Tab::Leaks;
             });
         };
@@ -112,11 +102,6 @@ pub fn LeaksElsewhere(
             </p>
         })
     }
-}
-
-fn leaks_there(found: &LeakSummary) -> String {
-    let place = words::capital(&device_name(found.device));
-    format!("{place} {}.", leaks::in_words(found.bytes_per_step))
 }
 
 fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
@@ -149,98 +134,4 @@ fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
         </article>
     }
     .into_any()
-}
-
-fn headline(marks: &Marks, oom: &OomMark) -> String {
-    let place = oom::place(marks, oom);
-    words::capital(format!("out of memory {place}").trim_end())
-}
-
-fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
-    let mut facts = vec![
-        ("asked for", oom.size.to_string()),
-        ("free on the device", oom.device_free.to_string()),
-    ];
-    facts.extend(oom.limit.map(|limit| ("limit, at most", limit.to_string())));
-    facts.extend([
-        ("allocated then", oom.allocated.to_string()),
-        ("reserved then", oom.reserved.to_string()),
-        ("event", count(u64::from(oom.event.0))),
-    ]);
-    facts
-}
-
-/// How many there are besides those listed.
-fn more(marks: &Marks) -> Option<String> {
-    let sent = marks.ooms.len().saturating_sub(TOLD) as u64;
-    match sent + marks.ooms_left_out {
-        0 => None,
-        1 => Some("And 1 time more.".to_owned()),
-        more => Some(format!("And {} times more.", count(more))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trace::phases::Phase;
-    use trace::span::Span;
-    use trace::trace::Step;
-    use trace::units::{Bytes, EventIdx};
-
-    fn marks() -> Marks {
-        let oom = |event: u32| OomMark {
-            event: EventIdx(event),
-            size: Bytes(2048),
-            device_free: Bytes(1024),
-            step: None,
-            phase: Phase::Backward,
-            limit: (event == 4).then_some(Bytes(8192)),
-            allocated: Bytes(4096),
-            reserved: Bytes(6144),
-            operation: None,
-            frame: None,
-            held: Vec::new(),
-        };
-        Marks {
-            steps: vec![Step {
-                index: 0,
-                name: "## step 0 ##".to_owned(),
-                events: Span::new(EventIdx(0), EventIdx(10)),
-            }],
-            annotations: vec![],
-            annotations_left_out: 0,
-            ooms: [4, 1200, 1300].map(oom).into(),
-            ooms_left_out: 1000,
-            capacity: Some(Bytes(4096)),
-            stays: vec![],
-            stays_left_out: 0,
-        }
-    }
-
-    #[test]
-    fn a_failure_says_where_and_what() {
-        let marks = marks();
-        let heads = marks.ooms.iter().take(2).map(|oom| headline(&marks, oom));
-        assert_eq!(
-            heads.collect::<Vec<_>>(),
-            [
-                "Out of memory in step 0, in the backward pass",
-                "Out of memory after step 0, in the backward pass"
-            ]
-        );
-        let names = |oom| facts(oom).into_iter().map(|(name, _)| name);
-        assert!(names(&marks.ooms[0]).any(|name| name == "limit, at most"));
-        assert!(!names(&marks.ooms[1]).any(|name| name == "limit, at most"));
-        assert_eq!(more(&marks).as_deref(), Some("And 1,001 times more."));
-    }
-
-    #[test]
-    fn nothing_more_is_nothing() {
-        let mut marks = marks();
-        marks.ooms_left_out = 0;
-        assert_eq!(more(&marks).as_deref(), Some("And 1 time more."));
-        marks.ooms.truncate(2);
-        assert_eq!(more(&marks), None);
-    }
 }

@@ -4,22 +4,20 @@ use crate::components::badge::BadgeView;
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
-use crate::format::count;
 use crate::opened_link::OpenedLink;
 use crate::url_state::UrlState;
-use ::timeline::ticks;
-use api::alive::AllocationFilter;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::shares::ShareTarget;
 use api::view_state::ViewState;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::components::badge::{Badge, badge};
+use presentation::components::badge::Badge;
 use presentation::components::labels::label_line;
+use presentation::pages::run::head::{choose_device, device_facts, merged};
 use presentation::query::Query;
 use std::sync::Arc;
-use trace::trace::{PINNED, QualityNote, Series, StepSource, device_name};
+use trace::trace::{PINNED, Series, device_name};
 
 /// Name, findings, facts about the device, and actions for the view.
 #[component]
@@ -37,7 +35,7 @@ pub fn RunHead(
         let notes = notes.filter(|note| of_pinned.get() || !note.is_of_pinned());
         merged(notes).into_iter().map(note_badge).collect_view()
     };
-    let facts = move || device.get().map(|device| device_facts(&device));
+    let facts = move || device.get().map(|device| device_view(&device));
     let torch = run
         .torch_guess
         .clone()
@@ -157,26 +155,6 @@ fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
     }
 }
 
-/// The findings by their badges: several devices may have the same one, each with its detail.
-fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, String)> {
-    let mut merged: Vec<(Badge, String)> = Vec::new();
-    for note in notes {
-        let badge = badge(&note.code);
-        match merged
-            .iter_mut()
-            .find(|(other, _)| other.label == badge.label)
-        {
-            Some((_, detail)) if detail.contains(&note.detail) => {}
-            Some((_, detail)) => {
-                detail.push(' ');
-                detail.push_str(&note.detail);
-            }
-            None => merged.push((badge, note.detail.clone())),
-        }
-    }
-    merged
-}
-
 /// A finding about the data: a badge with its full meaning.
 fn note_badge((badge, detail): (Badge, String)) -> impl IntoView {
     view! {
@@ -187,25 +165,8 @@ fn note_badge((badge, detail): (Badge, String)) -> impl IntoView {
     }
 }
 
-fn device_facts(device: &DeviceSummary) -> impl IntoView + use<> {
-    let peak = |series: Series| device.series[series as usize].peak.to_string();
-    let mut facts = vec![
-        ("peak allocated", peak(Series::Allocated)),
-        ("peak reserved", peak(Series::Reserved)),
-        ("events", count(u64::from(device.events))),
-        ("allocations", count(u64::from(device.blocks))),
-    ];
-    if let Some((first, last)) = device.time {
-        facts.push(("lasts", ticks::span((last - first) as f64)));
-    }
-    match device.step_source {
-        StepSource::None => {}
-        StepSource::Annotations => facts.push(("steps", count(u64::from(device.steps)))),
-        StepSource::Inferred => {
-            facts.push(("steps, inferred", count(u64::from(device.steps))));
-        }
-    }
-    let facts = facts.into_iter().map(|(name, value)| {
+fn device_view(device: &DeviceSummary) -> impl IntoView + use<> {
+    let facts = device_facts(device).into_iter().map(|(name, value)| {
         view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
     });
     view! { <dl class="fact-row">{facts.collect_view()}</dl> }
@@ -240,42 +201,4 @@ fn DevicePicker(
         <select class="input" aria-label="Device" on:change=choose>{options}</select>
     }
     .into_any()
-}
-
-/// Selects another device, which has other events and other blocks.
-pub fn choose_device(state: &mut ViewState, device: u32) {
-    *state = ViewState {
-        device: Some(device),
-        steps: None,
-        window: None,
-        levels: None,
-        selection: None,
-        at: None,
-        compared_with: None,
-        root: None,
-        filter: AllocationFilter::default(),
-        ..state.clone()
-    };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finding_about_two_devices_has_one_badge() {
-        let note = |code: &str, detail: &str| QualityNote {
-            code: code.into(),
-            detail: detail.to_owned(),
-        };
-        let notes = [
-            note("no_stacks", "Device 0: none."),
-            note("late_start", "Late."),
-            note("no_stacks", "Device 1: none."),
-            note("no_stacks", "Device 1: none."),
-        ];
-        let merged = merged(notes.iter());
-        let details: Vec<&str> = merged.iter().map(|(_, detail)| detail.as_str()).collect();
-        assert_eq!(details, ["Device 0: none. Device 1: none.", "Late."]);
-    }
 }

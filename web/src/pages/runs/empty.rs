@@ -7,18 +7,13 @@ use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
 use api::problem::Problem;
-use api::projects::{HEADER, ProjectName};
+use api::projects::ProjectName;
 use api::routes;
 use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
-
-/// Records and writes a snapshot.
-const RECORD: &str = "\
-torch.cuda.memory._record_memory_history(max_entries=1_000_000)
-train(steps=10)
-torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
+use presentation::pages::runs::recipes::{RECORD, curl_line, push_line};
 
 /// The project that this page shows, where the server has several: whoever sends nothing about it
 /// sends to the first one.
@@ -26,25 +21,6 @@ fn other_project() -> Option<String> {
     let script = document().query_selector("script[data-project]").ok()??;
     let project = script.get_attribute("data-project")?;
     (project != ProjectName::MAIN).then_some(project)
-}
-
-/// A command for a shell that uploads to the project of this page.
-fn curl_line(origin: &str, access: Access, project: Option<&str>) -> String {
-    let token = match access {
-        Access::Open => "",
-        Access::Granted | Access::TokenNeeded => "-H \"Authorization: Bearer $TIDEMARK_TOKEN\" ",
-    };
-    // On lines of their own, to be seen whole.
-    let project = project.map(|project| format!("\\\n  -H \"{HEADER}: {project}\" \\\n  "));
-    let project = project.unwrap_or_default();
-    format!("curl {token}{project}-T snapshot.pickle {origin}/api/upload/")
-}
-
-/// A command that uploads with our own command line.
-fn push_line(origin: &str, project: Option<&str>) -> String {
-    let project = project.map(|project| format!(" \\\n  --project {project}"));
-    let project = project.unwrap_or_default();
-    format!("tidemark push snapshot.pickle --server {origin}{project}")
 }
 
 /// What to do first.
@@ -185,30 +161,5 @@ fn Recipe(title: &'static str, #[prop(into)] text: Signal<String>) -> impl IntoV
             </figcaption>
             <pre tabindex="0"><code>{text}</code></pre>
         </figure>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recipes_name_the_server_that_serves_them() {
-        let origin = "http://127.0.0.1:7878";
-        // curl appends the file's name only to an address that ends with a slash.
-        let curl = curl_line(origin, Access::Open, None);
-        assert_eq!(
-            curl,
-            "curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/"
-        );
-        let granted = curl_line(origin, Access::Granted, Some("vision"));
-        assert!(granted.contains("Bearer $TIDEMARK_TOKEN"), "{granted}");
-        assert!(
-            granted.contains("\"tidemark-project: vision\" \\\n  -T"),
-            "{granted}"
-        );
-        assert!(push_line(origin, None).ends_with(origin));
-        assert!(push_line(origin, Some("vision")).ends_with(" --project vision"));
-        assert_eq!(RECORD.lines().count(), 3);
     }
 }

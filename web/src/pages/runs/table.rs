@@ -12,6 +12,7 @@ use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::{Column, ListState};
+use presentation::pages::runs::table::first_run;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, HtmlTableSectionElement, KeyboardEvent};
@@ -102,15 +103,6 @@ fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
     }
 }
 
-/// The run that an arrow leads to where nothing has the focus: the first, or the last.
-fn first_run(key: &str, is_nowhere: bool) -> Option<u32> {
-    match key {
-        "ArrowDown" if is_nowhere => Some(0),
-        "ArrowUp" if is_nowhere => Some(u32::MAX),
-        _ => None,
-    }
-}
-
 /// Position of the run that has the focus.
 fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
     let row = document().active_element()?.closest("tr").ok().flatten()?;
@@ -140,18 +132,5 @@ pub fn TableSkeleton() -> impl IntoView {
             <div class="skeleton-head"></div>
             {rows.collect_view()}
         </div>
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrows_lead_into_the_list_only_from_nowhere() {
-        assert_eq!(first_run("ArrowDown", true), Some(0));
-        assert_eq!(first_run("ArrowUp", true), Some(u32::MAX));
-        assert_eq!(first_run("ArrowDown", false), None);
-        assert_eq!(first_run("x", true), None);
     }
 }

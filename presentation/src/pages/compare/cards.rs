@@ -1,0 +1,132 @@
+//! The headline of a comparison: what differs besides memory, and the numbers of each run's card.
+
+use ::timeline::format;
+use trace::compare::conditions::{Condition, ConditionKind};
+use trace::compare::headline::signed;
+use trace::compare::{Difference, Side};
+use trace::trace::Series;
+use trace::units::Bytes;
+
+/// What the conditions that differ say of the two runs.
+pub fn title(conditions: &[Condition]) -> &'static str {
+    let any = |kind: ConditionKind| conditions.iter().any(|condition| condition.kind == kind);
+    match () {
+        () if any(ConditionKind::Work) => "The two runs did not do the same work",
+        () if any(ConditionKind::OutOfMemory) => "One of the two runs ran out of memory",
+        () => "The two runs were not made in the same way",
+    }
+}
+
+/// A number of a card.
+#[derive(Debug, PartialEq)]
+pub struct Fact {
+    /// What it is.
+    pub name: &'static str,
+    /// Its values in the baseline and in the run.
+    pub value: String,
+    /// How much it changed; empty if that says nothing.
+    pub change: String,
+    /// The exact values, and what is to be known about them.
+    pub exact: String,
+}
+
+/// The numbers of a card.
+pub fn facts(difference: &Difference) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for (name, series) in [
+        ("peak allocated", Series::Allocated),
+        ("peak reserved", Series::Reserved),
+    ] {
+        let delta = difference.series(series);
+        facts.push(Fact {
+            name,
+            value: format!("{} → {}", delta.base.peak, delta.new.peak),
+            change: change(delta.peak as f64),
+            exact: format!(
+                "{} → {}",
+                format::exact_bytes(delta.base.peak.0),
+                format::exact_bytes(delta.new.peak.0)
+            ),
+        });
+    }
+    let (base, new) = (&difference.base, &difference.new);
+    if let (Some(before), Some(after)) = (base.growth, new.growth) {
+        facts.push(Fact {
+            name: "growth a step",
+            value: format!("{} → {}", slope(before.slope), slope(after.slope)),
+            change: change(after.slope - before.slope),
+            exact: format!("{}; {}", growth_note(base), growth_note(new)),
+        });
+    }
+    facts.push(Fact {
+        name: "leaks",
+        value: format!("{} → {}", base.leaks.told(), new.leaks.told()),
+        change: String::new(),
+        exact: format!("{}; {}", base.leaks.reason, new.leaks.reason),
+    });
+    facts
+}
+
+fn slope(slope: f64) -> String {
+    match slope {
+        s if s <= -0.5 => signed(s),
+        s => Bytes(s.max(0.0).round() as u64).to_string(),
+    }
+}
+
+fn growth_note(side: &Side) -> String {
+    match side.growth {
+        None => "too few steps".to_owned(),
+        Some(growth) => {
+            let error = growth.error.map_or_else(
+                || "no error with so few steps".to_owned(),
+                |error| format!("± {}", Bytes(error as u64)),
+            );
+            format!(
+                "{} {error}, from step {}",
+                slope(growth.slope),
+                growth.from_step
+            )
+        }
+    }
+}
+
+/// A change with its sign, or "same".
+pub fn change(bytes: f64) -> String {
+    match bytes.abs() < 0.5 {
+        true => "same".to_owned(),
+        false => signed(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_have_signs_and_none_is_said() {
+        assert_eq!(change(0.2), "same");
+        assert_eq!(change(-1.5 * f64::from(1 << 30)), "−1.50 GiB");
+        assert_eq!(change(2048.0), "+2.00 KiB");
+        assert_eq!(slope(-2048.0), "−2.00 KiB");
+        assert_eq!(slope(0.1), "0 B");
+    }
+
+    #[test]
+    fn what_differs_is_said_in_a_sentence() {
+        let of = |kind| Condition {
+            kind,
+            name: String::new(),
+            base: String::new(),
+            new: String::new(),
+            meaning: String::new(),
+        };
+        let torch = of(ConditionKind::Torch);
+        assert_eq!(
+            title(std::slice::from_ref(&torch)),
+            "The two runs were not made in the same way"
+        );
+        let work = [torch, of(ConditionKind::Work)];
+        assert_eq!(title(&work), "The two runs did not do the same work");
+    }
+}

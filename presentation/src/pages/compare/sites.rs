@@ -1,0 +1,170 @@
+//! Differences by stack: filtered, searched, sorted, and named.
+
+use crate::letters::lower;
+use api::compare_view::{CompareState, Rows, SiteOrder};
+use api::ids::RunId;
+use api::routes;
+use api::view_state::{Selection, ViewState};
+use timeline::order;
+use trace::compare::sites::{SiteChange, SiteDelta};
+use trace::units::Bytes;
+
+/// The rows that a state shows, in its order.
+pub fn arranged(sites: &[SiteDelta], state: &CompareState) -> Vec<SiteDelta> {
+    let wanted = lower(state.search.trim());
+    let mut rows: Vec<SiteDelta> = sites
+        .iter()
+        .filter(|site| is_in(site.change, state.rows) && matches(site, &wanted))
+        .cloned()
+        .collect();
+    let key = |site: &SiteDelta| match state.order {
+        SiteOrder::Largest => site.weight() as f64,
+        SiteOrder::Peak => site.peak.unsigned_abs() as f64,
+        SiteOrder::AtPeak => site.at_peak.unsigned_abs() as f64,
+        SiteOrder::End => site.at_end.unsigned_abs() as f64,
+        SiteOrder::Growth => site.growth.abs(),
+    };
+    order::sort_by(&mut rows, |a, b| key(b).total_cmp(&key(a)));
+    rows
+}
+
+/// Whether a filter shows a change.
+pub fn is_in(change: SiteChange, rows: Rows) -> bool {
+    match rows {
+        Rows::All => true,
+        Rows::Grown => change == SiteChange::Grown,
+        Rows::Shrunk => change == SiteChange::Shrunk,
+        Rows::New => change == SiteChange::New,
+        Rows::Gone => change == SiteChange::Gone,
+    }
+}
+
+fn matches(site: &SiteDelta, wanted: &str) -> bool {
+    let sides = site.base.iter().chain(&site.new);
+    let mut frames = sides.flat_map(|side| &side.frames);
+    wanted.is_empty()
+        || frames.any(|frame| {
+            lower(&frame.name).contains(wanted) || lower(&frame.filename).contains(wanted)
+        })
+}
+
+/// A change in a word, and the classes of that word.
+pub const fn change_word(change: SiteChange) -> (&'static str, &'static str) {
+    match change {
+        SiteChange::Grown => ("grown", "site-change more"),
+        SiteChange::Shrunk => ("shrunk", "site-change less"),
+        SiteChange::New => ("new", "site-change more"),
+        SiteChange::Gone => ("gone", "site-change less"),
+    }
+}
+
+/// Function, and file with line; if there is no stack, the size.
+pub fn title(site: &SiteDelta) -> (String, String) {
+    match site.place() {
+        Some(place) => {
+            let file = place
+                .filename
+                .rsplit(['/', '\\'])
+                .next()
+                .unwrap_or_default();
+            // If a function has no line, its C++ file says nothing.
+            let place_in_file = match place.line {
+                0 => String::new(),
+                line => format!("{file}:{line}"),
+            };
+            (place.name.clone(), place_in_file)
+        }
+        None => {
+            let side = site.new.as_ref().or(site.base.as_ref());
+            let size = side.map_or(Bytes::ZERO, |side| side.size);
+            ("no stack recorded".to_owned(), format!("{size} each"))
+        }
+    }
+}
+
+/// The page of a run with the band of this stack selected.
+pub fn band_page(run: &RunId, device: u32, stack: u32) -> String {
+    let state = ViewState {
+        device: Some(device),
+        selection: Some(Selection::Group(stack)),
+        ..ViewState::default()
+    };
+    format!("{}?{state}", routes::run_page(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::compare::profile::Place;
+    use trace::compare::sites::{Matched, SiteSide};
+
+    fn site(name: &str, change: SiteChange, peak: i64, end: i64) -> SiteDelta {
+        let side = SiteSide {
+            stack: 3,
+            place: None,
+            frames: vec![Place {
+                name: name.to_owned(),
+                filename: "/a/b.py".to_owned(),
+                line: 1,
+            }],
+            count: 1,
+            made: Bytes(1),
+            peak: Bytes(1),
+            at_peak: Bytes(1),
+            at_end: Bytes(1),
+            growth: 0.0,
+            leaks: false,
+            size: Bytes(1),
+        };
+        SiteDelta {
+            id: name.to_owned(),
+            change,
+            matched: Matched::Exactly,
+            peak,
+            at_peak: 0,
+            at_end: end,
+            growth: end as f64,
+            base: Some(side),
+            new: None,
+        }
+    }
+
+    #[test]
+    fn rows_are_filtered_searched_and_sorted() {
+        let sites = [
+            site("keep", SiteChange::Grown, 5, 0),
+            site("forward", SiteChange::Gone, -9, -1),
+            site("backward", SiteChange::Gone, -2, -7),
+        ];
+        let names = |state: &CompareState| -> Vec<String> {
+            arranged(&sites, state)
+                .into_iter()
+                .map(|site| site.id)
+                .collect()
+        };
+        let state = CompareState::default();
+        assert_eq!(names(&state), ["forward", "backward", "keep"]);
+        let gone = CompareState {
+            rows: Rows::Gone,
+            order: SiteOrder::End,
+            ..state.clone()
+        };
+        assert_eq!(names(&gone), ["backward", "forward"]);
+        let searched = CompareState {
+            search: " WARD".to_owned(),
+            ..state.clone()
+        };
+        assert_eq!(names(&searched), ["forward", "backward"]);
+        let by_file = CompareState {
+            search: "b.py".to_owned(),
+            ..state
+        };
+        assert_eq!(names(&by_file).len(), 3);
+    }
+
+    #[test]
+    fn a_band_has_an_address() {
+        let run = "run_a".parse().unwrap();
+        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=5&dev=1&sel=g17");
+    }
+}

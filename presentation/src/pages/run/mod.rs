@@ -1,0 +1,6 @@
+//! The page of a run.
+
+pub mod controls;
+pub mod failures;
+pub mod head;
+pub mod recording;

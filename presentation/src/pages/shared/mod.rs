@@ -1,0 +1,3 @@
+//! The page that a link opens.
+
+pub mod banner;
