@@ -1,5 +1,6 @@
 //! Which runs are compared: their order, and what is picked next.
 
+use crate::letters::lower;
 use api::compare::RUNS;
 use api::compare_view::CompareState;
 use api::ids::RunId;
@@ -34,8 +35,8 @@ pub const FILTERED_FROM: usize = 12;
 
 /// Whether a run is one of those that are looked for.
 pub fn is_sought(run: &RunSummary, text: &str) -> bool {
-    let name = run.name.to_lowercase();
-    text.to_lowercase()
+    let name = lower(&run.name);
+    lower(text)
         .split_whitespace()
         .all(|word| name.contains(word))
 }
