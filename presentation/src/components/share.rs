@@ -1,4 +1,7 @@
-//! A link to a view: how long it lives, and what it does not show.
+//! A link to a view: how long it lives, what it does not show, and what became of it.
+
+use ::timeline::format::{self, UnixMillis};
+use api::shares::{Redaction, Share, ShareKind, ShareState};
 
 /// Seconds of a day.
 const DAY_S: u32 = 24 * 3600;
@@ -21,6 +24,45 @@ pub const ABOUT_REDACTION: &str = "\
 
 /// The entry of [`LIVES`] that is selected at first.
 pub const FIRST_LIFE: usize = 2;
+
+/// Kind and state of a link.
+pub fn what(share: &Share) -> String {
+    let kind = match (share.kind, share.redaction) {
+        (ShareKind::Team, _) => "Team link",
+        (ShareKind::Capability, Redaction::None) => "Link without login",
+        (ShareKind::Capability, Redaction::Redacted) => "Link without login, redacted",
+    };
+    let when = |ms: Option<i64>| format::date_time(UnixMillis(ms.unwrap_or_default()));
+    match share.state {
+        ShareState::Active => match share.expires_ms {
+            Some(end) => format!("{kind}, until {}", when(Some(end))),
+            None => format!("{kind}, without end"),
+        },
+        ShareState::Expired => format!("{kind}, expired {}", when(share.expires_ms)),
+        ShareState::Revoked => {
+            let by = share.revoked_by.as_deref().unwrap_or_default();
+            let by = if by.is_empty() {
+                String::new()
+            } else {
+                format!(" by {by}")
+            };
+            format!("{kind}, revoked {}{by}", when(share.revoked_ms))
+        }
+    }
+}
+
+/// Who made it, and when it was last opened.
+pub fn history(share: &Share) -> String {
+    let date = |ms: i64| format::date_time(UnixMillis(ms));
+    let made = match share.created_by.as_str() {
+        "" => format!("made {}", date(share.created_ms)),
+        who => format!("made {} by {who}", date(share.created_ms)),
+    };
+    match share.last_opened_ms {
+        Some(opened) => format!("{made} · last opened {}", date(opened)),
+        None => format!("{made} · never opened"),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod job;
 pub mod run;
 pub mod runs;
 pub mod shared;

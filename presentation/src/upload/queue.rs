@@ -418,6 +418,20 @@ pub fn headline(items: &[Item]) -> String {
     }
 }
 
+/// The run of an upload, once it is known whether it is new.
+pub fn done_run(state: &State) -> Option<RunId> {
+    match state {
+        State::Done(run, Novelty::New | Novelty::Known) => Some(run.clone()),
+        _ => None,
+    }
+}
+
+/// What is said where the run of a file is opened that brought nothing new.
+pub fn already_here(name: &str, state: &State) -> Option<String> {
+    let is_known = matches!(state, State::Done(_, Novelty::Known));
+    is_known.then(|| format!("“{name}” was here already, with the same bytes: this is its run."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
 use presentation::components::problem_note::place;
-use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, Novelty, State};
+use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, State};
 
 /// The tray; nothing while there are no uploads.
 #[component]
@@ -233,8 +233,11 @@ fn open_when_done(uploads: Uploads) {
     Effect::new(move |_| {
         let only = uploads.items().with(|items| match items.as_slice() {
             [only] if only.in_job.is_none() => {
-                let known = already_here(&only.name, &only.state);
-                Some((only.id, done_run(&only.state).map(|run| (run, known))))
+                let known = queue::already_here(&only.name, &only.state);
+                Some((
+                    only.id,
+                    queue::done_run(&only.state).map(|run| (run, known)),
+                ))
             }
             _ => None,
         });
@@ -255,20 +258,6 @@ fn open_when_done(uploads: Uploads) {
             (Some((id, None)), _) => waited_on.set_value(Some((id, path.get_untracked()))),
         }
     });
-}
-
-/// The run of an upload, once it is known whether it is new.
-fn done_run(state: &State) -> Option<RunId> {
-    match state {
-        State::Done(run, Novelty::New | Novelty::Known) => Some(run.clone()),
-        _ => None,
-    }
-}
-
-/// What is said where the run of a file is opened that brought nothing new.
-fn already_here(name: &str, state: &State) -> Option<String> {
-    let is_known = matches!(state, State::Done(_, Novelty::Known));
-    is_known.then(|| format!("“{name}” was here already, with the same bytes: this is its run."))
 }
 
 fn warn_before_leaving(uploads: Uploads) {

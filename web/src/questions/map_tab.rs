@@ -8,10 +8,11 @@ use super::room_chart::RoomChart;
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
-use api::memory_map::{MemoryMap, PoolMap, SegmentMap};
+use api::memory_map::{MemoryMap, PoolMap};
 use api::routes;
 use api::view_state::Selection;
 use leptos::prelude::*;
+use presentation::questions::map_tab::{blocks, readout};
 use presentation::questions::picture::middle;
 use presentation::questions::strips::{Hit, Strips, WIDTH};
 use std::sync::Arc;
@@ -223,39 +224,3 @@ fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String
 }
 
 const POINT: &str = "Point at a block for its address and size; click it for its stack.";
-
-/// The allocated blocks, and those that wait for another stream.
-fn blocks(strips: &Strips, pool: &PoolMap) -> (String, String) {
-    let waits =
-        |segment: &SegmentMap, at: usize| segment.pending.binary_search(&(at as u32)).is_ok();
-    (
-        strips.blocks(pool, |segment, at| !waits(segment, at)),
-        strips.blocks(pool, waits),
-    )
-}
-
-/// The text about a point.
-fn readout(pool: &PoolMap, hit: Hit) -> String {
-    let segment = &pool.segments[hit.segment];
-    let kind = match segment.expandable {
-        true => "expandable segment",
-        false => "segment",
-    };
-    let whole = format!("{kind} of {} at {}", segment.size, segment.addr);
-    let Some(block) = hit.block else {
-        return match segment.blocks.is_empty() {
-            true => format!("free: {whole}, nothing of it is in use"),
-            false => format!("free: in a {whole}"),
-        };
-    };
-    let addr = segment.addr.0 + segment.offsets[block].get();
-    let size = segment.sizes[block];
-    let state = match segment.pending.binary_search(&(block as u32)) {
-        Ok(_) => "given back, another stream still uses it",
-        Err(_) => "in use",
-    };
-    format!(
-        "{addr:#x}: {size} ({}), {state}; in a {whole}",
-        format::exact_bytes(size.get())
-    )
-}

@@ -6,24 +6,9 @@ use api::what_if::{Reaches, WhatIfDrawn};
 use leptos::prelude::*;
 use presentation::questions::areas::SIDE;
 use presentation::questions::levels::Levels;
+use presentation::questions::what_if_chart::readout;
 use std::sync::Arc;
-use trace::units::Bytes;
 use web_sys::MouseEvent;
-
-/// The text about a column of the chart.
-fn readout(levels: &Levels, column: usize) -> String {
-    let (_, first, last) = levels.place(column);
-    let (allocated, recorded, computed) = levels.at(column);
-    let size = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |b| b.to_string());
-    format!(
-        "events {} to {}, highest: what if {} · recorded {} reserved, {} allocated",
-        count(first),
-        count(last),
-        size(computed),
-        size(recorded),
-        size(allocated),
-    )
-}
 
 const POINT: &str = "Point at the curves for their values.";
 

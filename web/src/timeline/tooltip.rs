@@ -8,41 +8,13 @@ use api::routes;
 use api::timeline::Moment;
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
+use presentation::timeline::tooltip::moment_text;
 use std::time::Duration;
-use trace::trace::{Action, Series};
+use trace::trace::Series;
 use trace::units::EventIdx;
 
 /// The pointer must rest this long before the server is asked what the event did.
 const REST: Duration = Duration::from_millis(90);
-
-/// The name of an action.
-const fn action_name(action: Action) -> &'static str {
-    match action {
-        Action::Alloc => "alloc",
-        Action::FreeRequested => "free requested",
-        Action::FreeCompleted => "free completed",
-        Action::SegmentAlloc => "segment alloc",
-        Action::SegmentFree => "segment free",
-        Action::SegmentMap => "segment map",
-        Action::SegmentUnmap => "segment unmap",
-        Action::Snapshot => "snapshot",
-        Action::Oom => "out of memory",
-        Action::Annotate => "annotate",
-        Action::Unknown => "unknown action",
-    }
-}
-
-/// What an event did, in a line.
-fn moment_text(moment: &Moment) -> String {
-    let mut text = action_name(moment.action).to_owned();
-    if moment.size.get() > 0 {
-        text += &format!(" {}", moment.size);
-    }
-    if let Some(addr) = moment.addr {
-        text += &format!(" at {addr}");
-    }
-    text
-}
 
 /// The tooltip; it follows the pointer without covering what is under it.
 #[component]

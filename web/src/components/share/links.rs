@@ -2,12 +2,12 @@
 
 use super::store_name;
 use crate::client;
-use crate::format::{self, UnixMillis};
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
 use api::routes;
-use api::shares::{Redaction, Share, ShareKind, ShareState};
+use api::shares::{Share, ShareState};
 use leptos::prelude::*;
+use presentation::components::share::{history, what};
 
 /// The links to a run, newest first.
 #[component]
@@ -73,44 +73,5 @@ fn LinkRow(share: Share, revoke: Callback<ShareId>) -> impl IntoView {
             </div>
             {button}
         </li>
-    }
-}
-
-/// Kind and state of a link.
-fn what(share: &Share) -> String {
-    let kind = match (share.kind, share.redaction) {
-        (ShareKind::Team, _) => "Team link",
-        (ShareKind::Capability, Redaction::None) => "Link without login",
-        (ShareKind::Capability, Redaction::Redacted) => "Link without login, redacted",
-    };
-    let when = |ms: Option<i64>| format::date_time(UnixMillis(ms.unwrap_or_default()));
-    match share.state {
-        ShareState::Active => match share.expires_ms {
-            Some(end) => format!("{kind}, until {}", when(Some(end))),
-            None => format!("{kind}, without end"),
-        },
-        ShareState::Expired => format!("{kind}, expired {}", when(share.expires_ms)),
-        ShareState::Revoked => {
-            let by = share.revoked_by.as_deref().unwrap_or_default();
-            let by = if by.is_empty() {
-                String::new()
-            } else {
-                format!(" by {by}")
-            };
-            format!("{kind}, revoked {}{by}", when(share.revoked_ms))
-        }
-    }
-}
-
-/// Who made it, and when it was last opened.
-fn history(share: &Share) -> String {
-    let date = |ms: i64| format::date_time(UnixMillis(ms));
-    let made = match share.created_by.as_str() {
-        "" => format!("made {}", date(share.created_ms)),
-        who => format!("made {} by {who}", date(share.created_ms)),
-    };
-    match share.last_opened_ms {
-        Some(opened) => format!("{made} · last opened {}", date(opened)),
-        None => format!("{made} · never opened"),
     }
 }

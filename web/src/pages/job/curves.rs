@@ -7,17 +7,19 @@ use crate::timeline::picture::{UNMEASURED, paint_when_changed};
 use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare;
-use api::jobs::{JobDetail, JobRank, RankCurve};
+use api::jobs::{JobDetail, RankCurve};
 use api::problem::Problem;
 use api::routes;
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::pages::job::curves::{
+    band, highest, line, median, oddest_first, pictured, rank_of, why,
+};
 use std::sync::Arc;
 use trace::compare::curves::Align;
 use trace::ranks::Rank;
 use trace::trace::StepSource;
-use trace::units::Bytes;
 
 /// The largest number of cells in the strip; if there are more ranks, the oddest ones.
 const MOST_CELLS: usize = 512;
@@ -37,68 +39,6 @@ pub fn Curves(job: Arc<JobDetail>) -> impl IntoView {
         true => view! { <Many job=job axis=axis/> }.into_any(),
         false => view! { <Few job=job axis=axis/> }.into_any(),
     }
-}
-
-/// The content of a picture: ranges of levels over one axis.
-fn pictured(job: &JobDetail, runs: Vec<Vec<Option<[u64; 3]>>>) -> compare::Curves {
-    let curve = |parts| compare::Curve {
-        parts,
-        events: Vec::new(),
-        steps: Vec::new(),
-    };
-    compare::Curves {
-        whole: job.band.window,
-        window: job.band.window,
-        runs: runs.into_iter().map(curve).collect(),
-    }
-}
-
-/// The median of all ranks, the baseline of every picture.
-fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
-    let parts = job.band.parts.iter();
-    parts
-        .map(|part| part.map(|[_, Bytes(n), _]| [n; 3]))
-        .collect()
-}
-
-/// From the lowest to the highest rank.
-fn band(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
-    let parts = job.band.parts.iter();
-    let part = |[low, _, high]: [Bytes; 3]| [low.0, high.0, high.0];
-    parts.map(|p| p.map(part)).collect()
-}
-
-fn line(curve: &RankCurve) -> Vec<Option<[u64; 3]>> {
-    let parts = curve.parts.iter();
-    let part = |[low, high]: [Bytes; 2]| [low.0, high.0, high.0];
-    parts.map(|p| p.map(part)).collect()
-}
-
-fn highest(job: &JobDetail) -> u64 {
-    let parts = job.band.parts.iter().flatten();
-    parts.map(|part| part[2].0).max().unwrap_or(0)
-}
-
-/// A rank's entry on this page.
-fn rank_of(job: &JobDetail, rank: Rank) -> Option<&JobRank> {
-    job.ranks.iter().find(|one| one.row.rank == rank)
-}
-
-/// The ranks, the oddest first.
-pub fn oddest_first(job: &JobDetail) -> Vec<&JobRank> {
-    let mut order = vec![None; job.ranks.len()];
-    for rank in &job.ranks {
-        if let Some(place) = order.get_mut(rank.row.by_oddness as usize) {
-            *place = Some(rank);
-        }
-    }
-    order.into_iter().flatten().collect()
-}
-
-/// Why a rank is odd; empty if it is not.
-pub fn why(rank: &JobRank) -> String {
-    let odd: Vec<&str> = rank.row.odd.iter().map(|odd| odd.why.as_str()).collect();
-    odd.join("; ")
 }
 
 #[component]

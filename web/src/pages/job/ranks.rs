@@ -1,12 +1,12 @@
 //! The table of ranks, and a choice of two to compare.
 
 use super::cells;
-use super::curves::{oddest_first, why};
 use crate::format;
 use api::jobs::{JobDetail, JobRank};
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::pages::job::curves::{oddest_first, why};
 use std::sync::Arc;
 use trace::compare::headline::signed;
 use trace::leaks::Verdict;

@@ -26,12 +26,12 @@ use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
+use presentation::pages::run::device::{chosen_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
 use recording::RecordingStrip;
 use std::sync::Arc;
-use trace::steps::levels;
-use trace::trace::{PINNED, Series, StepSource};
+use trace::trace::{PINNED, Series};
 
 /// The run: being fetched, there, or refused.
 #[derive(Clone)]
@@ -132,18 +132,6 @@ fn RunSkeleton() -> impl IntoView {
     }
 }
 
-/// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
-/// the one with most events.
-fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
-    let devices = &run.summary.devices;
-    let mut all = devices.iter().chain(&run.summary.pinned);
-    let named = wanted.and_then(|device| all.find(|d| d.device == device));
-    named
-        .or_else(|| run.summary.main_device())
-        .or(run.summary.pinned.as_ref())
-        .cloned()
-}
-
 #[component]
 fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     let view = use_view_state();
@@ -237,18 +225,6 @@ fn recorded(
             .with(|state| Cut::of(state.steps.as_deref(), levels.as_deref()))
     });
     (contents, awaited, cut)
-}
-
-/// The device with the selected steps.
-fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
-    if let Cut::Other(level) = cut {
-        device.steps = level.count;
-        device.step_source = match level.key.as_str() {
-            levels::ANNOTATED | levels::OPTIMIZER => StepSource::Annotations,
-            _ => StepSource::Inferred,
-        };
-    }
-    device
 }
 
 #[component]

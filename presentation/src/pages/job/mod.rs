@@ -1,0 +1,3 @@
+//! The page of a job with many ranks.
+
+pub mod curves;
