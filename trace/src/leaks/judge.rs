@@ -157,10 +157,54 @@ fn by_survivors(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: births.len(),
     };
-    match rhythm.is_late(n) {
-        true => Finding::TooFew(growth),
-        false => Finding::Grows(growth),
+    match (Room::of(kept), rhythm.is_late(n)) {
+        (Room::Full, _) => Finding::Bounded,
+        (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
+        (Room::Unknown, false) => Finding::Grows(growth),
     }
+}
+
+/// Whether a site is a buffer that is full: the number of its blocks rose, and then stays the same
+/// to the block, while new ones take the place of others. Which ones is not known: where chance or
+/// a score decides, blocks that are kept may be older than any that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Full,
+    /// It has been full for so short a time that chance may be the reason.
+    JustFull,
+    Unknown,
+}
+
+impl Room {
+    fn of(kept: &Kept) -> Room {
+        let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+        let floor = from_the_right(&counts);
+        let before = [0].iter().chain(&floor);
+        let rises = before.zip(&floor).enumerate();
+        let rises: Vec<usize> = rises.filter(|(_, (a, b))| b > a).map(|(i, _)| i).collect();
+        let Some((longest, &last)) = longest_gap(&rises).zip(rises.last()) else {
+            return Room::Unknown;
+        };
+        let quiet = counts.len() - 1 - last;
+        let is_flat = counts[last..].iter().all(|&count| count == counts[last]);
+        let replaces = kept.survivor_count[last + 1..].iter().any(|&n| n > 0);
+        match is_flat && replaces && has_ended(quiet, longest) {
+            true if quiet >= MIN_GROWTHS => Room::Full,
+            true => Room::JustFull,
+            false => Room::Unknown,
+        }
+    }
+}
+
+/// The longest distance between growths.
+fn longest_gap(births: &[usize]) -> Option<usize> {
+    births.windows(2).map(|w| w[1] - w[0]).max()
+}
+
+/// If it has been quiet for longer than ever before, growth has ended (a warm-up, a buffer that is
+/// full).
+fn has_ended(quiet: usize, longest: usize) -> bool {
+    quiet > longest + longest / 2
 }
 
 /// Period 0 counts only when it adds about as much as the others do. Otherwise it holds what first
@@ -231,23 +275,26 @@ fn by_level(kept: &Kept) -> Finding {
     let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
     // Fewer new blocks than rises: blocks become larger, not more.
     let replaced = (more as usize) * 2 < rises.len();
-    let is_bounded = match replaced {
-        // Sizes may also rise by chance, but then there are falls between or before the rises. The
-        // first steps may differ.
-        true => !level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted(),
-        // If there are more and more blocks and all are young, the program grows; it does not keep
-        // memory.
-        false => {
-            let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
-            old.count() < MIN_GROWTHS
-        }
+    // Sizes may also rise by chance, but then there are falls between or before the rises. The
+    // first steps may differ.
+    let never_falls = level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted();
+    // If there are more and more blocks and all are young, the program grows; it does not keep
+    // memory.
+    let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
+    let is_young = old.count() < MIN_GROWTHS;
+    let room = Room::of(kept);
+    let is_bounded = match room {
+        _ if replaced => !never_falls,
+        // Blocks of other sizes take the place of those in a full buffer.
+        Room::Full => is_young || !never_falls,
+        Room::JustFull | Room::Unknown => is_young,
     };
     if is_bounded {
         return Finding::Bounded;
     }
     let span = (n - rhythm.first) as f64;
     let bytes_per_period = (to - from) as f64 / span;
-    Finding::Grows(Growth {
+    let growth = Growth {
         pattern: match replaced {
             true => Pattern::Enlarged,
             false => rhythm.pattern(),
@@ -260,7 +307,11 @@ fn by_level(kept: &Kept) -> Finding {
         slope_error: slope_error(kept, rhythm.first),
         chances: rhythm.chances,
         growths: rises.len(),
-    })
+    };
+    match replaced || room == Room::Unknown {
+        true => Finding::Grows(growth),
+        false => Finding::TooFew(growth),
+    }
 }
 
 /// A buffer may make the program's work grow (it is searched in every step), or the program's data
@@ -331,13 +382,9 @@ impl Rhythm {
             return None;
         }
         let (first, last) = (births[0], births[births.len() - 1]);
-        let gaps = || births.windows(2).map(|w| w[1] - w[0]);
-        let longest = gaps().max()?;
+        let longest = longest_gap(births)?;
         let mean_gap = (last - first) as f64 / (births.len() - 1) as f64;
-        // If it has been quiet for longer than ever before, growth has ended (a warm-up, a buffer
-        // that is full).
-        let quiet = end.saturating_sub(last);
-        let ended = quiet > longest + longest / 2;
+        let ended = has_ended(end.saturating_sub(last), longest);
         // Few growths must have about equal distances; many may come at random.
         let spread = match births.len() {
             3 | 4 => 1.5,

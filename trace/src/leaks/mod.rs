@@ -16,6 +16,7 @@
 //! | growth within a step | the same questions at the ends of the parts of a step (micro-batches) |
 //! | warm-up that ends | quiet at the end for longer than ever between two growths |
 //! | bounded buffer | survivors are no older than what the site gives back |
+//! | full buffer | the number of blocks stays the same while new ones replace others |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
 //! | longer sequences | no survivors; what is alive at the end grows with everything else |
 //! | evaluation, gradient accumulation | as a bounded buffer |
@@ -79,7 +80,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.

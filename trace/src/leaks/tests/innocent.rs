@@ -185,3 +185,51 @@ fn optimizer_state_of_rarely_used_experts_is_clean() {
     })
     .is(Verdict::Clean);
 }
+
+/// Which of its blocks a full buffer gives back may depend on chance. What it keeps is older than
+/// anything that it gave back.
+#[test]
+fn a_full_buffer_that_keeps_its_oldest_blocks_is_clean() {
+    fn reservoir(n: u32, room: usize, taken: &[(u32, usize)], size: fn(u32) -> u64) -> Program {
+        let mut buffer: Vec<BlockIdx> = Vec::new();
+        Program::run(n, |p, step| {
+            let new = p.alloc(&HOLD, size(step));
+            if buffer.len() < room {
+                buffer.push(new);
+            } else if let Some((_, slot)) = taken.iter().find(|(at, _)| *at == step) {
+                p.free(std::mem::replace(&mut buffer[*slot], new));
+            } else {
+                p.free(new);
+            }
+        })
+    }
+    let same = |_| 1 << 18;
+    let differs = |step| (1 << 18) + u64::from(step * 7919 % 13) * 50_000;
+    let taken = [(4, 0), (5, 2), (7, 3), (8, 3), (11, 3)];
+    reservoir(16, 4, &taken, same).is(Verdict::Clean);
+    let taken = [(6, 0), (8, 1), (10, 3), (11, 1)];
+    reservoir(14, 6, &taken, same).is(Verdict::Clean);
+    let taken = [(9, 1), (10, 2), (11, 3), (13, 5), (14, 6), (16, 0)];
+    reservoir(20, 8, &taken, differs).is(Verdict::Clean);
+    // Full for two steps only.
+    let reason = reservoir(12, 10, &[(10, 6), (11, 4)], same).is(Verdict::CannotTell);
+    assert!(
+        reason.contains("too few to see whether it goes on"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_leak_beside_a_full_buffer_of_the_same_place_is_found() {
+    let mut buffer: Vec<BlockIdx> = Vec::new();
+    Program::run(20, |p, step| {
+        buffer.push(p.alloc(&KEEP, 1 << 18));
+        if buffer.len() > 4 {
+            p.free(buffer.remove(0));
+        }
+        if step % 4 == 3 {
+            p.alloc(&KEEP, 1 << 18);
+        }
+    })
+    .leaks();
+}
