@@ -278,8 +278,8 @@ fn by_level(kept: &Kept) -> Finding {
     // Sizes may also rise by chance, but then there are falls between or before the rises. The
     // first steps may differ.
     let never_falls = level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted();
-    // If there are more and more blocks and all are young, the program grows; it does not keep
-    // memory.
+    // If there are more and more blocks and all are young, either the program grows, or a history
+    // is copied again and again: then it never falls, and the rest of the program is constant.
     let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
     let is_young = old.count() < MIN_GROWTHS;
     let room = Room::of(kept);
@@ -287,7 +287,7 @@ fn by_level(kept: &Kept) -> Finding {
         _ if replaced => !never_falls,
         // Blocks of other sizes take the place of those in a full buffer.
         Room::Full => is_young || !never_falls,
-        Room::JustFull | Room::Unknown => is_young,
+        Room::JustFull | Room::Unknown => is_young && !never_falls,
     };
     if is_bounded {
         return Finding::Bounded;
@@ -295,7 +295,7 @@ fn by_level(kept: &Kept) -> Finding {
     let span = (n - rhythm.first) as f64;
     let bytes_per_period = (to - from) as f64 / span;
     let growth = Growth {
-        pattern: match replaced {
+        pattern: match replaced || is_young {
             true => Pattern::Enlarged,
             false => rhythm.pattern(),
         },

@@ -13,6 +13,7 @@
 //! | steady leak | survivors from every step |
 //! | growth every n-th step | survivors at a regular distance |
 //! | a buffer that is enlarged | the level never falls, and the rest of the program is constant |
+//! | a history that is copied | as such a buffer, of more and more blocks |
 //! | growth within a step | the same questions at the ends of the parts of a step (micro-batches) |
 //! | warm-up that ends | quiet at the end for longer than ever between two growths |
 //! | bounded buffer | survivors are no older than what the site gives back |

@@ -157,6 +157,27 @@ fn a_buffer_that_is_enlarged_is_a_leak_and_longer_sequences_are_none() {
     assert!(reason.contains("it has no bound, or"), "{reason}");
 }
 
+/// Every step copies a list of blocks that becomes longer, or works on more and more data.
+#[test]
+fn a_history_that_is_copied_in_each_step_is_a_leak_and_more_data_are_none() {
+    let copied = |place: [&'static str; 2], work: fn(u32) -> u64| {
+        let mut history: Vec<BlockIdx> = Vec::new();
+        Program::run(16, |p, step| {
+            let scratch = p.alloc(&["attend model.py", "step train.py"], 32 << 20);
+            let more = p.alloc(&["attend model.py", "step train.py"], 1 + work(step));
+            let copy = (0..=step).map(|_| p.alloc(&place, 1 << 17)).collect();
+            for block in std::mem::replace(&mut history, copy) {
+                p.free(block);
+            }
+            [scratch, more].into_iter().for_each(|block| p.free(block));
+        })
+    };
+    let group = copied(KEEP, |_| 0).leaks();
+    assert_eq!(group.pattern, Pattern::Enlarged);
+    assert_eq!(group.bytes_per_step, f64::from(1 << 17));
+    copied(HOLD, |step| u64::from(step) << 24).is(Verdict::Clean);
+}
+
 /// The allocator does not split off less than 1 MiB of a large block, so the level of allocated
 /// bytes falls now and then.
 #[test]
