@@ -80,12 +80,11 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
 
 /// What can be said without looking at the rest of the program.
 fn alone(kept: &Kept, survey: &Survey) -> Finding {
-    if replaces_older_memory(kept, survey) {
-        return Finding::Bounded;
-    }
-    match by_survivors(kept) {
-        Finding::Bounded => by_level(kept),
-        found => found,
+    match (Older::of(kept, survey), by_survivors(kept)) {
+        (Older::Replaced, _) | (Older::Perhaps, Finding::Bounded) => Finding::Bounded,
+        (Older::Perhaps, Finding::Grows(growth)) => Finding::TooFew(growth),
+        (Older::None, Finding::Bounded) => by_level(kept),
+        (_, found) => found,
     }
 }
 
@@ -105,16 +104,51 @@ pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
     }
 }
 
-/// Whether blocks of the same sizes from before the recording were given back. Then this is a
-/// buffer that was full already.
-fn replaces_older_memory(kept: &Kept, survey: &Survey) -> bool {
-    let total: u32 = kept.sizes.values().sum();
-    let matched: u32 = kept
-        .sizes
-        .iter()
-        .map(|(size, n)| survey.replaced.get(size).map_or(0, |gone| *gone.min(n)))
-        .sum();
-    matched > 0 && matched * 2 >= total
+/// What blocks of the same sizes from before the recording, which were given back, say of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Older {
+    /// There are none, or now there are more blocks than there ever were with them.
+    None,
+    /// They were given back, and after that the number of blocks rises again. So this is a buffer
+    /// that is emptied now and then, or they have the same size by chance.
+    Perhaps,
+    /// New blocks take their place: a buffer that was full already.
+    Replaced,
+}
+
+impl Older {
+    fn of(kept: &Kept, survey: &Survey) -> Older {
+        let total: u32 = kept.sizes.values().sum();
+        let (mut matched, mut gone) = (0, vec![0_u64; kept.live.len()]);
+        for (size, &n) in &kept.sizes {
+            let periods = survey.replaced.get(size).map_or(&[][..], |periods| periods);
+            matched += periods.iter().map(|(_, gone)| gone).sum::<u32>().min(n);
+            for &(period, n) in periods {
+                gone[period] += u64::from(n);
+            }
+        }
+        if matched == 0 || matched * 2 < total {
+            return Older::None;
+        }
+        let mut left: u64 = gone.iter().sum();
+        let together = kept.live_count.iter().zip(&gone).map(|(&own, gone)| {
+            left -= gone;
+            u64::from(own) + left
+        });
+        let together: Vec<u64> = together.collect();
+        let n = together.len();
+        let last = gone.iter().rposition(|&n| n > 0).unwrap_or(0);
+        let most = together[..=last].iter().max().copied().unwrap_or(0);
+        if together[n - 1] >= most + MIN_GROWTHS as u64 {
+            return Older::None;
+        }
+        let floor = from_the_right(&together);
+        let rises: Vec<usize> = (last + 1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
+        match Rhythm::of(&rises, n - 1) {
+            Some(_) => Older::Perhaps,
+            None => Older::Replaced,
+        }
+    }
 }
 
 /// Looks for survivors that are older than any block that the site ever gave back, and that appear

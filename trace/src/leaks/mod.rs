@@ -24,7 +24,7 @@
 //! | first steps | what step 0 keeps counts only when later steps keep about as much |
 //! | sizes that differ, without stacks | all stackless blocks together, when nothing else grows |
 //! | the same, of a buffer that is enlarged | only where an optimizer steps |
-//! | buffer from before the recording | blocks of the same size from before it are given back |
+//! | buffer from before the recording | it replaces blocks of the same size from before it |
 //!
 //! # Thresholds
 //!

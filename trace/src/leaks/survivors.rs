@@ -68,8 +68,9 @@ pub struct Survey {
     /// Per period, bytes of `churn` that are given back before the period ends.
     pub temporary: Vec<u64>,
     /// Blocks from before the first event that were given back after the first end, by requested
-    /// size: newer blocks may have taken their place.
-    pub replaced: FxHashMap<Bytes, u32>,
+    /// size: newer blocks may have taken their place. The periods in which they were given back,
+    /// and how many.
+    pub replaced: FxHashMap<Bytes, Vec<(usize, u32)>>,
     /// Blocks of sites that were left out because there are too many sites and ends: see
     /// [`MAX_CELLS`].
     pub left_out: u64,
@@ -149,12 +150,19 @@ impl Survey {
         let Some((&first, &last)) = ends.as_slice().first().zip(ends.as_slice().last()) else {
             return;
         };
+        let mut counts: FxHashMap<(Bytes, usize), u32> = FxHashMap::default();
         for index in 0..blocks.n_preexisting {
             let freed = blocks.free_requested[index as usize];
             if (first..last).contains(&freed) {
                 let requested = blocks.kind(BlockIdx(index)).requested;
-                *self.replaced.entry(requested).or_default() += 1;
+                *counts
+                    .entry((requested, ends.period_of(freed)))
+                    .or_default() += 1;
             }
+        }
+        for ((requested, period), n) in counts {
+            let periods = self.replaced.entry(requested).or_default();
+            periods.push((period, n));
         }
     }
 }
