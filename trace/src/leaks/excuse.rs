@@ -1,8 +1,8 @@
 //! Innocent explanations for growth.
 //!
 //! * Optimizer state (of a first step, of parameters that are seldom used, the history of LBFGS):
-//!   it is made in the optimizer's own code. But if every step makes as much as the others, a new
-//!   optimizer may be made each time while the old one is kept: nobody can tell.
+//!   it is made in the optimizer's own code. But if as much is made again and again at equal
+//!   distances, a new optimizer may be made each time while the old one is kept: nobody can tell.
 //! * Weights being made or loaded: the code that makes them does nothing else, and most of what it
 //!   allocates stays.
 //! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
@@ -12,7 +12,7 @@
 
 use super::judge::{self, Growth};
 use super::survivors::Kept;
-use super::{MIN_LATE_GROWTHS, Pattern, View};
+use super::{Pattern, View};
 use crate::phases::Role;
 use crate::stacks::StackIdx;
 
@@ -23,7 +23,7 @@ pub enum Excuse {
     OptimizerState,
     /// Weights are being made or loaded.
     Loading,
-    /// An optimizer's state grows by the same amount with every step, which no optimizer needs.
+    /// An optimizer's state grows by the same amount again and again, which no optimizer needs.
     StateAgain,
     /// One request's key/value cache grows with every token.
     OneRequest,
@@ -43,6 +43,10 @@ const LOADED: f64 = 0.5;
 
 /// Amounts are alike if they differ by one part in this many: blocks are rounded up.
 const ALIKE: u64 = 16;
+
+/// How often an optimizer's state must be made, as much each time and at equal distances, to say
+/// that it is made again: three times may be parameters that are used for the first time.
+const AGAIN: usize = 4;
 
 /// Looks for excuses.
 pub struct Excuses<'v> {
@@ -83,9 +87,9 @@ impl<'v> Excuses<'v> {
         self.view.survey.kept[site].as_deref()
     }
 
-    /// Whether every period makes as much state as the others. An optimizer makes the state of each
-    /// parameter once: parameters that are seldom used come in no rhythm. L-BFGS keeps a history
-    /// that it limits.
+    /// Whether as much state as before is made again and again, at equal distances. An optimizer
+    /// makes the state of each parameter once: parameters that are seldom used come in no rhythm.
+    /// L-BFGS keeps a history that it limits.
     fn is_state_again(&self, site: usize, growth: &Growth) -> bool {
         let stacks = self.view.stacks;
         let stack = stacks.frames(self.view.sites.stacks[site]).iter();
@@ -93,10 +97,15 @@ impl<'v> Excuses<'v> {
         let Some(kept) = self.kept(site) else {
             return false;
         };
-        let made = &kept.survivors[growth.first..=growth.last];
-        let near = |bytes: &u64| bytes.abs_diff(made[0]) * ALIKE <= made[0];
-        growth.pattern == Pattern::EveryStep
-            && growth.growths >= MIN_LATE_GROWTHS
+        let made = (growth.first..=growth.last).filter(|&p| kept.survivors[p] > 0);
+        let made: Vec<usize> = made.collect();
+        let distance = |pair: &[usize]| pair[1] - pair[0];
+        let first = kept.survivors[growth.first];
+        let near = |&p: &usize| kept.survivors[p].abs_diff(first) * ALIKE <= first;
+        made.len() >= AGAIN
+            && made
+                .windows(2)
+                .all(|pair| distance(pair) == distance(&made))
             && made.iter().all(near)
             && !files.any(|file| file.to_lowercase().contains("lbfgs"))
     }

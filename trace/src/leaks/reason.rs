@@ -139,9 +139,9 @@ impl Teller<'_> {
             }
             Excuse::StateAgain => {
                 let reason = format!(
-                    "{bytes} of optimizer state are made in each of {n} steps, and none of it is \
-                     given back: an optimizer makes its state once, so perhaps a new one is made \
-                     each time while the old one is kept"
+                    "{bytes} a step of optimizer state accumulate over {n} steps, as much each \
+                     time and at equal distances: an optimizer makes its state once, so perhaps a \
+                     new one is made each time while the old one is kept"
                 );
                 self.report(Verdict::CannotTell, reason)
             }

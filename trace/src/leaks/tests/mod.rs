@@ -174,6 +174,23 @@ fn what_an_optimizer_keeps_is_no_leak() {
         }
     })
     .is(Verdict::Clean);
+    // A new optimizer in every epoch of four steps, or in each of five steps.
+    for (steps, epoch) in [(24, 4), (5, 1)] {
+        let reason = Program::run(steps, |p, step| {
+            if step % epoch == 0 {
+                p.alloc(&[ADAM, "train train.py"], 1 << 20);
+            }
+        })
+        .is(Verdict::CannotTell);
+        assert!(reason.contains("a new one is made each time"), "{reason}");
+    }
+    // Parameters that are used for the first time, now and then.
+    Program::run(24, |p, step| {
+        if [1, 4, 9, 12, 17, 20].contains(&step) {
+            p.alloc(&[ADAM, "train train.py"], 1 << 20);
+        }
+    })
+    .is(Verdict::Clean);
     // A closure that the optimizer calls is the program's own code.
     Program::run(10, |p, _| {
         p.alloc(
