@@ -1,9 +1,11 @@
 //! Growth per step: the one definition of "bytes a step".
 //!
 //! A line is fitted by least squares through *allocated* at the ends of whole steps, from a settled
-//! step on; the error is its 95 % interval. Where a leak is proven block by block, the sum of its
-//! groups is exact, and the fit is not. [`Growth::proven`] decides which of the two is shown, so
-//! that a list, a page, a card, a comparison and a bench all say the same.
+//! step on; the error is its 95 % interval. A level that shifts once (a model is loaded in the
+//! middle of the run) is no growth, so the line may have one such step. Where a leak is proven block
+//! by block, the sum of its groups is exact, and the fit is not. [`Growth::proven`] adds to it what
+//! the rest of the level grows by, so that a list, a page, a card, a comparison and a bench all say
+//! the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,8 @@ impl Growth {
     pub fn of(ends: &[u64]) -> Option<Growth> {
         let from = settled(ends.len());
         let line = Line::fit(&ends[from..])?;
+        let shifted = without_shift(&ends[from..]).and_then(|levels| Line::fit(&levels));
+        let line = shifted.filter(|fit| fit.is_flatter(&line)).unwrap_or(line);
         Some(Growth {
             slope: line.slope,
             error: line.error,
@@ -41,21 +45,59 @@ impl Growth {
         })
     }
 
-    /// This growth, given that `proven` bytes a step are known to be kept. If the fit does not
-    /// contradict the proven rate, the proven rate is shown, because a fit over few or uneven steps
-    /// can be far off. If the level rises by more than the fit's error allows, the fit is shown:
-    /// then something else grows too.
-    pub fn proven(self, proven: f64) -> Growth {
-        let more = self.slope - proven;
-        let error = self.error.unwrap_or(f64::INFINITY);
-        match more > error.max(SAME * proven) {
-            true => self,
-            false => Growth {
-                slope: proven,
-                ..self
-            },
+    /// This growth, given that `proven` bytes a step are known to be kept, and how the rest of the
+    /// level grows. The rest counts if it rises by more than the error of its fit: then something
+    /// else grows too. A fit over few or uneven steps can be far off.
+    pub fn proven(self, proven: f64, rest: Option<Growth>) -> Growth {
+        let more = rest.map_or(0.0, |rest| {
+            let error = rest.error.unwrap_or(f64::INFINITY);
+            match rest.slope > error.max(SAME * proven) {
+                true => rest.slope,
+                false => 0.0,
+            }
+        });
+        Growth {
+            slope: proven + more,
+            ..self
         }
     }
+}
+
+/// Among fewer levels, one change is too many to be left out.
+const MIN_FOR_SHIFT: usize = 6;
+/// How much larger than any other change a single one must be to be a shift of the level.
+const SHIFT: f64 = 4.0;
+
+/// Levels without the one change that is far larger than all others; `None` if there is none.
+fn without_shift(levels: &[u64]) -> Option<Vec<u64>> {
+    if levels.len() < MIN_FOR_SHIFT {
+        return None;
+    }
+    let change = |pair: &[u64]| i128::from(pair[1]) - i128::from(pair[0]);
+    let changes: Vec<i128> = levels.windows(2).map(change).collect();
+    let mut sorted = changes.clone();
+    sorted.sort_unstable();
+    let usual = sorted[sorted.len() / 2];
+    let mut unusual: Vec<(u128, usize)> = (changes.iter().zip(0..))
+        .map(|(change, at)| ((change - usual).unsigned_abs(), at))
+        .collect();
+    unusual.sort_unstable();
+    let &[.., (second, _), (first, at)] = unusual.as_slice() else {
+        return None;
+    };
+    if first as f64 <= SHIFT * second as f64 {
+        return None;
+    }
+    let shift = changes[at] - usual;
+    let moved = |level: u64| u64::try_from(i128::from(level) - shift).unwrap_or(0);
+    let (before, after) = levels.split_at(at + 1);
+    Some(
+        [
+            before.to_vec(),
+            after.iter().map(|&level| moved(level)).collect(),
+        ]
+        .concat(),
+    )
 }
 
 /// The position of the first settled step of `n`.
@@ -112,6 +154,14 @@ impl Line {
         })
     }
 
+    /// Whether this line rises or falls by less than another, and in the same direction as far as
+    /// its error says. A level that is emptied once in a while shifts too, but grows between.
+    fn is_flatter(&self, other: &Line) -> bool {
+        let is_flat = self.slope.abs() <= self.error.unwrap_or(0.0);
+        let same_way = self.slope * other.slope >= 0.0;
+        self.slope.abs() <= other.slope.abs() && (is_flat || same_way)
+    }
+
     /// Value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.at_zero + self.slope * x
@@ -158,22 +208,45 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proven_is_told_unless_the_level_says_more() {
+    fn a_level_that_shifts_once_does_not_grow() {
+        let levels = |n: u64, grows: u64, shift: u64| {
+            let level = |i| 1000 + i * grows + if i >= n / 2 { shift } else { 0 };
+            Growth::of(&(0..n).map(level).collect::<Vec<u64>>()).unwrap()
+        };
+        assert_eq!(levels(20, 0, 8000).slope, 0.0);
+        assert_eq!(levels(20, 0, 8000).error, Some(0.0));
+        assert_eq!(levels(80, 64, 8000).slope, 64.0);
+        let falls: Vec<u64> = (0..20).map(|i| if i < 12 { 9000 } else { 100 }).collect();
+        assert_eq!(Growth::of(&falls).unwrap().slope, 0.0);
+        // A list that is emptied once.
+        let emptied: Vec<u64> = (0..20).map(|i| 1000 + i % 13 * 100).collect();
+        assert!(Growth::of(&emptied).unwrap().slope < 50.0);
+        // What comes again is no shift, nor is what becomes faster.
+        let again: Vec<u64> = (0..30).map(|i| i / 10 * 100).collect();
+        assert!(Growth::of(&again).unwrap().slope > 5.0);
+        let faster: Vec<u64> = (0..16).map(|i| i * i).collect();
+        assert!(Growth::of(&faster).unwrap().slope > 15.0);
+    }
+
+    #[test]
+    fn what_is_proven_is_told_and_what_else_the_level_rises_by() {
         let growth = |slope: f64, error: Option<f64>| Growth {
             slope,
             error,
             from_step: 1,
             steps: 3,
         };
-        let check = |slope, error, proven, expected| {
-            assert_eq!(growth(slope, error).proven(proven).slope, expected);
+        let check = |rest: Option<Growth>, expected| {
+            let all = growth(120.0, Some(5.0)).proven(100.0, rest);
+            assert_eq!((all.slope, all.error), (expected, Some(5.0)));
         };
-        check(101.0, Some(5.0), 100.0, 100.0);
-        check(120.0, Some(5.0), 100.0, 120.0);
-        check(120.0, None, 100.0, 100.0);
-        check(100.4, Some(0.0), 100.0, 100.0);
+        check(None, 100.0);
+        check(Some(growth(1.0, Some(5.0))), 100.0);
+        check(Some(growth(20.0, Some(5.0))), 120.0);
+        check(Some(growth(20.0, None)), 100.0);
+        check(Some(growth(0.4, Some(0.0))), 100.0);
         // Something else shrinks, but the leak goes on.
-        check(20.0, Some(5.0), 100.0, 100.0);
+        check(Some(growth(-80.0, Some(5.0))), 100.0);
     }
 
     #[test]

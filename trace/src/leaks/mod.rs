@@ -254,6 +254,7 @@ fn teller<'a>(device: &'a DeviceTrace, ends: &Ends, quality: &[QualityNote]) -> 
         n_steps: ends.len(),
         caveats: reason::caveats(device, quality),
         growth: Growth::of(&levels),
+        levels,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Teller<'a> {
     pub n_steps: usize,
     pub caveats: Vec<String>,
     pub growth: Option<Growth>,
+    /// *Allocated* at the ends of whole steps.
+    pub levels: Vec<u64>,
 }
 
 impl Teller<'_> {
@@ -184,6 +186,17 @@ impl Teller<'_> {
         blocks.all(|block| given_back[block.index()] < self.device.events.len())
     }
 
+    /// *Allocated* at the ends of whole steps, without what the groups hold.
+    fn beside<'g>(&self, groups: impl Iterator<Item = &'g LeakGroup>) -> Vec<u64> {
+        let mut levels = self.levels.clone();
+        for group in groups {
+            for (level, own) in levels.iter_mut().zip(&group.per_step) {
+                *level = level.saturating_sub(own.0);
+            }
+        }
+        levels
+    }
+
     /// The report if groups accumulate; `others` further sites grow without a rhythm.
     pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
         groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
@@ -201,7 +214,8 @@ impl Teller<'_> {
             };
         };
         let proven: f64 = across().map(|g| g.bytes_per_step).sum();
-        self.growth = self.growth.map(|growth| growth.proven(proven));
+        let rest = Growth::of(&self.beside(across()));
+        self.growth = self.growth.map(|growth| growth.proven(proven, rest));
         let total = self.growth.map_or(proven, |growth| growth.slope);
         let rhythm = match first.pattern {
             Pattern::EveryNth(n) => format!(" (once in {n} steps)"),

@@ -137,7 +137,12 @@ impl RankProfile {
             whole_steps: device.whole_steps,
             wrapped: device.wrapped,
             oom: device.oom,
-            growth: device.growth.map(|g| g.proven(leaks.bytes_per_step)),
+            growth: device
+                .growth
+                .map(|growth| match leaks.bytes_per_step > 0.0 {
+                    true => growth,
+                    false => growth.proven(0.0, Some(growth)),
+                }),
             wobble: Bytes(wobble(&peaks)),
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
