@@ -250,6 +250,7 @@ impl<'a> Analysis<'a> {
         }
         for one in &mut loops {
             self.leave_out_failed(&mut one.iterations);
+            self.leave_out_unfinished(&mut one.iterations);
         }
         loops.retain(|l| l.iterations.len() > 1);
         Ok(loops)
@@ -263,6 +264,22 @@ impl<'a> Analysis<'a> {
         let blocks = &self.device.blocks;
         let from = blocks.alloc[(blocks.n_preexisting + last.start) as usize] as usize;
         if last.left && self.last_oom.is_some_and(|at| at >= from) {
+            iterations.pop();
+        }
+    }
+
+    /// Leaves out a last iteration that lacks a kind of work that each other one has, if the
+    /// recording ends in it.
+    fn leave_out_unfinished(&self, iterations: &mut Vec<Iteration>) {
+        let n = self.walk.of_alloc.len() as u32;
+        let Some((last, others)) = iterations.split_last() else {
+            return;
+        };
+        let lacks = |work: fn(&Tally) -> u32| {
+            work(&last.work) == 0 && others.iter().all(|other| work(&other.work) > 0)
+        };
+        let is_unfinished = lacks(|work| work.backward) || lacks(|work| work.optimizer);
+        if last.end == n && others.len() + 1 >= MIN_STEPS && is_unfinished {
             iterations.pop();
         }
     }

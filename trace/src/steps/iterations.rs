@@ -3,7 +3,7 @@
 //! An iteration begins with the first spot of a region that comes after the last spot of the
 //! previous iteration. It ends where the next one begins, or where the walk leaves the region. A
 //! branch that is seldom taken (an evaluation, a checkpoint) belongs to the iteration that it is
-//! in.
+//! in: if the walk comes back to the middle of an iteration, this one goes on.
 //!
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
 //! the middle of an iteration, the region is entered there. So the smallest line is tried, too. The
@@ -132,7 +132,11 @@ impl Mark {
 struct Deed {
     mark: u32,
     leaves: bool,
+    /// The context is not left, only the spots of the region.
+    pauses: bool,
     enters: bool,
+    /// It comes from another spot of the context.
+    resumes: bool,
     starts: bool,
     passes_last: bool,
     inside: bool,
@@ -143,6 +147,8 @@ struct Deed {
 struct State {
     armed: bool,
     open: Option<(u32, Tally)>,
+    /// Where the walk went from within an iteration to a branch that is no part of the region.
+    paused: Option<(u32, Tally)>,
     whole: bool,
     found: Vec<Iteration>,
 }
@@ -187,6 +193,7 @@ pub fn find(
         tally = clock.at_end();
     }
     let states = states.into_iter().map(|mut state| {
+        state.close_paused();
         state.close(n, tally, true);
         state.found
     });
@@ -198,10 +205,20 @@ impl State {
     fn apply(&mut self, deed: &Deed, alloc: u32, tally: Tally) -> usize {
         let before = self.found.len();
         if deed.leaves {
-            self.close(alloc, tally, true);
+            match deed.pauses && !self.whole && self.open.is_some() {
+                true => self.paused = self.paused.or(Some((alloc, tally))),
+                false => self.close(alloc, tally, true),
+            }
         }
         if deed.enters {
-            self.armed = true;
+            let goes_on = self.paused.is_some() && deed.resumes && !deed.starts;
+            match goes_on {
+                true => self.paused = None,
+                false => {
+                    self.close_paused();
+                    self.armed = true;
+                }
+            }
         }
         if deed.starts && self.armed {
             self.close(alloc, tally, false);
@@ -212,6 +229,12 @@ impl State {
             (self.armed, self.whole) = (true, true);
         }
         self.found.len() - before
+    }
+
+    fn close_paused(&mut self) {
+        if let Some((end, then)) = self.paused.take() {
+            self.close(end, then, true);
+        }
     }
 
     fn close(&mut self, end: u32, now: Tally, left: bool) {
@@ -304,7 +327,9 @@ impl Deeds {
                     self.deeds.push(Deed {
                         mark,
                         leaves: true,
+                        pauses: going.left == Some(*spot) && to.len() > going.depth,
                         enters: false,
+                        resumes: false,
                         starts: false,
                         passes_last: false,
                         inside: false,
@@ -320,7 +345,9 @@ impl Deeds {
                 self.deeds.push(Deed {
                     mark,
                     leaves: false,
+                    pauses: false,
                     enters: !was_inside,
+                    resumes: depth == going.depth && going.left.is_some(),
                     starts: this.starts.binary_search(spot).is_ok(),
                     passes_last: this.lasts.binary_search(spot).is_ok(),
                     inside: true,

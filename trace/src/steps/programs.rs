@@ -389,6 +389,55 @@ fn an_evaluation_now_and_then_belongs_to_a_step() {
     );
 }
 
+/// A gradient's norm is written down now and then, between the backward pass and the optimizer.
+#[test]
+fn a_branch_in_the_middle_of_an_iteration_belongs_to_it() {
+    let step = |branch: &str| {
+        format!(
+            "main:9 train:10
+             main:9 train:11 !forward:5
+             main:9 train:12 loss:1
+             -
+             -
+             {branch}
+             main:9 train:14 torch/optim/adam/step:3
+             main:9 train:14 torch/optim/adam/step:4\n"
+        )
+    };
+    let (plain, logs) = (
+        step(""),
+        step("main:9 train:13 norm:7\nmain:9 train:13 norm:8"),
+    );
+    for every in 3..8 {
+        let steps = (1..=3 * every).map(|i| if i % every == 0 { &logs } else { &plain });
+        let trace = run(&steps.map(String::as_str).collect::<String>());
+        let device = &trace.devices[0];
+        assert_eq!(device.steps.len(), 3 * every);
+        let lengths = device.steps.iter().enumerate().map(|(index, step)| {
+            let made = device.blocks.allocated_in(step.events).len();
+            (made, (index + 1) % every == 0)
+        });
+        for (made, has_branch) in lengths {
+            assert_eq!(made, if has_branch { 9 } else { 7 }, "{every}");
+        }
+    }
+}
+
+#[test]
+fn a_last_step_without_the_optimizers_part_was_cut_off() {
+    let step = "main:9 train:10
+                main:9 train:11 !forward:5
+                main:9 train:12 loss:1
+                -
+                -
+                -
+                main:9 train:14 torch/optim/adam/step:3\n";
+    let parts: Vec<&str> = step.lines().collect();
+    for n in 1..parts.len() {
+        check(&(step.repeat(8) + &parts[..n].join("\n")), 8);
+    }
+}
+
 #[test]
 fn requests_and_their_tokens() {
     check(
