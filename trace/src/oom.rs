@@ -31,9 +31,13 @@ impl Failure {
     /// enough free memory. The limit lies between the reserved bytes and the reserved bytes plus
     /// the requested segment; this is the upper bound.
     pub fn limit(&self) -> Option<Bytes> {
-        let config = Config::default();
-        let segment = config.segment_size(config.round_size(self.asked.0));
-        (self.free.0 >= segment).then_some(self.reserved + Bytes(segment))
+        let segment = self.segment(&Config::default());
+        (self.free >= segment).then_some(self.reserved + segment)
+    }
+
+    /// The segment that the request needed under these settings.
+    pub fn segment(&self, config: &Config) -> Bytes {
+        Bytes(config.segment_size(config.round_size(self.asked.0)))
     }
 }
 

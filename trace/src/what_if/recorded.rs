@@ -5,6 +5,9 @@
 //! `garbage_collection_threshold`, old segments are given back before a request asks for a new one.
 //! The last two end in a new segment or in a failed allocation, and have the stack of the request.
 //! Only the first is done by the program.
+//!
+//! A failed allocation also tells what the driver had free. If that was less than the segment, the
+//! device was full, and the process could have reserved that much more.
 
 use crate::allocator::Config;
 use crate::span::Span;
@@ -16,7 +19,7 @@ use crate::watch::{Stopped, Watch};
 /// The limit of a recording, as far as it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitSeen {
-    /// This much was reserved.
+    /// This much was reserved; or it was reserved and free together when the device was full.
     pub at_least: Bytes,
     /// This much would have been too much.
     pub below: Bytes,
@@ -75,6 +78,8 @@ struct Reader<'a> {
     /// The first of an unbroken run of completing frees, up to now.
     completing: Option<u32>,
     below: u64,
+    /// What was there for the process when the device was full: the least of these.
+    room: Option<u64>,
     emptied: Vec<EventIdx>,
     awaited: Vec<Span<EventIdx>>,
 }
@@ -93,6 +98,7 @@ impl Evidence {
             burst: None,
             completing: None,
             below: u64::MAX,
+            room: None,
             emptied: Vec::new(),
             awaited: Vec::new(),
         };
@@ -103,19 +109,27 @@ impl Evidence {
             reader.event(event, &mut reserved);
         }
         reader.end_burst(device.events.len(), Next::Other, 0);
-        let at_least = Bytes(reader.granted);
         Ok(Evidence {
+            limit: reader.limit(),
             emptied: reader.emptied,
             awaited: reader.awaited,
-            limit: (reader.below < u64::MAX).then_some(LimitSeen {
-                at_least,
-                below: Bytes(reader.below),
-            }),
         })
     }
 }
 
 impl Reader<'_> {
+    fn limit(&self) -> Option<LimitSeen> {
+        if self.below == u64::MAX {
+            return None;
+        }
+        let room = self.room.map(|room| room.max(self.granted));
+        let below = room.map_or(self.below, |room| self.below.min(room.saturating_add(1)));
+        Some(LimitSeen {
+            at_least: Bytes(room.map_or(self.granted, |room| room.min(below - 1))),
+            below: Bytes(below),
+        })
+    }
+
     fn most_granted(&self, start: u64) -> u64 {
         let events = &self.device.events;
         let mut reserved = start;
@@ -185,6 +199,14 @@ impl Reader<'_> {
                 }
                 self.end_burst(event, Next::Oom(failed.stack), size);
                 self.refuse(*reserved, size);
+                // The driver tells its free memory after the cache was emptied, and the events
+                // before this one show that. Where a segment would have fit, a limit of the process
+                // refused it.
+                let free = failed.addr_or_free;
+                if free < size {
+                    let room = reserved.saturating_add(free);
+                    self.room = Some(self.room.map_or(room, |least| least.min(room)));
+                }
             }
             Action::Alloc => {
                 let kind = self.device.blocks.kind(BlockIdx(target as u32));

@@ -56,10 +56,16 @@ struct Process {
     /// How many allocations were requested before the first that failed.
     failed: Option<usize>,
     asked: usize,
+    /// The card, if it is as small as the limit; otherwise it has plenty.
+    card: Option<Bytes>,
 }
 
 impl Process {
     fn run(ops: &[Op], settings: &Config, limit: Option<Bytes>) -> Process {
+        Process::run_on(None, ops, settings, limit)
+    }
+
+    fn run_on(card: Option<Bytes>, ops: &[Op], settings: &Config, limit: Option<Bytes>) -> Process {
         let mut allocator = Caching::new(settings.clone(), VecDeque::new());
         allocator.set_limit(limit);
         let mut process = Process {
@@ -73,6 +79,7 @@ impl Process {
             segments: BTreeMap::new(),
             failed: None,
             asked: 0,
+            card,
         };
         for op in ops {
             process.step(op);
@@ -161,8 +168,11 @@ impl Process {
             }
             Err(_) => {
                 let size = self.allocator.arena().config().round_size(requested);
+                let reserved = self.allocator.reserved();
+                let free = self.card.map(|card| card.saturating_sub(reserved).0);
+                let free = free.unwrap_or(1 << 40);
                 self.log
-                    .push((Action::Oom, 1 << 40, size, stream, By::Request));
+                    .push((Action::Oom, free, size, stream, By::Request));
                 self.failed = Some(self.asked);
             }
         }
@@ -469,6 +479,23 @@ proptest! {
             let seen = evidence.limit.map(LimitSeen::taken);
             check(outcome(&device, &evidence, &own, seen))?;
         }
+    }
+
+    /// A full card tells how much of it there was for the process.
+    #[test]
+    fn a_full_card_is_as_large_as_it_says(
+        ops in ops(2, false),
+        own in settings(),
+        limit in (150..700_u64).prop_map(|mib| Bytes(mib * MIB)),
+    ) {
+        // The limit is checked with the size of a normal segment; a card has to hold pages.
+        let own = Config { expandable_segments: false, ..own };
+        let process = Process::run_on(Some(limit), &ops, &own, Some(limit));
+        let failed = process.failed.and(process.trace());
+        let Some(device) = failed else { return Ok(()) };
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let seen = evidence.limit.unwrap();
+        prop_assert_eq!((seen.at_least, seen.taken()), (limit, limit));
     }
 
     /// Nothing fits that does not: neither what was requested nor what was there before.
