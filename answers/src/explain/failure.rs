@@ -103,9 +103,20 @@ fn cause(
         None => look.leaks.verdict == Verdict::Leak && leaked >= failure.asked,
     };
     let in_use = look.device.levels_at(failure.event).get(Series::Active);
-    let granted = diagnosis.map_or(failure.reserved, |found| found.limit.at_least);
-    let had_enough = in_use + failure.asked <= granted.max(failure.reserved);
-    match (is_leak, had_enough && room.is_some()) {
+    let could_reserve = match (diagnosis, failure.limit()) {
+        (Some(found), _) => found.limit.at_least.max(failure.reserved),
+        (None, Some(_)) => failure.reserved,
+        (None, None) => failure.reserved + failure.free,
+    };
+    let own = what_if::own_settings(&look.trace.format, look.device);
+    // Together, the pieces would have served the request; or segments in their place would have
+    // left enough for another one.
+    let pieces = room.is_some_and(|room| room.free >= failure.asked);
+    let needed = match pieces {
+        true => failure.asked,
+        false => failure.segment(&own),
+    };
+    match (is_leak, in_use + needed <= could_reserve && room.is_some()) {
         (true, _) => Cause::Leak,
         (false, true) => Cause::Fragmentation,
         (false, false) => Cause::Demand,

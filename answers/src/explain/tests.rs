@@ -298,9 +298,9 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
         "The program asked for 100 MiB: a memory limit of the process between 970 MiB and 1.04 \
          GiB, as `set_per_process_memory_fraction` sets one, refused it; the device had 40.0 GiB \
          free. The cause is fragmentation: 60.0 MiB of the 960 MiB reserved were not in use, but \
-         in pieces of 20.0 MiB at most; 58.0 MiB lie in segments that a few blocks keep from \
-         being given back, the most behind 2.00 KiB of `norm model.py:30`. The cache had been \
-         emptied for a request 2 times before.",
+         in pieces of 20.0 MiB at most, and it was short by up to 90.0 MiB; 58.0 MiB lie in \
+         segments that a few blocks keep from being given back, the most behind 2.00 KiB of \
+         `norm model.py:30`. The cache had been emptied for a request 2 times before.",
     );
     let leaked = OutOfMemory {
         leaked: Bytes::mib(30),
@@ -314,6 +314,56 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
          reserved. The cause is a leak: 30.0 MiB of the 900 MiB in use had been left behind by \
          earlier steps, 3.81 MiB more with each, most of it made by `forward llama.py:7` (called \
          by `train train.py:40`).",
+    );
+}
+
+/// A full device tells how much was there, and a small request needs a segment that is larger.
+#[test]
+fn how_much_was_missing_is_said_as_exactly_as_it_is_known() {
+    let full = |oom: OutOfMemory| OutOfMemory {
+        limit_at_least: Some(Bytes::mib(1000)),
+        limit_below: Some(Bytes::mib(1000) + Bytes(1)),
+        ..oom
+    };
+    let small = OutOfMemory {
+        asked: Bytes::mib(8),
+        segment: Some(Bytes::mib(20)),
+        limit_at_least: Some(Bytes::mib(976)),
+        ..failure(Cause::Demand)
+    };
+    let pools = |oom: OutOfMemory, gap: Bytes| OutOfMemory {
+        room: oom.room.map(|room| Room {
+            largest_gap: gap,
+            pins: Vec::new(),
+            ..room
+        }),
+        ..oom
+    };
+    let check = |oom: OutOfMemory, expected: &str| {
+        let told = words::why(&oom, &no_leaks(), &NOBODY);
+        assert!(told.ends_with(expected), "{told}");
+    };
+    check(
+        full(failure(Cause::Demand)),
+        "only 60.0 MiB of what was reserved were free, and it was short by 60.0 MiB.",
+    );
+    check(
+        small,
+        "were free, and it was short by up to 4.00 MiB of the segment of 20.0 MiB that the request \
+         needed.",
+    );
+    check(
+        pools(full(failure(Cause::Fragmentation)), Bytes::mib(20)),
+        "60.0 MiB of the 960 MiB reserved were not in use, but in pieces of 20.0 MiB at most, and \
+         it was short by 60.0 MiB.",
+    );
+    let elsewhere = OutOfMemory {
+        asked: Bytes::mib(30),
+        ..failure(Cause::Fragmentation)
+    };
+    check(
+        pools(elsewhere, Bytes::mib(40)),
+        "but in pieces of 40.0 MiB at most in other pools.",
     );
 }
 

@@ -83,10 +83,18 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks) -> String {
         ),
         (Cause::Fragmentation, Some(room)) => format!(
             "The cause is fragmentation: {} of the {} reserved were not in use, but in pieces of \
-             {} at most{}.",
+             {} at most{}{}{}.",
             room.free,
             oom.held.reserved,
             room.largest_gap,
+            match room.largest_gap >= oom.asked {
+                true => " in other pools",
+                false => "",
+            },
+            match is_known(oom) || room.free < oom.asked {
+                true => short(oom),
+                false => String::new(),
+            },
             pinned(room)
         ),
         _ => {
@@ -167,9 +175,26 @@ fn short(oom: &OutOfMemory) -> String {
     let (Some(segment), Some(least)) = (oom.segment, oom.limit_at_least) else {
         return String::new();
     };
+    let by = match is_known(oom) {
+        true => "by",
+        false => "by up to",
+    };
+    // A small request needs a segment that is much larger.
+    let of = match segment > oom.asked + Bytes::mib(2) {
+        true => format!(" of the segment of {segment} that the request needed"),
+        false => String::new(),
+    };
     match (oom.held.reserved + segment).saturating_sub(least) {
         Bytes::ZERO => String::new(),
-        short => format!(", and it was short by up to {short}"),
+        short => format!(", and it was short {by} {short}{of}"),
+    }
+}
+
+/// Whether it is known to the byte what the process could reserve.
+fn is_known(oom: &OutOfMemory) -> bool {
+    match (oom.limit_at_least, oom.limit_below) {
+        (Some(least), Some(below)) => below.saturating_sub(least) <= Bytes(1),
+        _ => false,
     }
 }
 
@@ -247,8 +272,10 @@ impl Kind {
 
 fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
     let Some(first) = found.first() else {
+        let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
         let why = match oom.cause {
             Cause::Fragmentation => "",
+            _ if in_pieces => "",
             _ => ": the memory was in use, not in pieces",
         };
         return format!("No allocator setting that was tried gets past it{why}.");
