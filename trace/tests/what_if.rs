@@ -188,6 +188,61 @@ fn recordings_of_other_programs_predict_each_other() {
     assert_eq!(score, expected);
 }
 
+/// What would have got past a failure, and the text to set it: `PYTORCH_CUDA_ALLOC_CONF` replaces
+/// the settings of the file.
+#[test]
+fn what_gets_past_a_failure_is_set_as_it_is_told() {
+    let told = |name: &str| {
+        let folder = root().join("tests/fixtures/settings/h100");
+        let trace = replayed(&folder.join(format!("{name}.pickle.zst")));
+        let device = &trace.devices[0];
+        let own = what_if::own_settings(&trace.format, device);
+        let tried = what_if::Tried::default();
+        let found = what_if::remedies(device, &own, tried, Watch::nobody());
+        let found = found.expect("nobody stops it").expect("it failed");
+        let limit = Some(found.limit.at_least);
+        let mut changes = Vec::new();
+        for remedy in found.remedies {
+            let text = remedy.change.to_string();
+            if let what_if::Change::Settings(conf) = remedy.change {
+                let what_if = ask(&trace, &conf, limit).what_if;
+                assert_eq!(what_if.failed, None, "{name}: {conf}");
+            }
+            changes.push(text);
+        }
+        (name.to_owned(), changes)
+    };
+    let found = [
+        "moe_expandable_low",
+        "streams_expandable_low",
+        "moe_split128_limit",
+    ]
+    .map(told);
+    let expected: [(&str, &[&str]); 3] = [
+        (
+            "moe_expandable_low",
+            &[
+                "max_split_size_mb:128,expandable_segments:True",
+                "roundup_power2_divisions:8,expandable_segments:True",
+            ],
+        ),
+        ("streams_expandable_low", &["default settings"]),
+        (
+            "moe_split128_limit",
+            &[
+                "expandable_segments:True",
+                "max_split_size_mb:128,roundup_power2_divisions:8",
+                "max_split_size_mb:128,garbage_collection_threshold:0.8",
+            ],
+        ),
+    ];
+    let expected = expected.map(|(name, changes)| {
+        let changes = changes.iter().map(|change| (*change).to_owned());
+        (name.to_owned(), changes.collect())
+    });
+    assert_eq!(found, expected);
+}
+
 #[test]
 #[ignore = "needs ../shared"]
 fn every_recording_predicts_every_other() {

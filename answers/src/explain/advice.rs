@@ -5,6 +5,7 @@ use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, LeakExplained, Moment, PlaceBytes};
 use api::leaks::{Pattern, Verdict};
+use trace::allocator::{Config, conf};
 use trace::categories::{Category, Named};
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
@@ -21,6 +22,8 @@ const FAITHFUL: f64 = 0.95;
 const SAVES: f64 = 0.05;
 /// A category is mentioned from this share of the peak on.
 const LARGE: f64 = 0.4;
+/// The setting that saves most, where segments do not expand yet.
+const EXPANDABLE: &str = "expandable_segments:True";
 
 /// What to try.
 ///
@@ -30,7 +33,7 @@ pub fn of(look: &Look<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
     let all = match look.device.device {
         // The allocator of the host has none of these settings, and offloading brings memory there.
         PINNED => [leak(look), None, None],
-        _ => [leak(look), expandable(look)?, largest(peak)],
+        _ => [leak(look), settings(look)?, largest(peak)],
     };
     Ok(all.into_iter().flatten().collect())
 }
@@ -77,8 +80,9 @@ fn leak(look: &Look<'_>) -> Option<Advice> {
     })
 }
 
-/// Whether expandable segments would reserve less.
-fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
+/// Whether other settings would reserve less: expandable segments, or the defaults in place of the
+/// file's own.
+fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     let device = look.device;
     let [allocated, reserved] =
         [Series::Allocated, Series::Reserved].map(|series| device.summary[series as usize].peak);
@@ -91,32 +95,49 @@ fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
         .peak_event
         .is_some();
     let is_worth = unused >= UNUSED_BYTES && unused.0 as f64 >= UNUSED * reserved.0 as f64;
-    if !is_worth || !is_recorded || !is_faithful || own.expandable_segments {
+    if !is_worth || !is_recorded || !is_faithful {
         return Ok(None);
     }
     let evidence = Evidence::of(device, &own, look.watch)?;
-    let mut settings = own;
-    settings.expandable_segments = true;
-    let conditions = Conditions {
-        settings: &settings,
-        limit: None,
-        early: &Early::default(),
-        batch: None,
-        placement: Placement::Seen,
+    let peak = |settings: &Config| {
+        let conditions = Conditions {
+            settings,
+            limit: None,
+            early: &Early::default(),
+            batch: None,
+            placement: Placement::Seen,
+        };
+        let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
+        Ok((outcome.peak_reserved, conf::text(settings)))
     };
-    let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
-    let saved = reserved.saturating_sub(outcome.peak_reserved);
+    let tried = what_if::simpler(&own);
+    let tried = tried.iter().map(peak).collect::<Result<Vec<_>, _>>()?;
+    let Some((best, setting)) = tried.iter().min_by_key(|(peak, _)| *peak) else {
+        return Ok(None);
+    };
     let begin = format!("Reserved memory peaks {unused} above allocated memory");
-    let setting = code("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-    Ok(Some(Advice {
+    let variable = |conf: &str| code(&format!("{}={conf}", conf::VARIABLE));
+    let is_better = reserved.saturating_sub(*best).0 as f64 >= SAVES * reserved.0 as f64;
+    let own = conf::text(&own);
+    let instead = match (setting.as_str(), own.as_str()) {
+        ("", own) => format!("without {}", variable(own)),
+        (setting, "") => format!("under {}", variable(setting)),
+        (setting, own) => format!("under {} in place of {}", variable(setting), code(own)),
+    };
+    Ok(match is_better {
+        true => Some(format!(
+            "{begin}: {instead} it would peak at {best} instead of {reserved}."
+        )),
+        // Where segments expand already, there is nothing better to name.
+        false if own.contains(EXPANDABLE) => None,
+        false => Some(format!(
+            "{begin}, and {} would not change that.",
+            variable(EXPANDABLE)
+        )),
+    }
+    .map(|sentence| Advice {
         basis: Basis::Computed,
-        sentence: match saved.0 as f64 >= SAVES * reserved.0 as f64 {
-            true => format!(
-                "{begin}: under {setting} it would peak at {} instead of {reserved}.",
-                outcome.peak_reserved
-            ),
-            false => format!("{begin}, and {setting} would not change that."),
-        },
+        sentence,
     }))
 }
 

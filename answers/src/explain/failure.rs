@@ -129,7 +129,7 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
     let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
     remedies.sort_by_key(|remedy| match remedy.change {
         Change::NoLeaks => 0,
-        Change::Setting { .. } => 1,
+        Change::Settings(_) => 1,
         Change::Batch(_) => 2,
     });
     let rate = match leaks.verdict {
@@ -143,7 +143,7 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
             .saturating_sub(remedy.outcome.peak_reserved);
         let rate = match remedy.change {
             Change::NoLeaks => 0.0,
-            Change::Setting { .. } => rate,
+            Change::Settings(_) => rate,
             Change::Batch(share) => rate * share.part(),
         };
         Remedy {

@@ -62,6 +62,29 @@ fn pinned_memory_of_the_host_gets_no_advice_for_a_device() {
     );
 }
 
+fn to_try(name: &str) -> Vec<String> {
+    let device = explained(name).device.expect("a device");
+    device.to_try.into_iter().map(|a| a.sentence).collect()
+}
+
+/// `PYTORCH_CUDA_ALLOC_CONF` replaces what was set, so it is computed without that; and what was
+/// set may be what costs most.
+#[test]
+fn settings_are_told_as_they_were_computed() {
+    let of = |name: &str| to_try(&format!("settings/h100/{name}"));
+    assert_eq!(
+        of("frag_split128")[0],
+        "Reserved memory peaks 4.29 GiB above allocated memory: under \
+         `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in place of `max_split_size_mb:128` it \
+         would peak at 1.03 GiB instead of 5.18 GiB."
+    );
+    assert!(
+        of("frag_expandable")
+            .iter()
+            .all(|told| !told.starts_with("Reserved"))
+    );
+}
+
 /// Whenever it is stopped, there is no answer: half an explanation would blame whatever it had
 /// seen.
 #[test]
@@ -394,6 +417,17 @@ fn what_would_have_helped_is_ranked_and_labelled() {
          what grows with the batch shrinks, all else stays), but the leak fills what is left in \
          the next step. What would have been asked for next was not recorded.",
     );
+    let defaults = OutOfMemory {
+        remedies: vec![
+            remedy("default settings", Basis::Computed, None),
+            remedy("max_split_size_mb:64", Basis::Computed, None),
+        ],
+        ..failure(Cause::Fragmentation)
+    };
+    let told = words::helped(&defaults, &no_leaks(), true);
+    let begin = "Without settings, by its defaults, the allocator gets past it with 950 MiB reserved \
+                 (computed); so does `max_split_size_mb:64`.";
+    assert!(told.starts_with(begin), "{told}");
     check(
         &failure(Cause::Demand),
         &no_leaks(),

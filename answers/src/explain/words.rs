@@ -9,6 +9,7 @@ use api::leaks::{Pattern, Verdict};
 use trace::code::module;
 use trace::phases::Phase;
 use trace::units::Bytes;
+use trace::what_if::Change;
 
 /// Where and by whom memory was requested, as far as that is known.
 pub struct Request<'a> {
@@ -280,14 +281,25 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
         };
         return format!("No allocator setting that was tried gets past it{why}.");
     };
-    let others = found[1..].iter().map(|remedy| code(&remedy.change));
+    let begin = match first.change.as_str() {
+        Change::DEFAULTS => "Without settings, by its defaults, the allocator gets".to_owned(),
+        conf => format!(
+            "{} alone gets",
+            code(&format!("PYTORCH_CUDA_ALLOC_CONF={conf}"))
+        ),
+    };
+    let others = found[1..]
+        .iter()
+        .map(|remedy| match remedy.change.as_str() {
+            Change::DEFAULTS => format!("the allocator with its {}", Change::DEFAULTS),
+            conf => code(conf),
+        });
     let others = match others.collect::<Vec<_>>() {
         others if others.is_empty() => String::new(),
         others => format!("; so does {}", others.join(", or ")),
     };
     format!(
-        "{} alone gets past it with {} reserved (computed){others}{}.",
-        code(&format!("PYTORCH_CUDA_ALLOC_CONF={}", first.change)),
+        "{begin} past it with {} reserved (computed){others}{}.",
         first.peak_reserved,
         postpones(leaks, first)
     )

@@ -22,6 +22,7 @@ pub fn tried(change: &str) -> Option<Conditions> {
     let mut conditions = Conditions::default();
     match change {
         "no leaks" => conditions.without_leaks = true,
+        "default settings" => conditions.alloc_conf = Some(String::new()),
         setting if setting.contains(':') => conditions.alloc_conf = Some(setting.to_owned()),
         _ => return None,
     }
@@ -74,6 +75,7 @@ mod tests {
             "expandable_segments:True",
             Some("&alloc_conf=expandable_segments%3ATrue"),
         );
+        check("default settings", Some("&alloc_conf="));
         check("1/2 of the batch", None);
     }
 }

@@ -11,6 +11,7 @@ use trace::leaks::rate_unit;
 use trace::steps::levels;
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
+use trace::what_if::Change;
 
 /// Steps printed at each end of a long list.
 const STEPS_SHOWN: usize = 5;
@@ -116,6 +117,7 @@ fn remedies(remedies: &[Remedy], of: Option<u32>) -> String {
     let words = |remedy: &Remedy| {
         let change = match remedy.change.as_str() {
             "no leaks" => "giving back what leaks at the end of each step",
+            Change::DEFAULTS => "no setting of the allocator, but its defaults",
             setting => setting,
         };
         format!("{change} ({} reserved up to there)", remedy.peak_reserved)

@@ -104,6 +104,42 @@ pub fn parse(text: &str) -> Result<Config, BadConf> {
     }
 }
 
+/// The text that sets these rules, without what has its default; [`parse`] reads it back.
+pub fn text(config: &Config) -> String {
+    let default = Config::default();
+    let mib = |bytes: u64| (bytes / MIB).to_string();
+    let split = config.max_split_size.map(mib);
+    let threshold = config.garbage_collection_threshold;
+    let divisions = config.roundup_power2_divisions;
+    let rounding = config.max_non_split_rounding;
+    let segment = config.large_segment;
+    let values = [
+        split,
+        (divisions != default.roundup_power2_divisions).then(|| divisions_text(&divisions)),
+        (threshold > 0.0).then(|| threshold.to_string()),
+        config.expandable_segments.then(|| "True".to_owned()),
+        (rounding != default.max_non_split_rounding).then(|| mib(rounding)),
+        (segment != default.large_segment).then(|| mib(segment)),
+    ];
+    let named = OPTIONS.iter().zip(values);
+    let named = named.filter_map(|(option, value)| Some(format!("{option}:{}", value?)));
+    named.collect::<Vec<_>>().join(",")
+}
+
+/// One number, or a list of the sizes from the last one with the first number to the first one with
+/// the last number.
+fn divisions_text(all: &[u64; 16]) -> String {
+    let from = all.iter().take_while(|n| **n == all[0]).count() - 1;
+    let to = 16 - all.iter().rev().take_while(|n| **n == all[15]).count();
+    if to == 0 {
+        return all[0].to_string();
+    }
+    let sizes = (from..=to).map(|at| format!("{}:{}", 1_u64 << at, all[at]));
+    let rest = (to < 15).then(|| format!(">:{}", all[to]));
+    let entries: Vec<String> = sizes.chain(rest).collect();
+    format!("[{}]", entries.join(","))
+}
+
 /// Words, and the punctuation between them.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
@@ -306,6 +342,37 @@ mod tests {
     fn divisions(text: &str) -> [u64; 16] {
         let config = parse(&format!("roundup_power2_divisions:{text}")).unwrap();
         config.roundup_power2_divisions
+    }
+
+    #[test]
+    fn a_text_of_rules_sets_them() {
+        let check = |given: &str, expected: &str| {
+            let config = parse(given).unwrap();
+            assert_eq!(text(&config), expected);
+            assert_eq!(parse(expected), Ok(config));
+        };
+        check("", "");
+        check("expandable_segments:False", "");
+        check(
+            "expandable_segments:True, max_split_size_mb:128",
+            "max_split_size_mb:128,expandable_segments:True",
+        );
+        check(
+            "garbage_collection_threshold:0.6,roundup_power2_divisions:8",
+            "roundup_power2_divisions:8,garbage_collection_threshold:0.6",
+        );
+        check(
+            "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
+            "roundup_power2_divisions:[256:1,512:2,1024:8,>:8]",
+        );
+        check(
+            "roundup_power2_divisions:[16384:0,32768:4]",
+            "roundup_power2_divisions:[16384:0,32768:4]",
+        );
+        check(
+            "max_non_split_rounding_mb:40,large_segment_size_mb:32,max_split_size_mb:64",
+            "max_split_size_mb:64,max_non_split_rounding_mb:40,large_segment_size_mb:32",
+        );
     }
 
     #[test]

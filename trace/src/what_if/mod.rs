@@ -37,7 +37,7 @@ use crate::watch::{Stopped, Watch};
 pub use curve::Curve;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
-pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies};
+pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
 pub use run::{Conditions, replay, replay_drawn};
 pub use spread::Spread;
 

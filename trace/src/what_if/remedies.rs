@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Share};
 use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Placement, Reach, replay};
-use crate::allocator::Config;
+use crate::allocator::{Config, conf};
 use crate::trace::DeviceTrace;
 use crate::watch::{Stopped, Watch};
 use std::fmt;
@@ -10,25 +10,27 @@ use std::fmt;
 const MIB: u64 = 1 << 20;
 
 /// One change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A setting of the allocator; the others stay as they were.
-    Setting {
-        /// Its option in `PYTORCH_CUDA_ALLOC_CONF`.
-        option: &'static str,
-        /// Its value there.
-        value: &'static str,
-    },
+    /// Other settings of the allocator: the whole text of `PYTORCH_CUDA_ALLOC_CONF`. It is empty
+    /// for the defaults.
+    Settings(String),
     /// What leaks is given back at the end of the step that made it.
     NoLeaks,
     /// Only a share of the batch is computed at once: an estimate.
     Batch(Share),
 }
 
+impl Change {
+    /// The change back to the defaults, in words.
+    pub const DEFAULTS: &str = "default settings";
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Setting { option, value } => write!(f, "{option}:{value}"),
+            Change::Settings(conf) if conf.is_empty() => f.write_str(Change::DEFAULTS),
+            Change::Settings(conf) => f.write_str(conf),
             Change::NoLeaks => f.write_str("no leaks"),
             Change::Batch(share) => write!(f, "{share} of the batch"),
         }
@@ -36,7 +38,7 @@ impl fmt::Display for Change {
 }
 
 /// A change that gets past the failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// The change.
     pub change: Change,
@@ -44,36 +46,54 @@ pub struct Remedy {
     pub outcome: Outcome,
 }
 
-/// A setting that is tried: option, value, and its effect.
-type Setting = (&'static str, &'static str, fn(&mut Config));
+/// An option that is set beside the settings of a file.
+type Setting = (&'static str, fn(&mut Config));
 
-/// The settings that are tried. For each option, the first value that helps is enough.
+/// The options that are tried. For each of them, the first value that helps is enough.
 const SETTINGS: [Setting; 8] = [
-    ("expandable_segments", "True", |c| {
-        c.expandable_segments = true
-    }),
-    ("max_split_size_mb", "512", |c| {
-        c.max_split_size = Some(512 * MIB)
-    }),
-    ("max_split_size_mb", "256", |c| {
-        c.max_split_size = Some(256 * MIB)
-    }),
-    ("max_split_size_mb", "128", |c| {
-        c.max_split_size = Some(128 * MIB)
-    }),
-    ("max_split_size_mb", "64", |c| {
-        c.max_split_size = Some(64 * MIB)
-    }),
-    ("roundup_power2_divisions", "8", |c| {
+    (EXPANDABLE, |c| c.expandable_segments = true),
+    ("max_split_size_mb", |c| c.max_split_size = Some(512 * MIB)),
+    ("max_split_size_mb", |c| c.max_split_size = Some(256 * MIB)),
+    ("max_split_size_mb", |c| c.max_split_size = Some(128 * MIB)),
+    ("max_split_size_mb", |c| c.max_split_size = Some(64 * MIB)),
+    ("roundup_power2_divisions", |c| {
         c.roundup_power2_divisions = [8; 16]
     }),
-    ("roundup_power2_divisions", "4", |c| {
+    ("roundup_power2_divisions", |c| {
         c.roundup_power2_divisions = [4; 16]
     }),
-    ("garbage_collection_threshold", "0.8", |c| {
+    ("garbage_collection_threshold", |c| {
         c.garbage_collection_threshold = 0.8
     }),
 ];
+
+const EXPANDABLE: &str = "expandable_segments";
+
+/// The settings that are tried instead of a file's own, with the option that they are tried for.
+fn tried_instead(own: &Config) -> Vec<(&'static str, Config)> {
+    let simple = simpler(own).into_iter().map(|config| match config {
+        expandable if expandable.expandable_segments => (EXPANDABLE, expandable),
+        defaults => ("", defaults),
+    });
+    let more = SETTINGS.iter().map(|(option, set)| {
+        let mut config = own.clone();
+        set(&mut config);
+        (*option, config)
+    });
+    let all = simple.chain(more);
+    all.filter(|(_, config)| config != own).collect()
+}
+
+/// The settings with nothing of a file's own: expandable segments alone, and the defaults. Where
+/// the file was recorded under the defaults, expandable segments are left.
+pub fn simpler(own: &Config) -> Vec<Config> {
+    let expandable = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let all = [expandable, Config::default()].into_iter();
+    all.filter(|config| config != own).collect()
+}
 
 /// What is tried besides settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,22 +157,17 @@ pub fn remedies(
     if let Some(early) = tried.leaks.filter(|early| !early.is_empty()) {
         keep(Change::NoLeaks, try_out(Conditions { early, ..as_it_was })?);
     }
-    let mut helped = "";
-    for (option, value, set) in SETTINGS {
-        let mut settings = own.clone();
-        set(&mut settings);
-        if option == helped || settings == *own {
+    let mut helped = None;
+    for (option, settings) in tried_instead(own) {
+        if helped == Some(option) {
             continue;
         }
-        let settings = &settings;
-        if keep(
-            Change::Setting { option, value },
-            try_out(Conditions {
-                settings,
-                ..as_it_was
-            })?,
-        ) {
-            helped = option;
+        let outcome = try_out(Conditions {
+            settings: &settings,
+            ..as_it_was
+        })?;
+        if keep(Change::Settings(conf::text(&settings)), outcome) {
+            helped = Some(option);
         }
     }
     for share in tried.batch.iter().flat_map(|_| Share::TRIED) {

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::allocator::caching::Caching;
+use crate::allocator::conf;
 use crate::allocator::{PoolKey, Slot};
 use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{Frame, StackIdx};
@@ -496,6 +497,27 @@ proptest! {
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
         let seen = evidence.limit.unwrap();
         prop_assert_eq!((seen.at_least, seen.taken()), (limit, limit));
+    }
+
+    /// What gets past a failure is told whole: set as it is told, it does.
+    #[test]
+    fn a_setting_that_is_told_was_computed(
+        ops in ops(1, false),
+        own in settings(),
+        limit in (150..700_u64).prop_map(|mib| Bytes(mib * MIB)),
+    ) {
+        let process = Process::run(&ops, &own, Some(limit));
+        let failed = process.failed.and(process.trace());
+        let Some(device) = failed else { return Ok(()) };
+        let found = remedies(&device, &own, Tried::default(), Watch::nobody()).unwrap();
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        for remedy in found.iter().flat_map(|found| &found.remedies) {
+            let Change::Settings(text) = &remedy.change else { continue };
+            let told = conf::parse(text).unwrap();
+            let limit = evidence.limit.map(|seen| seen.at_least);
+            prop_assert_eq!(outcome(&device, &evidence, &told, limit), remedy.outcome);
+            prop_assert_ne!(&told, &own);
+        }
     }
 
     /// Nothing fits that does not: neither what was requested nor what was there before.
