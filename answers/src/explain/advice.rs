@@ -1,13 +1,19 @@
 //! What to try if nothing failed, the most promising first.
 
 use super::Look;
+use super::leaking::Leaking;
+use super::moment::{self, Place, Places};
 use crate::cards::capital;
 use crate::cards::markdown::code;
-use api::explain::{Advice, Basis, LeakExplained, Moment, PlaceBytes};
-use api::leaks::{Pattern, Verdict};
+use api::explain::{Advice, Basis, Moment};
+use api::leaks::Verdict;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use timeline::format::plural;
 use trace::allocator::{Config, conf};
-use trace::categories::{Category, Named};
-use trace::trace::{PINNED, Series};
+use trace::categories::{self, Category, Named};
+use trace::leaks;
+use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::Bytes;
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Early, Evidence, Placement};
@@ -29,11 +35,11 @@ const EXPANDABLE: &str = "expandable_segments:True";
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn of(look: &Look<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
+pub fn of(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
     let all = match look.device.device {
         // The allocator of the host has none of these settings, and offloading brings memory there.
         PINNED => [leak(look), None, None],
-        _ => [leak(look), settings(look)?, largest(peak)],
+        _ => [leak(look), settings(look)?, largest(look, places, peak)],
     };
     Ok(all.into_iter().flatten().collect())
 }
@@ -57,27 +63,45 @@ fn leak(look: &Look<'_>) -> Option<Advice> {
                 .to_owned(),
         });
     }
-    let place = code(&first.place);
-    let is_across = |group: &&LeakExplained| group.pattern != Pattern::WithinStep;
-    let live: Bytes = leaks
-        .groups
-        .iter()
-        .filter(is_across)
-        .map(|g| g.live_bytes)
-        .sum();
     Some(Advice {
         basis: Basis::Computed,
-        sentence: match leaks.groups.iter().any(|group| is_across(&group)) {
-            true => format!(
-                "Fix the leak in {place}: what accumulates holds {live} at the end of the last \
-                 step, and grows on."
-            ),
-            false => format!(
-                "Give back sooner what {place} keeps: it piles up in each step until the step \
-                 ends, and makes the peak."
-            ),
-        },
+        sentence: across(look).unwrap_or_else(|| {
+            format!(
+                "Give back sooner what {} keeps: it piles up in each step until the step ends, \
+                 and makes the peak.",
+                code(&first.place)
+            )
+        }),
     })
+}
+
+/// What to do about what accumulates from step to step: the first place, with its own bytes, and
+/// how much accumulates elsewhere.
+fn across(look: &Look<'_>) -> Option<String> {
+    let groups = look.report.groups.iter();
+    let groups = groups.filter(|group| group.pattern != leaks::Pattern::WithinStep);
+    let mut by_place: Vec<(String, Bytes)> = Vec::new();
+    for group in groups {
+        let place = moment::leaking(look.stacks(), group);
+        match by_place.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, bytes)) => *bytes += group.live_bytes,
+            None => by_place.push((place, group.live_bytes)),
+        }
+    }
+    let ((place, own), others) = by_place.split_first()?;
+    let elsewhere: Bytes = others.iter().map(|(_, bytes)| *bytes).sum();
+    let elsewhere = match others.len() as u64 {
+        0 => String::new(),
+        n => format!(
+            "; {elsewhere} more accumulate at {}",
+            plural(n, "other place")
+        ),
+    };
+    Some(format!(
+        "Fix the leak in {}: what accumulates there holds {own} at the end of the last step, and \
+         keeps growing{elsewhere}.",
+        code(place)
+    ))
 }
 
 /// Whether other settings would reserve less: expandable segments, or the defaults in place of the
@@ -141,40 +165,72 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     }))
 }
 
-/// Advice to lower the largest part of the peak.
-fn largest(peak: &Moment) -> Option<Advice> {
-    let first = peak.categories.first()?;
-    let share = first.bytes.0 as f64 / peak.allocated.0.max(1) as f64;
-    let place = peak.places.iter().find(|place| place.frame.is_some());
-    let asked_for_by =
-        |place: &PlaceBytes| format!("; most is asked for by {}", code(&place.place));
-    let at = place.map(asked_for_by).unwrap_or_default();
+/// Advice to lower the largest part of the peak, apart from what leaks.
+fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {
+    let leaking = Leaking::of(look);
+    let is_held = |block: &BlockIdx| !leaking.has(*block);
+    let alive = || categories::alive(look.device, peak.event).filter(is_held);
+    let size = |block: BlockIdx| look.device.blocks.kind(block).size;
+    let mut sums = vec![Bytes::ZERO; look.categories.len()];
+    for block in alive() {
+        sums[look.categories.position(block)] += size(block);
+    }
+    let first = (0..sums.len()).rev().max_by_key(|at| sums[*at])?;
+    let (name, bytes) = (look.categories.name(first), sums[first]);
+    let share = bytes.0 as f64 / peak.allocated.0.max(1) as f64;
     // What would lower a category of the team's own, only the team knows.
-    let Named::Ours(category) = first.category else {
+    let Named::Ours(category) = name else {
         return None;
     };
     let what = match category {
+        _ if share < LARGE => return None,
         Category::Activation => "activation checkpointing, offloading, or a smaller batch",
         Category::OptimizerState => "an optimizer with a smaller state (8-bit), or sharding it",
         Category::Parameter => "a lower precision, or sharding",
         Category::Gradient => "clearing them before the forward pass, or sharding",
-        Category::Temporary => &format!("computing in chunks, or fusing operations{at}"),
+        Category::Temporary => {
+            let of_it = alive().filter(|block| look.categories.position(*block) == first);
+            let of_it = of_it.map(|block| (places.of(block), size(block)));
+            &format!(
+                "computing in chunks, or fusing operations{}",
+                asked_for_by(of_it, bytes)
+            )
+        }
         Category::KvCache => "a shorter context, fewer requests at once, or a lower precision",
         Category::Buffer | Category::Input | Category::Before | Category::Unknown => return None,
     };
-    let name = first.category.label();
-    let verb = if first.category == Category::OptimizerState || first.category == Category::KvCache
-    {
-        "is"
-    } else {
-        "are"
+    let all = peak.categories.iter().find(|all| all.category == name);
+    let label = match all.is_some_and(|all| all.bytes > bytes) {
+        true => format!("Without what leaks, {}", name.label()),
+        false => capital(name.label()),
     };
-    (share >= LARGE).then(|| Advice {
+    let verb = match category {
+        Category::OptimizerState | Category::KvCache => "is",
+        _ => "are",
+    };
+    Some(Advice {
         basis: Basis::NotComputed,
         sentence: format!(
-            "{} {verb} {:.0} % of the peak (inferred). What lowers that: {what}.",
-            capital(name),
+            "{label} {verb} {:.0} % of the peak (inferred). What lowers that: {what}.",
             100.0 * share
         ),
+    })
+}
+
+/// `; most is asked for by …`: the place in the program that asked for most of these blocks.
+fn asked_for_by(blocks: impl Iterator<Item = (Place, Bytes)>, all: Bytes) -> String {
+    let mut sums: HashMap<String, Bytes> = HashMap::new();
+    for (place, size) in blocks.filter(|(place, _)| place.frame.is_some()) {
+        *sums.entry(place.name).or_default() += size;
+    }
+    let most = sums
+        .iter()
+        .max_by_key(|(place, sum)| (**sum, Reverse(*place)));
+    most.map_or_else(String::new, |(place, sum)| {
+        let how = match sum.0 * 2 > all.0 {
+            true => "most",
+            false => "the largest part",
+        };
+        format!("; {how} is asked for by {}", code(place))
     })
 }

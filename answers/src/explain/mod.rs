@@ -4,6 +4,7 @@
 //! ```text
 //! moment     what was held at a moment: by category and by place in the code
 //! room       where memory lay then: pools, gaps, what pins segments
+//! leaking    which blocks leak
 //! failure    the first failed allocation: what refused it, its cause, what gets past it
 //! advice     what to try where nothing failed
 //! words      why, and what would have helped, in sentences
@@ -14,6 +15,7 @@
 
 mod advice;
 mod failure;
+mod leaking;
 mod moment;
 mod page;
 mod room;
@@ -155,7 +157,7 @@ fn explained(
     let out_of_memory = failure::explained(&look, &mut places)?;
     let to_try = match out_of_memory {
         Some(_) => Vec::new(),
-        None => advice::of(&look, &peak)?,
+        None => advice::of(&look, &mut places, &peak)?,
     };
     Ok(DeviceExplained {
         device: device.device,

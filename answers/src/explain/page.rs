@@ -196,11 +196,16 @@ fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
         false => "\n\n",
     };
     for group in &leaks.groups {
-        let unit = rate_unit(group.pattern == Pattern::WithinStep);
+        let is_within = group.pattern == Pattern::WithinStep;
+        let unit = rate_unit(is_within);
+        let when = match is_within {
+            true => "after the last part",
+            false => "at the end",
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "* {} {unit}, {} at the end: {}{}",
+            "* {} {unit}, {} {when}: {}{}",
             Bytes(group.bytes_per_step.max(0.0).round() as u64),
             group.live_bytes,
             code(&group.place),
