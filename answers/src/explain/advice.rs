@@ -14,7 +14,7 @@ use trace::allocator::{Config, conf};
 use trace::categories::{self, Category, Named};
 use trace::leaks;
 use trace::trace::{BlockIdx, PINNED, Series};
-use trace::units::Bytes;
+use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Early, Evidence, Placement};
 
@@ -28,6 +28,10 @@ const FAITHFUL: f64 = 0.95;
 const SAVES: f64 = 0.05;
 /// A category is mentioned from this share of the peak on.
 const LARGE: f64 = 0.4;
+/// Fewer steps do not show that something grows.
+const LEAST_STEPS: usize = 4;
+/// It grows if it does over this share of the steps.
+const RISES: f64 = 0.75;
 /// The setting that saves most, where segments do not expand yet.
 const EXPANDABLE: &str = "expandable_segments:True";
 
@@ -38,8 +42,13 @@ const EXPANDABLE: &str = "expandable_segments:True";
 pub fn of(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
     let all = match look.device.device {
         // The allocator of the host has none of these settings, and offloading brings memory there.
-        PINNED => [leak(look), None, None],
-        _ => [leak(look), settings(look)?, largest(look, places, peak)],
+        PINNED => [leak(look), None, None, None],
+        _ => [
+            leak(look),
+            settings(look)?,
+            waiting(look),
+            largest(look, places, peak),
+        ],
     };
     Ok(all.into_iter().flatten().collect())
 }
@@ -102,6 +111,32 @@ fn across(look: &Look<'_>) -> Option<String> {
          keeps growing{elsewhere}.",
         code(place)
     ))
+}
+
+/// Memory that was given back and waits for other streams, more with nearly every step.
+fn waiting(look: &Look<'_>) -> Option<Advice> {
+    let device = look.device;
+    let at_end = device.steps.iter().map(|step| {
+        let last = step.events.end().0.saturating_sub(1);
+        let levels = device.levels_at(EventIdx(last));
+        let waits = levels
+            .get(Series::Active)
+            .saturating_sub(levels.get(Series::Allocated));
+        (waits, levels.get(Series::Reserved))
+    });
+    let at_end: Vec<(Bytes, Bytes)> = at_end.collect();
+    let (waits, reserved) = at_end.last().copied()?;
+    let pairs = at_end.windows(2);
+    let rises = pairs.filter(|pair| pair[0].0 < pair[1].0).count() as f64;
+    let grows = at_end.len() >= LEAST_STEPS && rises >= RISES * (at_end.len() - 1) as f64;
+    (grows && moment::is_much(waits, reserved)).then(|| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{waits} that the program gave back wait for other streams at the end of the last \
+             step (`record_stream`), more with nearly every step: make sure that these streams \
+             finish what they use."
+        ),
+    })
 }
 
 /// Whether other settings would reserve less: expandable segments, or the defaults in place of the

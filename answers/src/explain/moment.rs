@@ -17,10 +17,12 @@ use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::tally::Tally;
 use trace::tiles::{FROM_BEFORE, frame_label, stack_label};
 use trace::trace::{BlockIdx, Series};
-use trace::units::EventIdx;
+use trace::units::{Bytes, EventIdx};
 
 /// Places listed, those that hold most.
 const PLACES: usize = 8;
+/// Memory that waits for other streams is told from this share of *reserved* on.
+const MUCH: f64 = 0.03;
 
 /// A place in the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +95,11 @@ pub fn leaking(stacks: &Stacks, group: &LeakGroup) -> String {
         || stack_label(stacks, group.stack),
         |frame| shown(&frame_label(stacks, frame)),
     )
+}
+
+/// Whether so much waits for other streams that it is worth telling.
+pub fn is_much(waits: Bytes, reserved: Bytes) -> bool {
+    waits > Bytes::ZERO && waits.0 as f64 >= MUCH * reserved.0 as f64
 }
 
 /// What was held after an event; `None`: before the first one.

@@ -1,11 +1,12 @@
 //! The explanation as one page of Markdown, for a person or a language model.
 
+use super::moment::is_much;
 use super::words::called_by;
 use crate::cards::capital;
 use crate::cards::markdown::{code, escaped};
 use api::explain::{
-    Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, Remedy,
-    Room,
+    Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, PoolRoom,
+    Remedy, Room,
 };
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
@@ -35,11 +36,14 @@ pub fn page(explanation: &Explanation) -> String {
     }
     out += &leaks(&device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
-        out += &format!(
-            "\n## Fragmentation\n\nAt the peak of *allocated* (event {}), {}",
-            room.event.0,
-            self::room(room)
-        );
+        let peak = device.peak.as_ref();
+        let when = match peak.and_then(|peak| peak.event) {
+            Some(event) => format!("At the peak of *allocated* (event {}), ", event.0),
+            None if device.events > 0 => "Before the first event, ".to_owned(),
+            None => String::new(),
+        };
+        let reserved = peak.map_or(Bytes::ZERO, |peak| peak.reserved);
+        out += &format!("\n## Fragmentation\n\n{when}{}", self::room(room, reserved));
     }
     out += &to_try(&device.to_try);
     out += &others(&explanation.other_devices);
@@ -96,12 +100,16 @@ fn failure(oom: &OutOfMemory) -> String {
         out += &remedy_row(remedy);
     }
     // Writing to a string cannot fail.
-    let _ = write!(out, "\n### What was held then\n\n{}", moment(&oom.held));
+    let _ = write!(
+        out,
+        "\n### What was held then\n\n{}",
+        moment(&oom.held, oom.room.as_ref())
+    );
     if let Some(room) = &oom.room {
         let _ = write!(
             out,
             "\n### How it lay\n\nWith the cache emptied, {}",
-            self::room(room)
+            self::room(room, oom.held.reserved)
         );
     }
     if oom.later_failures > 0 {
@@ -133,7 +141,7 @@ const fn basis(basis: Basis) -> &'static str {
 }
 
 /// What was held: by category, then by place.
-fn moment(moment: &Moment) -> String {
+fn moment(moment: &Moment, room: Option<&Room>) -> String {
     let event = moment.event;
     let event = event.map_or_else(
         || "Before the first event".to_owned(),
@@ -142,9 +150,11 @@ fn moment(moment: &Moment) -> String {
     let step = moment.step.as_ref();
     let step = step.map_or_else(String::new, |step| format!(", in {}", escaped(step)));
     let mut out = format!(
-        "{event}{step}: {} allocated, {} reserved.\n\n| what for (inferred) | bytes | share |\n\
+        "{event}{step}: {} allocated, {} reserved.{}\n\n| what for (inferred) | bytes | share |\n\
          |---|--:|--:|\n",
-        moment.allocated, moment.reserved
+        moment.allocated,
+        moment.reserved,
+        waiting(moment, room)
     );
     for share in &moment.categories {
         let percent = 100.0 * share.bytes.0 as f64 / moment.allocated.0.max(1) as f64;
@@ -171,6 +181,22 @@ fn moment(moment: &Moment) -> String {
         let _ = writeln!(out, "| … {more} | | |");
     }
     out
+}
+
+/// What was given back and waits for other streams: it is in use, and not allocated.
+fn waiting(moment: &Moment, room: Option<&Room>) -> String {
+    let is_then = |room: &&Room| moment.event.is_none_or(|event| event == room.event);
+    let used = |room: &Room| moment.reserved.saturating_sub(room.free);
+    let waits = room.filter(is_then).map_or(Bytes::ZERO, |room| {
+        used(room).saturating_sub(moment.allocated)
+    });
+    match is_much(waits, moment.reserved) {
+        true => format!(
+            " {waits} more had been given back, but waited for other streams that used them \
+             (`record_stream`)."
+        ),
+        false => String::new(),
+    }
 }
 
 fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
@@ -243,8 +269,8 @@ fn stack(frames: &[FrameText]) -> String {
     frames.iter().map(frame).collect()
 }
 
-/// How much is reserved but not in use, and where, as the end of a sentence.
-fn room(room: &Room) -> String {
+/// How much is reserved but not in use, and where, as the end of a sentence, or as a sentence.
+fn room(room: &Room, reserved: Bytes) -> String {
     let mut out = format!(
         "{} are reserved and not in use: {} in whole segments, {} between blocks in use. The \
          largest free range is {}.\n\n\
@@ -258,6 +284,16 @@ fn room(room: &Room) -> String {
             out,
             "| {} | {} | {} | {} | {} |",
             pool.name, pool.reserved, pool.free, pool.split, pool.largest_gap
+        );
+    }
+    let sum = |of: fn(&PoolRoom) -> Bytes| room.pools.iter().map(of).sum::<Bytes>();
+    let rest = reserved.saturating_sub(sum(|pool| pool.reserved));
+    if rest > Bytes::ZERO {
+        let _ = writeln!(
+            out,
+            "| … more pools | {rest} | {} | {} | |",
+            room.free.saturating_sub(sum(|pool| pool.free)),
+            room.split.saturating_sub(sum(|pool| pool.split))
         );
     }
     if !room.pins.is_empty() {

@@ -99,6 +99,15 @@ fn a_leak_is_told_by_place_and_not_once_more_as_a_category() {
     assert!(!told.iter().any(is_category), "{told:?}");
 }
 
+/// Memory that waits for other streams is in use, though the program gave it back.
+#[test]
+fn what_waits_for_other_streams_is_told() {
+    let text = page(&explained("streams"));
+    let told = "28.0 MiB more had been given back, but waited for other streams";
+    assert!(text.contains(told), "{text}");
+    assert!(text.contains("| … more pools | 4.00 MiB |"), "{text}");
+}
+
 /// Whenever it is stopped, there is no answer: half an explanation would blame whatever it had
 /// seen.
 #[test]
