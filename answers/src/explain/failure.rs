@@ -26,7 +26,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let phases = Phases::of(look.device, look.stacks());
     let diagnosis = diagnosis(look, &phases, &failure, &early)?;
-    let room = room::at(look, places, failure.event);
+    let room = room::at(look, places, Some(failure.event));
     let leaked = early.overdue(look.device, failure.event);
     let limit = diagnosis.as_ref().map(|found| found.limit);
     let mut explained = OutOfMemory {

@@ -153,7 +153,7 @@ fn explained(
     let mut places = Places::new(&look);
     let peak = moment::at(&look, &mut places, allocated.peak_event);
     let room = allocated.peak_event;
-    let room = room.and_then(|event| room::at(&look, &mut places, event));
+    let room = room::at(&look, &mut places, room);
     let out_of_memory = failure::explained(&look, &mut places)?;
     let to_try = match out_of_memory {
         Some(_) => Vec::new(),

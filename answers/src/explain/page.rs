@@ -32,7 +32,16 @@ pub fn page(explanation: &Explanation) -> String {
     // If memory ran out at the peak, the peak is described already.
     let is_told = |peak: &&Moment| failed.is_none_or(|oom| peak.allocated > oom.held.allocated);
     if let Some(peak) = device.peak.as_ref().filter(is_told) {
-        out += &format!("\n## At the peak\n\n{}", moment(peak));
+        let title = match device.events {
+            0 => "What is held",
+            _ => "At the peak",
+        };
+        let held = moment(peak, device.room.as_ref());
+        let held = match device.events {
+            0 => held.replacen("Before the first event", "The only state", 1),
+            _ => held,
+        };
+        out += &format!("\n## {title}\n\n{held}");
     }
     out += &leaks(&device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {

@@ -14,9 +14,14 @@ const POOLS: usize = 6;
 /// Places listed that pin segments.
 const PINS: usize = 5;
 
-/// The layout after an event; `None` if segments are missing from the recording.
-pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<Room> {
-    let layout = Layout::at(look.device, event)?;
+/// The layout after an event, or before the first one; `None` if segments are missing from the
+/// recording.
+pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> Option<Room> {
+    let layout = match event {
+        Some(event) => Layout::at(look.device, event)?,
+        None => Layout::before(look.device)?,
+    };
+    let event = event.unwrap_or(EventIdx(0));
     let pools = layout.pools();
     let sum = |of: fn(&trace::layout::PoolRoom) -> Bytes| pools.iter().map(of).sum();
     Some(Room {

@@ -12,6 +12,7 @@ use std::path::Path;
 use trace::categories::Category;
 use trace::phases::Phase;
 use trace::reader::{Limits, Reader};
+use trace::snapshot::Snapshot;
 use trace::trace::Trace;
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
@@ -31,12 +32,16 @@ const FIXTURES: [&str; 10] = [
 ];
 
 fn fixture(name: &str) -> Trace {
+    trace::replay::run(snapshot(name))
+}
+
+fn snapshot(name: &str) -> Snapshot {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
     let bytes = std::fs::read(folder.join(format!("{name}.pickle.zst"))).expect("a fixture");
     let bytes = zstd::decode_all(&bytes[..]).expect("it is packed");
     let mut reader = Reader::new(Limits::default());
     reader.push(&bytes).expect("a snapshot");
-    trace::replay::run(reader.finish().expect("a snapshot"))
+    reader.finish().expect("a snapshot")
 }
 
 fn explained(name: &str) -> Explanation {
@@ -106,6 +111,22 @@ fn what_waits_for_other_streams_is_told() {
     let told = "28.0 MiB more had been given back, but waited for other streams";
     assert!(text.contains(told), "{text}");
     assert!(text.contains("| … more pools | 4.00 MiB |"), "{text}");
+}
+
+/// A state without events is told like any other moment.
+#[test]
+fn a_state_alone_is_told_whole() {
+    let mut snapshot = snapshot("plain/single_forward");
+    snapshot.devices.clear();
+    let trace = trace::replay::run(snapshot);
+    let told = told("state", &trace).device.expect("a device");
+    assert_eq!(told.events, 0);
+    let peak = told.peak.expect("memory");
+    let sum: Bytes = peak.categories.iter().map(|c| c.bytes).sum();
+    assert_eq!(sum, peak.allocated);
+    assert!(!peak.places.is_empty());
+    let room = told.room.expect("all segments are there");
+    assert_eq!(room.free, peak.reserved - peak.allocated);
 }
 
 /// Whenever it is stopped, there is no answer: half an explanation would blame whatever it had

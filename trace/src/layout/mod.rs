@@ -111,19 +111,28 @@ impl Layout {
     pub fn at(device: &DeviceTrace, at: EventIdx) -> Option<Layout> {
         let mut ranges = Ranges::before(device);
         ranges.advance(device, at);
-        Layout::of(device, at, &ranges, in_use(device, at))
+        let reserved = device.levels_at(at).get(Series::Reserved);
+        Layout::of(device, reserved, &ranges, in_use(device, at))
+    }
+
+    /// Where memory lay before the first event.
+    pub fn before(device: &DeviceTrace) -> Option<Layout> {
+        let mut blocks: Vec<BlockIdx> = (0..device.blocks.n_preexisting).map(BlockIdx).collect();
+        blocks.sort_unstable_by_key(|block| device.blocks.addr[block.index()]);
+        let reserved = device.summary[Series::Reserved as usize].start;
+        Layout::of(device, reserved, &Ranges::before(device), blocks)
     }
 
     /// The same, from the mapped ranges and the blocks in use, both by address.
     fn of(
         device: &DeviceTrace,
-        at: EventIdx,
+        reserved: Bytes,
         ranges: &Ranges,
         blocks: Vec<BlockIdx>,
     ) -> Option<Layout> {
         let sizes = ranges.mapped.values().map(|mapped| mapped.size);
         let sum = sizes.fold(0_u64, u64::saturating_add);
-        if Bytes(sum) != device.levels_at(at).get(Series::Reserved) {
+        if Bytes(sum) != reserved {
             return None;
         }
         let mut next = 0;

@@ -44,7 +44,8 @@ pub fn over_time(device: &DeviceTrace) -> Vec<Room> {
             .map(key)
             .for_each(|gone| _ = used.remove(&gone));
         let blocks = used.iter().map(|&(_, block)| BlockIdx(block)).collect();
-        rooms.extend(Layout::of(device, at, &ranges, blocks).map(|layout| room(at, &layout)));
+        let reserved = device.levels_at(at).get(Series::Reserved);
+        rooms.extend(Layout::of(device, reserved, &ranges, blocks).map(|layout| room(at, &layout)));
     }
     rooms
 }
