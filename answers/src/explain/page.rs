@@ -82,12 +82,15 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
     };
     let (allocated, reserved) = (&device.allocated, &device.reserved);
     format!(
-        "A recording{torch}, {}: {}{steps}, {} events. {known}\n\n\
+        "A recording{torch}, {}: {}{steps}, {}. {known}\n\n\
          | | start | peak | end |\n|---|--:|--:|--:|\n\
          | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n",
         device_name(device.device),
         escaped(&device.recording.sentence),
-        device.events,
+        match device.events {
+            1 => "1 event".to_owned(),
+            n => format!("{n} events"),
+        },
         allocated.start,
         allocated.peak,
         allocated.end,

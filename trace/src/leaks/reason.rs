@@ -10,6 +10,9 @@ use crate::units::Bytes;
 /// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
 
+/// The caveat where events were overwritten.
+const WRAPPED: &str = "the ring of events wrapped: only the steps that it still holds are judged";
+
 /// What limits a verdict, a sentence each.
 pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
     let mut caveats = Vec::new();
@@ -18,10 +21,7 @@ pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
     }
     for note in quality.iter().filter(|note| note.concerns(device.device)) {
         match note.code.as_str() {
-            "ring_wrapped" => caveats.push(
-                "the ring of events wrapped: only the steps that it still holds are judged"
-                    .to_owned(),
-            ),
+            "ring_wrapped" => caveats.push(WRAPPED.to_owned()),
             "no_stacks" => {
                 caveats.push(format!("{}: these are grouped by size", note.sentence()));
             }
@@ -72,13 +72,14 @@ impl Teller<'_> {
     fn advice(&self) -> String {
         let events = u64::from(self.device.events.len());
         let entries = match (events, self.n_steps as u64) {
-            (0 | 1, _) => {
+            // Where nothing was overwritten, there was room enough.
+            _ if events <= 1 || !self.caveats.iter().any(|caveat| caveat == WRAPPED) => {
                 return format!(
                     "record {MIN_STEPS} steps or more with \
                      `torch.cuda.memory._record_memory_history()`"
                 );
             }
-            (events, n) => round_up(events * ADVISED_STEPS / n.max(1)),
+            (_, n) => round_up(events * ADVISED_STEPS / n.max(1)),
         };
         format!(
             "record {MIN_STEPS} steps or more: \

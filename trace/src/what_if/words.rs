@@ -144,8 +144,9 @@ fn against(peak: Bytes, recorded: Bytes) -> String {
     }
 }
 
+/// Three decimals, or none: `82.115 GiB`, `660 MiB`.
 fn size(bytes: Bytes) -> String {
-    exact(bytes.0 as f64)
+    exact(bytes.0 as f64).replacen(".000", "", 1)
 }
 
 #[cfg(test)]
@@ -176,11 +177,11 @@ mod tests {
         );
         check(
             spread_of(8, [300, 310], [1, 1]),
-            "over 8 guesses the peak of reserved memory is 300.000 MiB to 310.000 MiB.",
+            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB.",
         );
         check(
             spread_of(3, [300, 300], [1, 4]),
-            "over 8 guesses the peak of reserved memory is 300.000 MiB, with 1 to 4 retries, and 3 \
+            "over 8 guesses the peak of reserved memory is 300 MiB, with 1 to 4 retries, and 3 \
              of them run out of memory.",
         );
     }
@@ -203,7 +204,7 @@ mod tests {
                 is_guessed: spread.is_some(),
                 spread,
             };
-            let peak = "fit: reserved memory would peak at 2.000 MiB, as recorded.";
+            let peak = "fit: reserved memory would peak at 2 MiB, as recorded.";
             assert_eq!(
                 outcome(&recorded, &told, None),
                 format!("{expected} {peak}")
