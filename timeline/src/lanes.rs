@@ -90,8 +90,8 @@ pub fn step_name(name: &str) -> &str {
     if bare.is_empty() { name } else { bare }
 }
 
-/// What a step is called in a sentence: `step 3`, `request 3`. Names of the program's own scopes may
-/// be anything, and a name without a number is the name of every step: both are left out.
+/// What a step is called in a sentence: `step 3`, `request 3`. Names of the program's own scopes
+/// may be anything, and a name without a number is the name of every step: both are left out.
 pub fn plain_step_name(step: &Step) -> String {
     let known = trace::redact::step(step);
     match known.contains(|c: char| c.is_ascii_digit()) {

@@ -2,10 +2,10 @@
 //!
 //! A line is fitted by least squares through *allocated* at the ends of whole steps, from a settled
 //! step on; the error is its 95 % interval. A level that shifts once (a model is loaded in the
-//! middle of the run) is no growth, so the line may have one such step. Where a leak is proven block
-//! by block, the sum of its groups is exact, and the fit is not. [`Growth::proven`] adds to it what
-//! the rest of the level grows by, so that a list, a page, a card, a comparison and a bench all say
-//! the same.
+//! middle of the run) is no growth, so the line may have one such step. Where a leak is proven
+//! block by block, the sum of its groups is exact, and the fit is not. [`Growth::proven`] adds to
+//! it what the rest of the level grows by, so that a list, a page, a card, a comparison and a bench
+//! all say the same.
 
 use serde::{Deserialize, Serialize};
 
