@@ -469,8 +469,8 @@ fn what_would_have_helped_is_ranked_and_labelled() {
         ..failure(Cause::Fragmentation)
     };
     let told = words::helped(&defaults, &no_leaks(), true);
-    let begin = "Without settings, by its defaults, the allocator gets past it with 950 MiB reserved \
-                 (computed); so does `max_split_size_mb:64`.";
+    let begin = "Without settings, by its defaults, the allocator gets past it with 950 MiB \
+                 reserved (computed); so does `max_split_size_mb:64`.";
     assert!(told.starts_with(begin), "{told}");
     check(
         &failure(Cause::Demand),
