@@ -47,9 +47,23 @@ impl Query for CompareState {
     }
 }
 
+/// The address of a page (without a query) in a project, if the server has several.
+pub fn in_project(page: &str, project: Option<&str>) -> String {
+    match project {
+        Some(project) => format!("{page}?{}={project}", api::projects::PARAMETER),
+        None => page.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_the_server_is_in_the_project_of_the_tab() {
+        assert_eq!(in_project("/jobs", Some("vision")), "/jobs?project=vision");
+        assert_eq!(in_project("/jobs", None), "/jobs");
+    }
 
     #[test]
     fn the_default_view_has_a_clean_address() {

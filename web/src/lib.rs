@@ -22,6 +22,7 @@ mod connection;
 mod events;
 mod opened_link;
 mod pages;
+mod project;
 mod questions;
 mod theme;
 mod timeline;

@@ -3,6 +3,7 @@
 use crate::client;
 use crate::components::icon::{Icon, IconView};
 use crate::opened_link::OpenedLink;
+use crate::project;
 use api::routes;
 use api::runs::{Access, ServerInfo};
 use leptos::prelude::*;
@@ -25,7 +26,7 @@ pub fn AccountLink() -> impl IntoView {
             view! {
                 <a
                     class="icon-button"
-                    href=routes::ACCOUNT_PAGE
+                    href=project::page(routes::ACCOUNT_PAGE)
                     rel="external"
                     aria-label="Account"
                     title="Your tokens, and who is signed in"

@@ -12,6 +12,7 @@ use crate::clock::sleep;
 use crate::components::problem_note::ProblemNote;
 use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
+use crate::project;
 use api::ids::JobId;
 use api::jobs::JobDetail;
 use api::problem::{Problem, ProblemCode};
@@ -147,7 +148,7 @@ fn JobView(job: Arc<JobDetail>) -> impl IntoView {
         <header class="job-head">
             <h1>{summary.name.clone()}</h1>
             <span class="muted">{count}</span>
-            <a href=routes::JOBS_PAGE rel="external">"All jobs"</a>
+            <a href=project::page(routes::JOBS_PAGE) rel="external">"All jobs"</a>
             <DeleteJob job=summary/>
         </header>
         {waiting}

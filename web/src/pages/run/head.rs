@@ -5,6 +5,7 @@ use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
 use crate::opened_link::OpenedLink;
+use crate::project;
 use crate::url_state::UrlState;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
@@ -93,7 +94,8 @@ fn in_words(
 fn labels(run: &RunSummary) -> impl IntoView + use<> {
     let line = Some(label_line(run)).filter(|line| !line.is_empty());
     let line = line.unwrap_or_else(|| "Labels".to_owned());
-    view! { <a href=routes::labels_page(&run.id) rel="external">{line}</a> }
+    let page = project::page(&routes::labels_page(&run.id));
+    view! { <a href=page rel="external">{line}</a> }
 }
 
 /// The way back to the list.

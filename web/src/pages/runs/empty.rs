@@ -6,6 +6,7 @@ use crate::components::file_picker::FilePicker;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
+use crate::project;
 use api::problem::Problem;
 use api::projects::ProjectName;
 use api::routes;
@@ -15,12 +16,10 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
 use presentation::pages::runs::recipes::{RECORD, curl_line, push_line};
 
-/// The project that this page shows, where the server has several: whoever sends nothing about it
-/// sends to the first one.
+/// The project that this page shows, unless it is the first one: whoever sends nothing about it
+/// sends to that.
 fn other_project() -> Option<String> {
-    let script = document().query_selector("script[data-project]").ok()??;
-    let project = script.get_attribute("data-project")?;
-    (project != ProjectName::MAIN).then_some(project)
+    project::shown().filter(|project| project != ProjectName::MAIN)
 }
 
 /// What to do first.

@@ -8,6 +8,7 @@ mod toolbar;
 
 use crate::components::problem_note::ProblemNote;
 use crate::pages::compare::pick::PickedBar;
+use crate::project;
 use crate::url_state::use_url_state;
 use api::routes;
 use api::runs::RunSummary;
@@ -80,7 +81,8 @@ fn MorePages() -> impl IntoView {
         (routes::VIEWS_PAGE, "Views"),
         (routes::CATEGORIES_PAGE, "Categories"),
     ];
-    let links = pages.map(|(page, name)| view! { <a href=page rel="external">{name}</a> });
+    let links =
+        pages.map(|(page, name)| view! { <a href=project::page(page) rel="external">{name}</a> });
     view! {
         <nav class="more-pages" aria-label="More pages">
             <span class="muted">"More"</span>

@@ -4,6 +4,7 @@ use super::store::{Loaded, RunsStore};
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::format;
+use crate::project;
 use crate::url_state::UrlState;
 use api::routes;
 use api::runs::RunSummary;
@@ -41,12 +42,13 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
     let labelled =
         Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| !run.labels.is_empty())));
     let history = move || {
-        let link = || view! { <a href=routes::HISTORY_PAGE rel="external">"History"</a> };
+        let link =
+            || view! { <a href=project::page(routes::HISTORY_PAGE) rel="external">"History"</a> };
         labelled.get().then(link)
     };
     let of_jobs = Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| run.job.is_some())));
     let jobs = move || {
-        let link = || view! { <a href=routes::JOBS_PAGE rel="external">"Jobs"</a> };
+        let link = || view! { <a href=project::page(routes::JOBS_PAGE) rel="external">"Jobs"</a> };
         of_jobs.get().then(link)
     };
     let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
