@@ -17,7 +17,7 @@ use answers::run_names::BadName;
 use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::error::Error as _;
@@ -49,6 +49,9 @@ pub enum Error {
     /// The body is not JSON of the right form.
     #[error("{}", .0.body_text())]
     Json(#[from] JsonRejection),
+    /// The fields are not those of the form.
+    #[error("{}", .0.body_text())]
+    Form(#[from] FormRejection),
     /// A part of the path is not the expected id or number.
     #[error("{}", .0.body_text())]
     Path(#[from] PathRejection),
@@ -185,6 +188,7 @@ impl Error {
             Error::Path(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Query(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::NoRoute(_) | Error::NotFound(_) | Error::Project(ProjectError::Unknown(_)) => {
+            Error::Form(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
                 not_found()
             }
             Error::Project(ProjectError::Known(_)) => {

@@ -45,6 +45,11 @@ pub struct Path<T>(pub T);
 #[from_request(via(axum::extract::Query), rejection(Error))]
 pub struct Query<T>(pub T);
 
+/// The fields of a form.
+#[derive(FromRequest)]
+#[from_request(via(axum::Form), rejection(Error))]
+pub struct Form<T>(pub T);
+
 /// `Host` of the request, as the client wrote it.
 pub struct Host(pub String);
 

@@ -3,8 +3,12 @@
 //! A request names its project ([`HEADER`], [`PARAMETER`]). If it does not, the project is the one
 //! that has what the address names, such as a run; else the one that the browser showed last; else
 //! the first one that the client may enter. A server with one project skips all of this.
+//!
+//! Pages for people name the project in their address, and so do their links and forms
+//! (`addresses`).
 
 use super::App;
+use super::addresses;
 use super::audience::{self, Asking};
 use super::extract::Client;
 use super::guard::{self, cookies};
@@ -18,8 +22,9 @@ use api::routes;
 use api::runs::Access;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use percent_encoding::percent_decode_str;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -50,6 +55,8 @@ impl FromRequestParts<Arc<App>> for Here {
 struct Wanted {
     /// The one that it names.
     named: Option<String>,
+    /// Whether it is about the server, and only remembers which project its tab is in.
+    is_hint: bool,
     /// The one that the browser showed last.
     last: Option<String>,
     /// Ids in its address.
@@ -78,6 +85,7 @@ impl Wanted {
             named: header
                 .or(asked.map(|(_, name)| name.as_str()))
                 .map(str::to_owned),
+            is_hint: header.is_none() && addresses::is_of_the_server(path),
             last: last.map(|(_, name)| name.to_owned()),
             ids: ids.take(MOST_IDS).map(str::to_owned).collect(),
         }
@@ -110,6 +118,8 @@ pub async fn find(
     let client = Client::of(request.extensions());
     let is_api = guard::is_guarded(request.uri().path());
     let (asking, wanted) = (Asking::of(&request), Wanted::of(&request));
+    let (is_named, at) = (wanted.named.is_some(), request.uri().clone());
+    let is_shown = !is_named && shows_a_project(&request);
     let entry = match guard::entry(&main, request.headers(), client).await {
         Ok(entry) => entry,
         Err(error) if is_api => return Err(error),
@@ -128,9 +138,39 @@ pub async fn find(
             Err(error) => return Ok(super::projects::refusal(&main, &error)),
         },
     };
+    let project = entry.place.as_ref().map(|place| place.project.clone());
+    if let Some(project) = project.as_ref().filter(|_| is_shown) {
+        let to = at.path_and_query().map_or("/", |at| at.as_str());
+        return Ok(Redirect::to(&addresses::in_project(to, project)).into_response());
+    }
     request.extensions_mut().insert(Here(app));
     request.extensions_mut().insert(entry);
-    Ok(next.run(request).await)
+    let response = next.run(request).await;
+    Ok(match project.filter(|_| is_named && !is_api) {
+        Some(project) => stays_in(response, &project),
+        None => response,
+    })
+}
+
+/// Whether a browser asks for a page that shows what is in a project. Then its address must say
+/// which one: the page may be loaded again when another tab shows another project.
+fn shows_a_project(request: &Request) -> bool {
+    let accepts = request.headers().get(header::ACCEPT);
+    let is_browser = accepts.is_some_and(|kinds| kinds.as_bytes().starts_with(b"text/html"));
+    is_browser
+        && *request.method() == Method::GET
+        && addresses::is_of_a_project(request.uri().path())
+}
+
+/// Where a form leads, in the project that the form was about.
+fn stays_in(mut response: Response, project: &ProjectName) -> Response {
+    let to = response.headers().get(header::LOCATION);
+    let to = to.and_then(|to| to.to_str().ok());
+    let to = to.map(|to| HeaderValue::from_str(&addresses::in_project(to, project)));
+    if let Some(Ok(to)) = to {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
 }
 
 /// The project that a request of somebody who came in is about, and what they may do there.
@@ -151,8 +191,11 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
     };
     if let Some(named) = &wanted.named {
         let unknown = || ProjectError::Unknown(named.clone());
-        let place = visible.swap_remove(at(named).ok_or_else(unknown)?);
-        return entered(main, entry, place);
+        match at(named) {
+            Some(at) => return entered(main, entry, visible.swap_remove(at)),
+            None if wanted.is_hint => {}
+            None => return Err(unknown().into()),
+        }
     }
     // The project that the browser showed last is asked first.
     if let Some(last) = wanted.last.as_deref().and_then(at) {

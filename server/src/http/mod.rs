@@ -1,6 +1,7 @@
 //! The table of routes, and the layers for every request.
 
 mod account;
+mod addresses;
 mod alive;
 mod assets;
 mod audience;

@@ -1,8 +1,8 @@
 //! The common parts of plain pages, which need no program in the browser: head, header, styles.
 
 use super::App;
+use super::addresses::all_in_project;
 use crate::access::{Entry, Place};
-use api::projects::PARAMETER;
 use api::routes;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -39,8 +39,13 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
             }
         }
     };
+    let html = markup.into_string();
+    let html = match entry.and_then(|entry| entry.place.as_ref()) {
+        Some(place) => all_in_project(&html, &place.project),
+        None => html,
+    };
     let kept = [(header::CACHE_CONTROL, "no-store")];
-    (kept, axum::response::Html(markup.into_string())).into_response()
+    (kept, axum::response::Html(html)).into_response()
 }
 
 /// The address of a file of the front end, read from its page.
@@ -110,15 +115,6 @@ fn bar(place: &Place) -> Markup {
         nav class="project-bar" aria-label="Project" {
             a href=(routes::PROJECTS_PAGE) { "Project: " strong { (place.project) } }
         }
-    }
-}
-
-/// The address of a form that changes the project which its page shows, whatever another tab shows
-/// meanwhile.
-pub fn in_project(path: &str, entry: &Entry) -> String {
-    match &entry.place {
-        None => path.to_owned(),
-        Some(place) => format!("{path}?{PARAMETER}={}", place.project),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::super::App;
 use super::super::account::SignedIn;
-use super::super::extract::{Query, run_id};
+use super::super::extract::{Form, Query, run_id};
 use super::super::here::Here;
 use super::super::permits;
-use super::super::shell::{in_project, page, problem};
+use super::super::shell::{page, problem};
 use super::taken_of;
 use crate::access::Entry;
 use crate::own_categories;
@@ -14,7 +14,6 @@ use crate::store::{RunRow, Slice, Which};
 use api::categories::{Kept, TakenOfDevice};
 use api::people::Scope;
 use api::routes;
-use axum::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -160,7 +159,7 @@ async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Er
 fn form(entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
     html! {
         form class="account-form rules-form" method="post"
-            action=(in_project(routes::CATEGORIES_PAGE, entry)) {
+            action=(routes::CATEGORIES_PAGE) {
             h2 { "Rules" }
             @if let Some(why) = &shown.refused { (problem(why)) }
             label for="rules" { "A rule a line" }

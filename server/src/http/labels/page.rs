@@ -3,7 +3,7 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::{Path, run_id};
+use super::super::extract::{Form, Path, run_id};
 use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{page, problem};
@@ -15,7 +15,6 @@ use api::ids::RunId;
 use api::labels::{ChangeLabels, Label};
 use api::people::Scope;
 use api::routes;
-use axum::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;

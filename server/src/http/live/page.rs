@@ -3,7 +3,7 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::Path;
+use super::super::extract::{Form, Path};
 use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{date, page};
@@ -16,7 +16,6 @@ use api::labels::Label;
 use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED};
 use api::people::Scope;
 use api::routes;
-use axum::Form;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};

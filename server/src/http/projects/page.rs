@@ -2,8 +2,9 @@
 
 use super::super::App;
 use super::super::account::SignedIn;
+use super::super::addresses;
 use super::super::audited::Subject;
-use super::super::extract::{Client, Path, Query};
+use super::super::extract::{Client, Form, Path, Query};
 use super::super::here;
 use super::super::shell::{date, page, problem};
 use super::{PlanQuery, changed, place, planned, set_role, told, words};
@@ -15,10 +16,10 @@ use api::ids::PersonId;
 use api::people::Role;
 use api::projects::{ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName};
 use api::routes;
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::{Extension, Form};
 use maud::{Markup, html};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -65,6 +66,11 @@ fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: Str
         Ok(Place { project, .. }) if main.projects.role(entry, &project).is_some() => {
             let cookie = here::cookie(&project, client.scheme);
             let to = super::super::account::within(&to).to_owned();
+            let path = to.split('?').next().unwrap_or_default();
+            let to = match addresses::is_of_a_project(path) {
+                true => addresses::in_project(&to, &project),
+                false => to,
+            };
             ([(header::SET_COOKIE, cookie)], Redirect::to(&to)).into_response()
         }
         Ok(_) => Redirect::to(&routes::project_page(project)).into_response(),
@@ -285,12 +291,17 @@ async fn project_with(
         }
         @if entry.is_admin() && !shown.name.is_main() { (close_form(&shown)) }
     };
-    Ok(page(
-        main,
-        Some(entry),
-        &format!("Project {}", shown.name),
-        &body,
-    ))
+    let title = format!("Project {}", shown.name);
+    Ok(page(main, Some(&inside(main, entry, place)), &title, &body))
+}
+
+/// Who asks, as on a page of this project: the page that looks after it says the same project above.
+fn inside(main: &App, entry: &Entry, place: Place) -> Entry {
+    let may_enter = main.projects.role(entry, &place.project).is_some();
+    match main.projects.are_several() && may_enter {
+        true => entry.clone().at(place),
+        false => entry.clone().outside(),
+    }
 }
 
 fn members(main: &App, entry: &Entry, project: &Project, manages: bool) -> Markup {
@@ -556,8 +567,8 @@ pub async fn plan_page(
     };
     Ok(page(
         &main,
-        Some(&entry),
-        &format!("Old runs of {}", place.project),
+        Some(&inside(&main, &entry, place)),
+        &title,
         &body,
     ))
 }

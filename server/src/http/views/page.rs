@@ -3,10 +3,10 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::{Origin, Path, Query};
+use super::super::extract::{Form, Origin, Path, Query};
 use super::super::here::Here;
 use super::super::permits;
-use super::super::shell::{date, in_project, page, problem};
+use super::super::shell::{date, page, problem};
 use super::badge::has_badge;
 use super::{forgotten, saved};
 use crate::access::Entry;
@@ -14,7 +14,6 @@ use crate::problems::Error;
 use api::people::Scope;
 use api::routes;
 use api::views::{NAME_CHARS, NewView, PATH_BYTES, View};
-use axum::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -91,7 +90,7 @@ async fn shown(
         } @else {
             (table(&views, entry))
         }
-        @if entry.may(Scope::Upload) { (form(entry, typed, refused)) }
+        @if entry.may(Scope::Upload) { (form(typed, refused)) }
     };
     Ok(page(app, Some(entry), "Views", &body))
 }
@@ -125,9 +124,9 @@ fn badge_of(view: &View) -> Markup {
     } }
 }
 
-fn form(entry: &Entry, typed: &NewView, refused: Option<&str>) -> Markup {
+fn form(typed: &NewView, refused: Option<&str>) -> Markup {
     html! {
-        form class="account-form" method="post" action=(in_project(routes::VIEWS_PAGE, entry)) {
+        form class="account-form" method="post" action=(routes::VIEWS_PAGE) {
             h2 { "Save a view" }
             @if let Some(why) = refused { (problem(why)) }
             label for="name" { "Name" }

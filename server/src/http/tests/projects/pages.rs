@@ -51,7 +51,10 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
     assert_eq!(shown(of_run).1, "tidemark_project=vision");
     let entered = page("/p/secret/history?label=a%3Db", "").await;
     let entered = entered.expect(StatusCode::SEE_OTHER);
-    assert_eq!(entered.headers[header::LOCATION], "/history?label=a%3Db");
+    assert_eq!(
+        entered.headers[header::LOCATION],
+        "/history?label=a%3Db&project=secret"
+    );
     assert_eq!(shown(entered), text("", "tidemark_project=secret"));
     let away = page("/p/secret//evil.example/x", "")
         .await
@@ -70,6 +73,77 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
     );
     let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
     assert!(body(missing).contains("there is no project none"));
+}
+
+/// A browser in which another tab showed `main` last, in a tab of `vision`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tab_stays_in_its_project_whatever_other_tabs_show() {
+    let team = Team::start().await;
+    let ada = Asks {
+        cookie: Some("tidemark_project=main"),
+        ..with(&team.ada)
+    };
+    let ask = async |method: Method, path: &str, body: &str| {
+        let request = headed(request(method, path), ada)
+            .header(header::ACCEPT, "text/html,*/*;q=0.8")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        team.server
+            .send(request.body(Body::from(body.to_owned())).unwrap())
+            .await
+    };
+    for path in ["/jobs", "/live", "/account", "/projects", "/people"] {
+        let page = ask(Method::GET, &format!("{path}?project=vision"), "").await;
+        let page = String::from_utf8_lossy(&page.expect(StatusCode::OK).body).into_owned();
+        assert!(page.contains("Project: <strong>vision</strong>"), "{page}");
+        let links = page
+            .split(" href=\"/")
+            .chain(page.split(" action=\"/"))
+            .skip(1);
+        for link in links.map(|link| link.split('"').next().unwrap()) {
+            let stays = link.contains("project=vision") || link.starts_with("p/");
+            assert!(
+                stays || link == "sign-out" || link.starts_with("<!"),
+                "{link}"
+            );
+        }
+    }
+    let rules = "rules=attention+function%3Dattend&run=&action=keep";
+    let kept = ask(Method::POST, "/categories?project=vision", rules).await;
+    let to = kept.expect(StatusCode::SEE_OTHER).headers[header::LOCATION].clone();
+    assert_eq!(to, "/categories?run=&project=vision");
+    let rules = async |project| {
+        let own = team
+            .get(with(&team.ada).of(project), "/api/categories")
+            .await;
+        own.read::<serde_json::Value>()["rules"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(rules("main").await, "");
+    assert_eq!(rules("vision").await, "attention function=attend");
+    // The address of a page says which project it shows, so that loading it again changes nothing.
+    let unnamed = ask(Method::GET, "/history?label=a%3Db", "").await;
+    let to = unnamed.expect(StatusCode::SEE_OTHER).headers[header::LOCATION].clone();
+    assert_eq!(to, "/history?label=a%3Db&project=main");
+    // A page about a project says that one, and so does closing it.
+    let about = ask(Method::GET, "/projects/vision?project=main", "").await;
+    let about = String::from_utf8_lossy(&about.body).into_owned();
+    assert!(
+        about.contains("Project: <strong>vision</strong>"),
+        "{about}"
+    );
+    let closed = ask(
+        Method::POST,
+        "/projects/vision?project=vision",
+        "what=close",
+    )
+    .await;
+    let to = closed.expect(StatusCode::SEE_OTHER).headers[header::LOCATION].clone();
+    let shown = ask(Method::GET, to.to_str().unwrap(), "")
+        .await
+        .expect(StatusCode::OK);
+    assert!(String::from_utf8_lossy(&shown.body).contains("It was closed"));
 }
 
 /// The forms do what the API does.

@@ -1,0 +1,156 @@
+//! Addresses on a page of a project. They name the project, so that a tab stays in it, whatever
+//! other tabs show meanwhile.
+
+use api::projects::{PARAMETER, ProjectName};
+use api::routes;
+
+/// Pages without a program that show what is in a project.
+const OF_A_PROJECT: [&str; 6] = [
+    routes::JOBS_PAGE,
+    routes::HISTORY_PAGE,
+    routes::PULLS_PAGE,
+    routes::VIEWS_PAGE,
+    routes::CATEGORIES_PAGE,
+    routes::LIVE_PAGE,
+];
+
+/// Pages about the server itself.
+const OF_THE_SERVER: [&str; 4] = [
+    routes::ACCOUNT_PAGE,
+    routes::PEOPLE_PAGE,
+    routes::AUDIT_PAGE,
+    routes::PROJECTS_PAGE,
+];
+
+/// Whether a plain page at this address shows what is in a project.
+pub fn is_of_a_project(path: &str) -> bool {
+    let is_labels = path.starts_with("/runs/") && path.ends_with("/labels");
+    let is_live = path.starts_with("/live/") && !path.ends_with("/capture");
+    OF_A_PROJECT.contains(&path) || is_labels || is_live
+}
+
+/// Whether a page is about the server itself. It only remembers which project its tab is in.
+pub fn is_of_the_server(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    OF_THE_SERVER.iter().any(|page| page[1..] == *first)
+}
+
+/// An address of this server with the project in its query. Others stay as they are: those of
+/// files, those that name a project already, and those that enter one.
+pub fn in_project(address: &str, project: &ProjectName) -> String {
+    with_project(address, project, "&")
+}
+
+fn with_project(address: &str, project: &ProjectName, and: &str) -> String {
+    let (before, fragment) = address.split_at(address.find('#').unwrap_or(address.len()));
+    let (path, query) = match before.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (before, None),
+    };
+    let is_page = path.starts_with('/') && !path.starts_with("//");
+    let elsewhere = ["/api/", "/assets/", "/p/", "/s/", "/sign-"];
+    let is_file = [".svg", ".js", ".css"]
+        .iter()
+        .any(|end| path.ends_with(end));
+    let named = |query: &str| {
+        let mut pairs = query.split(and);
+        pairs.any(|pair| pair.split('=').next() == Some(PARAMETER))
+    };
+    if !is_page
+        || is_file
+        || elsewhere.iter().any(|begin| path.starts_with(begin))
+        || query.is_some_and(named)
+    {
+        return address.to_owned();
+    }
+    let sign = match query {
+        Some(_) => and,
+        None => "?",
+    };
+    format!("{before}{sign}{PARAMETER}={project}{fragment}")
+}
+
+/// The page with the project in all its links and forms.
+pub fn all_in_project(html: &str, project: &ProjectName) -> String {
+    // In texts and in values a quotation mark is escaped, so that these are attributes.
+    const BEGINS: [&str; 2] = [" href=\"", " action=\""];
+    let mut written = String::with_capacity(html.len());
+    let mut rest = html;
+    loop {
+        let found = BEGINS
+            .iter()
+            .filter_map(|begin| Some(rest.find(begin)? + begin.len()));
+        let Some(at) = found.min() else { break };
+        let (before, from) = rest.split_at(at);
+        let end = from.find('"').unwrap_or(from.len());
+        written.push_str(before);
+        written.push_str(&with_project(&from[..end], project, "&amp;"));
+        rest = &from[end..];
+    }
+    written.push_str(rest);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_its_project() {
+        let check = |address: &str, expected: &str| {
+            assert_eq!(in_project(address, &"vision".parse().unwrap()), expected);
+        };
+        check("/", "/?project=vision");
+        check("/jobs", "/jobs?project=vision");
+        check(
+            "/history?label=a%3Db",
+            "/history?label=a%3Db&project=vision",
+        );
+        check("/runs/run_a?v=1#x", "/runs/run_a?v=1&project=vision#x");
+        check("/views?project=main", "/views?project=main");
+        check(
+            "/views?path=%2Fx%3Fproject%3Da",
+            "/views?path=%2Fx%3Fproject%3Da&project=vision",
+        );
+        for same in [
+            "/p/main/",
+            "/assets/0/style.css",
+            "/views/view_a/badge.svg",
+            "/live.js",
+            "/sign-out",
+            "//elsewhere.example/",
+            "https://elsewhere.example/",
+            "#main",
+        ] {
+            check(same, same);
+        }
+    }
+
+    #[test]
+    fn all_links_and_forms_of_a_page_name_it() {
+        let page = r#"<a href="/jobs">href=&quot;/jobs&quot;</a><a class="x" href="/a?b=c&amp;d=e">
+<form method="post" action="/views"></form><link href="/assets/a.css">"#;
+        let expected = r#"<a href="/jobs?project=vision">href=&quot;/jobs&quot;</a><a class="x" href="/a?b=c&amp;d=e&amp;project=vision">
+<form method="post" action="/views?project=vision"></form><link href="/assets/a.css">"#;
+        assert_eq!(all_in_project(page, &"vision".parse().unwrap()), expected);
+    }
+
+    #[test]
+    fn pages_are_of_a_project_or_of_the_server() {
+        for path in ["/jobs", "/history", "/live/live_a", "/runs/run_a/labels"] {
+            assert!(is_of_a_project(path) && !is_of_the_server(path), "{path}");
+        }
+        for path in ["/account", "/people/per_a", "/projects/a/plan", "/audit"] {
+            assert!(!is_of_a_project(path) && is_of_the_server(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/jobs/job_a",
+            "/runs/run_a",
+            "/peoplex",
+            "/live/live_a/capture",
+        ] {
+            assert!(!is_of_a_project(path) && !is_of_the_server(path), "{path}");
+        }
+    }
+}
