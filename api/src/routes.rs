@@ -194,6 +194,11 @@ pub fn person_page(person: &PersonId) -> String {
     format!("{PEOPLE_PAGE}/{person}")
 }
 
+/// `POST`: makes a token with which somebody signs in.
+pub fn person_token_page(person: &PersonId) -> String {
+    format!("{PEOPLE_PAGE}/{person}/token")
+}
+
 /// `GET`: server-sent [`crate::progress::ServerEvent`]s.
 pub const EVENTS: &str = "/api/events";
 /// `GET`: list of runs.

@@ -29,7 +29,7 @@ const USED_EVERY_MS: i64 = 5 * 60 * 1000;
 const SECRET_PREFIX: &str = "tidemark_";
 
 /// The name of a first token.
-const FIRST: &str = "sign in";
+pub const FIRST: &str = "sign in";
 
 /// Everybody. Cloning shares them.
 #[derive(Clone)]

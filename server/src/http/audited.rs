@@ -29,7 +29,7 @@ impl Subject {
 pub struct SignedIn(pub Entry);
 
 /// Methods, routes, and the audit's words for them.
-const ACTIONS: [(Method, &str, &str); 52] = [
+const ACTIONS: [(Method, &str, &str); 53] = [
     (Method::PUT, "/api/upload/{name}", "upload"),
     (Method::PUT, "/api/uploads/{upload}", "upload"),
     (Method::POST, "/api/samples/{name}", "open_sample"),
@@ -90,6 +90,7 @@ const ACTIONS: [(Method, &str, &str); 52] = [
     (Method::POST, "/sign-out", "sign_out"),
     (Method::POST, "/people", "add_person"),
     (Method::POST, "/people/{person}", "change_person"),
+    (Method::POST, "/people/{person}/token", "make_token"),
     (Method::POST, "/account/tokens", "make_token"),
     (Method::POST, "/account/tokens/{token}/end", "end_token"),
     (

@@ -260,6 +260,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/people/{person}", post(account::change_person))
         .route(api::routes::AUDIT_PAGE, get(account::audit))
         .route(
+        .route("/people/{person}/token", post(account::new_token))
             "/runs/{run}/labels",
             get(labels::labels_page).post(labels::change_on_page),
         )

@@ -3,22 +3,20 @@
 
 use super::super::App;
 use super::super::audited::{self, Subject};
-use super::super::extract::{Client, Path, person_id, session_id};
+use super::super::extract::{Client, Form, Path, session_id};
 use super::super::people as api_people;
 use super::super::permits;
 use super::super::session::{self, with_cookie};
-use super::super::shell::problem;
-use super::pages::{account_with, people_with, secret, sign_in_form};
+use super::pages::{account_with, secret, sign_in_form};
 use super::{SignedIn, within};
-use crate::access::{Entry, Shown};
+use crate::access::Shown;
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
-use api::people::{ChangePerson, NewPerson, NewToken, Scope};
+use api::people::{NewToken, Scope};
 use api::routes;
 use api::runs::Access;
 use axum::Extension;
-use axum::Form;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -98,33 +96,38 @@ pub async fn end_other_sessions(
 /// The fields to make a token.
 #[derive(Deserialize)]
 pub struct TokenForm {
-    name: String,
+    pub name: String,
     read: Option<String>,
     upload: Option<String>,
     manage: Option<String>,
     /// The only project that it opens; empty: all.
     #[serde(default)]
-    project: String,
+    pub project: String,
     /// A number of days; empty means that it never ends.
     #[serde(default)]
-    days: String,
+    pub days: String,
 }
 
 impl TokenForm {
-    fn asked(self) -> Result<NewToken, Error> {
-        let ticked = [
-            (Scope::Read, &self.read),
-            (Scope::Upload, &self.upload),
-            (Scope::Manage, &self.manage),
-        ];
-        let scopes = ticked.into_iter().filter(|(_, tick)| tick.is_some());
-        let scopes = scopes.map(|(scope, _)| scope).collect();
+    /// Whether a scope is ticked.
+    pub fn has(&self, scope: Scope) -> bool {
+        let tick = match scope {
+            Scope::Read => &self.read,
+            Scope::Upload => &self.upload,
+            Scope::Manage => &self.manage,
+        };
+        tick.is_some()
+    }
+
+    fn asked(&self) -> Result<NewToken, Error> {
+        let scopes = Scope::ALL.into_iter().filter(|scope| self.has(*scope));
+        let scopes = scopes.collect();
         let days: Option<u32> = match self.days.as_str() {
             "" => None,
             days => Some(days.parse().map_err(|_| bad("days is a number"))?),
         };
         Ok(NewToken {
-            name: self.name,
+            name: self.name.clone(),
             scopes,
             expires_in_s: days.map(|days| days.saturating_mul(24 * 3600)),
             person: None,
@@ -146,17 +149,23 @@ pub async fn make_token(
     SignedIn(entry): SignedIn,
     Form(form): Form<TokenForm>,
 ) -> Result<Response, Error> {
-    let asked = form.asked()?;
-    match api_people::make(&app, &entry, &asked).await {
+    let made = match form.asked() {
+        Ok(asked) => api_people::make(&app, &entry, &asked).await,
+        Err(error) => Err(error),
+    };
+    match made {
         Ok(made) => {
             let whose = format!("The token for “{}”.", made.token.name);
-            let page = account_with(&app, &entry, Some(&secret(&whose, &made.secret)));
+            let page = account_with(&app, &entry, Some(&secret(&whose, &made.secret)), None);
             let told = Subject(format!("{} ({})", made.token.name, made.token.scopes));
             Ok((Extension(told), page).into_response())
         }
-        Err(error) => refused(&error, |why| {
-            account_with(&app, &entry, Some(&problem(why)))
-        }),
+        Err(error) => {
+            let why = error.problem().detail;
+            let mut page = account_with(&app, &entry, None, Some((&form, &why)));
+            *page.status_mut() = error.status();
+            Ok(page)
+        }
     }
 }
 
@@ -168,86 +177,4 @@ pub async fn end_token(
 ) -> Result<Redirect, Error> {
     api_people::end(&app, &entry, &token).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
-}
-
-/// Adds a person and shows the first token, once.
-pub async fn add_person(
-    State(app): State<Arc<App>>,
-    client: Client,
-    headers: HeaderMap,
-    SignedIn(entry): SignedIn,
-    Form(new): Form<NewPerson>,
-) -> Result<Response, Error> {
-    admin(&entry)?;
-    let was_open = app.gate.is_open();
-    let added = match app.gate.people.add(&new, now_ms()).await {
-        Ok(added) => added,
-        Err(error) => {
-            let show = |why: &str| people_with(&app, &entry, Some(&problem(why)));
-            return refused(&error.into(), show);
-        }
-    };
-    let whose = format!("The token with which {} signs in.", added.person.name);
-    let news = secret(&whose, &added.token.secret);
-    let told = Extension(Subject(api_people::told(&added.person)));
-    if !was_open {
-        let page = people_with(&app, &entry, Some(&news));
-        return Ok((told, page).into_response());
-    }
-    // From now on everybody signs in. The person who added the first person gets a session for
-    // them.
-    let shown = Shown {
-        token: Some(&added.token.secret),
-        ..Shown::default()
-    };
-    let entry = app.gate.check(shown, client.address, now_ms())?;
-    let session = session::start(&app, &entry, &headers, client).await?;
-    let cookie = with_cookie(&session, LIFE_S, client.scheme);
-    let page = people_with(&app, &entry, Some(&news));
-    Ok((told, cookie, page).into_response())
-}
-
-/// The fields to change a person.
-#[derive(Deserialize)]
-pub struct PersonForm {
-    role: Option<api::people::Role>,
-    left: Option<bool>,
-}
-
-/// Changes what a person may do.
-pub async fn change_person(
-    State(app): State<Arc<App>>,
-    SignedIn(entry): SignedIn,
-    Path(person): Path<String>,
-    Form(form): Form<PersonForm>,
-) -> Result<Response, Error> {
-    admin(&entry)?;
-    let change = ChangePerson {
-        role: form.role,
-        left: form.left,
-    };
-    let id = person_id(&person)?;
-    match app.gate.people.change(&id, &change, now_ms()).await {
-        Ok(person) => {
-            let told = Extension(Subject(api_people::told(&person)));
-            Ok((told, Redirect::to(routes::PEOPLE_PAGE)).into_response())
-        }
-        Err(error) => refused(&error.into(), |why| {
-            people_with(&app, &entry, Some(&problem(why)))
-        }),
-    }
-}
-
-fn admin(entry: &Entry) -> Result<(), Error> {
-    match entry.is_admin() {
-        true => Ok(()),
-        false => Err(Error::NotAdmin),
-    }
-}
-
-/// Shows the page again, with the error at the top; the status tells that nothing was done.
-fn refused(error: &Error, show: impl FnOnce(&str) -> Response) -> Result<Response, Error> {
-    let mut page = show(&error.problem().detail);
-    *page.status_mut() = error.status();
-    Ok(page)
 }

@@ -5,13 +5,12 @@
 mod forms;
 mod oidc;
 mod pages;
+mod people;
 
-pub use forms::{
-    add_person, change_person, end_other_sessions, end_session, end_token, make_token, sign_in,
-    sign_out,
-};
+pub use forms::{end_other_sessions, end_session, end_token, make_token, sign_in, sign_out};
 pub use oidc::{begin_oidc, finish_oidc};
-pub use pages::{account, audit, people, sign_in_page};
+pub use pages::{account, audit, sign_in_page};
+pub use people::{add_person, change_person, new_token, people};
 
 use super::App;
 use super::extract::Client;

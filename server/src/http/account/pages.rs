@@ -5,11 +5,12 @@ use super::super::extract::Query;
 use super::super::page::PageQuery;
 use super::super::shell::{self, date, page, problem};
 use super::SignedIn;
+use super::forms::TokenForm;
 
 use crate::access::{Entry, Who};
 use crate::clock::now_ms;
 use crate::problems::Error;
-use api::people::{AuditEntry, Person, PersonalToken, Role, Scope};
+use api::people::{AuditEntry, PersonalToken, Scope};
 use api::query::encode;
 use api::routes;
 use api::runs::{Access, Session};
@@ -88,14 +89,25 @@ pub fn sign_in_form(app: &App, next: &str, why: Option<&str>) -> Response {
 
 /// The person's page, with their tokens and sessions.
 pub async fn account(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
-    account_with(&app, &entry, None)
+    account_with(&app, &entry, None, None)
 }
 
-/// The same, with the result of a form.
-pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
+/// The same, with the token that was just made, or with what was typed and why it was refused.
+pub fn account_with(
+    app: &App,
+    entry: &Entry,
+    news: Option<&Markup>,
+    refused: Option<(&TokenForm, &str)>,
+) -> Response {
     let now = now_ms();
     let sessions = app.gate.sessions(entry, now);
-    let alone = sessions.iter().all(|session| session.current);
+    // An admin sees the browsers of everybody, but the button is for their own.
+    let is_mine = |session: &Session| match &entry.who {
+        Who::Person(person) => session.person.as_deref() == Some(&person.name),
+        _ => session.person.is_none(),
+    };
+    let mut others = sessions.iter().filter(|session| !session.current);
+    let alone = !others.any(is_mine);
     let body = html! {
         @if let Some(news) = news { (news) }
         (who(entry))
@@ -106,7 +118,7 @@ pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response
                 ", or " code { "Authorization: Bearer TOKEN" } "."
             }
             (tokens(&app.gate.people.tokens_of(&person.id)))
-            (token_form(app, entry))
+            (token_form(app, entry, refused))
         }
         @if entry.who != Who::Anybody {
             h2 { "Browsers that are signed in" }
@@ -114,7 +126,9 @@ pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response
             (guesses(app.gate.tally().wrong))
             div class="account-row" {
                 form method="post" action=(routes::END_OTHER_SESSIONS_PAGE) {
-                    button class="button" type="submit" disabled[alone] { "Sign out all others" }
+                    button class="button" type="submit" disabled[alone] {
+                        "Sign out my other browsers"
+                    }
                 }
                 form method="post" action=(routes::SIGN_OUT_PAGE) {
                     button class="button primary" type="submit" { "Sign out" }
@@ -188,21 +202,38 @@ fn unnamed() -> Markup {
     html! { th { span class="visually-hidden" { "What you can do" } } }
 }
 
-fn token_form(app: &App, entry: &Entry) -> Markup {
+/// The ends that are offered for a token: days, and in words.
+const ENDS: [(&str, &str); 4] = [
+    ("30", "30 days"),
+    ("90", "90 days"),
+    ("365", "a year"),
+    ("", "never"),
+];
+
+fn token_form(app: &App, entry: &Entry, refused: Option<(&TokenForm, &str)>) -> Markup {
+    let (typed, why) = refused.unzip();
+    let why = |of_scopes: bool| {
+        let no_scope = typed.is_some_and(|typed| !Scope::ALL.iter().any(|s| typed.has(*s)));
+        why.filter(|_| no_scope == of_scopes)
+    };
+    let is_ticked = |scope| typed.map_or(scope != Scope::Manage, |typed| typed.has(scope));
+    let days = typed.map_or("90", |typed| &typed.days);
     let reach = app.projects.reach(entry);
     let offered = Scope::ALL.into_iter().filter(|scope| reach.has(*scope));
     let places = app.projects.visible(entry);
     html! {
         form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
             h2 { "Make a token" }
+            @if let Some(why) = why(false) { (problem(why)) }
             label for="name" { "What is it for?" }
             input id="name" class="input" name="name" required maxlength="64"
-                placeholder="CI of the trainer";
+                placeholder="CI of the trainer" value=[typed.map(|typed| &typed.name)];
             fieldset {
                 legend { "It may" }
+                @if let Some(why) = why(true) { (problem(why)) }
                 @for scope in offered {
                     label { input type="checkbox" name=(scope) value="1"
-                        checked[scope != Scope::Manage]; span { (about(scope)) } }
+                        checked[is_ticked(scope)]; span { (about(scope)) } }
                 }
             }
             @if app.projects.are_several() {
@@ -210,16 +241,17 @@ fn token_form(app: &App, entry: &Entry) -> Markup {
                 select id="project" class="input" name="project" {
                     @if entry.bound.is_none() { option value="" { "all projects that you enter" } }
                     @for place in &places {
-                        option value=(place.project) { "only " (place.project) }
+                        option value=(place.project)
+                            selected[typed.is_some_and(|t| t.project == place.project.as_str())]
+                            { "only " (place.project) }
                     }
                 }
             }
             label for="days" { "It ends after" }
             select id="days" class="input" name="days" {
-                option value="30" { "30 days" }
-                option value="90" selected { "90 days" }
-                option value="365" { "a year" }
-                option value="" { "never" }
+                @for (value, name) in ENDS {
+                    option value=(value) selected[value == days] { (name) }
+                }
             }
             button class="button primary" type="submit" { "Make it" }
         }
@@ -264,81 +296,6 @@ fn session_rows(sessions: &[Session]) -> Markup {
                         button class="link-button" type="submit" { "Sign out" }
                     } }
                 }
-            } } }
-        } }
-    }
-}
-
-/// All people, for admins.
-pub async fn people(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
-    people_with(&app, &entry, None)
-}
-
-/// The same, with the result of a form.
-pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
-    if !entry.is_admin() {
-        return Error::NotAdmin.into_response();
-    }
-    let people = app.gate.people.list();
-    let roles = html! {
-        @for role in Role::ALL {
-            option value=(role) selected[role == Role::Member] { (role) }
-        }
-    };
-    let body = html! {
-        @if let Some(news) = news { (news) }
-        @if people.is_empty() {
-            p { "Nobody yet. The first person is an admin; from then on everybody signs in." }
-        } @else {
-            (people_rows(&people))
-        }
-        form class="account-form" method="post" action=(routes::PEOPLE_PAGE) {
-            h2 { "Add a person" }
-            label for="name" { "Name" }
-            input id="name" class="input" name="name" required maxlength="64";
-            label for="role" { "Role" }
-            select id="role" class="input" name="role" {
-                @if people.is_empty() { option value="admin" { "admin" } } @else { (roles) }
-            }
-            p class="muted" {
-                "An admin also says who else may. A member looks, sends, names, deletes and "
-                "shares. A reader looks. A guest sees only projects that let them in. You get a "
-                "token to hand over, with which they sign in."
-            }
-            button class="button primary" type="submit" { "Add" }
-        }
-    };
-    page(app, Some(entry), "People", &body)
-}
-
-fn people_rows(people: &[Person]) -> Markup {
-    html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
-            thead { tr { th { "Name" } th { "Role" } th { "Since" } th { "Access" } } }
-            tbody { @for person in people { tr {
-                td { (person.name) }
-                td { form method="post" action=(routes::person_page(&person.id)) {
-                    select class="input" name="role" aria-label={ "Role of " (person.name) } {
-                        @for role in Role::ALL {
-                            option value=(role) selected[role == person.role] { (role) }
-                        }
-                    }
-                    button class="link-button" type="submit" { "Change" }
-                } }
-                td { (date(person.created_ms)) }
-                td { form method="post" action=(routes::person_page(&person.id)) {
-                    @match person.left_ms {
-                        None => {
-                            button class="link-button" type="submit" name="left" value="true"
-                                aria-label={ "End access of " (person.name) } { "End access" }
-                        }
-                        Some(at) => {
-                            "ended " (date(at)) " "
-                            button class="link-button" type="submit" name="left" value="false"
-                                { "Let in again" }
-                        }
-                    }
-                } }
             } } }
         } }
     }

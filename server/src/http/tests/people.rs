@@ -433,6 +433,15 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     assert!(text.contains("CI") && !text.contains(&secret), "{text}");
     let none = form(&server, &ada, "/account/tokens", "name=CI&days=30").await;
     assert_eq!(none.status, StatusCode::BAD_REQUEST);
+    let text = String::from_utf8(none.body.to_vec()).unwrap();
+    assert!(
+        text.contains("value=\"CI\"") && text.contains("value=\"30\" selected"),
+        "{text}"
+    );
+    assert!(
+        text.contains("a token must be good for something"),
+        "{text}"
+    );
     // Another person who is no admin sees only their own page.
     let added = form(&server, &ada, "/people", "name=%3Cb%3Ebo&role=member").await;
     let text = String::from_utf8(added.body.to_vec()).unwrap();
@@ -462,6 +471,53 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
         page(&server, &bo, "/account").await.0,
         StatusCode::SEE_OTHER
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_let_in_again_gets_a_token_to_sign_in_with() {
+    let server = Server::start().await;
+    let ada = cookie_of(&form(&server, "", "/people", "name=ada&role=admin").await);
+    let added = form(&server, &ada, "/people", "name=bo&role=reader").await;
+    let first = secret_in(&added);
+    let (_, text) = page(&server, &ada, "/people").await;
+    let ask = text
+        .find("<summary aria-label=\"End access of bo\"")
+        .unwrap();
+    let end = text[ask..].find("name=\"left\" value=\"true\"").unwrap();
+    assert!(
+        text[ask..ask + end].contains("shut out at once"),
+        "it is asked first"
+    );
+    let me: Me = get(&server, &first, "/api/me").await.read();
+    let bo = format!("/people/{}", me.person.unwrap().id);
+    let token = format!("{bo}/token");
+    let second = secret_in(&form(&server, &ada, &token, "").await);
+    for secret in [&first, &second] {
+        assert!(get(&server, secret, "/api/me").await.status.is_success());
+    }
+    let ended = form(&server, &ada, &bo, "left=true").await;
+    assert_eq!(ended.status, StatusCode::SEE_OTHER);
+    let none = form(&server, &ada, &token, "").await;
+    assert_eq!(none.status, StatusCode::BAD_REQUEST);
+    let again = form(&server, &ada, &bo, "left=false").await;
+    assert_eq!(again.status, StatusCode::OK);
+    let third = secret_in(&again);
+    let me: Me = get(&server, &third, "/api/me").await.read();
+    assert_eq!(me.person.unwrap().name, "bo");
+    let refused = get(&server, &first, "/api/me").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    // What was typed stays, and the error stands at the name.
+    let twice = form(&server, &ada, "/people", "name=bo&role=guest").await;
+    assert_eq!(twice.status, StatusCode::CONFLICT);
+    let text = String::from_utf8(twice.body.to_vec()).unwrap();
+    assert!(
+        text.contains("value=\"bo\" aria-invalid=\"true\""),
+        "{text}"
+    );
+    let form = &text[text.find("Add a person").unwrap()..];
+    assert!(form.contains("value=\"guest\" selected"), "{form}");
+    let (_, text) = page(&server, &ada, "/audit").await;
+    assert!(text.contains("sign in of bo"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

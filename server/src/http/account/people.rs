@@ -1,0 +1,280 @@
+//! The page with everybody, for admins: who may do what, and a token for each to sign in with.
+
+use super::super::App;
+use super::super::audited::Subject;
+use super::super::extract::{Client, Form, Path, person_id};
+use super::super::people as api_people;
+use super::super::session::{self, with_cookie};
+use super::super::shell::{date, page, problem};
+use super::SignedIn;
+use super::pages::secret;
+use crate::access::{Entry, Shown};
+use crate::clock::now_ms;
+use crate::people::FIRST;
+use crate::problems::Error;
+use crate::sessions::LIFE_S;
+use api::ids::PersonId;
+use api::people::{ChangePerson, CreatedToken, NewPerson, NewToken, Person, Role};
+use api::routes;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// What a form led to, shown on the page.
+enum News<'a> {
+    /// A token that was just made: whose, and its secret.
+    Made(&'a str, &'a str),
+    /// A change was refused.
+    Refused(&'a str),
+    /// This person was not added.
+    NotAdded(&'a NewPerson, &'a str),
+}
+
+/// All people, for admins.
+pub async fn people(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    Ok(shown(&app, &entry, None))
+}
+
+fn admin(entry: &Entry) -> Result<(), Error> {
+    match entry.is_admin() {
+        true => Ok(()),
+        false => Err(Error::NotAdmin),
+    }
+}
+
+fn shown(app: &App, entry: &Entry, news: Option<&News<'_>>) -> Response {
+    let people = app.gate.people.list();
+    let typed = match news {
+        Some(News::NotAdded(typed, why)) => Some((*typed, *why)),
+        _ => None,
+    };
+    let body = html! {
+        @match news {
+            Some(News::Made(whose, token)) => (secret(whose, token)),
+            Some(News::Refused(why)) => (problem(why)),
+            Some(News::NotAdded(..)) | None => {}
+        }
+        @if people.is_empty() {
+            p { "Nobody yet. The first person is an admin; from then on everybody signs in." }
+        } @else {
+            (rows(&people))
+        }
+        (add_form(people.is_empty(), typed))
+    };
+    page(app, Some(entry), "People", &body)
+}
+
+fn add_form(is_first: bool, typed: Option<(&NewPerson, &str)>) -> Markup {
+    let (typed, why) = typed.unzip();
+    let chosen = typed.map_or(Role::Member, |typed| typed.role);
+    html! {
+        form class="account-form" method="post" action=(routes::PEOPLE_PAGE) {
+            h2 { "Add a person" }
+            label for="name" { "Name" }
+            @if let Some(why) = why { (problem(why)) }
+            input id="name" class="input" name="name" required maxlength="64"
+                value=[typed.map(|typed| &typed.name)] aria-invalid=[why.map(|_| "true")];
+            label for="role" { "Role" }
+            select id="role" class="input" name="role" {
+                @if is_first { option value="admin" { "admin" } } @else { (roles(chosen)) }
+            }
+            p class="muted" {
+                "An admin also says who else may. A member looks, sends, names, deletes and "
+                "shares. A reader looks. A guest sees only projects that let them in. You get a "
+                "token to hand over, with which they sign in."
+            }
+            button class="button primary" type="submit" { "Add" }
+        }
+    }
+}
+
+fn roles(chosen: Role) -> Markup {
+    html! {
+        @for role in Role::ALL { option value=(role) selected[role == chosen] { (role) } }
+    }
+}
+
+fn rows(people: &[Person]) -> Markup {
+    html! {
+        div class="account-wide" tabindex="0" { table class="account-table" {
+            thead { tr { th { "Name" } th { "Role" } th { "Since" } th { "Token" } th { "Access" } } }
+            tbody { @for person in people { tr {
+                td { (person.name) }
+                td { form method="post" action=(routes::person_page(&person.id)) {
+                    select class="input" name="role" aria-label={ "Role of " (person.name) } {
+                        (roles(person.role))
+                    }
+                    button class="link-button" type="submit" { "Change" }
+                } }
+                td { (date(person.created_ms)) }
+                td { @if person.left_ms.is_none() {
+                    form method="post" action=(routes::person_token_page(&person.id)) {
+                        button class="link-button" type="submit"
+                            aria-label={ "New token for " (person.name) } { "New token" }
+                    }
+                } @else { "–" } }
+                td { form method="post" action=(routes::person_page(&person.id)) {
+                    (access(person))
+                } }
+            } } }
+        } }
+    }
+}
+
+/// The buttons that end somebody's access, after a question, and that let them in again.
+fn access(person: &Person) -> Markup {
+    html! {
+        @match person.left_ms {
+            None => details class="account-ask" {
+                summary aria-label={ "End access of " (person.name) } { "End access" }
+                p {
+                    "All tokens and browsers of " (person.name) " are shut out at once. Let in "
+                    "again, they need a new token."
+                }
+                button class="button" type="submit" name="left" value="true" {
+                    "End access of " (person.name)
+                }
+            },
+            Some(at) => {
+                "ended " (date(at)) " "
+                button class="link-button" type="submit" name="left" value="false"
+                    aria-label={ "Let " (person.name) " in again" } { "Let in again" }
+            }
+        }
+    }
+}
+
+/// Adds a person and shows the first token, once.
+pub async fn add_person(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+    SignedIn(entry): SignedIn,
+    Form(new): Form<NewPerson>,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    let was_open = app.gate.is_open();
+    let added = match app.gate.people.add(&new, now_ms()).await {
+        Ok(added) => added,
+        Err(error) => {
+            let error = Error::from(error);
+            let why = error.problem().detail;
+            let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why)));
+            return Ok(with_status(&error, page));
+        }
+    };
+    let whose = format!("The token with which {} signs in.", added.person.name);
+    let news = News::Made(&whose, &added.token.secret);
+    let told = Extension(Subject(api_people::told(&added.person)));
+    if !was_open {
+        return Ok((told, shown(&app, &entry, Some(&news))).into_response());
+    }
+    // From now on everybody signs in. The person who added the first person gets a session for
+    // them.
+    let showed = Shown {
+        token: Some(&added.token.secret),
+        ..Shown::default()
+    };
+    let entry = app.gate.check(showed, client.address, now_ms())?;
+    let session = session::start(&app, &entry, &headers, client).await?;
+    let cookie = with_cookie(&session, LIFE_S, client.scheme);
+    let page = shown(&app, &entry, Some(&news));
+    Ok((told, cookie, page).into_response())
+}
+
+/// The fields to change a person.
+#[derive(Deserialize)]
+pub struct PersonForm {
+    role: Option<Role>,
+    left: Option<bool>,
+}
+
+/// Changes what a person may do. Who is let in again gets a token, because their old ones are gone.
+pub async fn change_person(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(person): Path<String>,
+    Form(form): Form<PersonForm>,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    let change = ChangePerson {
+        role: form.role,
+        left: form.left,
+    };
+    let id = person_id(&person)?;
+    let changed = app.gate.people.change(&id, &change, now_ms()).await;
+    let person = match changed {
+        Ok(person) => person,
+        Err(error) => return Ok(refused(&app, &entry, &error.into())),
+    };
+    let told = Extension(Subject(api_people::told(&person)));
+    if form.left != Some(false) {
+        return Ok((told, Redirect::to(routes::PEOPLE_PAGE)).into_response());
+    }
+    match token_for(&app, &entry, id).await {
+        Ok(made) => {
+            let whose = format!(
+                "{} is let in again, and signs in with this token.",
+                person.name
+            );
+            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret)));
+            Ok((told, page).into_response())
+        }
+        Err(error) => Ok(refused(&app, &entry, &error)),
+    }
+}
+
+/// Makes a token with which somebody signs in, and shows it, once.
+pub async fn new_token(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(person): Path<String>,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    let id = person_id(&person)?;
+    let name = app.gate.people.active(&id).map(|person| person.name);
+    match token_for(&app, &entry, id).await {
+        Ok(made) => {
+            let name = name.unwrap_or_default();
+            let whose = format!("A new token with which {name} signs in. Their others stay good.");
+            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret)));
+            let told = Subject(format!(
+                "{} of {name} ({})",
+                made.token.name, made.token.scopes
+            ));
+            Ok((Extension(told), page).into_response())
+        }
+        Err(error) => Ok(refused(&app, &entry, &error)),
+    }
+}
+
+/// A token for everything that the person may do, as far as whoever makes it may make one.
+async fn token_for(app: &App, entry: &Entry, person: PersonId) -> Result<CreatedToken, Error> {
+    let new = NewToken {
+        name: FIRST.to_owned(),
+        scopes: app.projects.reach(entry),
+        expires_in_s: None,
+        person: Some(person),
+        project: None,
+    };
+    api_people::make(app, entry, &new).await
+}
+
+/// The page with what was refused; the status tells that nothing was done.
+fn refused(app: &App, entry: &Entry, error: &Error) -> Response {
+    let why = error.problem().detail;
+    with_status(error, shown(app, entry, Some(&News::Refused(&why))))
+}
+
+fn with_status(error: &Error, mut page: Response) -> Response {
+    *page.status_mut() = error.status();
+    page
+}
