@@ -99,6 +99,9 @@ pub enum Error {
     /// Only admins may.
     #[error("only an admin may do this")]
     NotAdmin,
+    /// A guest whom no project lets in.
+    #[error("you are in no project yet: ask an admin of this server, or of a project, to add you")]
+    NoProject,
     /// The change of people is refused.
     #[error(transparent)]
     People(#[from] PeopleError),
@@ -215,6 +218,11 @@ impl Error {
             Error::Scope { .. } | Error::NotAdmin | Error::Project(ProjectError::NotAdmin(_)) => {
                 (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
             }
+            Error::NoProject => (
+                StatusCode::FORBIDDEN,
+                ProblemCode::Forbidden,
+                "You are in no project yet",
+            ),
             Error::Oidc(error) => of_sign_in(error),
             Error::Gone(_) => (
                 StatusCode::GONE,
@@ -289,6 +297,10 @@ pub fn refused_connection(refusal: &Refusal) -> String {
 }
 
 type Kind = (StatusCode, ProblemCode, &'static str);
+
+/// Marks the answer to a guest whom no project lets in.
+#[derive(Clone, Copy, Debug)]
+pub struct NoProject;
 
 fn bad_request() -> Kind {
     (
@@ -503,7 +515,12 @@ impl IntoResponse for Error {
         }
         let status = StatusCode::from_u16(problem.status);
         let status = status.expect("made from a status above");
-        let mut response = (status, Json(problem)).into_response();
+        let mut response = (status, Json(&problem)).into_response();
+        // For a page that shows it.
+        response.extensions_mut().insert(problem);
+        if matches!(self, Error::NoProject) {
+            response.extensions_mut().insert(NoProject);
+        }
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         if let Some(retry) = self.retry_after() {

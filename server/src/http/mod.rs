@@ -37,6 +37,7 @@ mod page;
 mod people;
 mod permits;
 mod pictures;
+mod problem_page;
 mod projects;
 mod question;
 mod runs;
@@ -216,7 +217,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
         .layer(from_fn_with_state(Arc::clone(&app), here::find))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token))
-        .layer(from_fn_with_state(Arc::clone(&app), audited::note));
+        .layer(from_fn_with_state(Arc::clone(&app), audited::note))
+        .layer(from_fn_with_state(Arc::clone(&app), problem_page::show));
     routes
         .route(api::routes::OPENAPI, get(openapi))
         .route(api::routes::MCP, post(mcp::ask))
@@ -258,9 +260,9 @@ fn account_pages() -> Router<Arc<App>> {
         )
         .route(api::routes::PEOPLE_PAGE, people)
         .route("/people/{person}", post(account::change_person))
+        .route("/people/{person}/token", post(account::new_token))
         .route(api::routes::AUDIT_PAGE, get(account::audit))
         .route(
-        .route("/people/{person}/token", post(account::new_token))
             "/runs/{run}/labels",
             get(labels::labels_page).post(labels::change_on_page),
         )

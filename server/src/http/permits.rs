@@ -3,7 +3,7 @@
 
 use crate::access::Entry;
 use crate::problems::Error;
-use api::people::Scope;
+use api::people::{Scope, Scopes};
 use api::routes;
 use axum::http::Method;
 
@@ -114,10 +114,14 @@ pub fn tokens(entry: &Entry) -> Result<(), Error> {
 /// Whether whoever came in may do what takes this scope.
 ///
 /// # Errors
-/// [`Error::Scope`].
+/// [`Error::Scope`] and [`Error::NoProject`].
 pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
+    let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
     match entry.may(needed) {
         true => Ok(()),
+        false if is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE => {
+            Err(Error::NoProject)
+        }
         false => Err(Error::Scope {
             needed,
             has: entry.scopes,

@@ -20,6 +20,7 @@ mod oidc;
 mod people;
 mod pictures;
 mod pinned;
+mod problem_pages;
 mod projects;
 mod questions;
 mod redaction;

@@ -1,0 +1,139 @@
+//! Problems that a person meets in a browser, as pages: what is wrong, what to do next, and the way
+//! back. Programs, and requests to the API, get the problem itself.
+
+use super::App;
+use super::shell::{page, problem as alert};
+use crate::access::Entry;
+use crate::problems::NoProject;
+use api::problem::{Problem, ProblemCode};
+use api::routes;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use std::sync::Arc;
+
+/// Shows the problem of a page as a page.
+pub async fn show(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    if !is_page(&path) || !prefers_pages(request.headers()) {
+        return next.run(request).await;
+    }
+    let entry = request.extensions().get::<Entry>().cloned();
+    let response = next.run(request).await;
+    let Some(problem) = response.extensions().get::<Problem>().cloned() else {
+        return response;
+    };
+    let shown = entry.as_ref().filter(|entry| **entry != Entry::STRANGER);
+    let back = match response.extensions().get::<NoProject>() {
+        Some(NoProject) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
+        None => way_back(&problem, &path),
+    };
+    let mut shown = page(&app, shown, &problem.title, &body(&problem, &back));
+    *shown.status_mut() = response.status();
+    for name in [header::RETRY_AFTER, header::ALLOW] {
+        if let Some(value) = response.headers().get(&name) {
+            shown.headers_mut().insert(name, value.clone());
+        }
+    }
+    shown.into_response()
+}
+
+/// Whether a person may open this address.
+fn is_page(path: &str) -> bool {
+    let of_programs = ["/api/", "/assets/", routes::METRICS, "/healthz", "/readyz"];
+    !of_programs.iter().any(|begin| path.starts_with(begin)) && !path.ends_with(".js")
+}
+
+/// Whether whoever asks would rather have a page than JSON, as browsers do.
+fn prefers_pages(headers: &HeaderMap) -> bool {
+    let kinds = headers
+        .get(header::ACCEPT)
+        .and_then(|kinds| kinds.to_str().ok());
+    let mut kinds = kinds.unwrap_or_default().split(',').map(str::trim);
+    let known = |kind: &&str| kind.starts_with("text/html") || kind.contains("json");
+    kinds
+        .find(known)
+        .is_some_and(|kind| kind.starts_with("text/html"))
+}
+
+fn body(problem: &Problem, (href, name): &(String, &str)) -> Markup {
+    html! {
+        (alert(&problem.detail))
+        @if let Some(next) = next(problem) { p { (next) } }
+        p { a class="button" href=(href) { (name) } }
+    }
+}
+
+/// What to do next.
+fn next(problem: &Problem) -> Option<&'static str> {
+    match (problem.code, problem.status) {
+        (_, 405) => Some(
+            "Only a form is sent to this address. If you sent one and it was refused, go back and \
+             fill it in again.",
+        ),
+        (ProblemCode::NotFound, _) => {
+            Some("It may have been deleted, or a part of the address is missing.")
+        }
+        (ProblemCode::BadRequest, 400 | 422) => {
+            Some("Correct the address, or go back and choose again.")
+        }
+        (ProblemCode::TooMany | ProblemCode::Busy | ProblemCode::TooSlow, _) => {
+            Some("Load the page again in a moment.")
+        }
+        _ => None,
+    }
+}
+
+/// Where to go from a page that cannot be shown: the page that it belongs to.
+fn way_back(problem: &Problem, path: &str) -> (String, &'static str) {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let runs = (routes::RUNS_PAGE.to_owned(), "All runs");
+    let is_missing = problem.status == StatusCode::NOT_FOUND.as_u16();
+    match (problem.code, &parts[..]) {
+        // The page that it belongs to would be refused, too.
+        (ProblemCode::Forbidden, _) => runs,
+        (_, ["people", ..]) => (routes::PEOPLE_PAGE.to_owned(), "People"),
+        (_, ["account", ..]) => (routes::ACCOUNT_PAGE.to_owned(), "Your account"),
+        (_, ["sign-in" | "sign-out", ..]) => (routes::SIGN_IN_PAGE.to_owned(), "Sign in"),
+        (_, ["projects", name, _]) => (routes::project_page(name), "The project"),
+        (_, ["projects", ..]) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
+        (_, ["live", id, "capture"]) if !is_missing => {
+            (format!("{}/{id}", routes::LIVE_PAGE), "The training")
+        }
+        (_, ["live", ..]) => (routes::LIVE_PAGE.to_owned(), "All trainings"),
+        (_, ["views", ..]) => (routes::VIEWS_PAGE.to_owned(), "All views"),
+        (_, ["jobs", ..]) => (routes::JOBS_PAGE.to_owned(), "All jobs"),
+        (_, ["history", ..]) => (routes::HISTORY_PAGE.to_owned(), "Choose a history"),
+        (_, ["pull-requests", ..]) => (routes::PULLS_PAGE.to_owned(), "All pull requests"),
+        (_, ["categories", ..]) => (routes::CATEGORIES_PAGE.to_owned(), "The categories"),
+        (_, ["audit", ..]) => (routes::AUDIT_PAGE.to_owned(), "The audit"),
+        (_, ["runs", id, "labels"]) if !is_missing => (format!("/runs/{id}"), "The run"),
+        _ => runs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn browsers_get_pages_and_programs_get_problems() {
+        let check = |accept: &'static str, expected: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(prefers_pages(&headers), expected, "{accept}");
+        };
+        check(
+            "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            true,
+        );
+        check("application/json, text/html", false);
+        check("application/problem+json", false);
+        check("image/avif,image/webp,*/*", false);
+        check("*/*", false);
+        check("", false);
+    }
+}

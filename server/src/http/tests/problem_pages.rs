@@ -1,0 +1,105 @@
+//! What a person sees in a browser when a page cannot be shown.
+
+use super::{Server, request};
+use api::people::{AddedPerson, Role};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use serde_json::json;
+
+/// Asks as a browser does.
+async fn browse(
+    server: &Server,
+    token: Option<&str>,
+    (method, path): (Method, &str),
+) -> (StatusCode, String) {
+    let request = request(method, path)
+        .header(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = match token {
+        Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    };
+    let answer = server.send(request.body(Body::empty()).unwrap()).await;
+    let kind = answer.headers[header::CONTENT_TYPE].to_str().unwrap();
+    assert!(kind.starts_with("text/html"), "{path}: {kind}");
+    let page = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(page.contains("<h1>"), "{path}: {page}");
+    (answer.status, page)
+}
+
+async fn add(server: &Server, token: Option<&str>, name: &str, role: Role) -> String {
+    let body = json!({ "name": name, "role": role }).to_string();
+    let mut request =
+        request(Method::POST, "/api/people").header(header::CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let added = server.send(request.body(Body::from(body)).unwrap()).await;
+    let added: AddedPerson = added.expect(StatusCode::CREATED).read();
+    added.token.secret
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_of_a_page_is_a_page_with_a_way_back() {
+    let server = Server::start().await;
+    let check = async |path: &str, status: u16, said: &str, back: &str| {
+        let (found, page) = browse(&server, None, (Method::GET, path)).await;
+        assert_eq!(found.as_u16(), status, "{path}");
+        assert!(page.contains(said), "{path}: {page}");
+        assert!(
+            page.contains(&format!("class=\"button\" href=\"{back}\"")),
+            "{path}: {page}"
+        );
+    };
+    let missing = "run_0000000000000000";
+    check("/history?label=foo", 400, "key=value", "/history").await;
+    check("/live/live_abc", 404, "live run live_abc", "/live").await;
+    check(&format!("/runs/{missing}/labels"), 404, "Not found", "/").await;
+    check("/runs/zzz/labels", 404, "Not found", "/").await;
+    check("/categories?run=zzz", 404, "run zzz", "/categories").await;
+    check("/jobs?offset=x", 400, "offset", "/jobs").await;
+    check("/people/per_a", 405, "Only a form", "/people").await;
+    check("/account/tokens", 405, "Only a form", "/account").await;
+    check(
+        "/live/live_abc/capture",
+        405,
+        "Only a form",
+        "/live/live_abc",
+    )
+    .await;
+    check("/views/view_a/badge.svg", 404, "badge", "/views").await;
+    let (status, page) = browse(&server, None, (Method::POST, "/live/live_abc/capture")).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.contains("steps"), "{page}");
+    // Programs get the problem.
+    server.get("/history?label=foo").await.problem();
+    server.get("/people/per_a").await.problem();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_is_told_so_on_a_page() {
+    let server = Server::start().await;
+    let ada = add(&server, None, "ada", Role::Admin).await;
+    let bo = add(&server, Some(&ada), "bo", Role::Reader).await;
+    let eve = add(&server, Some(&ada), "eve", Role::Guest).await;
+    for path in ["/people", "/audit"] {
+        let (status, page) = browse(&server, Some(&bo), (Method::GET, path)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert!(page.contains("only an admin may do this"), "{page}");
+        assert!(page.contains("All runs"), "{page}");
+    }
+    for path in [
+        "/history",
+        "/jobs",
+        "/live",
+        "/views",
+        "/categories",
+        "/pull-requests",
+    ] {
+        let (status, page) = browse(&server, Some(&eve), (Method::GET, path)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert!(page.contains("You are in no project yet"), "{page}");
+        assert!(page.contains("ask an admin"), "{page}");
+        assert!(page.contains("href=\"/projects\""), "{page}");
+    }
+}
