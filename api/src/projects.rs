@@ -146,6 +146,9 @@ pub struct Plan {
     pub bytes: Bytes,
     /// How many stay, by reason.
     pub kept: std::collections::BTreeMap<WhyKept, usize>,
+    /// Labels of the rule that no run has: they tell nothing apart.
+    #[serde(default)]
+    pub absent: Vec<String>,
 }
 
 /// A run that goes.

@@ -188,10 +188,10 @@ impl Error {
             Error::Guesses(_) => of_crowd(Crowd::Client),
             Error::SlowBody(_) => too_slow(),
             Error::Json(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
+            Error::Form(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Path(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Query(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::NoRoute(_) | Error::NotFound(_) | Error::Project(ProjectError::Unknown(_)) => {
-            Error::Form(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
                 not_found()
             }
             Error::Project(ProjectError::Known(_)) => {
@@ -272,7 +272,9 @@ pub fn meaning(status: &str) -> Option<&'static str> {
         }
         StatusCode::TOO_MANY_REQUESTS => "Too much from this client. `Retry-After` says when.",
         StatusCode::SERVICE_UNAVAILABLE => "The server is busy. `Retry-After` says when.",
-        StatusCode::INSUFFICIENT_STORAGE => "There is not enough disk space.",
+        StatusCode::INSUFFICIENT_STORAGE => {
+            "There is not enough disk space, or the project is over its quota."
+        }
         _ => return None,
     })
 }
@@ -296,11 +298,11 @@ pub fn refused_connection(refusal: &Refusal) -> String {
     )
 }
 
-type Kind = (StatusCode, ProblemCode, &'static str);
-
 /// Marks the answer to a guest whom no project lets in.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProject;
+
+type Kind = (StatusCode, ProblemCode, &'static str);
 
 fn bad_request() -> Kind {
     (
@@ -348,6 +350,11 @@ fn full() -> Kind {
     )
 }
 
+fn over_quota() -> Kind {
+    let (status, code, _) = full();
+    (status, code, "Over the project's quota")
+}
+
 fn of_sign_in(error: &OidcError) -> Kind {
     match error {
         OidcError::Provider { .. } => (
@@ -390,7 +397,8 @@ fn of_ingest(error: &IngestError) -> Kind {
             ProblemCode::TooLarge,
             "Too large",
         ),
-        IngestError::NoSpace { .. } | IngestError::OverQuota { .. } => full(),
+        IngestError::NoSpace { .. } => full(),
+        IngestError::OverQuota { .. } => over_quota(),
         IngestError::Interrupted { .. } | IngestError::ServerStopped => (
             StatusCode::BAD_REQUEST,
             ProblemCode::Interrupted,

@@ -60,6 +60,8 @@ pub fn prune(args: &PruneArgs) -> Result<(), CliError> {
         newest: args.keep,
         per: args.per.clone(),
     };
+    let checked = retention::check_kinds(&keep);
+    checked.map_err(|error| CliError::Usage(format!("--per: {error}")))?;
     let mut plan = retention::plan(&runs, &holders, &keep);
     if args.delete {
         for gone in &plan.runs {
@@ -88,6 +90,9 @@ fn all<T: serde::de::DeserializeOwned + Clone>(
 
 fn text(plan: &Plan) -> String {
     let mut out = String::new();
+    for key in &plan.absent {
+        out += &format!("no run has the label {key}: it tells no runs apart\n");
+    }
     for gone in &plan.runs {
         out += &format!("{}  {}  {}\n", gone.run, gone.file_bytes, gone.name);
     }

@@ -189,7 +189,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("OwnCategories", &[("names", MOST_RULES)]),
     ("Part", &[("groups", MAX_GROUPS)]),
     ("PersonalToken", &[("scopes", SCOPES)]),
-    ("Plan", &[("runs", MOST_PLANNED)]),
+    ("Plan", &[("absent", MOST_KINDS), ("runs", MOST_PLANNED)]),
     ("PhaseMark", &[("events", 2)]),
     ("PoolMap", &[("segments", MAX_SEGMENTS)]),
     ("RankBand", &[("parts", RANK_PARTS)]),

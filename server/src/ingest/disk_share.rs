@@ -1,6 +1,6 @@
 //! What a project takes on disk, and the most that it may take.
 
-use super::error::IngestError;
+use super::error::{IngestError, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trace::units::Bytes;
@@ -52,11 +52,23 @@ impl DiskShare {
         Bytes(self.inner.used.load(Ordering::Relaxed))
     }
 
-    /// Whether there is room for so many more bytes.
+    /// Whether there is room for so many more bytes of a packed file.
     ///
     /// # Errors
     /// [`IngestError::OverQuota`].
     pub fn check(&self, more: u64) -> Result<(), IngestError> {
+        self.room_for(more, Wanted::Packed(Bytes(more)))
+    }
+
+    /// Whether there is room for anything; for a file of this size, as it will be sent.
+    ///
+    /// # Errors
+    /// [`IngestError::OverQuota`].
+    pub fn check_any(&self, sent: u64) -> Result<(), IngestError> {
+        self.room_for(1, Wanted::Sent(Bytes(sent)))
+    }
+
+    fn room_for(&self, more: u64, wanted: Wanted) -> Result<(), IngestError> {
         let quota = self.inner.quota.load(Ordering::Relaxed);
         let used = self.used();
         match used.get().saturating_add(more) <= quota {
@@ -64,7 +76,7 @@ impl DiskShare {
             false => Err(IngestError::OverQuota {
                 used,
                 quota: Bytes(quota),
-                more: Bytes(more),
+                wanted,
             }),
         }
     }
@@ -86,6 +98,10 @@ mod tests {
             refused.contains("10.0 MiB") && refused.contains("12.0 MiB"),
             "{refused}"
         );
+        assert!(refused.contains("takes 2.00 MiB more"), "{refused}");
+        share.limit(Some(Bytes::mib(10)));
+        let full = share.check_any(5 << 20).unwrap_err().to_string();
+        assert!(full.contains("no room for this file of 5.00 MiB"), "{full}");
         share.limit(None);
         assert!(share.check(1 << 40).is_ok());
     }

@@ -11,6 +11,26 @@ use trace::reader::ReadError;
 use trace::units::Bytes;
 use trace::watch::Stopped;
 
+/// What an upload wants of the quota of its project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many bytes of a packed file.
+    Packed(Bytes),
+    /// A file of this size, as it is sent; how small it can be packed is not known before it is
+    /// here. Zero if the size is not known either.
+    Sent(Bytes),
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wanted::Packed(size) => write!(f, ", and this file takes {size} more, packed"),
+            Wanted::Sent(Bytes::ZERO) => f.write_str(", so there is no room for another file"),
+            Wanted::Sent(size) => write!(f, ", so there is no room for this file of {size}"),
+        }
+    }
+}
+
 /// Why bytes did not become a run.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
@@ -51,8 +71,8 @@ pub enum IngestError {
     },
     /// The project would take more than it may.
     #[error(
-        "the project takes {used} of its {quota} on disk, and this takes {more}; delete runs, or \
-         let an admin of the server give it more"
+        "the project takes {used} on disk of the {quota} that it may take{wanted}; delete runs, or \
+         ask an admin of the server to give it more"
     )]
     OverQuota {
         /// What it takes.
@@ -60,7 +80,7 @@ pub enum IngestError {
         /// What it may take.
         quota: Bytes,
         /// What the upload takes, as far as that is known.
-        more: Bytes,
+        wanted: Wanted,
     },
     /// The body ended early.
     #[error("the connection ended after {received} bytes{}; send the file again", of(*.announced))]

@@ -533,7 +533,7 @@ impl Uploads {
         let under_way = jobs.iter().filter(|job| job.is_started());
         self.check_free(size, under_way.map(|job| job.to_come()).sum())?;
         // How small it will be packed is not known before it is here.
-        self.shared.share.check(1)
+        self.shared.share.check_any(size)
     }
 
     /// Whether there is space for `size` bytes, besides those that others still have to send.

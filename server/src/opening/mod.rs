@@ -8,8 +8,8 @@ use crate::app::{App, OpenError};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::projects::{
-    MOST_PROJECTS, ProjectError, Projects, changed, folder_of, found_in, in_project, new_row,
-    refuse, retention,
+    MOST_PROJECTS, ProjectError, Projects, changed, checked_quota, folder_of, found_in, in_project,
+    new_row, refuse, retention,
 };
 use crate::store::{ProjectRow, StoreResult};
 use api::people::{AuditEntry, Role};
@@ -156,7 +156,7 @@ impl Projects<App> {
         }
         let mut row = new_row(&new.name, now_ms);
         row.settings.everybody = in_project(new.everybody)?;
-        row.settings.quota = new.quota;
+        row.settings.quota = checked_quota(new.quota)?;
         let stored = row.clone();
         main.store
             .write(move |writer| writer.put_project(&stored))
@@ -238,7 +238,9 @@ async fn keep_house(main: Weak<App>) {
         tokio::time::sleep(EVERY).await;
         let Some(main) = main.upgrade() else { return };
         for app in main.projects.all_open(&main) {
-            if let Some(keep) = main.projects.settings(&app.project).keep {
+            // A rule from before labels were checked could take all runs for one kind.
+            let keep = main.projects.settings(&app.project).keep;
+            if let Some(keep) = keep.filter(|keep| retention::check(keep).is_ok()) {
                 tidy(&main, &app, keep).await;
             }
         }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
+use trace::units::Bytes;
 
 /// The largest number of projects. Each takes open files, and up to 12 MiB of memory outside of the
 /// budget: the caches of its database, and its cards.
@@ -28,6 +29,10 @@ pub const MOST_PROJECTS: usize = 32;
 
 /// The largest number of labels that tell kinds of runs apart.
 pub const MOST_KINDS: usize = 8;
+
+/// The smallest quota. The database of an empty project takes less; below that, nothing could ever
+/// be stored.
+pub const LEAST_QUOTA: Bytes = Bytes(512 << 10);
 
 /// The projects of a server besides the first one, and what is set for that one. An open one is an
 /// `A`: the [`App`](crate::app::App).
@@ -398,16 +403,12 @@ pub(crate) fn changed(
         }
         settings.everybody = in_project(everybody)?;
     }
-    settings.quota = change.quota.unwrap_or(settings.quota);
+    if let Some(quota) = change.quota {
+        settings.quota = checked_quota(quota)?;
+    }
     if let Some(keep) = &change.keep {
-        if keep
-            .as_ref()
-            .is_some_and(|keep| keep.per.len() > MOST_KINDS)
-        {
-            return refuse("runs are told apart by 8 labels at most");
-        }
-        if keep.as_ref().is_some_and(|keep| keep.newest == 0) {
-            return refuse("at least the newest run of each kind stays");
+        if let Some(keep) = keep {
+            retention::check(keep)?;
         }
         settings.keep.clone_from(keep);
     }
@@ -418,6 +419,19 @@ pub(crate) fn changed(
         None => {}
     }
     Ok(())
+}
+
+/// A quota that leaves room for something.
+///
+/// # Errors
+/// [`ProjectError::Refused`].
+pub(crate) fn checked_quota(quota: Option<Bytes>) -> Result<Option<Bytes>, ProjectError> {
+    match quota.is_none_or(|quota| quota >= LEAST_QUOTA) {
+        true => Ok(quota),
+        false => Err(ProjectError::Refused(format!(
+            "a quota is at least {LEAST_QUOTA}: a project without any run takes most of that"
+        ))),
+    }
 }
 
 /// A role that people can have in a project.

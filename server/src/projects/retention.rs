@@ -4,11 +4,12 @@
 //! that has not ended, stands in a comparison that was recorded for a pull request, or was made by
 //! a bench. All ranks of a job stay or go together.
 
+use super::{MOST_KINDS, ProjectError, refuse};
 use crate::clock::now_ms;
 use crate::store::{Reader, RunRow, Slice, Store, StoreResult, Which};
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
-use api::labels::Labels;
+use api::labels::{Label, Labels, NotALabel};
 use api::projects::{Going, Keep, Plan, WhyKept};
 use api::runs::{RunSource, RunSummary};
 use api::shares::{Share, ShareState};
@@ -20,6 +21,35 @@ const PINNED: &str = "pinned";
 
 /// Runs that an answer lists.
 pub const MOST_PLANNED: usize = 1000;
+
+/// Whether a rule can hold.
+///
+/// # Errors
+/// [`ProjectError::Refused`].
+pub fn check(keep: &Keep) -> Result<(), ProjectError> {
+    if keep.newest == 0 {
+        return refuse("at least the newest run of each kind stays");
+    }
+    check_kinds(keep)
+}
+
+/// Whether the labels that tell kinds apart can be labels at all. With one that no run can have,
+/// all runs would be of one kind.
+///
+/// # Errors
+/// [`ProjectError::Refused`].
+pub fn check_kinds(Keep { per, .. }: &Keep) -> Result<(), ProjectError> {
+    if per.len() > MOST_KINDS {
+        return refuse("runs are told apart by 8 labels at most");
+    }
+    match per.iter().find(|key| Label::new(key, "-").is_err()) {
+        None => Ok(()),
+        Some(key) => Err(ProjectError::Refused(format!(
+            "no run can have the label “{key}”: {}",
+            NotALabel::Key
+        ))),
+    }
+}
 
 /// What decides whether a run stays.
 #[derive(Clone, Debug)]
@@ -131,6 +161,8 @@ pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
             })),
         }
     }
+    let is_absent = |key: &&String| !runs.iter().any(|run| run.labels.contains_key(*key));
+    plan.absent = keep.per.iter().filter(is_absent).cloned().collect();
     plan.going = plan.runs.len();
     plan.bytes = plan.runs.iter().map(|going| going.file_bytes).sum();
     plan
@@ -212,6 +244,17 @@ mod tests {
         let none = Holders::default();
         assert_eq!(gone(&runs, &none, 2, &[]), ["c", "e", "f"]);
         assert_eq!(gone(&runs, &none, 1, &["branch"]), ["c", "f"]);
+        let keep = |per: &[&str]| Keep {
+            newest: 1,
+            per: per.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        assert_eq!(
+            plan(&runs, &none, &keep(&["branch", "brnach"])).absent,
+            ["brnach"]
+        );
+        assert!(check(&keep(&["branch", "a/b.c"])).is_ok());
+        let refused = check(&keep(&["not a key!!"])).unwrap_err().to_string();
+        assert!(refused.contains("“not a key!!”"), "{refused}");
         assert_eq!(gone(&runs, &none, 9, &[]), [""; 0]);
         let holders = Holders {
             links: HashSet::from([runs[2].run.clone()]),

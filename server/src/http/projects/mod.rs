@@ -256,5 +256,6 @@ async fn planned(main: &Arc<App>, entry: &Entry, project: &str, keep: Keep) -> R
     {
         return Err(unknown().into());
     }
+    retention::check_kinds(&keep)?;
     Ok(retention::look_ahead(&app.store, keep).await?)
 }

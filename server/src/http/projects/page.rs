@@ -565,6 +565,7 @@ pub async fn plan_page(
             a class="button" href=(routes::project_page(&project)) { "Back" }
         }
     };
+    let title = format!("Old runs of {}", place.project);
     Ok(page(
         &main,
         Some(&inside(&main, &entry, place)),
@@ -576,6 +577,11 @@ pub async fn plan_page(
 fn plan_told(plan: &Plan) -> Markup {
     let going = plural(plan.going as u64, "run");
     html! {
+        @for key in &plan.absent {
+            p class="bad-text" role="alert" {
+                "No run has the label " code { (key) } ": it tells no runs apart. Is it misspelt?"
+            }
+        }
         ul { @for (why, count) in &plan.kept {
             li { (plural(*count as u64, "run")) " kept: " (why.words()) }
         } }

@@ -2,6 +2,7 @@
 
 use super::super::packed_snapshot;
 use super::{Team, with};
+use crate::projects::LEAST_QUOTA;
 use crate::samples;
 use api::people::{AuditEntry, Role};
 use api::problem::ProblemCode;
@@ -10,6 +11,7 @@ use api::routes;
 use api::runs::FinishedUpload;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
+use trace::units::Bytes;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_takes_no_more_than_its_quota() {
@@ -18,14 +20,31 @@ async fn a_project_takes_no_more_than_its_quota() {
         team.ask(asks, Method::PATCH, "/api/projects/vision", body)
             .await
     };
-    change(with(&team.ada), json!({ "quota": 1 }))
+    // An empty project takes most of the smallest quota, and there is no smaller one.
+    let vision = team
+        .server
+        .app
+        .projects
+        .app(&team.server.app, &"vision".parse().unwrap());
+    let share = vision.unwrap().uploads.share().clone();
+    assert!(share.used() < LEAST_QUOTA, "{}", share.used());
+    let small = change(with(&team.ada), json!({ "quota": LEAST_QUOTA.get() - 1 })).await;
+    small.expect(StatusCode::BAD_REQUEST);
+    let new = json!({ "name": "tiny", "quota": 1 });
+    let small = team
+        .ask(with(&team.ada), Method::POST, routes::PROJECTS, new)
+        .await;
+    small.expect(StatusCode::BAD_REQUEST);
+    change(with(&team.ada), json!({ "quota": LEAST_QUOTA }))
         .await
         .expect(StatusCode::OK);
+    share.measured(LEAST_QUOTA);
     let refused = team
         .upload(with(&team.ada).of("vision"), packed_snapshot())
         .await;
     let problem = refused.expect(StatusCode::INSUFFICIENT_STORAGE).problem();
     assert_eq!(problem.code, ProblemCode::InsufficientStorage);
+    assert_eq!(problem.title, "Over the project's quota");
     assert!(
         problem.detail.contains("admin of the server"),
         "{}",
@@ -48,8 +67,7 @@ async fn a_project_takes_no_more_than_its_quota() {
         .find(|project| project.name.as_str() == "vision")
         .unwrap()
         .used;
-    let quota = json!({ "quota": used.get() + 16 });
-    change(with(&team.ada), quota).await.expect(StatusCode::OK);
+    share.limit(Some(Bytes(used.get() + 16)));
     let again = team.upload(bo.of("vision"), packed_snapshot()).await;
     assert_eq!(
         again.expect(StatusCode::OK).read::<FinishedUpload>().run.id,
@@ -98,10 +116,19 @@ async fn old_runs_are_shown_before_they_are_deleted() {
     let kept: Project = kept.expect(StatusCode::OK).read();
     assert_eq!(kept.settings.keep.unwrap().per, ["branch"]);
     let none = json!({ "keep": { "newest": 0 } });
-    let refused = team
-        .ask(bo, Method::PATCH, "/api/projects/vision", none)
-        .await;
-    refused.expect(StatusCode::BAD_REQUEST);
+    // With a label that no run can have, all runs would be of one kind.
+    let unknown = json!({ "keep": { "newest": 1, "per": ["not a key!!"] } });
+    for keep in [none, unknown] {
+        let refused = team
+            .ask(bo, Method::PATCH, "/api/projects/vision", keep)
+            .await;
+        refused.expect(StatusCode::BAD_REQUEST);
+    }
+    let plan = "/api/projects/vision/plan?newest=1&per=";
+    let refused = team.get(bo, &format!("{plan}not+a+key!!")).await;
+    assert!(refused.problem().detail.contains("“not a key!!”"));
+    let plan = team.get(bo, &format!("{plan}brnach")).await;
+    assert_eq!(plan.read::<Plan>().absent, ["brnach"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
