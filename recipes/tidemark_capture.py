@@ -885,8 +885,10 @@ class _Live:
         warnings = answer.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
             warning = _plain(warning)
-            if warning not in self._warnings and len(self._warnings) < LIVE_WARNINGS:
-                self._warnings.add(warning)
+            # Its numbers change with each step; what stands before them says what it is about.
+            kind = re.split(r"\d", warning, maxsplit=1)[0] or warning
+            if kind not in self._warnings and len(self._warnings) < LIVE_WARNINGS:
+                self._warnings.add(kind)
                 _say(f"live: {warning}")
         capture = answer.get("capture")
         if isinstance(capture, dict) and self.asked is None:

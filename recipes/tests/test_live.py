@@ -267,6 +267,16 @@ class Asked(Live):
         self.assertEqual(self.said().count("tidemark: live: it grows [2J\n"), 1)
         self.assertEqual(self.said().count("nearly full"), 1)
 
+    def test_a_warning_whose_numbers_change_is_said_once(self):
+        with Dashboard() as dashboard, self.capture(dashboard.url) as capture:
+            for n in range(1, 4):
+                grows = f"Memory grows by {n}.00 MiB a step: it is full in about {90 - n} steps."
+                dashboard.warnings = [grows, f"The peak ({n} GiB) is close to the limit."]
+                capture.step()
+                self.until(lambda: dashboard.lives and len(dashboard.lives[0]["steps"]) == n)
+        self.assertEqual(self.said().count("Memory grows by"), 1)
+        self.assertEqual(self.said().count("The peak"), 1)
+
 
 class Faults(Live):
     def test_a_server_that_was_away_gets_all(self):
