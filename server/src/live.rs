@@ -95,7 +95,7 @@ pub fn thinned(steps: &[LiveStep], most: usize) -> Vec<LiveStep> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use api::labels::Labels;
 
@@ -118,7 +118,7 @@ mod tests {
             .collect()
     }
 
-    fn run(limit: Option<u64>) -> LiveRun {
+    pub fn run(limit: Option<u64>) -> LiveRun {
         LiveRun {
             id: "live_a".parse().unwrap(),
             name: "a".to_owned(),

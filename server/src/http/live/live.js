@@ -1,20 +1,62 @@
-// Reads the page anew every few seconds, and replaces only what changes by itself: a form that
-// somebody fills in stays as it is. Stops while nobody looks.
+// Reads the page anew every few seconds, and replaces what changes by itself. What somebody typed,
+// where they are on the page and what they scrolled stays. Stops while nobody looks.
 "use strict";
 const EVERY_MS = 3000;
+const STEPS = "a, button, input, [tabindex]";
+let read_at = new Date();
+
+// What of the page belongs to whoever looks at it.
+function held(now) {
+  const all = [...now.querySelectorAll(STEPS)];
+  const typed = [...now.querySelectorAll("input[id]")].map((field) => [field.id, field.value]);
+  const scrolled = [...now.querySelectorAll(".account-wide")].map((box) => box.scrollLeft);
+  return { at: all.indexOf(document.activeElement), typed, scrolled };
+}
+
+function give_back(next, { at, typed, scrolled }) {
+  for (const [id, value] of typed) {
+    const field = next.querySelector(`#${CSS.escape(id)}`);
+    if (field) field.value = value;
+  }
+  next.querySelectorAll(".account-wide").forEach((box, place) => {
+    box.scrollLeft = scrolled[place] ?? 0;
+  });
+  if (at >= 0) next.querySelectorAll(STEPS)[at]?.focus({ preventScroll: true });
+}
+
+function say(words) {
+  const place = document.querySelector("[data-away]");
+  if (!place) return;
+  place.hidden = words === "";
+  if (place.textContent !== words) place.textContent = words;
+}
+
+function as_of() {
+  const two = (number) => String(number).padStart(2, "0");
+  return `${two(read_at.getHours())}:${two(read_at.getMinutes())}`;
+}
+
 async function refresh() {
   if (document.hidden) return;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) return;
     const read = new DOMParser().parseFromString(await answer.text(), "text/html");
     const now = document.querySelector("[data-live]");
     const next = read.querySelector("[data-live]");
-    const inside = now?.contains(document.activeElement) ?? false;
+    if (!answer.ok || (now && !next)) {
+      say(`These numbers are as of ${as_of()}. To see newer ones, load the page again.`);
+      return;
+    }
+    read_at = new Date();
+    say("");
     if (next && !now) location.reload();
-    else if (next && !inside && next.innerHTML !== now.innerHTML) now.replaceWith(next);
+    else if (next && next.innerHTML !== now.innerHTML) {
+      const mine = held(now);
+      now.replaceWith(next);
+      give_back(next, mine);
+    }
   } catch {
-    // The server is away: what is shown stays, and the next attempt comes.
+    say(`The server cannot be reached. These numbers are as of ${as_of()}.`);
   }
 }
 setInterval(refresh, EVERY_MS);

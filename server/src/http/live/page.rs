@@ -6,8 +6,9 @@ use super::super::audited::Subject;
 use super::super::extract::{Form, Path};
 use super::super::here::Here;
 use super::super::permits;
-use super::super::shell::{date, page};
+use super::super::shell::{date, page, problem};
 use super::{asked, curve, live_id, of};
+use crate::access::Entry;
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::store::{RunRow, Slice, Which};
@@ -62,11 +63,17 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
                 code { "python -m tidemark_capture --live --server http://… train.py" } "."
             }
         } @else {
+            (away())
             div class="live-now" data-live="" { (table(&runs)) }
         }
         script src=(LIVE_SCRIPT) {}
     };
     Ok(page(&app, Some(&entry), "Live", &body))
+}
+
+/// Where the script says that the numbers are old.
+fn away() -> Markup {
+    html! { p class="live-warning" role="status" data-away="" hidden {} }
 }
 
 fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
@@ -114,8 +121,12 @@ fn state(run: &LiveRun) -> Markup {
             Some(LiveOutcome::Done) => "done",
             Some(LiveOutcome::Failed) => span class="badge bad" { "failed" (what) },
             Some(LiveOutcome::OutOfMemory) => span class="badge bad" { "out of memory" (what) },
+            // Who was killed cannot say so. What it was last warned of comes after that.
+            None if silent * 1000 > SILENT_MS => {
+                span class="badge bad" { "silent for " (silent / 60) " min" }
+                @if !run.warnings.is_empty() { " it was growing, or near its limit" }
+            }
             None if !run.warnings.is_empty() => span class="badge bad" { "look at it" },
-            None if silent * 1000 > SILENT_MS => { "silent for " (silent / 60) " min" },
             None => "runs",
         }
     }
@@ -128,16 +139,27 @@ pub async fn live_run_page(
     Path(live): Path<String>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let id = live_id(&live)?;
-    let shown = curve(&app, id.clone()).await?;
+    shown(&app, &entry, live_id(&live)?, None).await
+}
+
+/// The page; `refused`: why no snapshot could be asked for.
+async fn shown(
+    app: &App,
+    entry: &Entry,
+    id: LiveId,
+    refused: Option<&str>,
+) -> Result<Response, Error> {
+    let shown = curve(app, id.clone()).await?;
     let ranks = match &shown.run.job {
         None => LiveRuns::default(),
-        job => of(&app, job.clone()).await?,
+        job => of(app, job.clone()).await?,
     };
-    let snapshots = snapshots(&app, &id).await?;
+    let snapshots = snapshots(app, &id).await?;
     let run = &shown.run;
     let body = html! {
         p class="muted" { a href=(routes::LIVE_PAGE) { "All trainings" } }
+        @if let Some(why) = refused { (problem(why)) }
+        (away())
         div class="live-now" data-live="" {
             p {
                 strong { (run.name) } " on device " (run.device) ", since " (date(run.created_ms))
@@ -147,11 +169,11 @@ pub async fn live_run_page(
             (drawn(&shown))
             @if ranks.runs.len() > 1 { h2 { "Its ranks" } (table(&ranks)) }
             (taken(run, &snapshots))
+            @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }
         }
-        @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }
         script src=(LIVE_SCRIPT) {}
     };
-    Ok(page(&app, Some(&entry), "Live", &body))
+    Ok(page(app, Some(entry), "Live", &body))
 }
 
 /// The snapshots that the training sent when it was asked.
@@ -205,7 +227,12 @@ pub async fn ask_on_page(
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Upload)?;
     let id = live_id(&live)?;
-    asked(&app, id.clone(), form.steps).await?;
+    if let Err(error) = asked(&app, id.clone(), form.steps).await {
+        let why = error.problem().detail;
+        let mut page = shown(&app, &entry, id, Some(&why)).await?;
+        *page.status_mut() = error.status();
+        return Ok(page);
+    }
     let to = Redirect::to(&routes::live_page(&id));
     Ok((Subject::of(&id), to).into_response())
 }
@@ -281,6 +308,22 @@ fn points(steps: &[LiveStep], highest: Bytes, value: fn(&LiveStep) -> Bytes) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_silent_is_called_so_even_if_it_grew() {
+        let said = |silent_s: i64, warnings: &[&str]| {
+            let run = LiveRun {
+                seen_ms: now_ms() - silent_s * 1000,
+                warnings: warnings.iter().map(|said| (*said).to_owned()).collect(),
+                ..crate::live::tests::run(None)
+            };
+            state(&run).into_string()
+        };
+        assert_eq!(said(0, &[]), "runs");
+        assert!(said(5, &["it grows"]).contains("look at it"));
+        assert!(said(190, &[]).contains("silent for 3 min"));
+        assert!(said(190, &["it grows"]).contains("silent for 3 min"));
+    }
 
     #[test]
     fn a_line_goes_from_the_first_step_to_the_last() {

@@ -1,9 +1,10 @@
 //! Tests of trainings that report while they run.
 
-use super::Server;
+use super::{Server, request};
 use crate::webhook::Webhook;
 use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns, MOST_RUNS};
-use axum::http::{Method, StatusCode};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -193,4 +194,33 @@ async fn a_list_that_leaves_trainings_out_says_of_how_many() {
     let page = server.get("/live").await.expect(StatusCode::OK);
     let page = String::from_utf8(page.body.to_vec()).unwrap();
     assert!(page.contains("The first 200 of 201:"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_that_has_ended_is_not_asked_for_a_snapshot() {
+    let server = Server::start().await;
+    let live = begin(&server, 0).await;
+    report(&server, &live, [(1, 5)].into_iter()).await;
+    let path = format!("/live/{}", live.live);
+    let ask = async || {
+        let form = request(Method::POST, &format!("{path}/capture"))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        server.send(form.body(Body::from("steps=3")).unwrap()).await
+    };
+    let refreshed = async || {
+        let page = server.get(&path).await.expect(StatusCode::OK);
+        let page = String::from_utf8(page.body.to_vec()).unwrap();
+        page.split("data-live").nth(1).unwrap().to_owned()
+    };
+    assert!(refreshed().await.contains("Ask for a snapshot"));
+    assert_eq!(ask().await.status, StatusCode::SEE_OTHER);
+    assert_eq!(end(&server, &live).await, StatusCode::NO_CONTENT);
+    assert!(!refreshed().await.contains("Ask for a snapshot"));
+    // A page that was not read anew in between says why.
+    let late = ask().await.expect(StatusCode::GONE);
+    let late = String::from_utf8(late.body.to_vec()).unwrap();
+    assert!(
+        late.contains("role=\"alert\"") && late.contains("llama"),
+        "{late}"
+    );
 }
