@@ -111,3 +111,17 @@ async fn the_badge_of_a_history_needs_only_its_address() {
     badge(&main).await.expect(StatusCode::NOT_FOUND);
     assert_ne!(server.get("/api/views").await.status, StatusCode::OK);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_forgotten_after_a_question() {
+    let server = Server::start().await;
+    assert_eq!(save(&server, "a", "/history").await, StatusCode::CREATED);
+    let page = server.get("/views").await.expect(StatusCode::OK);
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    let ask = page.find("<summary aria-label=\"Forget a\"").unwrap();
+    let button = page[ask..].find("<button").unwrap();
+    assert!(
+        page[ask..ask + button].contains("Its badge ends for good"),
+        "{page}"
+    );
+}

@@ -105,13 +105,26 @@ fn table(views: &[View], entry: &Entry) -> Markup {
                 td { (date(view.created_ms)) }
                 td { (view.created_by) }
                 td { @if entry.may(Scope::Upload) {
-                    form method="post" action=(routes::forget_view_page(&view.id)) {
-                        button class="link-button" type="submit"
-                            aria-label={ "Forget " (view.name) } { "Forget" }
-                    }
+                    form method="post" action=(routes::forget_view_page(&view.id)) { (ask(view)) }
                 } }
             } } }
         } }
+    }
+}
+
+/// The button that forgets a view, after a question.
+fn ask(view: &View) -> Markup {
+    html! {
+        details class="account-ask" {
+            summary aria-label={ "Forget " (view.name) } { "Forget" }
+            p {
+                "It is gone for everybody."
+                @if has_badge(&view.path) {
+                    " Its badge ends for good wherever it is shown: a new view has another one."
+                }
+            }
+            button class="button" type="submit" { "Forget " (view.name) }
+        }
     }
 }
 
