@@ -62,7 +62,7 @@ async fn the_history_of_runs_with_a_label_is_a_page() {
         "{page}"
     );
     assert_eq!(
-        page.matches("<circle").count(),
+        page.matches("<circle class=\"trend-dot").count(),
         2 * 4,
         "four numbers of two runs"
     );

@@ -12,6 +12,9 @@ const HEIGHT: f64 = 160.0;
 const MARGIN: f64 = 8.0;
 const TOP: f64 = 24.0;
 
+/// How far from its middle a dot is met, if there is room; on a narrow screen a third of it is left.
+const REACH: f64 = 34.0;
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Dot {
@@ -49,6 +52,12 @@ fn place(at: usize, of: usize, value: Bytes, highest: Bytes) -> (f64, f64) {
     (MARGIN + x * width, TOP + (1.0 - y) * height)
 }
 
+/// How far from its middle a dot is met: not beyond half the way to its neighbour.
+fn reach(n: usize) -> f64 {
+    let apart = (WIDTH - 2.0 * MARGIN) / n.saturating_sub(1).max(1) as f64;
+    (apart / 2.0).clamp(5.0, REACH)
+}
+
 /// The chart, with its title.
 pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
     let highest = dots.iter().filter_map(|dot| dot.value).max();
@@ -75,6 +84,8 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
                     @if let Some(value) = dot.value {
                         @let (x, y) = place(at, n, value, highest);
                         a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
+                            // The dot is too small to be met by a finger; this is not.
+                            circle class="trend-reach" cx=(x) cy=(y) r=(reach(n)) {}
                             circle class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
                                 cx=(x) cy=(y) r="5" { title { (dot.name) ": " (value) } }
                         }
@@ -121,6 +132,7 @@ mod tests {
         check(1, 3, 50, (500.0, 88.0));
         check(0, 1, 100, (500.0, 24.0));
         assert_eq!(place(0, 2, Bytes(0), Bytes(0)), (8.0, 152.0));
+        assert_eq!([1, 2, 42, 1000].map(reach), [34.0, 34.0, 12.0, 5.0]);
     }
 
     #[test]
