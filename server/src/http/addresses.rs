@@ -128,9 +128,11 @@ mod tests {
 
     #[test]
     fn all_links_and_forms_of_a_page_name_it() {
-        let page = r#"<a href="/jobs">href=&quot;/jobs&quot;</a><a class="x" href="/a?b=c&amp;d=e">
+        let page = r#"<a href="/jobs">href=&quot;/jobs&quot;</a>
+<a class="x" href="/a?b=c&amp;d=e">
 <form method="post" action="/views"></form><link href="/assets/a.css">"#;
-        let expected = r#"<a href="/jobs?project=vision">href=&quot;/jobs&quot;</a><a class="x" href="/a?b=c&amp;d=e&amp;project=vision">
+        let expected = r#"<a href="/jobs?project=vision">href=&quot;/jobs&quot;</a>
+<a class="x" href="/a?b=c&amp;d=e&amp;project=vision">
 <form method="post" action="/views?project=vision"></form><link href="/assets/a.css">"#;
         assert_eq!(all_in_project(page, &"vision".parse().unwrap()), expected);
     }

@@ -105,7 +105,9 @@ fn roles(chosen: Role) -> Markup {
 fn rows(people: &[Person]) -> Markup {
     html! {
         div class="account-wide" tabindex="0" { table class="account-table" {
-            thead { tr { th { "Name" } th { "Role" } th { "Since" } th { "Token" } th { "Access" } } }
+            thead { tr {
+                th { "Name" } th { "Role" } th { "Since" } th { "Token" } th { "Access" }
+            } }
             tbody { @for person in people { tr {
                 td { (person.name) }
                 td { form method="post" action=(routes::person_page(&person.id)) {

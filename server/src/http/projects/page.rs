@@ -295,7 +295,7 @@ async fn project_with(
     Ok(page(main, Some(&inside(main, entry, place)), &title, &body))
 }
 
-/// Who asks, as on a page of this project: the page that looks after it says the same project above.
+/// Who asks, as on a page of this project: the page that looks after it says that one above.
 fn inside(main: &App, entry: &Entry, place: Place) -> Entry {
     let may_enter = main.projects.role(entry, &place.project).is_some();
     match main.projects.are_several() && may_enter {

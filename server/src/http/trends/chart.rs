@@ -12,7 +12,7 @@ const HEIGHT: f64 = 160.0;
 const MARGIN: f64 = 8.0;
 const TOP: f64 = 24.0;
 
-/// How far from its middle a dot is met, if there is room; on a narrow screen a third of it is left.
+/// How far from its middle a dot is met, if there is room. A narrow screen leaves a third of it.
 const REACH: f64 = 34.0;
 
 /// One run.
