@@ -50,6 +50,7 @@ const OTHERWISE: [&str; 46] = [
     "end_token_page",
     "end_session_page",
     "person_page",
+    "person_token_page",
     "upload_named",
     "upload_into",
     "job_with_runs",
