@@ -35,7 +35,7 @@ async fn a_training_is_watched_and_asked_for_a_snapshot() {
     let listed = "return document.querySelector('main tbody a')?.textContent === 'llama';";
     browser.wait_until("the training", listed).await;
     browser.click("main tbody a").await;
-    let grows = "return document.querySelector('main [role=status]')?.textContent \
+    let grows = "return document.querySelector('[data-live] [role=status]')?.textContent \
                  .includes('Memory grows by 16.0 MiB a step');";
     browser.wait_until("what to look at", grows).await;
     // The page goes on by itself.
