@@ -228,7 +228,8 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
     // Ada removes Bo's access: his browser is signed out at once.
     ada.set_viewport(Viewport::Desktop).await;
     ada.goto(&server.url("/people")).await;
-    ada.click("button[aria-label=\"End access of bo\"]").await;
+    ada.click("summary[aria-label=\"End access of bo\"]").await;
+    ada.click(".account-ask[open] button").await;
     let ended = "return document.body.innerText.includes('Let in again');";
     ada.wait_until("the end", ended).await;
     bo.goto(&server.url("/account")).await;
