@@ -26,7 +26,7 @@ const FIXTURES: [&str; 5] = [
 ];
 
 /// The functions of `api::routes` that are answered otherwise without a server, or not asked there.
-const OTHERWISE: [&str; 46] = [
+const OTHERWISE: [&str; 47] = [
     "project",
     "project_members",
     "project_member",
