@@ -31,6 +31,21 @@ const SELF: &str = "tests/it/tidy.rs";
 /// Counts the allocator's calls, which safe code cannot do.
 const COUNTING_ALLOCATOR: &str = "trace/tests/memory.rs";
 
+/// What crates of plain rules do without: input and output, clocks, threads, and a browser.
+const PURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "leptos",
+    "web_sys",
+    "js_sys",
+    "tokio",
+];
+
 /// Who may not import what: path prefix, exceptions, and forbidden modules or crates.
 const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     // The state is the first project. Whoever answers about data takes the project of the request.
@@ -124,40 +139,8 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     ("server/src/store/", &[], &["axum"]),
     ("server/src/bench/", &[], &["axum"]),
     ("server/src/ingest/", &[], &["axum"]),
-    (
-        "timeline/src/",
-        &[],
-        &[
-            "std::fs",
-            "std::net",
-            "std::thread",
-            "std::process",
-            "std::env",
-            "std::time::Instant",
-            "std::time::SystemTime",
-            "leptos",
-            "web_sys",
-            "js_sys",
-            "tokio",
-        ],
-    ),
-    (
-        "presentation/src/",
-        &["presentation/src/letters.rs"],
-        &[
-            "std::fs",
-            "std::net",
-            "std::thread",
-            "std::process",
-            "std::env",
-            "std::time::Instant",
-            "std::time::SystemTime",
-            "leptos",
-            "web_sys",
-            "js_sys",
-            "tokio",
-        ],
-    ),
+    ("timeline/src/", &[], PURE),
+    ("presentation/src/", &["presentation/src/letters.rs"], PURE),
     (
         "",
         &[STORE, FROM_OUTSIDE[0], FROM_OUTSIDE[1]],
