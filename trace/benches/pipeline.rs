@@ -49,8 +49,9 @@ fn pyramid(bencher: Bencher, blocks: u32) {
             let mut levels = device.pyramid.start();
             let mut builder = PyramidBuilder::new(levels);
             for event in (0..device.events.len()).map(EventIdx) {
-                levels.apply(device.effect(event));
-                builder.push(levels);
+                let effect = device.effect(event);
+                levels.apply(effect);
+                builder.push(levels, effect.way());
             }
             builder.finish()
         });

@@ -63,10 +63,35 @@ pub enum Effect {
     },
 }
 
+/// Which way an event moves the levels: no event raises one and lowers another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// No level moves.
+    Level,
+    /// Some levels rise.
+    Up,
+    /// Some levels fall.
+    Down,
+}
+
 impl Effect {
+    /// Which way it moves the levels.
+    #[inline]
+    pub fn way(&self) -> Way {
+        match self {
+            Effect::None => Way::Level,
+            Effect::Alloc { .. } | Effect::Reserve { .. } => Way::Up,
+            Effect::FreeRequested { .. }
+            | Effect::FreeCompleted { .. }
+            | Effect::Free { .. }
+            | Effect::Release { .. } => Way::Down,
+        }
+    }
+
     /// The effect of an event on a block. `requested_at` is the block's `free_requested` column and
     /// `event` the event itself. A `free_completed` that is its own `free_requested` does both. At
     /// event 0 this is not possible: there the request came before the trace.
+    #[inline]
     pub fn on_block(action: Action, event: u32, requested_at: u32, kind: &BlockKind) -> Effect {
         let (requested, size) = (kind.requested, kind.size);
         match action {

@@ -8,6 +8,7 @@
 //! active level there. The picture (the mountain) is sampled at these events.
 
 use crate::footprint::of_vec;
+use crate::levels::Way;
 use crate::series::{Extent, Levels, Series};
 use crate::units::{Bytes, EventIdx};
 
@@ -80,7 +81,7 @@ struct OpenBucket {
 
 impl OpenBucket {
     const EMPTY: OpenBucket = OpenBucket {
-        min: Levels([Bytes(u64::MAX); 4]),
+        min: Levels([Bytes::ZERO; 4]),
         max: Levels([Bytes::ZERO; 4]),
         last: Levels([Bytes::ZERO; 4]),
         filled: 0,
@@ -89,15 +90,27 @@ impl OpenBucket {
     };
 
     #[inline]
-    fn push(&mut self, levels: Levels) {
-        let allocated = levels.get(Series::Allocated);
-        if self.filled == 0 || allocated > self.max.get(Series::Allocated) {
-            self.peak_offset = self.filled;
+    fn push(&mut self, levels: Levels, way: Way) {
+        if self.filled == 0 {
+            (self.min, self.max) = (levels, levels);
             self.peak_active = levels.get(Series::Active);
         }
-        for i in 0..4 {
-            self.min.0[i] = self.min.0[i].min(levels.0[i]);
-            self.max.0[i] = self.max.0[i].max(levels.0[i]);
+        match way {
+            Way::Level => {}
+            Way::Up => {
+                if levels.get(Series::Allocated) > self.max.get(Series::Allocated) {
+                    self.peak_offset = self.filled;
+                    self.peak_active = levels.get(Series::Active);
+                }
+                for (max, level) in self.max.0.iter_mut().zip(levels.0) {
+                    *max = level.max(*max);
+                }
+            }
+            Way::Down => {
+                for (min, level) in self.min.0.iter_mut().zip(levels.0) {
+                    *min = level.min(*min);
+                }
+            }
         }
         self.last = levels;
         self.filled += 1;
@@ -136,10 +149,10 @@ impl PyramidBuilder {
         }
     }
 
-    /// The levels after the next event.
+    /// The levels after the next event, and which way it moved them.
     #[inline]
-    pub fn push(&mut self, levels: Levels) {
-        self.open.push(levels);
+    pub fn push(&mut self, levels: Levels, way: Way) {
+        self.open.push(levels, way);
         self.n_events += 1;
         if u32::from(self.open.filled) == BASE_EVENTS {
             self.close();
@@ -297,12 +310,21 @@ fn merge(buckets: &[Bucket]) -> Option<Bucket> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cmp::Ordering;
 
     fn pyramid(levels: &[u64]) -> Pyramid {
         let mut builder = PyramidBuilder::new(Levels([Bytes(7); 4]));
+        let mut last = 7;
         for &level in levels {
             let active = Bytes(level * 2);
-            builder.push(Levels([Bytes(level), Bytes(level), active, Bytes::ZERO]));
+            let way = match level.cmp(&last) {
+                Ordering::Less => Way::Down,
+                Ordering::Equal => Way::Level,
+                Ordering::Greater => Way::Up,
+            };
+            let levels = Levels([Bytes(level), Bytes(level), active, Bytes::ZERO]);
+            builder.push(levels, way);
+            last = level;
         }
         builder.finish()
     }

@@ -61,6 +61,8 @@ const IS_BEFORE: u32 = 1 << 31;
 
 struct Matcher<'a> {
     kinds: &'a [EventKind],
+    /// Per kind, its action.
+    actions: &'a [Action],
     /// Per event, its kind.
     rows: &'a [u32],
     never: u32,
@@ -81,7 +83,7 @@ struct Matcher<'a> {
 /// Matches the events of one device with the blocks of its final segments. Takes the addresses
 /// away: from here on, the rows that events belong to have them.
 pub fn run(
-    kinds: &[EventKind],
+    (kinds, actions): (&[EventKind], &[Action]),
     raw: &mut RawEvents,
     final_blocks: &FxHashMap<u64, FinalBlock>,
     watch: Watch<'_>,
@@ -90,6 +92,7 @@ pub fn run(
     let addresses = std::mem::take(&mut raw.addr);
     let mut matcher = Matcher {
         kinds,
+        actions,
         rows: &raw.kind,
         never: n as u32,
         open: FxHashMap::default(),
@@ -155,8 +158,9 @@ impl Matcher<'_> {
 
     /// Records one event. Returns its target.
     fn event(&mut self, event: u32, at: u64) -> u32 {
-        let kind = &self.kinds[self.rows[event as usize] as usize];
-        match kind.action {
+        let row = self.rows[event as usize] as usize;
+        let kind = &self.kinds[row];
+        match self.actions[row] {
             Action::Alloc => self.alloc(event, at),
             Action::FreeRequested => {
                 self.keep_open();
@@ -307,7 +311,7 @@ impl Matcher<'_> {
         let n_before = self.before_rows.len() as u32;
         for (&row, target) in self.rows.iter().zip(&mut self.events.target) {
             let is_block = matches!(
-                self.kinds[row as usize].action,
+                self.actions[row as usize],
                 Action::Alloc | Action::FreeRequested | Action::FreeCompleted
             );
             if is_block && *target != NO_TARGET {

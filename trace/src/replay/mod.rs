@@ -24,6 +24,7 @@ mod simulate;
 
 use crate::allocator::Config;
 use crate::footprint::{of_map, of_vec};
+use crate::levels::Way;
 use crate::pyramid::PyramidBuilder;
 use crate::snapshot::{BlockState, RawAnnotation, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
@@ -62,10 +63,12 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
-    let beside = snapshot.heap_bytes() + has_python.capacity();
+    let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
+    let beside = snapshot.heap_bytes() + has_python.capacity() + actions.capacity();
     let from = From {
         snapshot: &snapshot,
         has_python: &has_python,
+        actions: &actions,
         config: &config,
     };
     for device in ordinals {
@@ -119,6 +122,8 @@ struct From<'a> {
     snapshot: &'a Snapshot,
     /// Per stack, whether it has a Python frame.
     has_python: &'a [bool],
+    /// Per kind, its action: every event is asked for it, and this stays in the fastest memory.
+    actions: &'a [Action],
     config: &'a Config,
 }
 
@@ -192,7 +197,8 @@ fn replay_device(
     let final_blocks = final_blocks(snapshot, &segments);
     let watch = watch.beside(of_map(&final_blocks));
     let addresses_too = watch.beside(raw.heap_bytes());
-    let mut matched = matching::run(&snapshot.kinds, &mut raw, &final_blocks, addresses_too)?;
+    let kinds = (&snapshot.kinds[..], from.actions);
+    let mut matched = matching::run(kinds, &mut raw, &final_blocks, addresses_too)?;
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
     rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
     let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched);
@@ -207,9 +213,7 @@ fn replay_device(
     simulated.forget_blocks();
     let n_events = raw.kind.len();
     rows_too.look(blocks.heap_bytes() + n_events * size_of::<Action>())?;
-    let actions = rows
-        .iter()
-        .map(|&kind| snapshot.kinds[kind as usize].action);
+    let actions = rows.iter().map(|&kind| from.actions[kind as usize]);
     matched.events.action = actions.collect();
     raw.kind = Vec::new();
     let held = raw.heap_bytes() + matched.heap_bytes() + of_segments + blocks.heap_bytes();
@@ -279,14 +283,17 @@ fn assemble(
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = rows.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
-    // Most blocks repeat: their small key (alloc kind, free kind, size) is looked up first.
-    let mut recent: FxHashMap<(u32, u32, u64, u16), KindIdx> = FxHashMap::default();
+    // Most blocks repeat: their small key is looked up first.
+    let mut recent: FxHashMap<SmallKey, KindIdx> = FxHashMap::default();
+    // And most small keys repeat soon.
+    let mut last = vec![None; LAST_KEYS];
     let stack_of = |event: u32| match event < n_events {
         true => snapshot.kinds[rows[event as usize] as usize].stack,
         false => StackIdx::NONE,
     };
-    watch.look(blocks.len() * size_of::<KindIdx>())?;
-    let watch = watch.beside(blocks.len() * size_of::<KindIdx>());
+    let held = blocks.len() * size_of::<KindIdx>() + of_vec(&last);
+    watch.look(held)?;
+    let watch = watch.beside(held);
     blocks.kind.reserve_exact(blocks.len());
     for index in 0..blocks.len() {
         // A full table moves to a larger one: while it moves, both exist.
@@ -304,7 +311,15 @@ fn assemble(
             false => rows[blocks.alloc[index] as usize],
         };
         let key = (alloc_kind, free_kind, size, simulated.pool[index]);
+        let seat = (alloc_kind ^ free_kind.rotate_left(5)) as usize % LAST_KEYS;
+        if let Some((known, kind)) = last[seat]
+            && known == key
+        {
+            blocks.kind.push(kind);
+            continue;
+        }
         if let Some(&kind) = recent.get(&key) {
+            last[seat] = Some((key, kind));
             blocks.kind.push(kind);
             continue;
         }
@@ -339,6 +354,13 @@ fn assemble(
     }
     Ok(blocks)
 }
+
+/// Of a block: the kinds of the events that made it and gave it back, its size, its pool. Equal keys
+/// mean equal kinds of blocks.
+type SmallKey = (u32, u32, u64, u16);
+
+/// How many small keys have a seat in a table without hashing.
+const LAST_KEYS: usize = 1024;
 
 /// Autograd's threads have no stack. But with anomaly detection the recorder keeps the stack of the
 /// forward call.
@@ -410,8 +432,12 @@ fn measure(trace: &mut DeviceTrace, start: Levels, watch: Watch<'_>) -> Result<(
     });
     for event in 0..trace.events.len() {
         watch.at_row(event as usize, || 0)?;
-        levels.apply(trace.effect(EventIdx(event)));
-        builder.push(levels);
+        let effect = trace.effect(EventIdx(event));
+        levels.apply(effect);
+        builder.push(levels, effect.way());
+        if effect.way() != Way::Up {
+            continue;
+        }
         for (series, level) in summary.iter_mut().zip(levels.0) {
             if level > series.peak {
                 series.peak = level;

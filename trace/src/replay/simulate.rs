@@ -45,6 +45,8 @@ struct Simulator<'a> {
     /// The segment that the last event created.
     fresh: Option<Slot>,
     pool_ids: FxHashMap<(PoolId, PoolSize), u16>,
+    /// The last pool of small blocks and the last one of large blocks, with their indexes.
+    last_pools: [(PoolId, u16); 2],
     out: Simulated,
 }
 
@@ -73,6 +75,7 @@ pub fn run(
             .zip(0..)
             .map(|(size, index)| ((PoolId::default(), size), index))
             .collect(),
+        last_pools: [(PoolId::default(), 0), (PoolId::default(), 1)],
         out: Simulated {
             size: vec![0; n_blocks],
             pool: vec![0; n_blocks],
@@ -204,6 +207,14 @@ impl Simulator<'_> {
     }
 
     fn pool_index(&mut self, pool: PoolId, size: PoolSize) -> u16 {
+        let last = size as usize;
+        if self.last_pools[last].0 != pool {
+            self.last_pools[last] = (pool, self.known_pool(pool, size));
+        }
+        self.last_pools[last].1
+    }
+
+    fn known_pool(&mut self, pool: PoolId, size: PoolSize) -> u16 {
         if let Some(&known) = self.pool_ids.get(&(pool, size)) {
             return known;
         }

@@ -218,8 +218,9 @@ impl TraceBuilder {
             end: start,
         });
         for event in (0..n_events).map(EventIdx) {
-            levels.apply(self.device.effect(event));
-            builder.push(levels);
+            let effect = self.device.effect(event);
+            levels.apply(effect);
+            builder.push(levels, effect.way());
             for (series, level) in summary.iter_mut().zip(levels.0) {
                 series.end = level;
                 if level > series.peak {

@@ -7,7 +7,7 @@ use super::simulate::Lost;
 use crate::clip::clipped;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
-use crate::trace::{DeviceTrace, QualityNote, Series, StepSource};
+use crate::trace::{BlockKind, DeviceTrace, QualityNote, Series, StepSource};
 
 pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -114,6 +114,17 @@ pub fn stacks_with_python(stacks: &Stacks) -> Vec<bool> {
     all.map(|frames| frames.iter().any(is_python)).collect()
 }
 
+/// What the stack of an allocation says of the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// There is none.
+    Nothing,
+    /// It has no Python frame.
+    NoPython,
+    /// It has one.
+    Python,
+}
+
 fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let blocks = &evidence.trace.blocks;
     let from = blocks.n_preexisting as usize;
@@ -121,13 +132,15 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if n == 0 {
         return;
     }
-    let (mut without, mut without_python) = (0_usize, 0_usize);
-    for kind in &blocks.kind[from..] {
-        let stack = blocks.kinds[kind.index()].alloc_stack;
-        without += usize::from(stack == StackIdx::NONE);
-        without_python +=
-            usize::from(stack != StackIdx::NONE && !evidence.has_python[stack.index()]);
-    }
+    let said = |kind: &BlockKind| match kind.alloc_stack {
+        StackIdx::NONE => Said::Nothing,
+        stack if evidence.has_python[stack.index()] => Said::Python,
+        _ => Said::NoPython,
+    };
+    let said: Vec<Said> = blocks.kinds.iter().map(said).collect();
+    let of_blocks = || blocks.kind[from..].iter().map(|kind| said[kind.index()]);
+    let without = of_blocks().filter(|&said| said == Said::Nothing).count();
+    let without_python = of_blocks().filter(|&said| said == Said::NoPython).count();
     let percent = |part: usize| (part * 100).div_ceil(n);
     if without > 0 {
         let text = format!("{} % of allocations have no stack", percent(without));
