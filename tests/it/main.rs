@@ -15,6 +15,7 @@ mod job_page;
 mod live;
 mod local;
 mod local_page;
+mod manifests;
 mod oidc;
 mod pinned;
 mod projects;

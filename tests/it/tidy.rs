@@ -180,7 +180,7 @@ const SQL: [&str; 8] = [
 pub(crate) struct Source {
     /// Its path from the workspace root, with slashes.
     pub(crate) path: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 #[test]

@@ -26,11 +26,11 @@ use crate::allocator::Config;
 use crate::footprint::{of_map, of_vec};
 use crate::levels::Way;
 use crate::pyramid::PyramidBuilder;
-use crate::snapshot::{BlockState, RawAnnotation, RawEvents, RawSegment, Snapshot};
+use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
-    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PINNED, PoolSize,
+    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PINNED, PoolId, PoolSize,
     QualityNote, SegmentBefore, Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
@@ -283,21 +283,16 @@ fn assemble(
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = rows.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
-    // Most blocks repeat: their small key is looked up first.
-    let mut recent: FxHashMap<SmallKey, KindIdx> = FxHashMap::default();
-    // And most small keys repeat soon.
-    let mut last = vec![None; LAST_KEYS];
+    let mut known = Known::new();
     let stack_of = |event: u32| match event < n_events {
         true => snapshot.kinds[rows[event as usize] as usize].stack,
         false => StackIdx::NONE,
     };
-    let held = blocks.len() * size_of::<KindIdx>() + of_vec(&last);
-    watch.look(held)?;
-    let watch = watch.beside(held);
+    watch.look(blocks.len() * size_of::<KindIdx>())?;
+    let watch = watch.beside(blocks.len() * size_of::<KindIdx>());
     blocks.kind.reserve_exact(blocks.len());
     for index in 0..blocks.len() {
-        // A full table moves to a larger one: while it moves, both exist.
-        let tables = || 3 * (of_map(&ids) + of_map(&recent)) + 2 * of_vec(&blocks.kinds);
+        let tables = || 3 * of_map(&ids) + known.heap_bytes_soon() + 2 * of_vec(&blocks.kinds);
         watch.at_row(index, tables)?;
         let size = simulated.size[index];
         let freed = blocks.free_requested[index].min(blocks.free_completed[index]);
@@ -311,15 +306,7 @@ fn assemble(
             false => rows[blocks.alloc[index] as usize],
         };
         let key = (alloc_kind, free_kind, size, simulated.pool[index]);
-        let seat = (alloc_kind ^ free_kind.rotate_left(5)) as usize % LAST_KEYS;
-        if let Some((known, kind)) = last[seat]
-            && known == key
-        {
-            blocks.kind.push(kind);
-            continue;
-        }
-        if let Some(&kind) = recent.get(&key) {
-            last[seat] = Some((key, kind));
+        if let Some(kind) = known.get(key) {
             blocks.kind.push(kind);
             continue;
         }
@@ -332,42 +319,89 @@ fn assemble(
             }
             false => {
                 let event = &snapshot.kinds[alloc_kind as usize];
-                BlockKind {
-                    requested: event.size,
-                    size: Bytes(size),
-                    stream: event.stream,
-                    pool: pool.0,
-                    pool_size: pool.1,
-                    alloc_stack: own_or_forward(event),
-                    free_stack,
-                    compile_context: event.compile_context,
-                    metadata: event.metadata,
-                }
+                made_kind(event, size, pool, free_stack)
             }
         };
         let id = *ids.entry(kind).or_insert_with(|| {
             blocks.kinds.push(kind);
             KindIdx(blocks.kinds.len() as u32 - 1)
         });
-        recent.insert(key, id);
+        known.insert(key, id);
         blocks.kind.push(id);
     }
     Ok(blocks)
 }
 
-/// Of a block: the kinds of the events that made it and gave it back, its size, its pool. Equal keys
-/// mean equal kinds of blocks.
+/// Of a block: the kinds of the events that made it and gave it back, its size, its pool. Blocks
+/// with equal keys are of one kind.
 type SmallKey = (u32, u32, u64, u16);
 
-/// How many small keys have a seat in a table without hashing.
-const LAST_KEYS: usize = 1024;
+/// The kinds of blocks by their small keys: most blocks repeat.
+struct Known {
+    all: FxHashMap<SmallKey, KindIdx>,
+    /// Most keys repeat soon: the last one in each seat, found without hashing.
+    last: Vec<Option<(SmallKey, KindIdx)>>,
+}
+
+impl Known {
+    const SEATS: usize = 1024;
+
+    fn new() -> Known {
+        Known {
+            all: FxHashMap::default(),
+            last: vec![None; Known::SEATS],
+        }
+    }
+
+    fn seat((alloc, free, ..): SmallKey) -> usize {
+        (alloc ^ free.rotate_left(5)) as usize % Known::SEATS
+    }
+
+    fn get(&mut self, key: SmallKey) -> Option<KindIdx> {
+        let last = &mut self.last[Known::seat(key)];
+        if let Some((_, kind)) = last.filter(|(known, _)| *known == key) {
+            return Some(kind);
+        }
+        let kind = *self.all.get(&key)?;
+        *last = Some((key, kind));
+        Some(kind)
+    }
+
+    fn insert(&mut self, key: SmallKey, kind: KindIdx) {
+        self.all.insert(key, kind);
+    }
+
+    /// A full table moves to a larger one: while it moves, both exist.
+    fn heap_bytes_soon(&self) -> usize {
+        3 * of_map(&self.all) + of_vec(&self.last)
+    }
+}
 
 /// Autograd's threads have no stack. But with anomaly detection the recorder keeps the stack of the
 /// forward call.
-fn own_or_forward(event: &crate::snapshot::EventKind) -> StackIdx {
+fn own_or_forward(event: &EventKind) -> StackIdx {
     match event.stack {
         StackIdx::NONE => event.forward_stack,
         stack => stack,
+    }
+}
+
+fn made_kind(
+    event: &EventKind,
+    size: u64,
+    pool: (PoolId, PoolSize),
+    free_stack: StackIdx,
+) -> BlockKind {
+    BlockKind {
+        requested: event.size,
+        size: Bytes(size),
+        stream: event.stream,
+        pool: pool.0,
+        pool_size: pool.1,
+        alloc_stack: own_or_forward(event),
+        free_stack,
+        compile_context: event.compile_context,
+        metadata: event.metadata,
     }
 }
 
@@ -375,7 +409,7 @@ fn before_kind(
     row: &Before,
     known: Option<&FinalBlock>,
     size: u64,
-    pool: (crate::trace::PoolId, PoolSize),
+    pool: (PoolId, PoolSize),
     free_stack: StackIdx,
 ) -> BlockKind {
     let at_the_end = known.filter(|_| row.final_size.is_some());
