@@ -1,5 +1,6 @@
 //! Projects: which there are, who may enter them, and how they are kept.
 
+mod forms;
 mod page;
 
 pub use page::{

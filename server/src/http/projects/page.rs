@@ -7,14 +7,17 @@ use super::super::audited::Subject;
 use super::super::extract::{Client, Form, Path, Query};
 use super::super::here;
 use super::super::shell::{date, page, problem};
-use super::{PlanQuery, changed, place, planned, set_role, told, words};
+use super::forms::{
+    self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
+};
+use super::{changed, place, planned, set_role, told};
 use crate::access::{Entry, Place};
 use crate::clock::now_ms;
 use crate::problems::Error;
-use crate::projects;
+use crate::projects::{self, ProjectError};
 use api::ids::PersonId;
 use api::people::Role;
-use api::projects::{ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName};
+use api::projects::{Member, Plan, Project};
 use api::routes;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -24,7 +27,6 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::sync::Arc;
 use timeline::format::plural;
-use trace::units::Bytes;
 
 /// Runs of a plan that are listed by name.
 const LISTED: usize = 100;
@@ -94,17 +96,13 @@ pub async fn projects_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
 ) -> Result<Response, Error> {
-    projects_with(&main, &entry, None).await
+    projects_with(&main, &entry, &Typed::default()).await
 }
 
-async fn projects_with(
-    main: &Arc<App>,
-    entry: &Entry,
-    why: Option<&str>,
-) -> Result<Response, Error> {
+async fn projects_with(main: &Arc<App>, entry: &Entry, typed: &Typed) -> Result<Response, Error> {
     let projects = main.projects.list(main, entry).await?;
     let body = html! {
-        @if let Some(why) = why { (problem(why)) }
+        (typed.at_the_top())
         p class="muted" {
             "A project has its own runs, benches, links, categories and members. What is in one "
             "cannot be seen from another."
@@ -115,9 +113,10 @@ async fn projects_with(
         } @else {
             (table(&projects))
         }
-        @if entry.is_admin() { (new_form()) }
+        @if entry.is_admin() { (new_form(typed)) }
     };
-    Ok(page(main, Some(entry), "Projects", &body))
+    let page = page(main, Some(entry), "Projects", &body);
+    Ok((typed.status(), page).into_response())
 }
 
 fn table(projects: &[Project]) -> Markup {
@@ -150,99 +149,30 @@ fn disk(project: &Project) -> String {
     }
 }
 
-fn new_form() -> Markup {
-    html! {
-        form class="account-form" method="post" action=(routes::PROJECTS_PAGE) {
-            h2 { "Make a project" }
-            label for="name" { "Name" }
-            input id="name" class="input" name="name" required maxlength="32"
-                pattern="[a-z0-9]+(-[a-z0-9]+)*" placeholder="vision"
-                title="small letters and digits, with single dashes between them";
-            p class="muted" { "It stands in addresses and cannot be changed." }
-            (everybody_choice(None))
-            label for="quota" { "The most that it may take on disk" }
-            input id="quota" class="input" name="quota" placeholder="20 GiB; empty: no limit";
-            button class="button primary" type="submit" { "Make it" }
-        }
-    }
-}
-
-fn everybody_choice(now: Option<Role>) -> Markup {
-    html! {
-        label for="everybody" { "Everybody on this server, but guests, is" }
-        select id="everybody" class="input" name="everybody" {
-            option value="" selected[now.is_none()] { "nothing in it: members only" }
-            @for role in [Role::Reader, Role::Member] {
-                option value=(role) selected[now == Some(role)] { (role) }
-            }
-        }
-    }
-}
-
-/// The fields of a new project.
-#[derive(Deserialize)]
-pub struct NewForm {
-    name: String,
-    #[serde(default)]
-    everybody: String,
-    #[serde(default)]
-    quota: String,
-}
-
 /// Makes a project.
 pub async fn create_on_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
-    Form(form): Form<NewForm>,
+    Form(form): Form<ProjectForm>,
 ) -> Result<Response, Error> {
     if !entry.is_admin() {
         return Err(Error::NotAdmin);
     }
     let made = async {
-        let name: ProjectName = form.name.trim().parse().map_err(bad)?;
-        let new = NewProject {
-            name: name.clone(),
-            everybody: role(&form.everybody)?,
-            quota: size(&form.quota)?,
-        };
-        main.projects.create(&main, &new, now_ms()).await?;
-        Ok::<_, Error>(name)
+        let new = form.new_project()?;
+        match main.projects.create(&main, &new, now_ms()).await {
+            Err(error @ ProjectError::Known(_)) => return Err(Field::Name.refuses(error)),
+            made => made?,
+        }
+        Ok(new.name)
     };
     match made.await {
         Ok(name) => {
             let to = Redirect::to(&routes::project_page(name.as_str()));
             Ok((Subject::of(&name), to).into_response())
         }
-        Err(error) => {
-            let why = error.problem().detail;
-            refused(&error, projects_with(&main, &entry, Some(&why)).await)
-        }
+        Err(refusal) => projects_with(&main, &entry, &Typed::refused(form, refusal)).await,
     }
-}
-
-fn bad(error: impl std::fmt::Display) -> Error {
-    Error::BadRequest(error.to_string())
-}
-
-fn role(text: &str) -> Result<Option<Role>, Error> {
-    match text {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(bad),
-    }
-}
-
-fn size(text: &str) -> Result<Option<Bytes>, Error> {
-    match text.trim() {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(bad),
-    }
-}
-
-/// Shows the page again, with the error at the top; the status tells that nothing was done.
-fn refused(error: &Error, page: Result<Response, Error>) -> Result<Response, Error> {
-    let mut page = page?;
-    *page.status_mut() = error.status();
-    Ok(page)
 }
 
 /// One project.
@@ -250,15 +180,16 @@ pub async fn project_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
     Path(project): Path<String>,
+    Query(form): Query<ProjectForm>,
 ) -> Result<Response, Error> {
-    project_with(&main, &entry, &project, None).await
+    project_with(&main, &entry, &project, &Typed::again(form)).await
 }
 
 async fn project_with(
     main: &Arc<App>,
     entry: &Entry,
     project: &str,
-    why: Option<&str>,
+    typed: &Typed,
 ) -> Result<Response, Error> {
     let place = match place(main, entry, project) {
         Ok(place) => place,
@@ -270,7 +201,7 @@ async fn project_with(
         .await?;
     let manages = projects::admin(entry, &place).is_ok();
     let body = html! {
-        @if let Some(why) = why { (problem(why)) }
+        (typed.at_the_top())
         p {
             "You are " strong { (place.role) } " in it. "
             (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
@@ -286,13 +217,14 @@ async fn project_with(
         }
         @if manages {
             h2 { "How it is kept" }
-            (settings_form(entry, &shown))
-            (keep_form(&shown))
+            (settings_form(entry, &shown, typed))
+            (keep_form(&shown, typed))
         }
         @if entry.is_admin() && !shown.name.is_main() { (close_form(&shown)) }
     };
     let title = format!("Project {}", shown.name);
-    Ok(page(main, Some(&inside(main, entry, place)), &title, &body))
+    let page = page(main, Some(&inside(main, entry, place)), &title, &body);
+    Ok((typed.status(), page).into_response())
 }
 
 /// Who asks, as on a page of this project: the page that looks after it says that one above.
@@ -361,162 +293,36 @@ fn members(main: &App, entry: &Entry, project: &Project, manages: bool) -> Marku
     }
 }
 
-fn settings_form(entry: &Entry, project: &Project) -> Markup {
-    let quota = project.settings.quota;
-    html! {
-        form class="account-form" method="post"
-            action=(routes::project_page(project.name.as_str())) {
-            input type="hidden" name="what" value="access";
-            @if !project.name.is_main() { (everybody_choice(project.settings.everybody)) }
-            @if entry.is_admin() {
-                label for="quota" { "The most that it may take on disk" }
-                input id="quota" class="input" name="quota" placeholder="empty: no limit"
-                    value=[quota.map(|quota| quota.to_string())];
-            }
-            @if entry.is_admin() || !project.name.is_main() {
-                button class="button" type="submit" { "Save" }
-            }
-        }
-    }
-}
-
-fn keep_form(project: &Project) -> Markup {
-    let keep = project.settings.keep.clone();
-    html! {
-        form class="account-form" method="get" action=(routes::project_plan_page(&project.name)) {
-            h2 { "Delete old runs" }
-            p { @match &keep {
-                None => "All runs stay.",
-                Some(keep) => { "Each hour, runs are deleted that are not among those to keep: "
-                    (rule(keep)) "." }
-            } }
-            label for="newest" { "Keep so many of each kind, the newest" }
-            input id="newest" class="input" name="newest" type="number" min="1" required
-                value=[keep.as_ref().map(|keep| keep.newest)];
-            label for="per" { "Kinds differ by these labels" }
-            input id="per" class="input" name="per" placeholder="branch, config"
-                value=[keep.as_ref().map(|keep| keep.per.join(", "))];
-            p class="muted" {
-                "Runs with the label " code { "pinned" } ", of benches, opened by a link or shown "
-                "in a pull request stay."
-            }
-            button class="button" type="submit" { "Show what would be deleted" }
-        }
-        @if keep.is_some() {
-            form method="post" action=(routes::project_page(project.name.as_str())) {
-                input type="hidden" name="what" value="keep_all";
-                button class="button" type="submit" { "Keep all runs" }
-            }
-        }
-    }
-}
-
-fn rule(keep: &Keep) -> String {
-    let newest = match keep.newest {
-        1 => "the newest run".to_owned(),
-        n => format!("the newest {n} runs"),
-    };
-    match keep.per.as_slice() {
-        [] => newest,
-        per => format!("{newest} of each {}", per.join(" and ")),
-    }
-}
-
-fn close_form(project: &Project) -> Markup {
-    let closed = project.closed_ms.is_some();
-    html! {
-        form class="account-form" method="post"
-            action=(routes::project_page(project.name.as_str())) {
-            input type="hidden" name="what" value=(if closed { "open" } else { "close" });
-            @if !closed {
-                p class="muted" {
-                    "Nobody enters a closed project, and its links open nothing. Nothing is "
-                    "deleted: it can be opened again."
-                }
-            }
-            button class="button" type="submit" {
-                @if closed { "Open it again" } @else { "Close the project" }
-            }
-        }
-    }
-}
-
-/// What to change about a project.
-#[derive(Deserialize)]
-pub struct ChangeForm {
-    what: String,
-    everybody: Option<String>,
-    quota: Option<String>,
-    newest: Option<u32>,
-    #[serde(default)]
-    per: String,
-}
-
-impl ChangeForm {
-    fn asked(&self) -> Result<ChangeProject, Error> {
-        let none = ChangeProject::default();
-        let closed = |closed| ChangeProject {
-            closed: Some(closed),
-            ..ChangeProject::default()
-        };
-        Ok(match self.what.as_str() {
-            "access" => ChangeProject {
-                everybody: self.everybody.as_deref().map(role).transpose()?,
-                quota: self.quota.as_deref().map(size).transpose()?,
-                ..none
-            },
-            "keep" => {
-                let newest = self.newest.ok_or_else(|| bad("how many runs stay?"))?;
-                let per = words(&self.per);
-                ChangeProject {
-                    keep: Some(Some(Keep { newest, per })),
-                    ..none
-                }
-            }
-            "keep_all" => ChangeProject {
-                keep: Some(None),
-                ..none
-            },
-            "close" => closed(true),
-            "open" => closed(false),
-            _ => return Err(bad("this form is not known")),
-        })
-    }
-}
-
 /// Changes how a project is kept.
 pub async fn change_on_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
     Path(project): Path<String>,
-    Form(form): Form<ChangeForm>,
+    Form(form): Form<ProjectForm>,
 ) -> Result<Response, Error> {
     let done = async {
-        let place = changed(&main, &entry, &project, &form.asked()?).await?;
+        let place = changed(&main, &entry, &project, &form.change()?).await?;
         let projects = &main.projects;
         let now = projects.shown(&main, &place.project, place.role).await?;
         Ok(Subject(told(&now)))
     };
     let done = done.await;
-    after(&main, &entry, &project, done).await
+    after(&main, &entry, (&project, form), done).await
 }
 
-/// Shows the page of a project again: as it is now, or why nothing was changed.
+/// Shows the page of a project again: as it is now, or what was typed and why nothing was changed.
 async fn after(
     main: &Arc<App>,
     entry: &Entry,
-    project: &str,
-    done: Result<Subject, Error>,
+    (project, form): (&str, ProjectForm),
+    done: Result<Subject, Refusal>,
 ) -> Result<Response, Error> {
     match done {
         Ok(subject) => {
             let to = Redirect::to(&routes::project_page(project));
             Ok((Extension(subject), to).into_response())
         }
-        Err(error) => {
-            let why = error.problem().detail;
-            refused(&error, project_with(main, entry, project, Some(&why)).await)
-        }
+        Err(refusal) => project_with(main, entry, project, &Typed::refused(form, refusal)).await,
     }
 }
 
@@ -536,11 +342,14 @@ pub async fn set_member_on_page(
     Form(form): Form<MemberForm>,
 ) -> Result<Response, Error> {
     let done = async {
-        let role = role(&form.role)?;
-        set_role(&main, &entry, (&project, &form.person), role).await
+        let role = match form.role.as_str() {
+            "" => None,
+            role => Some(role.parse().map_err(forms::bad)?),
+        };
+        Ok(set_role(&main, &entry, (&project, &form.person), role).await?)
     };
     let done = done.await;
-    after(&main, &entry, &project, done).await
+    after(&main, &entry, (&project, ProjectForm::default()), done).await
 }
 
 /// What would be deleted, before anything is.
@@ -548,11 +357,16 @@ pub async fn plan_page(
     State(main): State<Arc<App>>,
     SignedIn(entry): SignedIn,
     Path(project): Path<String>,
-    Query(query): Query<PlanQuery>,
+    Query(form): Query<ProjectForm>,
 ) -> Result<Response, Error> {
     let place = place(&main, &entry, &project)?;
     projects::admin(&entry, &place)?;
-    let keep = query.keep();
+    let keep = match form.keep() {
+        Ok(keep) => keep,
+        Err(refusal) => {
+            return project_with(&main, &entry, &project, &Typed::refused(form, refusal)).await;
+        }
+    };
     let plan = planned(&main, &entry, &project, keep.clone()).await?;
     let body = html! {
         p { "The rule: keep " (rule(&keep)) ". Nothing is deleted yet." }
@@ -562,7 +376,7 @@ pub async fn plan_page(
             input type="hidden" name="newest" value=(keep.newest);
             input type="hidden" name="per" value=(keep.per.join(","));
             button class="button primary" type="submit" { "Delete such runs each hour" }
-            a class="button" href=(routes::project_page(&project)) { "Back" }
+            a class="button" href=(form.back(&project)) { "Back" }
         }
     };
     let title = format!("Old runs of {}", place.project);

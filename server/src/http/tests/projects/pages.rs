@@ -229,3 +229,69 @@ async fn kept_as_asked(team: &Team) {
         .await
         .expect(StatusCode::NOT_FOUND);
 }
+
+/// A form that is refused comes back with what was typed, and the reason at its field.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_typed_about_a_project_is_not_lost() {
+    let team = Team::start().await;
+    let check = async |(method, path): (Method, &str), body: &str, status: u16, shown: &[&str]| {
+        let request = headed(request(method, path), with(&team.ada))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let page = team.server.send(request).await;
+        let text = String::from_utf8_lossy(&page.body).into_owned();
+        assert_eq!(page.status.as_u16(), status, "{path} {body}: {text}");
+        for part in shown {
+            assert!(text.contains(part), "{path} {body}: no {part} in {text}");
+        }
+    };
+    let post = |path| (Method::POST, path);
+    let wrong = "aria-invalid=\"true\"";
+    let quota =
+        format!("name=\"quota\" placeholder=\"20 GiB; empty: no limit\" value=\"much\" {wrong}");
+    let name = format!("between them\" value=\"Audio 2\" {wrong}");
+    let reader = "value=\"reader\" selected";
+    let body = "name=audio&everybody=reader&quota=much";
+    let shown = ["value=\"audio\"", reader, &quota];
+    check(post("/projects"), body, 400, &shown).await;
+    let body = "name=Audio+2&everybody=reader&quota=2+GiB";
+    check(post("/projects"), body, 400, &[&name, "value=\"2 GiB\""]).await;
+    let known = format!("between them\" value=\"vision\" {wrong}");
+    check(
+        post("/projects"),
+        "name=vision&quota=9+GiB",
+        409,
+        &[&known, "value=\"9 GiB\""],
+    )
+    .await;
+    let body = "what=access&everybody=reader&quota=1";
+    let quota = format!("value=\"1\" {wrong}");
+    check(
+        post("/projects/vision"),
+        body,
+        400,
+        &[reader, &quota, "a quota is at least"],
+    )
+    .await;
+
+    let newest = format!("value=\"none\" {wrong}");
+    let plan = "/projects/vision/plan?newest=none&per=branch";
+    check((Method::GET, plan), "", 400, &[&newest, "value=\"branch\""]).await;
+    let per = format!("value=\"a=b\" {wrong}");
+    let plan = "/projects/vision/plan?newest=3&per=a%3Db";
+    check((Method::GET, plan), "", 400, &[&per, "value=\"3\""]).await;
+    check(
+        post("/projects/vision"),
+        "what=keep&newest=&per=branch",
+        400,
+        &["1 or more"],
+    )
+    .await;
+    // Back from the plan, the rule stands in the form although it is not kept.
+    let back = "href=\"/projects/vision?newest=3&amp;per=branch%2C+config";
+    let plan = "/projects/vision/plan?newest=3&per=branch%2C+config";
+    check((Method::GET, plan), "", 200, &[back]).await;
+    let again = "/projects/vision?newest=3&per=branch%2C+config";
+    let shown = ["value=\"3\"", "value=\"branch, config\"", "All runs stay"];
+    check((Method::GET, again), "", 200, &shown).await;
+}
