@@ -225,6 +225,13 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
         look_at(&ada, &server, path).await;
     }
 
+    // On a phone the row of pages is scrolled to the one that is shown.
+    ada.goto(&server.url("/audit")).await;
+    let here = "const { left, right } = \
+                document.querySelector('[aria-current=page]').getBoundingClientRect(); \
+                return left >= 0 && right <= innerWidth;";
+    ada.wait_until("the name of the page", here).await;
+
     // Ada removes Bo's access: his browser is signed out at once.
     ada.set_viewport(Viewport::Desktop).await;
     ada.goto(&server.url("/people")).await;

@@ -133,6 +133,16 @@ async fn keep_categories(browser: &Browser, server: &TestServer, run: &str) {
                  return rows.length === 2 && rows[0].cells[1].textContent === 'model';";
     browser.wait_until("what the rules take", tried).await;
     browser.screenshot("team-categories").await;
+    // What was only tried is still there after Back.
+    browser.goto(&server.url("/jobs")).await;
+    browser
+        .goto(&server.url(&format!("/categories?run={run}")))
+        .await;
+    let typed = "return document.querySelector('#rules').value.startsWith('model function') \
+                 && document.querySelector('[data-drafted]').checkVisibility();";
+    browser.wait_until("what was typed", typed).await;
+    browser.click("button[value=try]").await;
+    browser.wait_until("what the rules take", tried).await;
     // Tried and kept rules look alike, but those are on another page.
     browser.eval("window.isTried = true;").await;
     browser.click("button[value=keep]").await;

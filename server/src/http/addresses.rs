@@ -117,6 +117,7 @@ mod tests {
             "/assets/0/style.css",
             "/views/view_a/badge.svg",
             "/live.js",
+            "/shell.js",
             "/sign-out",
             "//elsewhere.example/",
             "https://elsewhere.example/",

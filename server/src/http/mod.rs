@@ -212,6 +212,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), measure::measure))
         .layer(from_fn(log::log))
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
+        // Twice: what the guards refuse is a page, too.
+        .layer(from_fn_with_state(Arc::clone(&app), problem_page::show))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
         .layer(from_fn_with_state(Arc::clone(&app), cors::admit))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
@@ -280,6 +282,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/live/{live}", get(live::live_run_page))
         .route("/live/{live}/capture", post(live::ask_on_page))
         .route(live::LIVE_SCRIPT, get(live::script))
+        .route(shell::SCRIPT, get(shell::script))
         .route(api::routes::JOBS_PAGE, get(trends::jobs))
         .route(api::routes::HISTORY_PAGE, get(trends::history))
         .route(api::routes::PULLS_PAGE, get(trends::pull_requests))

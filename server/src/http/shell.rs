@@ -9,6 +9,23 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use timeline::format::{UnixMillis, date_time};
 
+/// What a plain page does beyond HTML.
+pub const SCRIPT: &str = "/shell.js";
+
+/// The script of plain pages.
+pub async fn script() -> Response {
+    scripted(include_str!("shell.js"))
+}
+
+/// A script that belongs to this version of the server.
+pub fn scripted(script: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, script).into_response()
+}
+
 /// A page. `entry` is the person who has signed in.
 pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Response {
     let index = app.config.site.index();
@@ -36,6 +53,7 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
                     h1 { (title) }
                     (body)
                 }
+                script src=(SCRIPT) {}
             }
         }
     };

@@ -11,9 +11,10 @@ use crate::access::Entry;
 use crate::own_categories;
 use crate::problems::Error;
 use crate::store::{RunRow, Slice, Which};
-use api::categories::{Kept, TakenOfDevice};
+use api::categories::{Kept, OwnCategories, TakenOfDevice};
 use api::people::Scope;
 use api::routes;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -53,10 +54,25 @@ enum Action {
 /// What the page shows.
 struct Shown<'a> {
     rules: &'a str,
-    kept: Kept,
+    own: &'a OwnCategories,
     run: &'a str,
     taken: Vec<TakenOfDevice>,
-    refused: Option<String>,
+    refused: Option<(Field, Error)>,
+}
+
+/// A field that can be wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Rules,
+    Run,
+}
+
+impl Shown<'_> {
+    /// Why this field was refused.
+    fn refused(&self, field: Field) -> Option<String> {
+        let refused = self.refused.as_ref().filter(|(at, _)| *at == field);
+        refused.map(|(_, error)| error.problem().detail)
+    }
 }
 
 /// The page.
@@ -67,7 +83,19 @@ pub async fn categories_page(
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let own = own_categories::of(&app).await?;
-    tried(&app, &entry, (&own.rules, own.kept), &query.run).await
+    let mut shown = Shown {
+        rules: &own.rules,
+        own: &own,
+        run: &query.run,
+        taken: Vec::new(),
+        refused: None,
+    };
+    match own_categories::parse(&own.rules) {
+        Err(error) => shown.refused = Some((Field::Rules, error)),
+        Ok(_) if query.run.is_empty() => {}
+        Ok(rules) => shown.taken = taken_of(&app, run_id(&query.run)?, rules).await?,
+    }
+    draw(&app, &entry, shown).await
 }
 
 /// Tries the rules of the form on a run, or keeps them.
@@ -78,51 +106,50 @@ pub async fn save_on_page(
 ) -> Result<Response, Error> {
     // Browsers send line breaks of forms as CR LF.
     let rules = form.rules.replace("\r\n", "\n");
-    let kept = own_categories::of(&app).await?.kept;
-    if form.action == Action::Try {
-        permits::scope(&entry, Scope::Read)?;
-        return tried(&app, &entry, (&rules, kept), &form.run).await;
-    }
-    permits::scope(&entry, Scope::Manage)?;
-    let who = entry.name().to_owned();
-    match own_categories::change(&app, rules.clone(), who).await {
-        Ok(()) => Ok(Redirect::to(&routes::categories_page(&form.run)).into_response()),
-        Err(error @ Error::BadRequest(_)) => {
-            let shown = Shown {
-                rules: &rules,
-                kept,
-                run: &form.run,
-                taken: Vec::new(),
-                refused: Some(error.problem().detail),
-            };
-            let mut page = draw(&app, &entry, shown).await?;
-            *page.status_mut() = error.status();
-            Ok(page)
-        }
-        Err(error) => Err(error),
-    }
+    let own = own_categories::of(&app).await?;
+    let done = match form.action {
+        Action::Try => tried(&app, &entry, &rules, &form.run).await,
+        Action::Keep => match kept(&app, &entry, &rules).await {
+            Ok(()) => return Ok(Redirect::to(&routes::categories_page(&form.run)).into_response()),
+            Err(error) => Err((Field::Rules, error)),
+        },
+    };
+    let (taken, refused) = match done {
+        Ok(taken) => (taken, None),
+        Err(refused) => (Vec::new(), Some(refused)),
+    };
+    let shown = Shown {
+        rules: &rules,
+        own: &own,
+        run: &form.run,
+        taken,
+        refused,
+    };
+    draw(&app, &entry, shown).await
 }
 
-/// The page with what the rules take of a run.
+async fn kept(app: &App, entry: &Entry, rules: &str) -> Result<(), Error> {
+    permits::scope(entry, Scope::Manage)?;
+    own_categories::change(app, rules.to_owned(), entry.name().to_owned()).await
+}
+
+/// What rules take of a run. Each refusal names its field: the page shows what was typed again.
 async fn tried(
     app: &App,
     entry: &Entry,
-    (rules, kept): (&str, Kept),
+    rules: &str,
     run: &str,
-) -> Result<Response, Error> {
-    let mut shown = Shown {
-        rules,
-        kept,
-        run,
-        taken: Vec::new(),
-        refused: None,
-    };
-    match own_categories::parse(rules) {
-        Err(error) => shown.refused = Some(error.problem().detail),
-        Ok(_) if run.is_empty() => {}
-        Ok(parsed) => shown.taken = taken_of(app, run_id(run)?, parsed).await?,
+) -> Result<Vec<TakenOfDevice>, (Field, Error)> {
+    let of_rules = |error| (Field::Rules, error);
+    let of_run = |error| (Field::Run, error);
+    permits::scope(entry, Scope::Read).map_err(of_rules)?;
+    let rules = own_categories::parse(rules).map_err(of_rules)?;
+    if run.is_empty() {
+        let why = "choose a run that the rules are tried on".to_owned();
+        return Err(of_run(Error::BadRequest(why)));
     }
-    draw(app, entry, shown).await
+    let id = run_id(run).map_err(of_run)?;
+    taken_of(app, id, rules).await.map_err(of_run)
 }
 
 async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Error> {
@@ -150,26 +177,39 @@ async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Er
                 "." }
             li { "The first rule that holds takes a block. " code { "#" } " begins a comment." }
         }
-        (form(entry, &shown, &runs))
+        (form(app, entry, &shown, &runs))
         @for device in &shown.taken { (taken(device)) }
     };
-    Ok(page(app, Some(entry), "Categories", &body))
+    let status = shown.refused.map(|(_, error)| error.status());
+    let page = page(app, Some(entry), "Categories", &body);
+    Ok((status.unwrap_or(StatusCode::OK), page).into_response())
 }
 
-fn form(entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
+fn form(app: &App, entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
+    let [bad_rules, bad_run] = [Field::Rules, Field::Run].map(|field| shown.refused(field));
+    // The next person in this browser is not shown what this one typed.
+    let draft = format!("rules of {} in {}", entry.name(), app.project);
     html! {
         form class="account-form rules-form" method="post"
             action=(routes::CATEGORIES_PAGE) {
             h2 { "Rules" }
-            @if let Some(why) = &shown.refused { (problem(why)) }
             label for="rules" { "A rule a line" }
+            @if let Some(why) = &bad_rules { (problem(why)) }
+            p class="muted" role="status" data-drafted="" hidden {
+                "This was typed here and is not kept yet. "
+                button class="link-button" type="button" { "Show the rules that hold" }
+            }
             textarea id="rules" class="input rules-text" name="rules" rows="10" wrap="off"
-                spellcheck="false" maxlength=(LONGEST_FILE) placeholder=(EXAMPLE) {
+                spellcheck="false" maxlength=(LONGEST_FILE) placeholder=(EXAMPLE)
+                data-draft=(draft) data-kept=(shown.own.rules)
+                aria-invalid=[bad_rules.as_ref().map(|_| "true")] {
                 // A line break after the tag is not part of the text.
                 "\n" (shown.rules)
             }
             label for="run" { "Try them on" }
-            select id="run" class="input" name="run" {
+            @if let Some(why) = &bad_run { (problem(why)) }
+            select id="run" class="input" name="run"
+                aria-invalid=[bad_run.as_ref().map(|_| "true")] {
                 option value="" { "no run" }
                 @for run in runs {
                     option value=(run.id.as_str()) selected[run.id.as_str() == shown.run] {
@@ -179,13 +219,13 @@ fn form(entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
             }
             div class="account-row" {
                 button class="button" type="submit" name="action" value="try" { "Try" }
-                @if shown.kept == Kept::Here && entry.may(Scope::Manage) {
+                @if shown.own.kept == Kept::Here && entry.may(Scope::Manage) {
                     button class="button primary" type="submit" name="action" value="keep" {
                         "Keep for everybody"
                     }
                 }
             }
-            @if shown.kept == Kept::File {
+            @if shown.own.kept == Kept::File {
                 p class="muted" {
                     "They come from the file that the server was started with ("
                     code { "--categories" } "), and are changed there."

@@ -6,7 +6,7 @@ use super::super::addresses;
 use super::super::audited::Subject;
 use super::super::extract::{Client, Form, Path, Query};
 use super::super::here;
-use super::super::shell::{date, page, problem};
+use super::super::shell::{date, page, problem, scripted};
 use super::forms::{
     self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
 };
@@ -33,11 +33,7 @@ const LISTED: usize = 100;
 
 /// The script of a page of one project.
 pub async fn script() -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, include_str!("project.js")).into_response()
+    scripted(include_str!("project.js"))
 }
 
 /// Shows a project from now on: its list of runs.

@@ -127,3 +127,32 @@ async fn a_redacted_link_does_not_show_them() {
     let expected: Vec<_> = ours.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(names, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_are_refused_or_tried_stay_in_the_form() {
+    let server = Server::start().await;
+    step(&server).await;
+    rules(&server, "old size>=0").await;
+    let check = async |body: &str, status: StatusCode, shown: &[&str]| {
+        let request = request(Method::POST, routes::CATEGORIES_PAGE)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let page = server.send(request).await.expect(status);
+        let text = String::from_utf8_lossy(&page.body).into_owned();
+        // The rules that hold are beside what was typed, so that the page can tell them apart.
+        for part in shown.iter().chain(&["data-kept=\"old size&gt;=0\""]) {
+            assert!(text.contains(part), "{body}: no {part} in {text}");
+        }
+    };
+    let typed = "\nmine size&gt;=0</textarea>";
+    let bad = StatusCode::BAD_REQUEST;
+    let choose = [typed, "choose a run", "name=\"run\" aria-invalid=\"true\""];
+    check("rules=mine+size%3E%3D0&run=&action=try", bad, &choose).await;
+    let gone = [typed, "there is no run zzz"];
+    let body = "rules=mine+size%3E%3D0&run=zzz&action=try";
+    check(body, StatusCode::NOT_FOUND, &gone).await;
+    let wrong = ["\nmine colour=red</textarea>", "line 1"];
+    check("rules=mine+colour%3Dred&action=keep", bad, &wrong).await;
+    let kept: OwnCategories = server.get(ROUTE).await.read();
+    assert_eq!(kept.rules, "old size>=0");
+}
