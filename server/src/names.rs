@@ -40,6 +40,11 @@ impl Authority {
         })
     }
 
+    /// The port, if it names one.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// The IP address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');

@@ -298,6 +298,11 @@ pub fn refused_connection(refusal: &Refusal) -> String {
     )
 }
 
+/// Marks the answer to a browser that used a name of this server that the server does not know:
+/// the address under which it answers.
+#[derive(Clone, Debug)]
+pub struct Elsewhere(pub String);
+
 /// Marks the answer to a guest whom no project lets in.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProject;

@@ -11,13 +11,13 @@ use crate::clients::{ClientAddress, Peer};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::names::{Authority, Scheme};
-use crate::problems::Error;
+use crate::problems::{Elsewhere, Error};
 use api::routes;
 use api::runs::Access;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -102,10 +102,13 @@ pub async fn check_host(
     next: Next,
 ) -> Result<Response, Error> {
     let named = Authority::parse(&host);
-    if named.is_some_and(|host| is_known(&app, client, &host)) {
+    if named
+        .as_ref()
+        .is_some_and(|host| is_known(&app, client, host))
+    {
         return Ok(next.run(request).await);
     }
-    Err(Error::Foreign(match app.gate.is_open() {
+    let refused = Error::Foreign(match app.gate.is_open() {
         true => {
             "this server answers to localhost and 127.0.0.1 only; configure an access token to \
              serve it under another name"
@@ -114,7 +117,25 @@ pub async fn check_host(
             "this server does not know itself under this name; start it with --public-url \
              http://NAME:PORT, or https://NAME behind a proxy"
         }
-    }))
+    });
+    let mut response = refused.into_response();
+    let known = known_address(&app, client, named.and_then(|host| host.port()));
+    response.extensions_mut().insert(Elsewhere(known));
+    Ok(response)
+}
+
+/// An address under which this server answers whoever asks. The port is the one that was asked.
+fn known_address(app: &App, client: Client, port: Option<u16>) -> String {
+    if let Some(url) = &app.config.public_url {
+        return format!("{url}/");
+    }
+    let host = match client.local {
+        Some(ip) if !app.gate.is_open() && ip.is_ipv6() => format!("[{ip}]"),
+        Some(ip) if !app.gate.is_open() => ip.to_string(),
+        _ => "localhost".to_owned(),
+    };
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    format!("{}://{host}{port}/", client.scheme.name())
 }
 
 /// The public address and loopback. If there is a token, also the name of this machine, and the

@@ -1,14 +1,17 @@
 //! Problems that a person meets in a browser, as pages: what is wrong, what to do next, and the way
 //! back. Programs, and requests to the API, get the problem itself.
+//!
+//! What the guards refuse before anybody knows who asks is such a page, too. Its styles come from an
+//! address that is refused as well, so it must be readable without them.
 
 use super::App;
 use super::shell::{page, problem as alert};
 use crate::access::Entry;
-use crate::problems::NoProject;
+use crate::problems::{Elsewhere, NoProject};
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
@@ -21,16 +24,19 @@ pub async fn show(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         return next.run(request).await;
     }
     let entry = request.extensions().get::<Entry>().cloned();
+    let changes = *request.method() == Method::POST;
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().cloned() else {
         return response;
     };
     let shown = entry.as_ref().filter(|entry| **entry != Entry::STRANGER);
-    let back = match response.extensions().get::<NoProject>() {
-        Some(NoProject) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
-        None => way_back(&problem, &path),
+    let extensions = response.extensions();
+    let back = match (extensions.get(), extensions.get::<Elsewhere>()) {
+        (Some(NoProject), _) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
+        (None, Some(Elsewhere(address))) => (address.clone(), "Open it under its own name"),
+        (None, None) => way_back(&problem, &path),
     };
-    let mut shown = page(&app, shown, &problem.title, &body(&problem, &back));
+    let mut shown = page(&app, shown, &problem.title, &body(&problem, changes, &back));
     *shown.status_mut() = response.status();
     for name in [header::RETRY_AFTER, header::ALLOW] {
         if let Some(value) = response.headers().get(&name) {
@@ -58,16 +64,16 @@ fn prefers_pages(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.starts_with("text/html"))
 }
 
-fn body(problem: &Problem, (href, name): &(String, &str)) -> Markup {
+fn body(problem: &Problem, changes: bool, (href, name): &(String, &str)) -> Markup {
     html! {
         (alert(&problem.detail))
-        @if let Some(next) = next(problem) { p { (next) } }
+        @if let Some(next) = next(problem, changes) { p { (next) } }
         p { a class="button" href=(href) { (name) } }
     }
 }
 
-/// What to do next.
-fn next(problem: &Problem) -> Option<&'static str> {
+/// What to do next; `changes`: whether something was to be changed.
+fn next(problem: &Problem, changes: bool) -> Option<&'static str> {
     match (problem.code, problem.status) {
         (_, 405) => Some(
             "Only a form is sent to this address. If you sent one and it was refused, go back and \
@@ -76,6 +82,10 @@ fn next(problem: &Problem) -> Option<&'static str> {
         (ProblemCode::NotFound, _) => {
             Some("It may have been deleted, or a part of the address is missing.")
         }
+        (ProblemCode::BadRequest, 403) if changes => Some(
+            "Nothing was changed. If you filled in a form, open its page from here and fill it in \
+             again.",
+        ),
         (ProblemCode::BadRequest, 400 | 422) => {
             Some("Correct the address, or go back and choose again.")
         }

@@ -1,9 +1,9 @@
 //! What a person sees in a browser when a page cannot be shown.
 
-use super::{Server, request};
+use super::{Answer, Server, request};
 use api::people::{AddedPerson, Role};
 use axum::body::Body;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, Request, StatusCode, header};
 use serde_json::json;
 
 /// Asks as a browser does.
@@ -74,6 +74,40 @@ async fn a_problem_of_a_page_is_a_page_with_a_way_back() {
     // Programs get the problem.
     server.get("/history?label=foo").await.problem();
     server.get("/people/per_a").await.problem();
+}
+
+/// The guards refuse before anybody knows who asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_name_of_the_server_and_a_form_of_another_site_are_told_on_a_page() {
+    let server = Server::start().await;
+    let ask = async |method: Method, host: &str, path: &str, accept: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, host)
+            .header(header::ACCEPT, accept)
+            .header("sec-fetch-site", "cross-site");
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        answer.expect(StatusCode::FORBIDDEN)
+    };
+    const PAGE: &str = "text/html,*/*;q=0.8";
+    let text = |answer: Answer| String::from_utf8_lossy(&answer.body).into_owned();
+    let page = text(ask(Method::GET, "box.example:7000", "/jobs", PAGE).await);
+    assert!(page.contains("localhost and 127.0.0.1 only"), "{page}");
+    assert!(page.contains("href=\"http://localhost:7000/\""), "{page}");
+    let page = text(ask(Method::POST, "localhost", "/categories", PAGE).await);
+    assert!(page.contains("Nothing was changed"), "{page}");
+    assert!(page.contains("href=\"/categories\""), "{page}");
+    // Programs, and requests to the API, get the problem.
+    ask(Method::GET, "box.example", "/jobs", "*/*")
+        .await
+        .problem();
+    ask(Method::GET, "box.example", "/api/runs", PAGE)
+        .await
+        .problem();
+    ask(Method::POST, "localhost", "/api/jobs", PAGE)
+        .await
+        .problem();
 }
 
 #[tokio::test(flavor = "multi_thread")]
