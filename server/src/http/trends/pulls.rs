@@ -182,28 +182,36 @@ fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
     }
 }
 
+/// On a phone each push is a block of lines: the reason of its verdict is in sight there, too.
 fn rows(pushes: &[Push]) -> Markup {
-    html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
-            thead { tr { th { "Push" } th { "When" } th { "Verdict" } th { "Peak" }
-                th { "Growth a step" } th { "Leaks" } th { "Why" } } }
-            tbody { @for Push { recorded, judged } in pushes.iter().rev() { tr {
-                td { a href=(routes::compare_page(&recorded.runs)) {
-                    (judged.as_ref().map_or(recorded.name.clone(), |judged| judged.new.called()))
-                } }
-                td { (date(recorded.created_ms)) }
-                @match judged {
-                    None => td colspan="5" { "a run of it was deleted" },
-                    Some(judged) => {
-                        td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
-                        td { (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak)) }
-                        td { (grown(judged)) }
-                        td { (leaks(judged.new.verdict)) }
-                        td class="account-why" { (judged.reason) }
+    let row = |Push { recorded, judged }: &Push| {
+        html! { tr {
+            th scope="row" { a href=(routes::compare_page(&recorded.runs)) {
+                (judged.as_ref().map_or(recorded.name.clone(), |judged| judged.new.called()))
+            } }
+            td { (date(recorded.created_ms)) }
+            @match judged {
+                None => td colspan="5" { "a run of it was deleted" },
+                Some(judged) => {
+                    td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
+                    td data-label="Peak" {
+                        (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak))
                     }
+                    td data-label="Growth a step" { (grown(judged)) }
+                    td data-label="Leaks" { (leaks(judged.new.verdict)) }
+                    td class="account-why" { (judged.reason) }
                 }
-            } } }
+            }
         } }
+    };
+    html! {
+        div class="table-frame stacked" tabindex="0" role="region" aria-label="Pushes" {
+            table class="account-table" {
+                thead { tr { th { "Push" } th { "When" } th { "Verdict" } th { "Peak" }
+                    th { "Growth a step" } th { "Leaks" } th { "Why" } } }
+                tbody { @for push in pushes.iter().rev() { (row(push)) } }
+            }
+        }
     }
 }
 
