@@ -2,6 +2,7 @@
 
 use super::sizes::size_of;
 use ::timeline::format;
+use api::problem::{Problem, ProblemCode};
 use api::what_if::{Conditions, WhatIf};
 
 /// Settings that are offered to try.
@@ -15,6 +16,22 @@ pub const SETTINGS: [&str; 4] = [
 /// Why the limit is none. The server would refuse it, far below the field.
 pub fn bad_limit(conditions: &Conditions) -> Option<&'static str> {
     size_of(conditions.limit.as_deref()?).err()
+}
+
+/// What is wrong with a field, to be said beside it: the limit, or the settings that the server
+/// did not understand.
+pub fn wrong_field(conditions: &Conditions, refused: Option<&Problem>) -> Option<String> {
+    if let Some(why) = bad_limit(conditions) {
+        return Some(format!("Limit: {why}"));
+    }
+    let refused = refused.filter(|problem| is_of_settings(conditions, problem));
+    refused.map(|problem| format!("Allocator: {}", problem.detail))
+}
+
+/// Whether a refusal is about the settings. Nothing else that is typed reaches the server
+/// unchecked.
+pub fn is_of_settings(conditions: &Conditions, problem: &Problem) -> bool {
+    problem.code == ProblemCode::BadRequest && conditions.alloc_conf.is_some()
 }
 
 /// A remedy as conditions; `None` if it cannot be asked here (a smaller batch).
@@ -61,6 +78,40 @@ mod tests {
         assert!(bad_limit(&with(Some("banana"))).is_some());
         assert_eq!(bad_limit(&with(Some("24GiB"))), None);
         assert_eq!(bad_limit(&with(None)), None);
+    }
+
+    #[test]
+    fn a_refusal_is_said_at_its_field() {
+        let refused = |code| Problem {
+            code,
+            status: 400,
+            title: "Bad request".to_owned(),
+            detail: "`x` is no setting".to_owned(),
+            offset: None,
+        };
+        let check = |limit: &str, conf: &str, code, expected: Option<&str>| {
+            let conditions = Conditions {
+                limit: text(limit),
+                alloc_conf: text(conf),
+                ..Conditions::default()
+            };
+            let wrong = wrong_field(&conditions, Some(&refused(code)));
+            assert_eq!(wrong.as_deref(), expected, "{limit} {conf}");
+        };
+        use ProblemCode::{BadRequest, Busy};
+        let settings = Some("Allocator: `x` is no setting");
+        check("", "x:1", BadRequest, settings);
+        check("24GiB", "x:1", BadRequest, settings);
+        check("24GiB", "", BadRequest, None);
+        check("", "x:1", Busy, None);
+        let limit = wrong_field(
+            &Conditions {
+                limit: text("banana"),
+                ..Conditions::default()
+            },
+            None,
+        );
+        assert!(limit.is_some_and(|why| why.starts_with("Limit: ")));
     }
 
     #[test]

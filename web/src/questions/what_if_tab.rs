@@ -15,7 +15,9 @@ use api::what_if::{Conditions, Replayed, WhatIf, WhatIfDrawn};
 use leptos::prelude::*;
 use presentation::questions::markdown;
 use presentation::questions::sizes::exact;
-use presentation::questions::what_if_tab::{SETTINGS, bad_limit, otherwise, text, tried};
+use presentation::questions::what_if_tab::{
+    SETTINGS, bad_limit, is_of_settings, otherwise, text, tried, wrong_field,
+};
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
@@ -41,7 +43,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
         let is_asked = conditions.is_any() && is_sound && !stopped.get() && !is_pinned(asker);
         is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
     });
-    let content = move || shown(asker, answer, stopped);
+    let content = move || shown(asker, asked, answer, stopped);
     let words = Signal::derive(move || {
         let drawn = answer.with(Answer::shown);
         let query = asked.get().query();
@@ -69,7 +71,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
         {match is_pinned(asker) {
             true => not_of_pinned().into_any(),
             false => view! {
-                <Form asker=asker asked=asked/>
+                <Form asker=asker asked=asked answer=answer/>
                 <div
                     class="alive-view"
                     aria-busy=move || answer.with(Answer::is_waiting).to_string()
@@ -83,8 +85,17 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
 }
 
 /// The answer, or what stands in its place.
-fn shown(asker: Asker, answer: RwSignal<Answer<WhatIfDrawn>>, stopped: RwSignal<bool>) -> AnyView {
+fn shown(
+    asker: Asker,
+    asked: Memo<Conditions>,
+    answer: RwSignal<Answer<WhatIfDrawn>>,
+    stopped: RwSignal<bool>,
+) -> AnyView {
     match answer.get() {
+        // The form says it, at the field.
+        Answer::Failed(problem) if asked.with(|asked| is_of_settings(asked, &problem)) => {
+            ().into_any()
+        }
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
         Answer::Unasked if stopped.get() => view! {
             <p class="questions-empty">
@@ -134,9 +145,22 @@ fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
     asker.view.update(|state| change(&mut state.what_if));
 }
 
+/// What is wrong with a field.
+fn wrong(asked: &Conditions, answer: &Answer<WhatIfDrawn>) -> Option<String> {
+    let refused = match answer {
+        Answer::Failed(problem) => Some(problem),
+        _ => None,
+    };
+    wrong_field(asked, refused)
+}
+
 /// The form with the changed conditions.
 #[component]
-fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
+fn Form(
+    asker: Asker,
+    asked: Memo<Conditions>,
+    answer: RwSignal<Answer<WhatIfDrawn>>,
+) -> impl IntoView {
     let limit = move || asked.with(|a| a.limit.clone()).unwrap_or_default();
     let conf = move || asked.with(|a| a.alloc_conf.clone()).unwrap_or_default();
     let set_limit = move |event| {
@@ -147,11 +171,10 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
         let conf = text(&event_target_value(&event));
         change(asker, |a| a.alloc_conf = conf);
     };
-    let set_leaks = move |event| {
-        let without = event_target_checked(&event);
-        change(asker, |a| a.without_leaks = without);
-    };
-    let why = Memo::new(move |_| asked.with(bad_limit));
+    let set_leaks = move |event| change(asker, |a| a.without_leaks = event_target_checked(&event));
+    let bad_limit = move || asked.with(bad_limit).map(|_| "true");
+    let why = move || answer.with(|answer| asked.with(|asked| wrong(asked, answer)));
+    let bad_conf = move || (bad_limit().is_none() && why().is_some()).then_some("true");
     let settings = SETTINGS.map(|setting| view! { <option value=setting></option> });
     view! {
         <div class="controls" role="toolbar" aria-label="What is changed">
@@ -161,8 +184,8 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
                     class="input"
                     size="9"
                     placeholder="e.g. 24 GiB"
-                    aria-invalid=move || why.get().map(|_| "true")
-                    aria-describedby="limit-wrong"
+                    aria-invalid=bad_limit
+                    aria-describedby="field-wrong"
                     prop:value=limit
                     on:change=set_limit
                 />
@@ -174,6 +197,8 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
                     size="32"
                     list="alloc-conf"
                     placeholder="as recorded"
+                    aria-invalid=bad_conf
+                    aria-describedby="field-wrong"
                     prop:value=conf
                     on:change=set_conf
                 />
@@ -195,9 +220,7 @@ fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
                 "As recorded"
             </button>
         </div>
-        <p class="field-problem" id="limit-wrong" role="alert">
-            {move || why.get().map(|why| format!("Limit: {why}"))}
-        </p>
+        <p class="field-problem" id="field-wrong" role="alert">{why}</p>
         <Sites asker=asker asked=asked/>
     }
 }
