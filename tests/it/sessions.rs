@@ -243,3 +243,68 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
     let asked = "return !!document.querySelector('form[action=\"/sign-in\"]');";
     bo.wait_until("the page to sign in", asked).await;
 }
+
+/// Lets somebody in with this role, on the page of people; a browser in which they are signed in.
+async fn signed_in(ada: &Browser, server: &TestServer, role: &str) -> Browser {
+    ada.goto(&server.url("/people")).await;
+    fill(ada, "#name", role).await;
+    let choose = format!("document.querySelector('#role').value = '{role}'; return null;");
+    ada.eval(&choose).await;
+    ada.click("form[action=\"/people\"] button").await;
+    let token = shown_token(ada).await;
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/sign-in")).await;
+    fill(&browser, "#token", &token).await;
+    browser.click("form[action=\"/sign-in\"] button").await;
+    let there = "return location.pathname !== '/sign-in';";
+    browser.wait_until("the first page", there).await;
+    browser
+}
+
+#[tokio::test]
+async fn nobody_is_offered_what_would_be_refused() {
+    let server = TestServer::start();
+    let ada = Browser::open(Viewport::Desktop, Theme::Light).await;
+    add(&ada, &server, "ada").await;
+    let sample = "return (async () => {
+        const made = await fetch('/api/samples/leak_hook_cache', { method: 'POST' });
+        return (await made.json()).run.id;
+    })();";
+    let run = ada.eval(sample).await;
+    let run = format!("/runs/{}", run.as_str().expect("an id"));
+
+    let reader = signed_in(&ada, &server, "reader").await;
+    let none_of = |there: &str, offers: &str| {
+        format!(
+            "const offers = [...document.querySelectorAll('{offers}')]; \
+             return !!document.querySelector('{there}') \
+             && offers.every(offer => !offer.checkVisibility()) \
+             && document.body.innerText.includes('You may look at runs here');"
+        )
+    };
+    let list = none_of("tr.run", ".file-picker, .row-actions, .samples");
+    reader.wait_until("the list", &list).await;
+    reader.goto(&server.url(&run)).await;
+    let page = none_of(".view-actions > .button", ".file-picker, .share-open");
+    reader.wait_until("the run", &page).await;
+    reader.screenshot("reader-run").await;
+    reader.goto(&server.url("/bench")).await;
+    let bench = none_of(".bench-empty", ".bench-new, .bench-empty .button, .chooser");
+    reader.wait_until("the bench", &bench).await;
+    reader.screenshot("reader-bench").await;
+    // The others are offered all of that.
+    ada.goto(&server.url(&run)).await;
+    let all = "return document.querySelector('.share-open')?.checkVisibility() \
+               && document.querySelector('.file-picker').checkVisibility();";
+    ada.wait_until("Share and Upload", all).await;
+
+    // A guest whom no project lets in is told so, and not that the server is away.
+    let guest = signed_in(&ada, &server, "guest").await;
+    for path in ["/", &run, "/bench"] {
+        guest.goto(&server.url(path)).await;
+        let text = guest.eval(TEXT).await;
+        let text = text.as_str().expect("a text");
+        assert!(text.contains("You are in no project yet"), "{path}: {text}");
+        assert!(text.contains("ask an admin"), "{path}: {text}");
+    }
+}

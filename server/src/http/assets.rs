@@ -3,15 +3,18 @@
 use super::extract::Client;
 use super::here::{self, Here};
 use super::packed::accepts;
+use super::permits;
 use super::shell;
 use crate::access::{Entry, Place};
 use crate::names::Scheme;
 use crate::problems::Error;
 use crate::site::{Asset, Site};
+use api::people::Scope;
+use api::runs::Access;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use std::borrow::Cow;
 
 /// Answers all addresses without a route of their own: with a file, or with the page for the front
@@ -29,45 +32,50 @@ pub async fn serve(Here(app): Here, client: Client, request: Request) -> Result<
     match site.get(path) {
         Some(asset) => Ok(respond(asset, request.headers())),
         None if path.starts_with("/assets/") => Err(Error::NoRoute(path.to_owned())),
-        None => Ok(index(
-            site,
-            request.headers(),
-            Showing::of(&request, client),
-        )),
+        None => {
+            let entry = request.extensions().get::<Entry>();
+            // In no project, every request of the page would be refused.
+            entry.map_or(Ok(()), permits::in_a_project)?;
+            let showing = entry.and_then(|entry| Showing::to(entry, client));
+            Ok(index(site, request.headers(), showing))
+        }
     }
 }
 
-/// The project that a page shows, on a server that has several, and how the browser came.
+/// What a page depends on besides its files: the project that it shows, on a server that has
+/// several, what whoever looks at it may not do, and how the browser came.
 pub struct Showing {
-    place: Place,
+    place: Option<Place>,
+    may_not: Vec<Scope>,
     scheme: Scheme,
 }
 
 impl Showing {
-    /// Reads this from a request.
-    pub fn of(request: &Request, client: Client) -> Option<Showing> {
-        Showing::to(request.extensions().get::<Entry>()?, client)
-    }
-
-    /// The project of somebody who came in.
+    /// The page for somebody who came in; `None` if it is the same as for most.
     pub fn to(entry: &Entry, client: Client) -> Option<Showing> {
-        Some(Showing {
-            place: entry.place.clone()?,
+        let is_in = entry.access == Access::Granted;
+        let needed = [Scope::Upload, Scope::Manage].into_iter();
+        let may_not: Vec<Scope> = needed.filter(|s| is_in && !entry.may(*s)).collect();
+        let is_special = entry.place.is_some() || !may_not.is_empty();
+        is_special.then(|| Showing {
+            place: entry.place.clone(),
+            may_not,
             scheme: client.scheme,
         })
     }
 
-    /// The page, of this project. The browser remembers the project for other pages.
+    /// The page. The browser remembers its project for other pages.
     pub fn page(&self, index: &str) -> Response {
         let headers = [
-            (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-            (header::CACHE_CONTROL, "private, no-cache".to_owned()),
-            (
-                header::SET_COOKIE,
-                here::cookie(&self.place.project, self.scheme),
-            ),
+            (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+            (header::CACHE_CONTROL, "private, no-cache"),
         ];
-        (headers, shell::page_of_project(index, &self.place)).into_response()
+        let cookie = self.place.as_ref().map(|place| {
+            let cookie = here::cookie(&place.project, self.scheme);
+            AppendHeaders([(header::SET_COOKIE, cookie)])
+        });
+        let page = shell::page_for(index, self.place.as_ref(), &self.may_not);
+        (headers, cookie, page).into_response()
     }
 }
 

@@ -116,16 +116,25 @@ pub fn tokens(entry: &Entry) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Scope`] and [`Error::NoProject`].
 pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
-    let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
+    in_a_project(entry)?;
     match entry.may(needed) {
         true => Ok(()),
-        false if is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE => {
-            Err(Error::NoProject)
-        }
         false => Err(Error::Scope {
             needed,
             has: entry.scopes,
         }),
+    }
+}
+
+/// Whether some project lets a person in.
+///
+/// # Errors
+/// [`Error::NoProject`].
+pub fn in_a_project(entry: &Entry) -> Result<(), Error> {
+    let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
+    match is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE {
+        true => Err(Error::NoProject),
+        false => Ok(()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Problems that a person meets in a browser, as pages: what is wrong, what to do next, and the way
 //! back. Programs, and requests to the API, get the problem itself.
 //!
-//! What the guards refuse before anybody knows who asks is such a page, too. Its styles come from an
-//! address that is refused as well, so it must be readable without them.
+//! What the guards refuse before anybody knows who asks is such a page, too. Its styles come from
+//! an address that is refused as well, so it must be readable without them.
 
 use super::App;
 use super::shell::{page, problem as alert};

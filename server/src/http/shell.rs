@@ -3,6 +3,7 @@
 use super::App;
 use super::addresses::all_in_project;
 use crate::access::{Entry, Place};
+use api::people::Scope;
 use api::routes;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -114,17 +115,34 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
 /// The script of the front end's page of one project.
 pub const PROJECT_SCRIPT: &str = "/project.js";
 
-/// The front end's page, for a project of a server that has several: it says which one, and its
-/// requests name it.
-pub fn page_of_project(index: &str, place: &Place) -> String {
-    let project = place.project.as_str();
-    let script = html! { script src=(PROJECT_SCRIPT) data-project=(project) {} };
-    let index = index.replacen("</head>", &format!("{}\n</head>", script.into_string()), 1);
-    index.replacen(
-        "<body>",
-        &format!("<body>\n{}", bar(place).into_string()),
-        1,
-    )
+/// The front end's page. If the server has several projects, it says which one this is, and its
+/// requests name it. What whoever looks at it may not do, it does not offer (`shell.css`), and says
+/// so.
+pub fn page_for(index: &str, place: Option<&Place>, may_not: &[Scope]) -> String {
+    let script = place.map(|place| {
+        html! { script src=(PROJECT_SCRIPT) data-project=(place.project) {} }
+    });
+    let script = script.unwrap_or_default().into_string();
+    let index = index.replacen("</head>", &format!("{script}\n</head>"), 1);
+    let names: Vec<&str> = may_not.iter().map(|scope| scope.name()).collect();
+    let above = html! {
+        @if let Some(place) = place { (bar(place)) }
+        @if let Some(first) = may_not.first() {
+            p class="project-bar" {
+                @match first {
+                    Scope::Manage => "You may look at runs and send some here, but not change or \
+                        share them.",
+                    _ => "You may look at runs here, but not send, change or share any.",
+                }
+                " An admin can give you more."
+            }
+        }
+    };
+    let body = match names.is_empty() {
+        true => "<body>".to_owned(),
+        false => format!("<body data-may-not=\"{}\">", names.join(" ")),
+    };
+    index.replacen("<body>", &format!("{body}\n{}", above.into_string()), 1)
 }
 
 /// Says which project a page is of.
@@ -185,6 +203,27 @@ mod tests {
         let index = r#"<link rel="stylesheet" href="/assets/0123/style.css"><script src="/x">"#;
         assert_eq!(asset(index, "style.css"), Some("/assets/0123/style.css"));
         assert_eq!(asset(index, "theme.js"), None);
+    }
+
+    #[test]
+    fn a_page_says_what_cannot_be_done_there() {
+        const INDEX: &str = "<head></head><body>in it</body>";
+        let check = |may_not: &[Scope], expected: &[&str]| {
+            let page = page_for(INDEX, None, may_not);
+            for part in expected {
+                assert!(page.contains(part), "{page}");
+            }
+            page
+        };
+        let all = check(&[], &["<body>", "in it</body>"]);
+        assert!(!all.contains("may"), "{all}");
+        let reader = "<body data-may-not=\"upload manage\">";
+        check(
+            &[Scope::Upload, Scope::Manage],
+            &[reader, "not send, change or share any"],
+        );
+        let sender = "<body data-may-not=\"manage\">";
+        check(&[Scope::Manage], &[sender, "not change or share them"]);
     }
 
     #[test]

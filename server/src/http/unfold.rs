@@ -7,6 +7,7 @@ use super::compare::seen;
 use super::early;
 use super::extract::{Client, Origin, Path, run_id};
 use super::here::Here;
+use super::permits;
 use super::runs::summary;
 use crate::access::Entry;
 use crate::problems::Error;
@@ -18,7 +19,6 @@ use axum::extract::{FromRequestParts, RawQuery};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
-use std::convert::Infallible;
 
 /// What a run's page shows.
 pub const ABOUT_RUN: &str = "Where GPU memory stood at every moment of this run";
@@ -91,11 +91,12 @@ pub struct Asking {
 }
 
 impl<S: Sync> FromRequestParts<S> for Asking {
-    type Rejection = Infallible;
+    type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Error> {
         let client = Client::of(&parts.extensions);
         let entry = parts.extensions.get::<Entry>();
+        entry.map_or(Ok(()), permits::in_a_project)?;
         Ok(Asking {
             headers: parts.headers.clone(),
             showing: entry.and_then(|entry| Showing::to(entry, client)),

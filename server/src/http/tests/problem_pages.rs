@@ -123,6 +123,10 @@ async fn who_may_not_is_told_so_on_a_page() {
         assert!(page.contains("All runs"), "{page}");
     }
     for path in [
+        "/",
+        "/bench",
+        "/runs/run_0000000000000000",
+        "/compare",
         "/history",
         "/jobs",
         "/live",

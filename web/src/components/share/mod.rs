@@ -30,7 +30,7 @@ pub fn ShareButton(
         })
     };
     view! {
-        <button class="button" on:click=move |_| open.set(true)>
+        <button class="button share-open" on:click=move |_| open.set(true)>
             <IconView icon=Icon::Share/>
             "Share"
         </button>
