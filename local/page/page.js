@@ -12,6 +12,16 @@
     name: sharing.server ?? "",
   });
 
+  // *Share* makes a link at a server. Without one, a form for it could only be refused.
+  if (!sharing.server) {
+    const instead = (event) => {
+      if (!event.target.closest?.(".share-open")) return;
+      event.stopPropagation();
+      sharing.explain();
+    };
+    document.addEventListener("click", instead, { capture: true });
+  }
+
   // Who waits for an answer, by the number of the question.
   const asked = new Map();
   let questions = 0;

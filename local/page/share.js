@@ -233,13 +233,35 @@ const sharing = (() => {
     return parts;
   }
 
+  // Opens a dialog over the page.
+  function shown(title, content) {
+    const head = element("header", { class: "dialog-head" },
+      element("h2", { id: "send-title" }, title));
+    const dialog = element("dialog", { class: "dialog send-dialog", "aria-labelledby": "send-title" },
+      element("div", { class: "dialog-body" }, head, content));
+    document.body.append(dialog);
+    dialog.showModal();
+    return dialog;
+  }
+
+  // What *Share* says where the page knows no server.
+  function explain() {
+    const close = element("button", { class: "button primary", type: "button" }, "Close");
+    const dialog = shown("There is no link to this view",
+      element("div", { class: "send-form" },
+        element("p", {}, "A link leads to a server, and this page knows none: the recording is open " +
+          "in this tab only. To show it to others, send the file to a server, which prints a link:"),
+        element("pre", { tabindex: "0" }, element("code", {}, "tidemark push FILE --server URL")),
+        element("p", { class: "muted" }, "A page that was built with ",
+          element("code", {}, "./run --page DIR --server URL"), " sends the file itself."),
+        element("div", { class: "share-buttons" }, close)));
+    close.onclick = () => dialog.close();
+    dialog.onclose = () => dialog.remove();
+  }
+
   // Asks the person, sends, and returns the server's answer; null if the person does not want it.
   function share(recordings, wish) {
     const parts = form(recordings);
-    const head = element("header", { class: "dialog-head" },
-      element("h2", { id: "send-title" }, "Send to a server"));
-    const dialog = element("dialog", { class: "dialog send-dialog", "aria-labelledby": "send-title" },
-      element("div", { class: "dialog-body" }, head, parts.form));
     let running = null;
     const told = (words, part) => {
       parts.said.textContent = words;
@@ -253,8 +275,7 @@ const sharing = (() => {
       parts.bar.hidden = true;
       parts.send.disabled = parts.token.disabled = false;
     };
-    document.body.append(dialog);
-    dialog.showModal();
+    const dialog = shown("Send to a server", parts.form);
     (parts.token.value ? parts.send : parts.token).focus();
     return new Promise((resolve) => {
       parts.cancel.onclick = () => dialog.close();
@@ -285,5 +306,5 @@ const sharing = (() => {
     });
   }
 
-  return { server, share };
+  return { server, share, explain };
 })();

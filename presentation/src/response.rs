@@ -60,6 +60,12 @@ pub fn is_no_answer(problem: &Problem) -> bool {
     problem.status == 0 && problem.code == ProblemCode::Interrupted
 }
 
+/// Whether asking again, with nothing changed, could go better.
+pub fn may_go_better(problem: &Problem) -> bool {
+    use ProblemCode::{Conflict, Forbidden, Gone, NotFound};
+    !matches!(problem.code, Conflict | Forbidden | Gone | NotFound)
+}
+
 /// The problem for an answer that this page cannot read.
 pub fn not_understood(error: &dyn std::fmt::Display) -> Problem {
     Problem {
@@ -108,6 +114,19 @@ mod tests {
         check(502, ProblemCode::Internal);
         check(429, ProblemCode::TooMany);
         check(503, ProblemCode::Busy);
+    }
+
+    #[test]
+    fn what_cannot_go_better_is_not_tried_again() {
+        assert!(may_go_better(&unreachable()));
+        assert!(may_go_better(&problem_in(500, "")));
+        assert!(!may_go_better(&problem_in(404, "")));
+        // A bench, on the page without a server.
+        let needs_a_server = Problem {
+            code: ProblemCode::Conflict,
+            ..problem_in(409, "")
+        };
+        assert!(!may_go_better(&needs_a_server));
     }
 
     #[test]

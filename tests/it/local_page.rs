@@ -89,13 +89,22 @@ async fn a_file_is_opened_and_nothing_leaves_the_browser() {
     assert!(said.contains(&verdict("leak_hook_cache")), "{said}");
     browser.screenshot("local-leaks").await;
 
-    // Share says how else.
-    press_share(&browser).await;
-    browser.click(MAKE).await;
-    let told = "return document.querySelector('.share-form .bad-text').innerText
-        .includes('`./run --page DIR --server URL`');";
+    // Share says how else, and asks for nothing that would be refused.
+    browser.click(".view-actions > button:last-of-type").await;
+    let told = "const dialog = document.querySelector('dialog[open]');
+        return dialog?.innerText.includes('tidemark push FILE --server URL')
+            && dialog.innerText.includes('./run --page DIR --server URL')
+            && !document.querySelector('.share-form');";
     browser.wait_until("what Share says", told).await;
+    browser.screenshot("local-share-none").await;
     browser.press("Escape").await;
+    // A bench cannot be tried again: it needs a server.
+    follow(&browser, "/bench").await;
+    let told = "const problem = document.querySelector('.problem');
+        return problem?.innerText.includes('needs a server') && !problem.querySelector('button');";
+    browser.wait_until("what Bench says", told).await;
+    browser.eval("history.back(); return null;").await;
+    wait_for_picture(&browser).await;
 
     // The address names the run. After a reload it is not open, and the page says what to do.
     let address = browser.page.current_url().await.expect("an address");

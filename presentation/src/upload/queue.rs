@@ -408,13 +408,13 @@ pub fn headline(items: &[Item]) -> String {
     let open = items.iter().filter(|i| !i.state.is_final()).count();
     match (open, failed) {
         (0, 0) if done == 0 => "Cancelled".to_owned(),
-        (0, 0) => format::plural(done as u64, "upload") + " done",
+        (0, 0) => format::plural(done as u64, "file") + " done",
         (0, _) => format!(
             "{failed} of {} failed",
-            format::plural(items.len() as u64, "upload")
+            format::plural(items.len() as u64, "file")
         ),
-        (1, _) if items.len() == 1 => "Uploading".to_owned(),
-        _ => format!("Uploading {} of {}", (items.len() - open + 1), items.len()),
+        (1, _) if items.len() == 1 => "Reading".to_owned(),
+        _ => format!("Reading {} of {}", (items.len() - open + 1), items.len()),
     }
 }
 
@@ -624,18 +624,18 @@ mod tests {
     #[test]
     fn the_headline_counts() {
         let mut items = vec![item()];
-        assert_eq!(headline(&items), "Uploading");
+        assert_eq!(headline(&items), "Reading");
         items.push(Item {
             id: LocalId(1),
             ..item()
         });
         items[0].on(done());
-        assert_eq!(headline(&items), "Uploading 2 of 2");
+        assert_eq!(headline(&items), "Reading 2 of 2");
         items[1].on(failed());
-        assert_eq!(headline(&items), "1 of 2 uploads failed");
+        assert_eq!(headline(&items), "1 of 2 files failed");
         items[1].on(Change::Retried);
         items[1].on(done());
-        assert_eq!(headline(&items), "2 uploads done");
+        assert_eq!(headline(&items), "2 files done");
         let mut cancelled = item();
         cancelled.on(Change::Cancelled);
         assert_eq!(headline(&[cancelled]), "Cancelled");

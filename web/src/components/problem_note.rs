@@ -6,7 +6,7 @@ use crate::connection::when_back;
 use api::problem::Problem;
 use leptos::prelude::*;
 use presentation::components::problem_note::place;
-use presentation::response::is_no_answer;
+use presentation::response::{is_no_answer, may_go_better};
 
 /// The problem's own text, its position in the file, and a button to try again.
 #[component]
@@ -22,7 +22,7 @@ pub fn ProblemNote(
         when_back(move || retry.run(()));
     }
     let place = place(&problem).map(|place| view! { <p class="muted">{place}</p> });
-    let button = retry.map(|retry| {
+    let button = retry.filter(|_| may_go_better(&problem)).map(|retry| {
         view! {
             <button class="button" on:click=move |_| retry.run(())>
                 <IconView icon=Icon::Retry/>

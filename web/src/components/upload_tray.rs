@@ -33,13 +33,13 @@ pub fn UploadTray() -> impl IntoView {
     let ids = Memo::new(move |_| items.with(|items| queue::display_order(items)));
     let tray = move || {
         view! {
-            <section class="tray" aria-label="Uploads">
+            <section class="tray" aria-label="Files">
                 <header class="tray-head">
                     <h2 role="status">{headline}</h2>
                     <Show when=move || over.get()>
                         <button
                             class="icon-button"
-                            aria-label="Close the list of uploads"
+                            aria-label="Close the list of files"
                             on:click=move |_| uploads.clear()
                         >
                             <IconView icon=Icon::Close/>
@@ -75,7 +75,7 @@ fn job_row(uploads: Uploads, id: LocalJob) -> AnyView {
         Some(view! { <p class="tray-status">{text}</p> })
     };
     let status = status.into_any();
-    let label = format!("Cancel the upload of {name}");
+    let label = format!("Cancel {name}");
     let controls = move || {
         let (progress, made) = (progress.get()?, job.get()?.made);
         Some(match (progress.is_over, made) {
@@ -170,7 +170,7 @@ fn bar(name: String, percent: Signal<Option<u8>>, is_unknown: Signal<bool>) -> A
             class="bar"
             class:unknown=is_unknown
             role="progressbar"
-            aria-label=format!("Upload of {name}")
+            aria-label=name
             aria-valuemin="0"
             aria-valuemax="100"
             aria-valuenow=move || percent.get().map(|percent| percent.to_string())
@@ -196,7 +196,7 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
     let id = item.id;
     match &item.state {
         State::Waiting | State::Unpacking | State::Running(_) => {
-            let label = format!("Cancel the upload of {}", item.name);
+            let label = format!("Cancel {}", item.name);
             view! {
                 <button class="icon-button" aria-label=label on:click=move |_| uploads.cancel(id)>
                     <IconView icon=Icon::Close/>

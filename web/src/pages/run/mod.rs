@@ -94,18 +94,13 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
     });
 }
 
-/// Shown instead of a run that could not be loaded. Trying again helps, unless the run does not
-/// exist.
+/// Shown instead of a run that could not be loaded.
 #[component]
 fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
-    let note = match problem.code {
-        ProblemCode::NotFound => view! { <ProblemNote problem=problem/> }.into_any(),
-        _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
-    };
     view! {
         <div class="run-page">
             <h1 class="visually-hidden">"Run"</h1>
-            {note}
+            <ProblemNote problem=problem retry=retry/>
             <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
         </div>
     }

@@ -11,7 +11,7 @@ use crate::components::problem_note::ProblemNote;
 use crate::opened_link::OpenedLink;
 use crate::pages::compare::ComparePage;
 use crate::pages::run::RunOf;
-use api::problem::{Problem, ProblemCode};
+use api::problem::Problem;
 use api::routes;
 use api::shares::{OpenShare, Share, ShareTarget};
 use banner::LinkBanner;
@@ -85,16 +85,10 @@ fn Waiting() -> impl IntoView {
 /// A link that does not open: the server says who ended it, when, and what it showed.
 #[component]
 fn Refused(problem: Problem, retry: Callback<()>) -> impl IntoView {
-    let note = match problem.code {
-        ProblemCode::Gone | ProblemCode::NotFound => {
-            view! { <ProblemNote problem=problem/> }.into_any()
-        }
-        _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
-    };
     view! {
         <div class="run-page link-refused">
             <h1 class="visually-hidden">"Link"</h1>
-            {note}
+            <ProblemNote problem=problem retry=retry/>
         </div>
     }
 }
