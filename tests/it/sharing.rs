@@ -128,7 +128,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     wait_for_picture(&reader).await;
     let page = reader.eval("return document.body.textContent;").await;
     let page = page.as_str().expect("a text");
-    assert!(page.contains("names have stand-ins"));
+    assert!(page.contains("names hidden"));
     assert!(
         !page.contains("/srv/") && !page.contains("/home/"),
         "{page}"
@@ -140,6 +140,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     assert!(!reader.scrolls_sideways().await);
 
     revoke_all(&maker, &run, 2).await;
+    make_and_revoke(&maker).await;
     reader.set_viewport(Viewport::Desktop).await;
     reader.goto(&open).await;
     let gone = "return document.body.textContent.includes('It was revoked on 2');";
@@ -154,6 +155,17 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     reader.goto(&server.url("/")).await;
     let asked = "return !!document.querySelector('dialog[open] #token');";
     reader.wait_until("the question for the token", asked).await;
+}
+
+/// In the open dialog: a link that was just made is not shown any more once it is revoked.
+async fn make_and_revoke(browser: &Browser) {
+    browser.click(".share-form button[type=submit]").await;
+    let made = "return !!document.querySelector('.share-link input')?.value;";
+    browser.wait_until("a third link", made).await;
+    browser.click(".share-entry .link-button").await;
+    let form = "return !document.querySelector('.share-link') \
+                && !!document.querySelector('.share-form');";
+    browser.wait_until("the form again", form).await;
 }
 
 /// Takes back the links of a run, of which there are so many.

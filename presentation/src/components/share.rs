@@ -22,16 +22,22 @@ pub const ABOUT_REDACTION: &str = "\
     everywhere in this link and in no other. What is searched for is left out. The note and the \
     name that you type below are shown as they are.";
 
+/// What a redacted link is called, wherever it is made, listed or opened.
+pub const REDACTED: &str = "names hidden";
+
 /// The entry of [`LIVES`] that is selected at first.
 pub const FIRST_LIFE: usize = 2;
 
 /// Kind and state of a link.
 pub fn what(share: &Share) -> String {
-    let kind = match (share.kind, share.redaction) {
-        (ShareKind::Team, _) => "Team link",
-        (ShareKind::Capability, Redaction::None) => "Link without login",
-        (ShareKind::Capability, Redaction::Redacted) => "Link without login, redacted",
+    let mut kind = match share.kind {
+        ShareKind::Team => "Team link".to_owned(),
+        ShareKind::Capability => "Link without login".to_owned(),
     };
+    if share.redaction == Redaction::Redacted {
+        kind += ", ";
+        kind += REDACTED;
+    }
     let when = |ms: Option<i64>| format::date_time(UnixMillis(ms.unwrap_or_default()));
     match share.state {
         ShareState::Active => match share.expires_ms {

@@ -1,5 +1,6 @@
 //! The strip that tells with which kind of link the page was opened.
 
+use crate::components::share::REDACTED;
 use ::timeline::format::{self, UnixMillis};
 use api::shares::{Redaction, Share, ShareKind};
 
@@ -16,7 +17,7 @@ pub fn sentence(share: &Share) -> String {
         },
     ];
     if share.redaction == Redaction::Redacted {
-        parts.push("names have stand-ins".to_owned());
+        parts.push(REDACTED.to_owned());
     }
     if !share.created_by.is_empty() {
         parts.push(format!("from {}", share.created_by));
@@ -50,8 +51,7 @@ mod tests {
         };
         assert_eq!(
             sentence(&share),
-            "Read-only link without login · expires 1970-01-02 00:00 UTC · names have stand-ins \
-             · from Kim"
+            "Read-only link without login · expires 1970-01-02 00:00 UTC · names hidden · from Kim"
         );
     }
 }

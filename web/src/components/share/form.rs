@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::routes;
 use api::shares::{CreatedShare, NewShare, Redaction, ShareKind, ShareTarget};
 use leptos::prelude::*;
-use presentation::components::share::{ABOUT_REDACTION, FIRST_LIFE, LIVES};
+use presentation::components::share::{ABOUT_REDACTION, FIRST_LIFE, LIVES, REDACTED};
 
 /// The values of the form. `Copy`.
 #[derive(Clone, Copy)]
@@ -49,6 +49,7 @@ pub fn NewLink(
     query: String,
     name: RwSignal<String>,
     changed: RwSignal<u32>,
+    made: RwSignal<Option<CreatedShare>>,
 ) -> impl IntoView {
     let fields = Fields {
         kind: RwSignal::new(ShareKind::Team),
@@ -57,7 +58,6 @@ pub fn NewLink(
         note: RwSignal::new(String::new()),
         name,
     };
-    let made = RwSignal::new(None::<CreatedShare>);
     let problem = RwSignal::new(None::<Problem>);
     let send = {
         let (target, query) = (target.clone(), query.clone());
@@ -217,7 +217,7 @@ fn RedactionField(redacted: RwSignal<bool>, target: ShareTarget) -> impl IntoVie
                 prop:checked=redacted
                 on:change=move |event| redacted.set(event_target_checked(&event))
             />
-            "Show only what is known to be harmless"
+            "With " {REDACTED}
         </label>
         {about}
         {preview}

@@ -5,13 +5,18 @@ use crate::client;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
 use api::routes;
-use api::shares::{Share, ShareState};
+use api::shares::{CreatedShare, Share, ShareState};
 use leptos::prelude::*;
 use presentation::components::share::{history, what};
 
 /// The links to a run, newest first.
 #[component]
-pub fn Links(run: RunId, name: RwSignal<String>, changed: RwSignal<u32>) -> impl IntoView {
+pub fn Links(
+    run: RunId,
+    name: RwSignal<String>,
+    changed: RwSignal<u32>,
+    made: RwSignal<Option<CreatedShare>>,
+) -> impl IntoView {
     let links = RwSignal::new(Vec::<Share>::new());
     let problem = RwSignal::new(None::<Problem>);
     Effect::new(move |_| {
@@ -30,7 +35,13 @@ pub fn Links(run: RunId, name: RwSignal<String>, changed: RwSignal<u32>) -> impl
         leptos::task::spawn_local(async move {
             let path = routes::revoke_share(&id, &by);
             match client::send::<Share>(client::Method::Delete, &path).await {
-                Ok(_) => drop(changed.try_update(|n| *n += 1)),
+                Ok(_) => {
+                    let _ = changed.try_update(|n| *n += 1);
+                    // A link that opens nothing must not be copied.
+                    let _ = made.try_update(|made| {
+                        made.take_if(|made| made.share.id == id);
+                    });
+                }
                 Err(failed) => drop(problem.try_set(Some(failed))),
             }
         });

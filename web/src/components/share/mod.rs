@@ -6,7 +6,7 @@ mod preview;
 
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
-use api::shares::ShareTarget;
+use api::shares::{CreatedShare, ShareTarget};
 use form::NewLink;
 use leptos::prelude::*;
 use links::Links;
@@ -45,10 +45,12 @@ fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
     let name = RwSignal::new(stored_name());
     // Raised when a link was made or revoked, so that the list is read again.
     let changed = RwSignal::new(0_u32);
+    // The link that was just made, as long as it opens.
+    let made = RwSignal::new(None::<CreatedShare>);
     let first = target.runs().first().cloned();
     view! {
-        <NewLink target=target query=query name=name changed=changed/>
-        {first.map(|run| view! { <Links run=run name=name changed=changed/> })}
+        <NewLink target=target query=query name=name changed=changed made=made/>
+        {first.map(|run| view! { <Links run=run name=name changed=changed made=made/> })}
     }
 }
 
