@@ -5,20 +5,15 @@ use api::view_state::{BadViewState, ViewState};
 
 /// State that is written as a query.
 pub trait Query: Clone + PartialEq + Send + Sync + 'static {
-    /// A part of an address that was not understood.
-    type Note: Clone + Send + Sync + 'static;
-
     /// Reads a query (without `?`). Parts that are not understood keep their defaults and are
     /// noted.
-    fn read(query: &str) -> (Self, Vec<Self::Note>);
+    fn read(query: &str) -> (Self, Vec<BadViewState>);
 
     /// The query, without `?`; empty for the default state where that is possible.
     fn write(&self) -> String;
 }
 
 impl Query for ViewState {
-    type Note = BadViewState;
-
     fn read(query: &str) -> (ViewState, Vec<BadViewState>) {
         ViewState::parse(query).unwrap_or_else(|too_new| (ViewState::default(), vec![too_new]))
     }
@@ -32,8 +27,6 @@ impl Query for ViewState {
 }
 
 impl Query for CompareState {
-    type Note = BadViewState;
-
     fn read(query: &str) -> (CompareState, Vec<BadViewState>) {
         CompareState::parse(query)
             .unwrap_or_else(|too_new| (CompareState::default(), vec![too_new]))

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::eyes::world::large_job;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Browser, TestServer, Theme, Viewport};
@@ -100,4 +101,53 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
                  !document.querySelector('.run-job');";
     browser.wait_until("runs without a job", alone).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// What is chosen is in the address, and the Tab key stops once in the grid of ranks.
+#[tokio::test]
+async fn a_link_to_many_ranks_shows_what_was_chosen() {
+    let server = TestServer::start();
+    let page = server.url(&large_job(&server, 24));
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&page).await;
+    let chosen = |rank: u32| {
+        format!(
+            "return document.querySelector('.rank-cell[aria-pressed=true]')?.innerText == '{rank}' \
+             && document.querySelector('.job-chosen').innerText.startsWith('Rank {rank} ') \
+             && document.querySelectorAll('.rank-cell[tabindex=\"0\"]').length === 1;"
+        )
+    };
+    browser.wait_until("the oddest rank", &chosen(7)).await;
+    let second = "return document.querySelectorAll('.rank-cell')[1].innerText;";
+    let second: u32 = browser
+        .eval(second)
+        .await
+        .as_str()
+        .expect("a text")
+        .parse()
+        .expect("a rank");
+    browser
+        .eval("document.querySelector('.rank-cell.pressed').focus(); return null;")
+        .await;
+    browser.press("ArrowRight").await;
+    browser.press("Enter").await;
+    browser
+        .wait_until("the rank beside it", &chosen(second))
+        .await;
+    // The baseline becomes what was compared: the two change places.
+    let swap = "const [base, other] = document.querySelectorAll('.job-pair select');
+        base.value = other.value;
+        base.dispatchEvent(new Event('change', { bubbles: true }));
+        return null;";
+    browser.eval(swap).await;
+    let written = format!("return location.search.includes('rank={second}&base=7&new=');");
+    browser.wait_until("the address", &written).await;
+    let here = browser.page.current_url().await.expect("an address");
+    let other = Browser::open(Viewport::Desktop, Theme::Light).await;
+    other.goto(here.as_str()).await;
+    other.wait_until("the same rank", &chosen(second)).await;
+    let pair = "const [base, other] = document.querySelectorAll('.job-pair select'); \
+                return base.value == '7' && other.value != '7';";
+    other.wait_until("the same pair", pair).await;
+    assert_eq!(other.complaints().await, Vec::<String>::new());
 }

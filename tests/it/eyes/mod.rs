@@ -6,4 +6,4 @@ mod pictures;
 mod sight;
 mod views;
 mod walk;
-mod world;
+pub(crate) mod world;

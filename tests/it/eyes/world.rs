@@ -85,16 +85,7 @@ impl World {
             let name = format!("tests/fixtures/ddp_rank{rank}.pickle.zst");
             read(&tests::workspace_root().join(name))
         });
-        let large = (0..JOB).map(|rank| {
-            // The same except for the path of the program, so that each becomes its own run.
-            let text = small_snapshot(if rank == 7 { 20 } else { 40 }).to_string();
-            let path = format!("/srv/{rank}/train.py");
-            text.replace("train.py", &path).into_bytes()
-        });
-        let jobs = [
-            job(&ranks, "ddp", &pair),
-            job(&ranks, "pretrain", &large.collect::<Vec<_>>()),
-        ];
+        let jobs = [job(&ranks, "ddp", &pair), large_job(&ranks, JOB)];
         Self {
             empty: TestServer::start(),
             ranks,
@@ -135,6 +126,17 @@ fn upload(server: &TestServer, file: &str, bytes: &[u8]) -> String {
     let url = server.url(&api::routes::upload_named(file));
     let answer = ureq::put(&url).send(bytes);
     text(&json_of(answer), &["run", "id"])
+}
+
+/// A job of many small ranks, of which rank 7 is odd; the path of its page.
+pub fn large_job(server: &TestServer, n: u32) -> String {
+    let ranks = (0..n).map(|rank| {
+        // The same except for the path of the program, so that each becomes its own run.
+        let text = small_snapshot(if rank == 7 { 20 } else { 40 }).to_string();
+        let path = format!("/srv/{rank}/train.py");
+        text.replace("train.py", &path).into_bytes()
+    });
+    job(server, "pretrain", &ranks.collect::<Vec<_>>())
 }
 
 /// Uploads the ranks of a job; returns the path of its page once all ranks are read.

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
-use web_sys::{FocusOptions, HtmlElement};
+use web_sys::{FocusOptions, HtmlElement, ScrollIntoViewOptions, ScrollLogicalPosition};
 
 /// Whether the focus is on no control.
 pub fn is_nowhere() -> bool {
@@ -12,6 +12,18 @@ pub fn is_nowhere() -> bool {
 fn is_on(places: &[&str]) -> bool {
     let focused = document().active_element();
     focused.is_none_or(|element| places.contains(&element.tag_name().as_str()))
+}
+
+/// Once the page has changed: scrolls just so far that an element is on the screen. It shows what
+/// was chosen elsewhere.
+pub fn show(selector: &'static str) {
+    request_animation_frame(move || {
+        if let Some(element) = document().query_selector(selector).ok().flatten() {
+            let options = ScrollIntoViewOptions::new();
+            options.set_block(ScrollLogicalPosition::Nearest);
+            element.scroll_into_view_with_scroll_into_view_options(&options);
+        }
+    });
 }
 
 /// Once the page has changed: gives the focus to an element, if the control that had it is gone.

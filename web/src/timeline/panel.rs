@@ -8,6 +8,7 @@ use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
+use crate::url_state::UrlState;
 use ::timeline::facts::{Composition, GroupFacts, GroupShare};
 use api::frames::FrameText;
 use api::problem::Problem;
@@ -34,11 +35,11 @@ enum Loaded {
 #[component]
 pub fn SelectionPanel(
     handle: Handle,
-    view: Signal<ViewState>,
+    view: UrlState<ViewState>,
     /// Further content about a block.
     below_block: Callback<BlockIdx, AnyView>,
 ) -> impl IntoView {
-    let selection = Memo::new(move |_| view.with(|view| view.selection));
+    let selection = Memo::new(move |_| view.state().with(|view| view.selection));
     let content = move || {
         // A row that selects something goes away with the list that it is in.
         if holds_focus() {
@@ -277,7 +278,7 @@ fn MemberStack(handle: Handle, block: BlockIdx) -> impl IntoView {
 }
 
 #[component]
-fn WindowContents(handle: Handle, view: Signal<ViewState>) -> impl IntoView {
+fn WindowContents(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     let composition = Memo::new(move |_| {
         handle.outputs.settled.track();
         handle
@@ -289,7 +290,7 @@ fn WindowContents(handle: Handle, view: Signal<ViewState>) -> impl IntoView {
             .get()
             .map(|composition| contents(handle, &composition))
     };
-    let picture = Memo::new(move |_| view.with(|view| view.picture));
+    let picture = Memo::new(move |_| view.state().with(|view| view.picture));
     let hint = move || match (composition.with(Option::is_some), picture.get()) {
         (true, _) => Some("Click an allocation or a band for its stack."),
         (false, Picture::Lines) => Some("The mountain (M) shows what the memory consists of."),

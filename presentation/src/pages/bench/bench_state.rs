@@ -9,6 +9,7 @@ use crate::query::Query;
 use api::bench::{Bench, BenchCatalog, BenchPatch, BenchRow, BenchRowState, BenchStatus};
 use api::ids::{BenchId, BenchRowId};
 use api::query::{decode, encode};
+use api::view_state::BadViewState;
 use std::cmp::Ordering;
 use timeline::order;
 
@@ -199,9 +200,7 @@ fn mentions(row: &BenchRow, catalog: &BenchCatalog, word: &str) -> bool {
 }
 
 impl Query for BenchState {
-    type Note = &'static str;
-
-    fn read(query: &str) -> (BenchState, Vec<&'static str>) {
+    fn read(query: &str) -> (BenchState, Vec<BadViewState>) {
         let mut state = BenchState::default();
         let mut direction = None;
         let mut notes = Vec::new();
@@ -210,23 +209,23 @@ impl Query for BenchState {
             match key {
                 "bench" => match value.parse() {
                     Ok(id) => state.bench = Some(id),
-                    Err(_) => notes.push("bench"),
+                    Err(_) => notes.push(BadViewState::Field("bench")),
                 },
                 "sort" => match Column::ALL.into_iter().find(|column| column.key() == value) {
                     Some(column) => state.sort = column,
-                    None => notes.push("sort"),
+                    None => notes.push(BadViewState::Field("sort")),
                 },
                 "dir" => match value.as_str() {
                     "asc" => direction = Some(Direction::Ascending),
                     "desc" => direction = Some(Direction::Descending),
-                    _ => notes.push("dir"),
+                    _ => notes.push(BadViewState::Field("dir")),
                 },
                 "q" => state.filter = value,
                 "config" => state.config = Some(value),
                 "cell" => state.cell = Some(value),
                 "status" => match status_called(&value) {
                     Some(status) => state.status = Some(status),
-                    None => notes.push("status"),
+                    None => notes.push(BadViewState::Field("status")),
                 },
                 _ => {}
             }
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(BenchState::read(&state.write()), (state, vec![]));
         assert_eq!(BenchState::default().write(), "");
         let (state, notes) = BenchState::read("bench=x&sort=up&status=FINE");
-        assert_eq!(notes, ["bench", "sort", "status"]);
+        assert_eq!(notes, ["bench", "sort", "status"].map(BadViewState::Field));
         assert_eq!(state, BenchState::default());
     }
 

@@ -63,6 +63,11 @@ pub fn oddest_first(job: &JobDetail) -> Vec<&JobRank> {
     order.into_iter().flatten().collect()
 }
 
+/// Their numbers.
+pub fn by_oddness(job: &JobDetail) -> Vec<Rank> {
+    oddest_first(job).iter().map(|one| one.row.rank).collect()
+}
+
 /// Why a rank is odd; empty if it is not.
 pub fn why(rank: &JobRank) -> String {
     let odd: Vec<&str> = rank.row.odd.iter().map(|odd| odd.why.as_str()).collect();

@@ -1,3 +1,4 @@
 //! The page of a job with many ranks.
 
 pub mod curves;
+pub mod job_state;

@@ -6,6 +6,7 @@ use crate::letters::lower;
 use crate::query::Query;
 use api::query::{decode, encode};
 use api::runs::RunSummary;
+use api::view_state::BadViewState;
 use std::cmp::Ordering;
 use timeline::order;
 
@@ -257,9 +258,7 @@ fn matches(run: &RunSummary, words: &[String]) -> bool {
 }
 
 impl Query for ListState {
-    type Note = &'static str;
-
-    fn read(query: &str) -> (ListState, Vec<&'static str>) {
+    fn read(query: &str) -> (ListState, Vec<BadViewState>) {
         let mut state = ListState::default();
         let mut direction = None;
         let mut notes = Vec::new();
@@ -267,12 +266,12 @@ impl Query for ListState {
             match key {
                 "sort" => match Column::ALL.into_iter().find(|column| column.key() == value) {
                     Some(column) => state.sort = column,
-                    None => notes.push("sort"),
+                    None => notes.push(BadViewState::Field("sort")),
                 },
                 "dir" => match value {
                     "asc" => direction = Some(Direction::Ascending),
                     "desc" => direction = Some(Direction::Descending),
-                    _ => notes.push("dir"),
+                    _ => notes.push(BadViewState::Field("dir")),
                 },
                 "q" => state.filter = decode(value),
                 _ => {}
@@ -358,7 +357,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_keeps_its_default() {
         let (state, notes) = ListState::read("sort=colour&dir=up&q=%zz%4&new=1");
-        assert_eq!(notes, ["sort", "dir"]);
+        assert_eq!(notes, ["sort", "dir"].map(BadViewState::Field));
         assert_eq!(
             state,
             ListState {

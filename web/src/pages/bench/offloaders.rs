@@ -3,6 +3,7 @@
 
 use super::frontier;
 use super::store::{BenchStore, Kept};
+use crate::components::focus::show;
 use crate::format::count;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
@@ -112,6 +113,7 @@ fn cell(cell: &GridCell, largest: Bytes, view: UrlState<BenchState>) -> AnyView 
         view.update(|state| {
             state.cell = if state.cell == this { None } else { this };
         });
+        show(".offloaders-chosen");
     };
     let width = result.peak_allocated.0 as f64 / largest.0.max(1) as f64 * 100.0;
     let measured = cell.known.measured.is_some().then(|| {

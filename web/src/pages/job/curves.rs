@@ -2,8 +2,10 @@
 //! there are many, there is one band for all of them, and any single rank can be drawn over it.
 
 use crate::client;
+use crate::components::focus::show;
 use crate::format;
 use crate::timeline::picture::{UNMEASURED, paint_when_changed};
+use crate::url_state::UrlState;
 use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare;
@@ -14,19 +16,22 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::pages::job::curves::{
-    band, highest, line, median, oddest_first, pictured, rank_of, why,
+    band, by_oddness, highest, line, median, oddest_first, pictured, rank_of, why,
 };
+use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
 use trace::compare::curves::Align;
 use trace::ranks::Rank;
 use trace::trace::StepSource;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, HtmlElement, KeyboardEvent};
 
 /// The largest number of cells in the strip; if there are more ranks, the oddest ones.
 const MOST_CELLS: usize = 512;
 
 /// The pictures.
 #[component]
-pub fn Curves(job: Arc<JobDetail>) -> impl IntoView {
+pub fn Curves(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
     let axis = match job
         .ranks
         .iter()
@@ -36,7 +41,7 @@ pub fn Curves(job: Arc<JobDetail>) -> impl IntoView {
         false => "allocated over the recording; no rank has steps",
     };
     match job.ranks.len() > JobDetail::MAX_CURVES {
-        true => view! { <Many job=job axis=axis/> }.into_any(),
+        true => view! { <Many job=job axis=axis view=view/> }.into_any(),
         false => view! { <Few job=job axis=axis/> }.into_any(),
     }
 }
@@ -98,9 +103,15 @@ impl Line {
 }
 
 #[component]
-fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
-    let first = job.ranks.iter().min_by_key(|rank| rank.row.by_oddness);
-    let chosen = RwSignal::new(first.map_or(Rank(0), |rank| rank.row.rank));
+fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> impl IntoView {
+    let state = view.state();
+    let chosen = RwSignal::new(state.with_untracked(|state| state.drawn(&by_oddness(&job))));
+    let choose = Callback::new(move |rank| {
+        // Also for the rank that is chosen already: its line may not have come.
+        chosen.set(rank);
+        view.update(|state| state.rank = Some(rank));
+        show(".job-band");
+    });
     let curve = RwSignal::new(Line::Waiting);
     let asked = Arc::clone(&job);
     Effect::new(move |_| {
@@ -154,18 +165,22 @@ fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
                 <Plot curves=shown detail=Detail::Axes high=high band=true/>
             </div>
             {about}
-            <Strip job=job chosen=chosen/>
+            <Strip job=job chosen=chosen choose=choose/>
         </section>
     }
 }
 
 /// A cell for each rank, the oddest first, as high as its peak.
 #[component]
-fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>) -> impl IntoView {
+fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) -> impl IntoView {
     let ranks = oddest_first(&job);
     let more = ranks.len().saturating_sub(MOST_CELLS);
     let largest = job.allocated.map_or(1, |spread| spread.max.0.max(1));
-    let cells = ranks.into_iter().take(MOST_CELLS).map(|one| {
+    let first = chosen.get_untracked();
+    let shown = ranks.into_iter().enumerate();
+    // The rank that the address names is there in any case.
+    let shown = shown.filter(|(at, one)| *at < MOST_CELLS || one.row.rank == first);
+    let cells = shown.map(|(_, one)| {
         let rank = one.row.rank;
         let odd = !one.row.odd.is_empty();
         let peak = one.row.peak_allocated;
@@ -182,9 +197,10 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>) -> impl IntoView {
                     class:odd=odd
                     class:pressed=pressed
                     aria-pressed=move || pressed().to_string()
+                    tabindex=move || if pressed() { "0" } else { "-1" }
                     aria-label=label.clone()
                     title=label
-                    on:click=move |_| chosen.set(rank)
+                    on:click=move |_| choose.run(rank)
                 >
                     <span class="rank-level" style:height=height></span>
                     <span class="rank-number">{rank.0}</span>
@@ -201,9 +217,48 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>) -> impl IntoView {
         view! { <p class="muted">{text}</p> }
     });
     view! {
-        <ul class="rank-strip" aria-label="Ranks, the oddest first">{cells}</ul>
+        <ul
+            class="rank-strip"
+            aria-label="Ranks, the oddest first; arrow keys move among them"
+            on:keydown=move |event| move_focus(&event)
+        >
+            {cells}
+        </ul>
         {more}
     }
+}
+
+/// The Tab key stops once for all cells. Arrow keys move among them.
+fn move_focus(event: &KeyboardEvent) {
+    let Some(item) = document()
+        .active_element()
+        .and_then(|cell| cell.parent_element())
+    else {
+        return;
+    };
+    let found = match event.key().as_str() {
+        "ArrowRight" => item.next_element_sibling(),
+        "ArrowLeft" => item.previous_element_sibling(),
+        "ArrowDown" => in_column(&item, Element::next_element_sibling),
+        "ArrowUp" => in_column(&item, Element::previous_element_sibling),
+        _ => return,
+    };
+    event.prevent_default();
+    let cell = found.and_then(|item| item.first_element_child());
+    if let Some(cell) = cell.and_then(|cell| cell.dyn_into::<HtmlElement>().ok()) {
+        // Fails only for an element that has left the page.
+        let _ = cell.focus();
+    }
+}
+
+/// The cell above or below.
+fn in_column(item: &Element, step: fn(&Element) -> Option<Element>) -> Option<Element> {
+    let left = |item: &Element| item.get_bounding_client_rect().left();
+    let mut found = step(item)?;
+    while left(&found) != left(item) {
+        found = step(&found)?;
+    }
+    Some(found)
 }
 
 /// A picture of curves without a pointer.

@@ -13,6 +13,7 @@ use crate::components::problem_note::ProblemNote;
 use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::project;
+use crate::url_state::{UrlState, use_url_state};
 use api::ids::JobId;
 use api::jobs::JobDetail;
 use api::problem::{Problem, ProblemCode};
@@ -21,6 +22,7 @@ use curves::Curves;
 use delete::DeleteJob;
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
+use presentation::pages::job::job_state::JobState;
 use ranks::Ranks;
 use sites::Sites;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub fn JobPage() -> impl IntoView {
         let id = params.with(|params| params.get("id"));
         id.and_then(|id| id.parse::<JobId>().ok())
     });
+    let view = use_url_state::<JobState>();
     let loaded: RwSignal<There> = RwSignal::new(Loaded::Loading);
     let attempt = RwSignal::new(0_u32);
     let store: RunsStore = expect_context();
@@ -64,7 +67,7 @@ pub fn JobPage() -> impl IntoView {
     let body = move || match loaded.get() {
         Loaded::Loading => view! { <Skeleton/> }.into_any(),
         Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
-        Loaded::Ready(job) => view! { <JobView job=job/> }.into_any(),
+        Loaded::Ready(job) => view! { <JobView job=job view=view/> }.into_any(),
     };
     view! { <div class="job-page">{body}</div> }
 }
@@ -112,7 +115,7 @@ fn Skeleton() -> impl IntoView {
 }
 
 #[component]
-fn JobView(job: Arc<JobDetail>) -> impl IntoView {
+fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
     let summary = job.job.clone();
     document().set_title(&format!("{} · Job · Tidemark", summary.name));
     let count = format::plural(u64::from(summary.n_ranks), "rank");
@@ -138,8 +141,8 @@ fn JobView(job: Arc<JobDetail>) -> impl IntoView {
             view! { <p class="muted">{text}</p> }.into_any()
         }
         false => view! {
-            <Curves job=Arc::clone(&job)/>
-            <Ranks job=Arc::clone(&job)/>
+            <Curves job=Arc::clone(&job) view=view/>
+            <Ranks job=Arc::clone(&job) view=view/>
             <Sites job=Arc::clone(&job)/>
         }
         .into_any(),

@@ -2,14 +2,17 @@
 
 use super::cells;
 use crate::format;
+use crate::url_state::UrlState;
 use api::jobs::{JobDetail, JobRank};
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::pages::job::curves::{oddest_first, why};
+use presentation::pages::job::curves::{by_oddness, oddest_first, rank_of, why};
+use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
 use trace::compare::headline::signed;
 use trace::leaks::Verdict;
+use trace::ranks::Rank;
 use trace::ranks::odd::rate;
 
 /// How many rows are shown at first.
@@ -28,8 +31,8 @@ const HEADS: [&str; 8] = [
 
 /// The table: by rank if all are shown, otherwise the oddest first.
 #[component]
-pub fn Ranks(job: Arc<JobDetail>) -> impl IntoView {
-    let all = RwSignal::new(false);
+pub fn Ranks(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
+    let all = move || view.state().with(|state| state.all);
     let n = job.ranks.len();
     let listed = Arc::clone(&job);
     let table = move || {
@@ -37,19 +40,20 @@ pub fn Ranks(job: Arc<JobDetail>) -> impl IntoView {
             true => oddest_first(&listed),
             false => listed.ranks.iter().collect(),
         };
-        let most = if all.get() { n } else { FIRST };
+        let most = if all() { n } else { FIRST };
         let rows = ranks.into_iter().take(most).map(row).collect();
         cells::table("Table of ranks", &HEADS, rows)
     };
     let more = move || {
         let text = format!("Show all {n} ranks");
-        (n > FIRST && !all.get()).then(|| cells::more(text, move || all.set(true)))
+        (n > FIRST && !all())
+            .then(|| cells::more(text, move || view.update(|state| state.all = true)))
     };
     view! {
         <section aria-labelledby="job-ranks-title">
             <div class="job-section-head">
                 <h2 id="job-ranks-title">"Ranks"</h2>
-                <Pair job=job/>
+                <Pair job=job view=view/>
             </div>
             {table}
             {more}
@@ -88,38 +92,33 @@ fn row(rank: &JobRank) -> AnyView {
 
 /// Opens the comparison of two ranks: by default the least odd with the oddest.
 #[component]
-fn Pair(job: Arc<JobDetail>) -> impl IntoView {
+fn Pair(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
     if job.ranks.len() < 2 {
         return ().into_any();
     }
-    let at = |position: usize| {
-        let mut ranks = job.ranks.iter();
-        ranks.position(|rank| rank.row.by_oddness as usize == position)
-    };
-    let (oddest, least) = (at(0).unwrap_or(0), at(job.ranks.len() - 1).unwrap_or(0));
-    let (base, new) = (RwSignal::new(least), RwSignal::new(oddest));
+    let odd = StoredValue::new(by_oddness(&job));
+    let state = view.state();
+    let pair = Memo::new(move |_| state.with(|state| odd.with_value(|odd| state.compared(odd))));
     let listed = Arc::clone(&job);
     let link = move || {
-        let run = |at: usize| listed.ranks.get(at).map(|rank| rank.run.clone());
-        let runs: Vec<_> = [base.get(), new.get()]
-            .into_iter()
-            .filter_map(run)
-            .collect();
+        let run = |rank| rank_of(&listed, rank).map(|rank| rank.run.clone());
+        let runs: Vec<_> = pair.get().into_iter().filter_map(run).collect();
         routes::compare_page(&runs)
     };
-    let select = |name: &'static str, chosen: RwSignal<usize>| {
-        let options = job.ranks.iter().enumerate().map(|(at, rank)| {
-            let selected = chosen.get_untracked() == at;
+    let select = |name: &'static str, side: usize| {
+        let options = job.ranks.iter().map(|one| {
+            let rank = one.row.rank;
+            let selected = move || pair.get()[side] == rank;
             view! {
-                <option value=at.to_string() selected=selected>
-                    {format!("rank {}", rank.row.rank)}
-                </option>
+                <option value=rank.to_string() selected=selected>{format!("rank {rank}")}</option>
             }
         });
         let options = options.collect_view();
         let change = move |event| {
-            if let Ok(at) = event_target_value(&event).parse() {
-                chosen.set(at);
+            if let Ok(rank) = event_target_value(&event).parse() {
+                let choose =
+                    |state: &JobState| odd.with_value(|odd| state.chosen(odd, side, Rank(rank)));
+                view.set(state.with_untracked(choose));
             }
         };
         view! {
@@ -128,7 +127,7 @@ fn Pair(job: Arc<JobDetail>) -> impl IntoView {
     };
     view! {
         <div class="job-pair">
-            {select("Baseline", base)} <span class="muted">"→"</span> {select("Compared rank", new)}
+            {select("Baseline", 0)} <span class="muted">"→"</span> {select("Compared rank", 1)}
             <A href=link attr:class="button">"Compare"</A>
         </div>
     }

@@ -288,7 +288,7 @@ fn DeviceView(
                 {problem}
                 <Questions asker=asker/>
             </div>
-            <SelectionPanel handle=handle view=view.state() below_block=Callback::new(beside)/>
+            <SelectionPanel handle=handle view=view below_block=Callback::new(beside)/>
         </div>
     }
 }
