@@ -94,6 +94,29 @@ impl BenchState {
         }
     }
 
+    /// The state without what hides rows.
+    pub fn unfiltered(&self) -> BenchState {
+        BenchState {
+            filter: String::new(),
+            config: None,
+            status: None,
+            ..self.clone()
+        }
+    }
+
+    /// Says that no row is left, and what they were looked for by.
+    pub fn nothing(&self) -> String {
+        let config = self.config.as_deref();
+        let parts = [
+            config,
+            self.status.map(BenchStatus::word),
+            Some(&self.filter),
+        ];
+        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+        let parts: Vec<String> = parts.map(|part| format!("“{part}”")).collect();
+        format!("No row of this bench matches {}.", parts.join(" and "))
+    }
+
     /// The rows to show, configuration by configuration, in the order of the bench.
     pub fn arrange(&self, bench: &Bench, catalog: &BenchCatalog) -> Vec<Section> {
         let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
@@ -393,5 +416,20 @@ mod tests {
         );
         check(&|s| s.filter = "root vl".to_owned(), &["P3"]);
         check(&|s| s.filter = "nothing".to_owned(), &[]);
+    }
+
+    #[test]
+    fn filters_that_leave_nothing_are_named_and_can_be_cleared() {
+        let by_peak = BenchState::default().clicked(Column::Peak);
+        let state = BenchState {
+            config: Some("zzz".to_owned()),
+            filter: "p3".to_owned(),
+            ..by_peak.clone()
+        };
+        assert_eq!(
+            state.nothing(),
+            "No row of this bench matches “zzz” and “p3”."
+        );
+        assert_eq!(state.unfiltered(), by_peak);
     }
 }

@@ -73,6 +73,7 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
             .collect::<Vec<String>>()
     };
     let nothing = move || sections.with(Vec::is_empty);
+    let clear = move |_| view.set(view.state().with_untracked(BenchState::unfiltered));
     view! {
         <Filters shared=shared view=view/>
         <Kinds/>
@@ -84,7 +85,10 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
             }
         />
         <Show when=nothing>
-            <p class="no-match muted">"No row matches the filter."</p>
+            <p class="no-match muted">
+                {move || view.state().with(BenchState::nothing)} " "
+                <button class="button" on:click=clear>"Clear"</button>
+            </p>
         </Show>
     }
 }

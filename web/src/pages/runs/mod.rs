@@ -53,7 +53,11 @@ pub fn RunsPage() -> impl IntoView {
     });
     let body = move || match shown.get() {
         Shown::Loading => view! { <TableSkeleton/> }.into_any(),
-        Shown::Empty => view! { <FirstSteps/> }.into_any(),
+        Shown::Empty => view! {
+            <FirstSteps/>
+            <MorePages/>
+        }
+        .into_any(),
         Shown::List => view! {
             <Toolbar list=list shown=arranged/>
             <RunTable list=list runs=arranged/>
