@@ -138,7 +138,6 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     reader.set_theme(Theme::Dark).await;
     reader.screenshot("share-redacted-phone-dark").await;
     assert!(!reader.scrolls_sideways().await);
-
     revoke_all(&maker, &run, 2).await;
     make_and_revoke(&maker).await;
     reader.set_viewport(Viewport::Desktop).await;
