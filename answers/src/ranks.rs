@@ -2,15 +2,26 @@
 
 use api::ids::RunId;
 use api::jobs::{JobDetail, JobRank, JobSummary, RankCurve};
-use trace::ranks::Survey;
+use trace::ranks::{Rank, Survey, missing_in_words};
+
+/// Ranks that a survey says nothing of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Without {
+    /// How many are still looked at.
+    pub waiting: u32,
+    /// Of how many the recording cannot be read.
+    pub unreadable: u32,
+    /// Those below the highest that have no recording.
+    pub missing: Vec<Rank>,
+}
 
 /// How the ranks of a job differ. `runs` are the id and name of each rank, in the order of the
-/// survey; then come the ranks that still wait, and those that cannot be read.
+/// survey; then come the ranks that are not in it.
 pub fn detail(
     job: JobSummary,
     runs: impl Iterator<Item = (RunId, String)>,
     survey: &Survey,
-    (waiting, unreadable): (u32, u32),
+    without: Without,
 ) -> JobDetail {
     let mut curves: Vec<_> = survey.ranks.iter().zip(&survey.curves).collect();
     if curves.len() > JobDetail::MAX_CURVES {
@@ -20,9 +31,15 @@ pub fn detail(
     let curves = curves.into_iter();
     JobDetail {
         job,
-        waiting,
-        unreadable,
-        sentences: survey.sentences.clone(),
+        waiting: without.waiting,
+        unreadable: without.unreadable,
+        sentences: survey
+            .sentences
+            .iter()
+            .cloned()
+            .chain(missing_in_words(&without.missing))
+            .collect(),
+        missing: without.missing,
         allocated: survey.allocated,
         reserved: survey.reserved,
         ranks: runs

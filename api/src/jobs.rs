@@ -4,7 +4,7 @@ use crate::ids::{JobId, RunId};
 use serde::{Deserialize, Serialize};
 use trace::ranks::curves::{Band, Curve};
 use trace::ranks::sites::SiteAcross;
-use trace::ranks::{Rank, RankRow, Spread, Survey};
+use trace::ranks::{Rank, RankRow, Spread, Survey, missing_in_words};
 use trace::units::Bytes;
 
 /// `POST` to make a job, which its ranks are uploaded into.
@@ -55,6 +55,9 @@ pub struct JobDetail {
     pub waiting: u32,
     /// Ranks whose recording cannot be read; the others are told of without them.
     pub unreadable: u32,
+    /// Ranks below the highest that have no recording, in order. Whether there were more ranks above
+    /// it is not known.
+    pub missing: Vec<Rank>,
     /// What a person should know first, a sentence each.
     pub sentences: Vec<String>,
     /// Spread of the peaks of *allocated*; absent without ranks.
@@ -135,6 +138,8 @@ pub struct RanksReport {
     pub sites_same: u32,
     /// Files that cannot be read; the report covers the others.
     pub unreadable: Vec<Unreadable>,
+    /// Ranks below the highest that have no file, in order.
+    pub missing: Vec<Rank>,
 }
 
 /// One rank and its file.
@@ -157,12 +162,22 @@ pub struct Unreadable {
 }
 
 impl RanksReport {
-    /// The report on a survey; `files` are those of its ranks, in order.
-    pub fn of(job: String, survey: Survey, files: Vec<String>, failed: Vec<Unreadable>) -> Self {
+    /// The report on a survey; `files` are those of its ranks, in order. Then come the files that
+    /// cannot be read, and the ranks that have none.
+    pub fn of(
+        job: String,
+        survey: Survey,
+        files: Vec<String>,
+        (failed, missing): (Vec<Unreadable>, Vec<Rank>),
+    ) -> Self {
         let rows = survey.ranks.into_iter().zip(files);
         RanksReport {
             job,
-            sentences: survey.sentences,
+            sentences: survey
+                .sentences
+                .into_iter()
+                .chain(missing_in_words(&missing))
+                .collect(),
             allocated: survey.allocated,
             reserved: survey.reserved,
             ranks: rows.map(|(row, file)| FileOfRank { file, row }).collect(),
@@ -170,6 +185,7 @@ impl RanksReport {
             sites_left_out: survey.sites_left_out,
             sites_same: survey.sites_same,
             unreadable: failed,
+            missing,
         }
     }
 }

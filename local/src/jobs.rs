@@ -3,12 +3,12 @@
 use crate::message::{Request, Response};
 use crate::problems::{Refused, bad_request, job_not_open, missing};
 use crate::runs::{Run, Runs, run_name};
-use answers::ranks;
+use answers::ranks::{self, Without};
 use api::ids::JobId;
 use api::jobs::{JobSummary, NewJob, RankCurve};
 use serde::Deserialize;
 use trace::ranks::names::rank_of;
-use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor};
+use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor, missing as absent};
 
 /// The jobs of this tab, oldest first.
 #[derive(Default)]
@@ -77,10 +77,14 @@ impl Jobs {
         let survey = survey(&ranks);
         match rest {
             [] => {
+                let without = Without {
+                    missing: absent(ranks.iter().map(|(rank, _)| *rank)),
+                    ..Without::default()
+                };
                 let named = ranks
                     .iter()
                     .map(|(_, run)| (run.id.clone(), run.name.clone()));
-                let detail = ranks::detail(summary(job, runs), named, &survey, (0, 0));
+                let detail = ranks::detail(summary(job, runs), named, &survey, without);
                 Ok(Response::json(&detail))
             }
             ["sites"] => {

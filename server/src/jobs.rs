@@ -12,12 +12,13 @@ use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{RankRun, Store, StoreError, StoreResult};
 use crate::turns::{Queue, Turns};
+use answers::ranks::Without;
 use api::ids::JobId;
 use api::leaks::Leaks;
 use std::sync::Arc;
 use std::time::Duration;
 use trace::ranks::profile::RankProfile;
-use trace::ranks::{Survey, Surveyor};
+use trace::ranks::{self, Survey, Surveyor};
 use trace::watch::Watch;
 use tracing::Instrument;
 
@@ -52,10 +53,8 @@ pub struct Surveyed {
     pub ranks: Vec<RankRun>,
     /// The survey of them.
     pub survey: Arc<Survey>,
-    /// Ranks that are still being analysed.
-    pub waiting: u32,
-    /// Ranks whose trace cannot be read.
-    pub unreadable: u32,
+    /// The ranks that the survey says nothing of.
+    pub without: Without,
 }
 
 impl Jobs {
@@ -75,7 +74,7 @@ impl Jobs {
     }
 
     /// How the ranks of a job differ. Ranks without a profile are analysed now. The caller waits a
-    /// moment for that, and gets the number of ranks that are still missing.
+    /// moment for that, and gets the number of ranks that still wait.
     ///
     /// # Errors
     /// The database's.
@@ -89,16 +88,25 @@ impl Jobs {
             is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
             all = self.ranks(job).await?;
         }
+        let missing = ranks::missing(all.iter().map(|rank| rank.rank));
         let n = all.len();
         all.retain(|rank| rank.is_profiled);
-        let missing = (n - all.len()) as u32;
+        let left_out = (n - all.len()) as u32;
         let survey = self.put_together(&all).await?;
-        let (waiting, unreadable) = if is_over { (0, missing) } else { (missing, 0) };
+        let (waiting, unreadable) = if is_over {
+            (0, left_out)
+        } else {
+            (left_out, 0)
+        };
+        let without = Without {
+            waiting,
+            unreadable,
+            missing,
+        };
         Ok(Surveyed {
             ranks: all,
             survey,
-            waiting,
-            unreadable,
+            without,
         })
     }
 

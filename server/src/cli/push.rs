@@ -17,7 +17,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use trace::ranks::Rank;
+use trace::ranks::{Rank, missing_in_words};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,10 @@ Examples:
   tidemark push after.pickle --label config=qlora --base branch=main,config=qlora
   TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json
 
---pr records the comparison for the pull request, and implies --compare.";
+--pr records the comparison for the pull request, and implies --compare.
+
+Exit status: 0 when everything was sent, 2 when a file is no snapshot (the other ranks of its job are
+sent all the same), otherwise 1.";
 
 /// Options of `tidemark push`.
 #[derive(Args)]
@@ -76,6 +79,10 @@ struct Pushed {
 struct PushedJob {
     job: JobSummary,
     link: String,
+    /// Whether an earlier push made this job.
+    known: bool,
+    /// Ranks below the highest that have no recording.
+    missing: Vec<Rank>,
     uploads: Vec<FinishedUpload>,
     refused: Vec<String>,
 }
@@ -111,9 +118,10 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     for path in &args.files {
         let answer = sent(&remote, args, path, None)?;
         if !args.json {
-            let known = if answer.known { " (known before)" } else { "" };
-            let link = remote.link(&routes::run_page(&answer.run.id));
-            print(&format!("{link}{known}\n"))?;
+            print_link(
+                &remote.link(&routes::run_page(&answer.run.id)),
+                answer.known,
+            )?;
         }
         uploads.push(answer);
     }
@@ -140,18 +148,20 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     }
 }
 
-/// Uploads jobs, and other files that were named.
+/// Uploads jobs, and other files that were named. What is refused of the jobs is the error at the
+/// end: the rest was sent, but whoever waits for all ranks must notice.
 fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), CliError> {
     if found.jobs.is_empty() && found.others.is_empty() {
         return Err(CliError::Usage("there is no file to upload".to_owned()));
     }
-    let mut jobs = Vec::new();
+    let (mut jobs, mut refused) = (Vec::new(), Vec::new());
     for job in &found.jobs {
-        let pushed = push_job(remote, args, job)?;
-        if !args.json {
-            print(&format!("{}\n", pushed.link))?;
+        if let Some(pushed) = push_job(remote, args, job, &mut refused)? {
+            if !args.json {
+                print_link(&pushed.link, pushed.known)?;
+            }
+            jobs.push(pushed);
         }
-        jobs.push(pushed);
     }
     // A folder may have other files than snapshots. Only files named directly must be snapshots.
     let named = found.others.iter().filter(|path| args.files.contains(path));
@@ -159,58 +169,77 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     for path in named {
         let answer = sent(remote, args, path, None)?;
         if !args.json {
-            print(&format!(
-                "{}\n",
-                remote.link(&routes::run_page(&answer.run.id))
-            ))?;
+            print_link(
+                &remote.link(&routes::run_page(&answer.run.id)),
+                answer.known,
+            )?;
         }
         uploads.push(answer);
     }
     match (args.json, &jobs[..], &uploads[..]) {
-        (false, _, _) if jobs.is_empty() && uploads.is_empty() => Err(CliError::Usage(
-            "no two files of the folder are ranks of one job: name the files to upload".to_owned(),
-        )),
-        (false, _, _) => Ok(()),
-        (true, [one], []) => print(&json(one)),
-        (true, jobs, uploads) => print(&json(&(jobs, uploads))),
+        (_, [], []) if !refused.is_empty() => {}
+        (false, [], []) => {
+            return Err(CliError::Usage(
+                "no two files of the folder are ranks of one job: name the files to upload"
+                    .to_owned(),
+            ));
+        }
+        (false, _, _) => {}
+        (true, [one], []) => print(&json(one))?,
+        (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
+    }
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(refused)),
     }
 }
 
-/// Uploads the ranks of a job. A file that is not a snapshot is left out, if at least one other is
-/// one.
-fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<PushedJob, CliError> {
+fn print_link(link: &str, known: bool) -> Result<(), CliError> {
+    let known = if known { " (known before)" } else { "" };
+    print(&format!("{link}{known}\n"))
+}
+
+/// Uploads the ranks of a job. Files that are refused are added to `refused`, and the others are
+/// sent; `None` if no file is left.
+fn push_job(
+    remote: &Remote<'_>,
+    args: &PushArgs,
+    job: &JobFiles,
+    refused: &mut Vec<CliError>,
+) -> Result<Option<PushedJob>, CliError> {
     let name = NewJob {
         name: job.name.clone(),
         key: None,
     };
     let made: JobSummary = remote.post(routes::JOBS, &name)?;
-    let (mut uploads, mut refused) = (Vec::new(), Vec::new());
-    let mut first = None;
+    let mut uploads = Vec::new();
+    let before = refused.len();
     for (rank, path) in &job.files {
         match sent(remote, args, path, Some((&made.id, *rank))) {
             Ok(answer) => uploads.push(answer),
-            Err(error @ CliError::BadInput { .. }) => {
-                if !args.json {
-                    eprintln!("left out: {error}");
-                }
-                refused.push(error.to_string());
-                first.get_or_insert(error);
-            }
+            Err(error @ CliError::BadInput { .. }) => refused.push(error),
             Err(error) => return Err(error),
         }
     }
-    if let (true, Some(error)) = (uploads.is_empty(), first) {
+    if uploads.is_empty() {
         // No rank was uploaded, so the job is deleted. If this token may not do that, the server
         // later deletes an empty job by itself.
         drop(remote.delete::<JobSummary>(&routes::job(&made.id)));
-        return Err(error);
+        return Ok(None);
     }
-    Ok(PushedJob {
-        job: remote.get::<JobDetail>(&routes::job(&made.id))?.job,
-        link: remote.link(&routes::job_page(&made.id)),
+    let JobDetail { job, missing, .. } = remote.get(&routes::job(&made.id))?;
+    if let Some(told) = missing_in_words(&missing) {
+        eprintln!("{}: {told}", job.name);
+    }
+    Ok(Some(PushedJob {
+        link: remote.link(&routes::job_page(&job.id)),
+        // The server has found out that these are the ranks of an earlier job.
+        known: job.id != made.id,
+        job,
+        missing,
         uploads,
-        refused,
-    })
+        refused: refused[before..].iter().map(CliError::to_string).collect(),
+    }))
 }
 
 /// Uploads a file and labels its run.

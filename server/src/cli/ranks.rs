@@ -15,10 +15,10 @@ use trace::compare::headline::signed;
 use trace::compare::profile::Place;
 use trace::leaks::Verdict;
 use trace::naming::Rules;
-use trace::ranks::Surveyor;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
+use trace::ranks::{Surveyor, missing};
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -97,6 +97,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
 fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> {
     let mut surveyor = Surveyor::default();
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    let missing = missing(job.files.iter().map(|(rank, _)| *rank));
     for (rank, path) in job.files {
         let file = found.called(&path);
         match trace_of(&path, None, &Rules::default()) {
@@ -115,7 +116,7 @@ fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> 
         job.name,
         surveyor.finish(),
         read,
-        unreadable,
+        (unreadable, missing),
     ))
 }
 

@@ -151,6 +151,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         "JobDetail",
         &[
             ("curves", JobDetail::MAX_CURVES),
+            ("missing", RANKS),
             ("ranks", RANKS),
             ("sentences", JobDetail::MAX_SENTENCES),
         ],

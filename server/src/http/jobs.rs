@@ -58,8 +58,9 @@ pub async fn list(
     Ok(packed::json(&headers, &read.await?))
 }
 
-/// Makes a job, unless one was made with the same key. Its ranks are uploaded into it; an empty
-/// job is deleted after a while.
+/// Makes a job, unless one was made with the same key. Its ranks are uploaded into it. If they turn
+/// out to be those of an earlier job, recording for recording, its address leads to that one. An
+/// empty job is deleted after a while.
 #[utoipa::path(post, path = "/api/jobs", tag = "jobs", request_body = NewJob,
     responses(
         (status = 201, description = "The job, without ranks.", body = JobSummary),
@@ -95,9 +96,8 @@ pub async fn get(
     Path(job): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let id = job_id(&job)?;
-    let summary = summary(&app, &id).await?;
-    let surveyed = app.jobs.survey(&id).await?;
+    let summary = summary(&app, &job_id(&job)?).await?;
+    let surveyed = app.jobs.survey(&summary.id).await?;
     Ok(packed::json(&headers, &detail(summary, surveyed)))
 }
 
@@ -114,8 +114,7 @@ pub async fn sites(
     Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let id = job_id(&job)?;
-    summary(&app, &id).await?;
+    let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
     let surveyed = app.jobs.survey(&id).await?;
     let slice = page.slice();
     let rows = surveyed.survey.sites.iter();
@@ -135,8 +134,7 @@ pub async fn curve(
     Path((job, rank)): Path<(String, u32)>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let id = job_id(&job)?;
-    summary(&app, &id).await?;
+    let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
     let Surveyed { survey, .. } = app.jobs.survey(&id).await?;
     let rows = survey.ranks.iter().zip(&survey.curves);
     let mut found = rows.filter(|(row, _)| row.rank == Rank(rank));
@@ -161,11 +159,11 @@ pub async fn delete(
     let write = app.store.write(move |writer| {
         let summary = writer.reader().job(&id)?;
         if query.runs == RunsOfJob::Delete {
-            for rank in writer.reader().ranks_of(&id, 0)? {
+            for rank in writer.reader().ranks_of(&summary.id, 0)? {
                 writer.delete_run(&rank.run, now_ms())?;
             }
         }
-        writer.forget_job(&id)?;
+        writer.forget_job(&summary.id)?;
         Ok(summary)
     });
     let summary = write.await?;
@@ -208,9 +206,8 @@ fn detail(summary: JobSummary, surveyed: Surveyed) -> JobDetail {
     let Surveyed {
         ranks,
         survey,
-        waiting,
-        unreadable,
+        without,
     } = surveyed;
     let runs = ranks.into_iter().map(|rank| (rank.run, rank.name));
-    ranks::detail(summary, runs, &survey, (waiting, unreadable))
+    ranks::detail(summary, runs, &survey, without)
 }

@@ -173,9 +173,12 @@ impl Uploads {
     /// The database's.
     pub async fn purge(&self, before_ms: i64) -> StoreResult<()> {
         let store = &self.shared().store;
+        let unfinished = self.unfinished();
+        let places = unfinished.iter().filter_map(|job| job.in_job.as_ref());
+        let awaited: Vec<_> = places.map(|place| place.job.clone()).collect();
         let purged = store.write(move |writer| {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
-            writer.forget_empty_jobs(now_ms() - millis(REMEMBER))?;
+            writer.forget_empty_jobs(now_ms() - millis(REMEMBER), &awaited)?;
             writer.purge_runs(before_ms)
         });
         if purged.await? > 0 {

@@ -68,18 +68,20 @@ const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
       WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
 
 impl Reader<'_> {
-    /// Jobs, newest first.
+    /// Jobs, newest first, without those that are the same as an earlier one.
     pub fn jobs(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobSummary>> {
-        let sql = format!("{SUMMARIES} ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2");
+        let sql = format!(
+            "{SUMMARIES} WHERE same_as IS NULL ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2"
+        );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let rows = statement.query_map(params![limit, offset], |row| Ok(summary_of(row)))?;
         rows.map(|row| row?).collect()
     }
 
-    /// Jobs with what their ranks have come to, newest first.
+    /// Jobs with what their ranks have come to, in the order of [`Reader::jobs`].
     pub fn job_rows(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobRow>> {
-        let sql = "WITH listed AS (SELECT * FROM jobs ORDER BY created_ms DESC, id \
-                     LIMIT ?1 OFFSET ?2), \
+        let sql = "WITH listed AS (SELECT * FROM jobs WHERE same_as IS NULL \
+                     ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2), \
                    ranks AS (SELECT j.job, \
                      (SELECT max(peak_bytes) FROM series s \
                       WHERE s.run = j.run AND s.device <> ?3 AND s.series = 'allocated') AS peak, \
@@ -114,18 +116,21 @@ impl Reader<'_> {
         Ok(jobs)
     }
 
-    /// One job.
+    /// One job; of two that are the same, the earlier, whichever is asked for.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn job(&self, id: &JobId) -> StoreResult<JobSummary> {
-        let sql = format!("{SUMMARIES} WHERE jobs.id = ?1");
+        let sql = format!(
+            "{SUMMARIES} WHERE jobs.id = coalesce((SELECT same_as FROM jobs WHERE id = ?1), ?1)"
+        );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let found = statement.query_row([id.as_str()], |row| Ok(summary_of(row)));
         found.optional()?.ok_or_else(|| missing(id))?
     }
 
-    /// The job that was made with a key.
+    /// The job that was made with a key, even if it is the same as an earlier one for now: a rank
+    /// that is still to come may tell them apart.
     pub fn job_by_key(&self, key: &str) -> StoreResult<Option<JobSummary>> {
         let sql = format!("{SUMMARIES} WHERE jobs.key = ?1");
         let mut statement = self.tx.prepare_cached(&sql)?;
@@ -163,7 +168,7 @@ impl Reader<'_> {
         Ok(found.optional()?)
     }
 
-    /// For runs that meet a condition: the job and rank of each.
+    /// For runs that meet a condition: the job and rank of each. Of several jobs it is the newest.
     pub(super) fn jobs_where(
         &self,
         condition: &str,
@@ -171,7 +176,8 @@ impl Reader<'_> {
     ) -> StoreResult<HashMap<String, RunOfJob>> {
         let sql = format!(
             "SELECT j.run, j.job, jobs.name, j.rank FROM job_ranks j JOIN jobs ON jobs.id = j.job \
-             WHERE j.run IN (SELECT id FROM runs WHERE {condition})"
+             WHERE jobs.same_as IS NULL AND j.run IN (SELECT id FROM runs WHERE {condition}) \
+             ORDER BY jobs.created_ms, jobs.id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":id": id })?;
@@ -203,34 +209,55 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes a run a rank of a job. The run leaves its earlier job, and replaces the run that was
-    /// this rank before. If the job does not exist, the run stays alone. An earlier job that is
-    /// empty then goes: its page has nothing left to show.
+    /// Makes a run a rank of a job. It replaces the run that was this rank before, and stays in its
+    /// other jobs: a push never changes what another job shows. If the job does not exist, the run
+    /// stays alone.
     pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
         let RankOfJob { job, rank } = place;
         let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";
         if !self.tx.query_row(sql, [job.as_str()], |row| row.get(0))? {
             return Ok(());
         }
-        let sql = "SELECT job FROM job_ranks WHERE run = ?1 AND job <> ?2";
-        let left = self
-            .tx
-            .query_row(sql, [run.as_str(), job.as_str()], |row| row.get(0));
-        let left: Option<String> = left.optional()?;
         let sql = "INSERT OR REPLACE INTO job_ranks (job, rank, run) VALUES (?1, ?2, ?3)";
         self.tx
             .execute(sql, params![job.as_str(), rank.0, run.as_str()])?;
-        if let Some(left) = left {
-            // A rank that is being sent would find no job.
-            let sql = "DELETE FROM jobs WHERE id = ?1 AND id NOT IN (SELECT job FROM job_ranks) \
-                       AND NOT EXISTS (SELECT 1 FROM uploads WHERE job = ?1 \
-                       AND state IN ('announced', 'running'))";
-            self.tx.execute(sql, [left])?;
+        self.find_same_jobs(job, run)
+    }
+
+    /// Finds out again which jobs are the same as an earlier one, after `run` became a rank of
+    /// `job`. A job is the same if the earlier one has all of its ranks, recording for recording.
+    ///
+    /// Others than these cannot have changed: the jobs of that run, which may be part of `job` now,
+    /// and the jobs that were the same as `job`, which may have lost a rank that they share.
+    fn find_same_jobs(&mut self, job: &JobId, run: &RunId) -> StoreResult<()> {
+        const CHANGED: &str = "(SELECT job FROM job_ranks WHERE run = ?2 \
+             UNION SELECT id FROM jobs WHERE same_as = ?1)";
+        let sql = format!("SELECT id FROM jobs WHERE id IN {CHANGED}");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let rows = statement.query_map([job.as_str(), run.as_str()], |row| row.get(0))?;
+        let changed: Vec<String> = rows.collect::<Result<_, _>>()?;
+        // The earliest job that has all ranks is never itself the same as another one, or it would
+        // not be the earliest. So those that are being looked at may all count as themselves.
+        for id in &changed {
+            let sql = "UPDATE jobs SET same_as = NULL WHERE id = ?1";
+            self.tx.prepare_cached(sql)?.execute([id])?;
+        }
+        let sql = "UPDATE jobs SET same_as = (SELECT earlier.id FROM jobs earlier \
+             WHERE earlier.same_as IS NULL \
+             AND (earlier.created_ms, earlier.id) < (jobs.created_ms, jobs.id) \
+             AND earlier.id IN (SELECT job FROM job_ranks WHERE run = \
+               (SELECT run FROM job_ranks WHERE job = jobs.id LIMIT 1)) \
+             AND NOT EXISTS (SELECT 1 FROM job_ranks mine WHERE mine.job = jobs.id \
+               AND NOT EXISTS (SELECT 1 FROM job_ranks its WHERE its.job = earlier.id \
+                 AND its.rank = mine.rank AND its.run = mine.run)) \
+             ORDER BY earlier.created_ms, earlier.id LIMIT 1) WHERE id = ?1";
+        for id in &changed {
+            self.tx.prepare_cached(sql)?.execute([id])?;
         }
         Ok(())
     }
 
-    /// Deletes a job; its runs stay.
+    /// Deletes a job, and those that are the same; its runs stay.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -244,11 +271,22 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes jobs without ranks that were made before `before_ms`.
-    pub fn forget_empty_jobs(&mut self, before_ms: i64) -> StoreResult<usize> {
-        let sql =
-            "DELETE FROM jobs WHERE created_ms < ?1 AND id NOT IN (SELECT job FROM job_ranks)";
-        Ok(self.tx.execute(sql, [before_ms])?)
+    /// Deletes jobs without ranks that were made before `before_ms`. Ranks may still come into the
+    /// `awaited` ones: they are announced, which the database does not know.
+    pub fn forget_empty_jobs(&mut self, before_ms: i64, awaited: &[JobId]) -> StoreResult<usize> {
+        let sql = "SELECT id FROM jobs WHERE created_ms < ?1 \
+             AND id NOT IN (SELECT job FROM job_ranks) \
+             AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
+               AND state IN ('announced', 'running'))";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([before_ms], |row| row.get(0))?;
+        let mut empty: Vec<String> = rows.collect::<Result<_, _>>()?;
+        empty.retain(|id| awaited.iter().all(|job| job.as_str() != id));
+        for id in &empty {
+            let sql = "DELETE FROM jobs WHERE id = ?1";
+            self.tx.prepare_cached(sql)?.execute([id])?;
+        }
+        Ok(empty.len())
     }
 
     /// Stores the packed profile of a rank and replaces the earlier one.

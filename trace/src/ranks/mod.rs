@@ -25,6 +25,7 @@ use odd::Odd;
 use profile::{RankPlace, RankProfile};
 use serde::{Deserialize, Serialize};
 use sites::{Across, SiteAcross};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Ranks of a job, at most.
@@ -40,6 +41,20 @@ impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// The ranks below the highest of `present` that are not there. How many ranks a program had is
+/// not recorded: what is missing above the highest cannot be known.
+pub fn missing(present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
+    let present: BTreeSet<Rank> = present.into_iter().collect();
+    let highest = present.last().map_or(0, |rank| rank.0);
+    let below = (0..highest).map(Rank);
+    below.filter(|rank| !present.contains(rank)).collect()
+}
+
+/// The sentence about missing ranks; `None` if none is missing.
+pub fn missing_in_words(missing: &[Rank]) -> Option<String> {
+    words::missing(missing)
 }
 
 /// What was found about all ranks.

@@ -296,6 +296,23 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
     assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
 }
 
+#[test]
+fn ranks_below_the_highest_that_are_not_there_are_missing() {
+    let check = |present: &[u32], expected: &[u32], told: Option<&str>| {
+        let missing = missing(present.iter().copied().map(Rank));
+        let expected: Vec<Rank> = expected.iter().copied().map(Rank).collect();
+        assert_eq!(missing, expected, "{present:?}");
+        assert_eq!(missing_in_words(&missing).as_deref(), told, "{present:?}");
+    };
+    check(&[], &[], None);
+    check(&[0], &[], None);
+    check(&[1, 0, 2], &[], None);
+    check(&[0, 1, 3], &[2], Some("Rank 2 is missing."));
+    check(&[3, 0], &[1, 2], Some("Ranks 1 and 2 are missing."));
+    let told = "6 ranks (0, 1, 2, 3, …) are missing.";
+    check(&[6], &[0, 1, 2, 3, 4, 5], Some(told));
+}
+
 proptest! {
     #[test]
     fn peaks_alone_make_fewer_than_half_odd(

@@ -2,7 +2,7 @@
 
 use super::odd::{OddKind, rate};
 use super::profile::RankPlace;
-use super::{RankRow, Spread};
+use super::{Rank, RankRow, Spread};
 use crate::compare::noise;
 use crate::leaks::Verdict;
 use crate::units::Bytes;
@@ -34,21 +34,35 @@ fn has_odd_peak(row: &RankRow) -> bool {
     row.odd.iter().any(|odd| is_peak(odd.kind))
 }
 
-/// `Rank 3`, `Ranks 1, 2 and 7`, `12 ranks (0, 1, 2, 3, …)`.
 fn named(rows: &[&RankRow]) -> String {
-    let number = |row: &&RankRow| row.rank.to_string();
-    match rows {
+    let ranks: Vec<Rank> = rows.iter().map(|row| row.rank).collect();
+    listed(&ranks)
+}
+
+/// `Rank 3`, `Ranks 1, 2 and 7`, `12 ranks (0, 1, 2, 3, …)`.
+fn listed(ranks: &[Rank]) -> String {
+    match ranks {
         [] => "No rank".to_owned(),
-        [one] => format!("Rank {}", one.rank),
-        [first @ .., last] if rows.len() <= NAMED => {
-            let first: Vec<String> = first.iter().map(number).collect();
-            format!("Ranks {} and {}", first.join(", "), last.rank)
+        [one] => format!("Rank {one}"),
+        [first @ .., last] if ranks.len() <= NAMED => {
+            let first: Vec<String> = first.iter().map(Rank::to_string).collect();
+            format!("Ranks {} and {last}", first.join(", "))
         }
         _ => {
-            let first: Vec<String> = rows.iter().take(NAMED).map(number).collect();
-            format!("{} ranks ({}, …)", rows.len(), first.join(", "))
+            let first: Vec<String> = ranks.iter().take(NAMED).map(Rank::to_string).collect();
+            format!("{} ranks ({}, …)", ranks.len(), first.join(", "))
         }
     }
+}
+
+/// What is said of ranks that are missing; `None` if none is.
+pub(super) fn missing(ranks: &[Rank]) -> Option<String> {
+    let are = match ranks.len() {
+        0 => return None,
+        1 => "is",
+        _ => "are",
+    };
+    Some(format!("{} {are} missing.", listed(ranks)))
 }
 
 /// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.

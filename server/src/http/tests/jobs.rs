@@ -1,6 +1,7 @@
 //! Jobs: from the upload to the answer, and what is left after deleting.
 
 use super::{Answer, Server, packed_snapshot};
+use api::ids::JobId;
 use api::jobs::{JobDetail, JobSummary, RankCurve};
 use api::problem::ProblemCode;
 use api::routes;
@@ -227,27 +228,21 @@ async fn deleting_a_run_takes_its_rank_out_and_restoring_brings_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
+async fn a_job_is_forgotten_with_or_without_its_runs() {
     let server = Server::start().await;
     let (one, two) = (job(&server, "one").await, job(&server, "two").await);
     let run = send(&server, &one, 0, recorded(0, 8)).await;
-    // The same bytes, sent into another job: the run moves there.
-    let route = routes::upload_into("r0.pickle", &two.id, Rank(5));
-    let answer = server.put(&route, recorded(0, 8)).await;
-    let moved: FinishedUpload = answer.expect(StatusCode::OK).read();
-    assert!(moved.known);
-    assert_eq!(moved.run.id, run.id);
-    assert_eq!(moved.run.job.unwrap().job, two.id);
-    let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
-    let counts: Vec<(String, u32)> = jobs.into_iter().map(|j| (j.name, j.n_ranks)).collect();
-    assert_eq!(counts, [("two".to_owned(), 1)]);
+    // The same bytes are another rank elsewhere: this takes nothing away from the first job.
+    let again = send_again(&server, &two, 5, recorded(0, 8)).await;
+    assert_eq!(again.id, run.id);
+    assert_eq!(again.job.unwrap().job, two.id, "the newest is told of");
+    let expected = [("two", 1), ("one", 1)].map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(listed(&server).await, expected);
 
     let gone = async |path: &str| {
         let answer: Answer = server.get(path).await;
         answer.problem().code == ProblemCode::NotFound
     };
-    // Nothing was left in it. One that waits for its first rank stays.
-    assert!(gone(&routes::job(&one.id)).await);
     let new = job(&server, "new").await;
     let empty = looked_at(&server, &new).await;
     assert_eq!((empty.sentences, empty.allocated), (vec![], None));
@@ -262,28 +257,83 @@ async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
     assert!(gone(&routes::job(&two.id)).await && gone_run(&server, &run).await);
 }
 
+/// Sends a file that the server knows.
+async fn send_again(server: &Server, job: &JobSummary, rank: u32, file: Vec<u8>) -> RunSummary {
+    let route = routes::upload_into("again.pickle", &job.id, Rank(rank));
+    let answer = server.put(&route, file).await.expect(StatusCode::OK);
+    let finished: FinishedUpload = answer.read();
+    assert!(finished.known);
+    finished.run
+}
+
+/// Names and numbers of ranks of the jobs, newest first.
+async fn listed(server: &Server) -> Vec<(String, u32)> {
+    let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
+    let jobs = jobs.into_iter().map(|job| (job.name, job.n_ranks));
+    jobs.collect()
+}
+
+/// All orders and choices: whatever is sent a second time, each job that was there shows what it
+/// showed, and a job that has nothing of its own is the earlier one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_with_its_last_rank_that_moves() {
+async fn a_second_push_changes_no_job_and_the_same_ranks_are_the_same_job() {
     let server = Server::start().await;
-    let check = async |ranks: u32| {
-        let name = format!("{ranks} ranks");
-        let (old, new) = (job(&server, &name).await, job(&server, "new").await);
-        let file = |rank: u32| recorded(rank + 10 * ranks, 8);
-        for rank in 0..ranks {
-            send(&server, &old, rank, file(rank)).await;
+    // The ranks of a folder: each is which recording.
+    type Folder<'f> = &'f [(u32, u32)];
+    let push = async |name: &str, folder: Folder<'_>| {
+        let made = job(&server, name).await;
+        for &(rank, recording) in folder {
+            let route = routes::upload_into("r.pickle", &made.id, Rank(rank));
+            server.put(&route, recorded(recording, 8)).await;
         }
-        for rank in 0..ranks {
-            let route = routes::upload_into("r.pickle", &new.id, Rank(rank));
-            server.put(&route, file(rank)).await.expect(StatusCode::OK);
-            let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
-            let left = jobs.into_iter().find(|job| job.id == old.id);
-            let n = ranks - rank - 1;
-            let expected = (n > 0).then_some(n);
-            assert_eq!(left.map(|job| job.n_ranks), expected, "{name}");
-        }
+        let there: JobDetail = server.get(&routes::job(&made.id)).await.read();
+        (made, there.job.id)
     };
-    check(1).await;
-    check(2).await;
+    let shown = async |job: &JobSummary| {
+        let detail = looked_at(&server, job).await;
+        let ranks = detail.ranks.into_iter();
+        ranks
+            .map(|rank| (rank.row.rank, rank.run))
+            .collect::<Vec<_>>()
+    };
+    let (first, _) = push("first", &[(0, 0), (1, 1), (2, 2)]).await;
+    let at_first = shown(&first).await;
+    let cases: [(&str, Folder<'_>, bool); 8] = [
+        ("the same", &[(0, 0), (1, 1), (2, 2)], true),
+        ("in another order", &[(2, 2), (0, 0), (1, 1)], true),
+        ("fewer", &[(1, 1)], true),
+        ("one more", &[(0, 0), (1, 1), (2, 2), (3, 3)], false),
+        ("one recorded again", &[(0, 0), (1, 11), (2, 2)], false),
+        ("one is left of the last time", &[(0, 20), (1, 1)], false),
+        ("other numbers", &[(1, 0), (2, 1)], false),
+        ("nothing in common", &[(0, 30), (1, 31)], false),
+    ];
+    for (name, folder, is_first) in cases {
+        let (made, leads_to) = push(name, folder).await;
+        assert_eq!(leads_to == first.id, is_first, "{name}");
+        assert_eq!(shown(&first).await, at_first, "{name}");
+        let jobs = listed(&server).await;
+        let is_listed = jobs.contains(&(name.to_owned(), folder.len() as u32));
+        assert_eq!(is_listed, !is_first, "{name}: {jobs:?}");
+        // And once more: no second job of the same ranks.
+        let (_, again) = push("again", folder).await;
+        assert_eq!(
+            again,
+            if is_first { first.id.clone() } else { made.id },
+            "{name}"
+        );
+    }
+    // A rank of its own that comes late makes it another job; its address stays.
+    let (late, leads_to) = push("late", &[(0, 0)]).await;
+    assert_eq!(leads_to, first.id);
+    send(&server, &late, 1, recorded(40, 8)).await;
+    assert_eq!(shown(&late).await.len(), 2);
+    assert_eq!(shown(&first).await, at_first);
+    // The first changes: what was the same is not the same any more, and shows what was sent.
+    let (copy, leads_to) = push("copy", &[(0, 0), (1, 1), (2, 2)]).await;
+    assert_eq!(leads_to, first.id);
+    send(&server, &first, 2, recorded(50, 8)).await;
+    assert_eq!(shown(&copy).await, at_first);
 }
 
 async fn gone_run(server: &Server, run: &RunSummary) -> bool {
@@ -370,6 +420,33 @@ async fn a_job_that_ends_while_a_rank_arrives_leaves_its_run() {
     let answer = server.put(&routes::upload(&upload), recorded(0, 8)).await;
     let finished: FinishedUpload = answer.expect(StatusCode::CREATED).read();
     assert_eq!(finished.run.job, None);
+}
+
+/// Empty jobs go after a day, but not those that wait for a rank: it was promised its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rank_that_was_announced_finds_its_job_however_old_that_is() {
+    let server = Server::start().await;
+    let ids = ["job_awaited", "job_empty"].map(|id| id.parse().unwrap());
+    let [awaited, empty]: &[JobId; 2] = &ids;
+    let old = ids.clone();
+    let make = server.app.store.write(move |writer| {
+        old.iter()
+            .try_for_each(|id| writer.insert_job(id, "old", None, 1))
+    });
+    make.await.unwrap();
+    let announced = json!({ "name": "rank1.pickle", "job": awaited }).to_string();
+    let answer = server.json(Method::POST, routes::UPLOADS, &announced).await;
+    let AnnouncedUpload { upload } = answer.expect(StatusCode::CREATED).read();
+    server.app.uploads.purge(1).await.unwrap();
+    let answer = server.get(&routes::job(empty)).await;
+    assert_eq!(answer.problem().code, ProblemCode::NotFound);
+    let answer = server.put(&routes::upload(&upload), recorded(0, 8)).await;
+    let finished: FinishedUpload = answer.expect(StatusCode::CREATED).read();
+    assert_eq!(&finished.run.job.unwrap().job, awaited);
+    let detail: JobDetail = server.get(&routes::job(awaited)).await.read();
+    assert_eq!((detail.job.n_ranks, detail.missing), (1, vec![Rank(0)]));
+    let told = detail.sentences.last().map(String::as_str);
+    assert_eq!(told, Some("Rank 0 is missing."));
 }
 
 #[tokio::test(flavor = "multi_thread")]
