@@ -1,9 +1,14 @@
 //! The real binary: tests that need a real process.
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[allow(dead_code, reason = "each of these binaries needs a part of it")]
+mod serving;
+
+use serving::{Serving, serve};
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const OOM: &[u8] = include_bytes!("../../tests/fixtures/oom.pickle.zst");
@@ -16,39 +21,27 @@ fn tidemark(args: &[&str]) -> Output {
     output.expect("the binary was built")
 }
 
-/// A running server; killed when dropped.
-struct Server {
-    child: Child,
-    address: String,
+/// A server, and what is asked of it.
+struct Server(Serving);
+
+impl Deref for Server {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.0
+    }
 }
 
 impl Server {
     fn start(data: &Path) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--repack-level",
-                "0",
-                "--data",
-            ])
-            .arg(data)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built");
-        let stderr = child.stderr.take().expect("it is piped");
-        let mut line = String::new();
-        BufReader::new(stderr).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://");
-        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
-        Server { child, address }
+        let mut command = serve(data);
+        command.args(["--repack-level", "0"]);
+        Server(Serving::run(command).expect("it starts"))
     }
 
     /// `kill -9`.
     fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.0.kill();
     }
 
     fn begin_put(&self, length: usize) -> TcpStream {
@@ -91,14 +84,6 @@ impl Server {
 
     fn runs(&self) -> usize {
         self.get("/api/runs").as_array().unwrap().len()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may be dead already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -214,23 +199,16 @@ fn kill_9_at_any_moment_of_an_ingest_leaves_a_store_that_comes_back() {
 #[test]
 fn a_sample_is_a_run_at_the_address_that_is_printed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--sample", "--data"])
-        .arg(folder.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
-    let mut lines = stderr.lines().map(Result::unwrap);
-    let listening = lines.next().unwrap();
-    let address = listening.strip_prefix("listening on http://").unwrap();
-    let server = Server {
-        child,
-        address: address.to_owned(),
+    let mut command = serve(folder.path());
+    command.arg("--sample");
+    let server = Server(Serving::run(command).expect("it starts"));
+    let told = |log: String| {
+        let mut lines = log.lines();
+        lines.find_map(|line| Some(line.strip_prefix("sample: ")?.to_owned()))
     };
-    let sample = lines.find_map(|line| Some(line.strip_prefix("sample: ")?.to_owned()));
-    let sample = sample.expect("the address is printed");
-    let run = sample.strip_prefix(&format!("http://{address}/runs/"));
+    wait_until("the address is printed", || told(server.log()).is_some());
+    let sample = told(server.log()).expect("it was there");
+    let run = sample.strip_prefix(&format!("{}/runs/", server.url()));
     let run = server.get(&format!("/api/runs/{}", run.expect("a run's page")));
     assert_eq!(run["source"], "sample");
     let output = tidemark(&["serve", "--sample", "nothing"]);
@@ -241,24 +219,20 @@ fn a_sample_is_a_run_at_the_address_that_is_printed() {
 
 /// Starts a server that others can reach. Returns it and its stdout up to the line that it listens.
 fn exposed(data: &Path) -> (Server, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command
         .args(["serve", "--listen", "0.0.0.0:0", "--data"])
         .arg(data)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let listening = lines.next().unwrap().unwrap();
-    let port = listening.rsplit(':').next().unwrap();
-    let address = format!("127.0.0.1:{port}");
-    let stdout = child.stdout.take().expect("it is piped");
-    let mut server = Server { child, address };
+        .stdout(Stdio::piped());
+    let mut server = Server(Serving::run(command).expect("it starts"));
+    let mut stdout = server.0.child.stdout.take().expect("it is piped");
+    let port = server.address.rsplit(':').next().unwrap();
+    server.0.address = format!("127.0.0.1:{port}");
     let refused = server.status("/api/runs", "");
     assert_eq!(refused, 401);
-    server.child.kill().unwrap();
+    server.0.kill();
     let mut said = String::new();
-    BufReader::new(stdout).read_to_string(&mut said).unwrap();
+    stdout.read_to_string(&mut said).unwrap();
     (server, said)
 }
 

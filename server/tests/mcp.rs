@@ -1,16 +1,19 @@
 //! `tidemark mcp` as a client of the Model Context Protocol sees it. The client is that of the
 //! official SDK and talks to a child process.
 
+#[allow(dead_code, reason = "each of these binaries needs a part of it")]
+mod serving;
+
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use rmcp::service::{RoleClient, RunningService};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::{Value, json};
+use serving::{Serving, serve};
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// Largest size of a page, without the braces and escapes that the protocol adds.
 const MOST: usize = 16 << 10;
@@ -246,40 +249,30 @@ async fn what_goes_wrong_is_told_with_what_to_do() {
     client.cancel().await.expect("it ends");
 }
 
-/// A dashboard; killed when dropped.
+/// A dashboard.
 struct Dashboard {
-    child: Child,
-    url: String,
+    serving: Serving,
     token: Option<String>,
 }
 
 impl Dashboard {
     /// Starts a server: with a token, or for this machine only.
     fn start(data: &Path, token: Option<&str>) -> Dashboard {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
-        let mut child = command
-            .arg(data)
-            .envs(token.map(|token| ("TIDEMARK_TOKEN", token)))
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut line = String::new();
-        let stderr = child.stderr.take().expect("it is piped");
-        BufReader::new(stderr).read_line(&mut line).expect("a line");
-        let url = line
-            .trim()
-            .strip_prefix("listening on ")
-            .expect("an address");
-        let url = url.to_owned();
+        let mut command = serve(data);
+        command.envs(token.map(|token| ("TIDEMARK_TOKEN", token)));
+        let serving = Serving::run(command).expect("it starts");
         let token = token.map(str::to_owned);
-        Dashboard { child, url, token }
+        Dashboard { serving, token }
+    }
+
+    fn url(&self) -> String {
+        self.serving.url()
     }
 
     /// Uploads a file; returns the run's id.
     fn push(&self, file: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        command.args(["push", file, "--server", &self.url]);
+        command.args(["push", file, "--server", &self.url()]);
         let token = self.token.iter();
         command.envs(token.map(|token| ("TIDEMARK_TOKEN", token)));
         let output = command.output();
@@ -293,24 +286,16 @@ impl Dashboard {
     }
 }
 
-impl Drop for Dashboard {
-    fn drop(&mut self) {
-        // The server may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[tokio::test]
 async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
     let dashboard = Dashboard::start(folder.path(), None);
     let oom = fixture("oom");
     let run = dashboard.push(&oom);
-    let client = client(&["--server", &dashboard.url]).await;
+    let client = client(&["--server", &dashboard.url()]).await;
     let (text, of_run) = ask(&client, "leaks", json!({"recording": run})).await;
     let link = of_run["link"].as_str().expect("a link");
-    let expected = format!("{}/runs/{run}?v=", dashboard.url);
+    let expected = format!("{}/runs/{run}?v=", dashboard.url());
     assert!(
         link.starts_with(&expected) && link.contains("tab=leaks"),
         "{link}"
@@ -332,7 +317,7 @@ async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
 /// A client over HTTP.
 async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client> {
     let config =
-        StreamableHttpClientTransportConfig::with_uri(format!("{}/api/mcp", dashboard.url));
+        StreamableHttpClientTransportConfig::with_uri(format!("{}/api/mcp", dashboard.url()));
     let config = match token {
         Some(token) => config.auth_header(token),
         None => config,
@@ -381,7 +366,7 @@ async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
         let link = fields.remove("link").expect("a link");
         let link = link.as_str().expect("an address");
         assert!(
-            link.starts_with(&format!("{}/runs/{run}?v=", dashboard.url)),
+            link.starts_with(&format!("{}/runs/{run}?v=", dashboard.url())),
             "{link}"
         );
         assert_eq!(there, file, "{tool}");

@@ -1,14 +1,13 @@
 //! The server under attack.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use crate::serving::{Serving, serve};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A running server; killed when dropped.
 pub struct Victim {
-    child: Child,
-    address: String,
+    serving: Serving,
     data: TempDir,
     memory_mib: u64,
 }
@@ -33,10 +32,9 @@ impl Answer {
 impl Victim {
     pub fn start(memory_mib: u64) -> Victim {
         let data = TempDir::new().expect("a temporary folder");
-        let (child, address) = spawn(&data, memory_mib);
+        let serving = spawn(&data, memory_mib);
         Victim {
-            child,
-            address,
+            serving,
             data,
             memory_mib,
         }
@@ -44,14 +42,14 @@ impl Victim {
 
     /// Kills the server and starts it again on the same data.
     pub fn restart(&mut self) {
-        self.kill();
-        let (child, address) = spawn(&self.data, self.memory_mib);
-        (self.child, self.address) = (child, address);
+        // Before the next one begins, because a data folder has one server.
+        self.serving.kill();
+        self.serving = spawn(&self.data, self.memory_mib);
     }
 
     /// The most memory that the process has ever had.
     pub fn high_water_mib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.serving.child.id()));
         let status = status.expect("the server runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -83,7 +81,7 @@ impl Victim {
 
     pub fn post(&self, path: &str, json: &str) -> Answer {
         let mut stream = self.connect();
-        let (host, length) = (&self.address, json.len());
+        let (host, length) = (&self.serving.address, json.len());
         write!(
             stream,
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
@@ -108,18 +106,15 @@ impl Victim {
 
     /// Asks the server to stop and waits until it has stopped.
     pub fn terminate(&mut self) {
-        let pid = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(told.expect("there is `kill`").success());
-        self.child.wait().expect("it is our child");
+        self.serving.stop();
     }
 
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(&self.address).expect("the server listens")
+        TcpStream::connect(&self.serving.address).expect("the server listens")
     }
 
     fn head(&self, stream: &mut TcpStream, method: &str, path: &str, length: usize) {
-        let host = &self.address;
+        let host = &self.serving.address;
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
@@ -153,18 +148,6 @@ impl Victim {
             body,
         }
     }
-
-    fn kill(&mut self) {
-        // Both fail only if the process has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 fn unchunked(mut body: &[u8]) -> Vec<u8> {
@@ -179,20 +162,10 @@ fn unchunked(mut body: &[u8]) -> Vec<u8> {
     whole
 }
 
-fn spawn(data: &TempDir, memory_mib: u64) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--repack-level", "0"])
-        .args(["--memory", &format!("{memory_mib}MiB"), "--data"])
-        .arg(data.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let address = lines.find_map(|line| {
-        let line = line.expect("the server says where it listens");
-        line.strip_prefix("listening on http://").map(str::to_owned)
-    });
-    // Reads to the end, because a full pipe would stop the server.
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, address.expect("the server says where it listens"))
+fn spawn(data: &TempDir, memory_mib: u64) -> Serving {
+    let mut command = serve(data.path());
+    command
+        .args(["--repack-level", "0"])
+        .args(["--memory", &format!("{memory_mib}MiB")]);
+    Serving::run(command).expect("the server says where it listens")
 }

@@ -1,9 +1,8 @@
 //! Who may sign in: the commands that need a data folder, and a server's token.
 
+use crate::serving::Serving;
 use crate::{said, tidemark_in};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 #[test]
 fn a_data_folder_that_is_not_there_is_not_made() {
@@ -48,44 +47,16 @@ fn a_data_folder_that_is_not_there_is_not_made() {
     assert!(out.contains("ada"), "{out}");
 }
 
-/// A server that needs a token; killed when dropped.
-struct Server(Child, String);
-
-impl Server {
-    fn start(data: &Path) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built");
-        let stderr = child.stderr.take().expect("it is piped");
-        let mut line = String::new();
-        BufReader::new(stderr).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ");
-        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
-        Server(child, address)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may be dead already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_wrong_token_does_not_read_like_a_missing_one() {
     let folder = tempfile::tempdir().unwrap();
     let add = ["people", "add", "ada", "--role", "admin", "--data", "data"];
     let (right, _, _) = said(&tidemark_in(folder.path(), &add));
-    let server = Server::start(&folder.path().join("data"));
+    let server = Serving::start(&folder.path().join("data"));
     std::fs::write(folder.path().join("x.pickle"), "").unwrap();
     let check = |command: &[&str], token: Option<&str>, says: &str| {
         let mut asked = Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        asked.args(command).args(["--server", &server.1]);
+        asked.args(command).args(["--server", &server.url()]);
         asked
             .current_dir(folder.path())
             .env_remove("TIDEMARK_TOKEN");

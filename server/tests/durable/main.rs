@@ -8,3 +8,6 @@ mod disk;
 mod kills;
 mod power;
 mod rig;
+#[allow(dead_code, reason = "each of these binaries needs a part of it")]
+#[path = "../serving/mod.rs"]
+mod serving;

@@ -1,10 +1,12 @@
 //! The real binary on a data folder, and functions that look into that folder.
 
+use crate::serving::{Serving, serve};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Small real snapshots.
@@ -45,11 +47,15 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&both).into_owned()
 }
 
-/// A running server; killed when dropped.
-pub struct Server {
-    pub child: Child,
-    pub address: String,
-    log: Arc<Mutex<String>>,
+/// A server, and what is asked of it.
+pub struct Server(Serving);
+
+impl Deref for Server {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.0
+    }
 }
 
 /// An answer.
@@ -79,10 +85,7 @@ impl Server {
 
     /// Starts a server. Returns it, or its output if it ended.
     pub fn with(data: &Path, args: &[&str]) -> Result<Server, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data);
+        let mut command = serve(data);
         for [option, value] in [["--repack-level", "0"], ["--keep-free", "1MiB"]] {
             if !args.contains(&option) {
                 command.args([option, value]);
@@ -92,39 +95,9 @@ impl Server {
         Server::run(command)
     }
 
-    /// Starts a server with any command.
-    pub fn run(mut command: Command) -> Result<Server, String> {
-        let mut child = command
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it can be started");
-        let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
-        let log = Arc::new(Mutex::new(String::new()));
-        let mut line = String::new();
-        while stderr.read_line(&mut line).unwrap() > 0 {
-            // The address ends at the end of the line, or at the quote in a line of JSON.
-            if let Some((_, address)) = line.split_once("listening on http://") {
-                let end = address.find(['"', '\n']).unwrap_or(address.len());
-                let address = address[..end].to_owned();
-                let said = Arc::clone(&log);
-                std::thread::spawn(move || {
-                    for line in stderr.lines().map_while(Result::ok) {
-                        let mut said = said.lock().unwrap();
-                        said.push_str(&line);
-                        said.push('\n');
-                    }
-                });
-                return Ok(Server {
-                    child,
-                    address,
-                    log,
-                });
-            }
-            log.lock().unwrap().push_str(&line);
-            line.clear();
-        }
-        child.wait().unwrap();
-        Err(log.lock().unwrap().clone())
+    /// Starts a server with any command. Returns it, or its output if it ended.
+    pub fn run(command: Command) -> Result<Server, String> {
+        Serving::run(command).map(Server)
     }
 
     /// [`Server::run`] with a data folder as its last argument.
@@ -135,25 +108,17 @@ impl Server {
 
     /// Waits until the server has ended.
     pub fn wait(mut self) {
-        self.child.wait().unwrap();
-    }
-
-    pub fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.0.child.wait().unwrap();
     }
 
     /// `kill -9`.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.0.kill();
     }
 
     /// Asks the server to stop, and waits until it has stopped.
     pub fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(asked.unwrap().success());
-        self.child.wait().unwrap();
+        self.0.stop();
     }
 
     /// `None` when the server died meanwhile.
@@ -227,14 +192,6 @@ pub fn new_share(run: &str) -> String {
         r#"{{"kind":"capability","target":{{"kind":"run","run":"{run}"}},"query":"v=1",
             "redaction":"none","note":"","created_by":"","expires_in_s":3600}}"#
     )
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The server may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 pub fn database(data: &Path) -> rusqlite::Connection {

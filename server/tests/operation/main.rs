@@ -8,4 +8,7 @@ mod logs;
 #[path = "../durable/rig.rs"]
 mod rig;
 mod servers;
+#[allow(dead_code, reason = "each of these binaries needs a part of it")]
+#[path = "../serving/mod.rs"]
+mod serving;
 mod upgrade;

@@ -1,0 +1,94 @@
+//! A folder that is pushed: its link, and what CI notices.
+
+use crate::serving::Serving;
+use crate::{fixture, said, tidemark_in};
+use serde_json::Value;
+use std::path::Path;
+
+/// A folder with these files; each is a copy of a fixture, or no snapshot.
+fn folder_of(at: &Path, files: &[(&str, &str)]) {
+    std::fs::create_dir_all(at).unwrap();
+    for (name, source) in files {
+        let file = at.join(name);
+        match *source {
+            "" => std::fs::write(file, "no snapshot").unwrap(),
+            source => drop(std::fs::copy(fixture(source), file).unwrap()),
+        }
+    }
+}
+
+const RANKS: [(&str, &str); 2] = [
+    ("rank0.pickle", "ddp_rank0.pickle.zst"),
+    ("rank1.pickle", "ddp_rank1.pickle.zst"),
+];
+
+#[test]
+fn a_folder_that_is_pushed_again_is_the_same_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let push = |what: &str| {
+        let args = ["push", what, "--server", &server.url()];
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!((status, error.as_str()), (0, ""), "{what}: {out}");
+        out.trim().to_owned()
+    };
+    folder_of(&folder.path().join("night"), &RANKS);
+    let first = push("night");
+    assert!(first.contains("/jobs/job_"), "{first}");
+    assert_eq!(push("night"), format!("{first} (known before)"));
+    std::fs::rename(folder.path().join("night"), folder.path().join("moved")).unwrap();
+    assert_eq!(push("moved"), format!("{first} (known before)"));
+    // One rank more is another job, and the first link still leads to its ranks.
+    let third = [("rank2.pickle", "plain_lm.pickle.zst")];
+    folder_of(&folder.path().join("moved"), &third);
+    let larger = push("moved");
+    assert!(larger.contains("/jobs/job_") && larger != first, "{larger}");
+    let api = first.replace("/jobs/", "/api/jobs/");
+    let mut answer = ureq::get(&api).call().unwrap();
+    let detail = answer.body_mut().read_to_vec().unwrap();
+    let detail: Value = serde_json::from_slice(&detail).unwrap();
+    assert_eq!(detail["job"]["n_ranks"], 2);
+}
+
+#[test]
+fn ci_notices_a_rank_that_is_refused_and_a_person_a_missing_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let push = |what: &str, more: &[&str]| {
+        let url = server.url();
+        let args = [&["push", what, "--server", &url], more].concat();
+        said(&tidemark_in(folder.path(), &args))
+    };
+    let hole = [RANKS[0], ("rank3.pickle", "ddp_rank1.pickle.zst")];
+    folder_of(&folder.path().join("hole"), &hole);
+    let (out, error, status) = push("hole", &[]);
+    assert_eq!(status, 0);
+    assert!(out.contains("/jobs/job_"), "{out}");
+    assert_eq!(error, "hole: Ranks 1 and 2 are missing.\n");
+
+    let refused = [
+        RANKS[0],
+        ("rank1.pickle", ""),
+        ("rank2.pickle", "plain_lm.pickle.zst"),
+    ];
+    folder_of(&folder.path().join("refused"), &refused);
+    let (out, error, status) = push("refused", &[]);
+    assert_eq!(status, 2, "{error}");
+    assert!(out.contains("/jobs/job_"), "the others are sent: {out}");
+    for told in ["Rank 1 is missing", "rank1.pickle", "not a memory snapshot"] {
+        assert!(error.contains(told), "{told}: {error}");
+    }
+    let (out, _, status) = push("refused", &["--json"]);
+    assert_eq!(status, 2);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(document["known"], true);
+    assert_eq!(document["missing"], serde_json::json!([1]));
+    assert_eq!(document["refused"].as_array().unwrap().len(), 1);
+
+    folder_of(
+        &folder.path().join("none"),
+        &[("rank0.pickle", ""), ("rank1.pickle", "")],
+    );
+    let (out, error, status) = push("none", &[]);
+    assert_eq!((status, out.as_str()), (2, ""), "{error}");
+}
