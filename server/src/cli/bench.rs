@@ -1,5 +1,6 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
+use super::number::from_to;
 use super::output::{json, print};
 use super::{CliError, bench_stack};
 use api::bench::{BenchResult, DeviceKind, Evidence};
@@ -68,11 +69,11 @@ pub struct BenchArgs {
     no_streams: bool,
     /// Percent of the modules that Megatron-LM's offloader moves (`--base megatron-lm`)
     /// [default: 100]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = from_to(0_u8, 100))]
     fraction: Option<u8>,
     /// Modules of one name whose copies may be under way before the stream that computes waits
     /// (`--base megatron-lm`); else it never waits
-    #[arg(long, value_name = "COPIES")]
+    #[arg(long, value_name = "COPIES", value_parser = from_to(0, u32::MAX))]
     in_flight: Option<u32>,
     /// Where to run: the simulated device, or a CUDA card
     #[arg(long, value_enum, default_value_t = On::Sim)]
@@ -94,10 +95,10 @@ pub struct BenchArgs {
     frontier: bool,
     /// Tokens of a sample of the copy benchmark
     #[arg(long, value_delimiter = ',', default_values_t = [8192, 32_768], requires = "copies",
-          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+          value_parser = from_to(1_u64, 1 << 20))]
     tokens: Vec<u64>,
     /// Steps; else the configuration's own number
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_parser = from_to(1_u32, 100_000))]
     steps: Option<u32>,
     /// Device memory, such as 24GB or 16GiB; else the configuration's own, if it has one
     #[arg(long, value_name = "SIZE")]

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::categories::OwnArgs;
 use super::inspect::trace_of;
+use super::number::from_to;
 use super::output::{json, print};
 use crate::explain::{chosen, explain as explained, page};
 use clap::Args;
@@ -26,7 +27,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     device: Option<u32>,
     /// Use this loop's iterations as the steps, as `inspect` lists them
     #[arg(long, value_name = "LEVEL")]

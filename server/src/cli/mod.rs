@@ -16,6 +16,7 @@ mod history;
 mod inspect;
 mod labels;
 mod mcp;
+mod number;
 mod oidc;
 mod output;
 mod page;
@@ -236,6 +237,59 @@ mod tests {
             let name = command.get_name();
             let help = command.get_after_help().map(ToString::to_string);
             assert!(help.unwrap_or_default().contains("Examples:"), "{name}");
+        }
+    }
+
+    /// The commands below one, each by the words that lead to it.
+    fn commands(below: &clap::Command, words: &[String]) -> Vec<(Vec<String>, clap::Command)> {
+        let mut found = vec![(words.to_vec(), below.clone())];
+        for command in below.get_subcommands() {
+            let words = [words, &[command.get_name().to_owned()]].concat();
+            found.extend(commands(command, &words));
+        }
+        found
+    }
+
+    /// What is said of values that are wrong for most options: the words of people, not of Rust.
+    #[test]
+    fn what_an_option_takes_is_said_in_words() {
+        const OF_RUST: [&str; 5] = ["..", "digit found", "integer", "target type", "literal"];
+        const WRONG: [&str; 6] = ["-1", "0", "256", "1.5", "x", "99999999999999999999999999"];
+        let mut refused = 0;
+        for (words, command) in commands(&Line::command(), &["tidemark".to_owned()]) {
+            let options = command.get_opts().filter_map(clap::Arg::get_long);
+            for (option, value) in options.flat_map(|name| WRONG.map(|value| (name, value))) {
+                let line = words.iter().cloned().chain([format!("--{option}={value}")]);
+                let Err(error) = Line::command().try_get_matches_from(line) else {
+                    continue;
+                };
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                if first.contains("invalid value") {
+                    let of_rust = OF_RUST.iter().find(|word| first.contains(**word));
+                    assert_eq!(of_rust, None, "{words:?}: {first}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    /// A number that is read as another type than its option has would end the program.
+    #[test]
+    fn numbers_are_read_as_what_their_options_are() {
+        for line in [
+            "bench all --fraction 50 --in-flight 1 --steps 5",
+            "bench --copies --tokens 16",
+            "serve --connections 16 --connections-per-address 1 --repack-level 9 --row-seconds 9",
+            "explain x --device 1",
+            "what-if x --device 1",
+            "prune --keep 1",
+        ] {
+            let words = std::iter::once("tidemark").chain(line.split(' '));
+            if let Err(error) = Line::try_parse_from(words) {
+                panic!("{line}: {error}");
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! `tidemark prune`: deletes old runs that nobody holds, or says which it would delete.
 
 use super::CliError;
+use super::number::from_to;
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::projects::retention::{self, Candidate, Holders};
@@ -28,7 +29,7 @@ for ten minutes.";
 #[command(after_help = EXAMPLES)]
 pub struct PruneArgs {
     /// How many runs stay of each kind, the newest
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     keep: u32,
     /// Runs with different values of this label are of different kinds; as often as you like
     #[arg(long, value_name = "KEY")]

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::alert;
 use super::categories::OwnArgs;
+use super::number::from_to;
 use super::oidc::{OidcArgs, read_secret};
 use crate::app::{App, FIRST_REQUESTS};
 use crate::bench::BenchSettings;
@@ -117,11 +118,11 @@ pub struct ServeArgs {
     oidc: OidcArgs,
     /// Connections open at a time
     #[arg(long, value_name = "N", default_value_t = 1024,
-          value_parser = clap::value_parser!(u32).range(16..))]
+          value_parser = from_to(16, u32::MAX))]
     connections: u32,
     /// Connections of one address; those of this machine are not limited beyond the above
     #[arg(long, value_name = "N", default_value_t = 128,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = from_to(1, u32::MAX))]
     connections_per_address: u32,
     /// Slowest allowed upload or download, bytes per second over 30 seconds
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
@@ -141,14 +142,14 @@ pub struct ServeArgs {
     /// zstd level at which uploaded files are packed again when the server is idle; 0 switches this
     /// off
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
-          value_parser = clap::value_parser!(i32).range(0..=22))]
+          value_parser = from_to(0_i32, 22))]
     repack_level: i32,
     /// How the log is written, on stderr: for people, or a JSON object a line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
     /// Seconds that a row of a bench may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = from_to(1, u64::from(u32::MAX)))]
     row_seconds: u64,
     /// Memory that the process of a row may take; on a GPU sixteen times as much
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]

@@ -2,6 +2,7 @@
 
 use super::CliError;
 use super::inspect::trace_of;
+use super::number::from_to;
 use super::output::{json, print};
 use crate::explain::chosen;
 use crate::questions::what_if::{self, Asked, Gone, Leaks};
@@ -52,7 +53,7 @@ pub struct WhatIfArgs {
     #[arg(long, value_name = "PLACE")]
     without: Vec<String>,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     device: Option<u32>,
     /// Print one JSON document: {"calibration", "recorded", "what_if", …}; sizes in bytes
     #[arg(long)]
