@@ -16,6 +16,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
@@ -60,8 +61,12 @@ pub async fn all(
         });
     let now: Vec<ServerEvent> = now.collect();
     let events = stream::iter(now).chain(stream::unfold(changes, next_change));
-    let project = app.project.clone();
-    let events = events.take_while(move |_| std::future::ready(may_go_on(&main, &entry, &project)));
+    let listener = Listener {
+        main,
+        entry,
+        project: app.project.clone(),
+    };
+    let events = events.take_while(move |_| ready(listener.may(&[Scope::Read])));
     let stopping = app.stopping.clone();
     let events = events.map(move |event| {
         // Held as long as the stream exists.
@@ -71,33 +76,51 @@ pub async fn all(
     Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
 }
 
-/// Whether somebody who listens may still look at a project. A stream has no end of its own, but
-/// tokens, sessions, roles and projects have one.
-fn may_go_on(main: &App, entry: &Entry, project: &ProjectName) -> bool {
-    let Some(now) = main.gate.again(entry, now_ms()) else {
-        return false;
-    };
-    let Some(role) = main.projects.role(&now, project) else {
-        return false;
-    };
-    let place = Place {
-        project: project.clone(),
-        role,
-    };
-    let now = match main.projects.are_several() {
-        true => now.at(place),
-        false => now,
-    };
-    now.may(Scope::Read)
+/// Somebody who listens to a stream of a project.
+pub struct Listener {
+    /// The server.
+    pub main: Arc<App>,
+    /// How they came in.
+    pub entry: Entry,
+    /// The project.
+    pub project: ProjectName,
 }
 
-/// The events of one upload, until it ends.
+impl Listener {
+    /// Whether they still may do one of these. A stream may last, but tokens, sessions, roles and
+    /// projects end.
+    fn may(&self, scopes: &[Scope]) -> bool {
+        let Listener {
+            main,
+            entry,
+            project,
+        } = self;
+        let Some(now) = main.gate.again(entry, now_ms()) else {
+            return false;
+        };
+        let Some(role) = main.projects.role(&now, project) else {
+            return false;
+        };
+        let place = Place {
+            project: project.clone(),
+            role,
+        };
+        let now = match main.projects.are_several() {
+            true => now.at(place),
+            false => now,
+        };
+        scopes.iter().any(|scope| now.may(*scope))
+    }
+}
+
+/// The events of one upload, until it ends or whoever listens may not any more.
 ///
 /// # Errors
 /// When there are too many streams.
 pub fn upload_stream(
     app: &App,
     client: Client,
+    listener: Listener,
     listen: Listen,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>>, Error> {
     let place = app.event_streams.take(client.address)?;
@@ -105,6 +128,11 @@ pub fn upload_stream(
         Listen::Finished(progress) => stream::iter([progress]).boxed(),
         Listen::Moving(watching) => stream::unfold(Some(watching), next_state).boxed(),
     };
+    // As `permits` asks of a request during an upload.
+    let states = states.take_while(move |_| {
+        let may = listener.may(&[Scope::Read, Scope::Upload]);
+        ready(may)
+    });
     let events = states.map(move |state| {
         let _place = &place;
         Ok(data(Event::default().event("progress"), &state))

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::audited::Subject;
-use super::events::{self, Listen};
+use super::events::{self, Listen, Listener};
 use super::extract::{Client, Json, Origin, Path, Query, upload_id};
 use super::here::Here;
 use super::jobs::place;
@@ -17,8 +17,9 @@ use api::problem::Problem;
 use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
+use axum::Extension;
 use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -181,7 +182,9 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn watch(
+    State(main): State<Arc<App>>,
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     client: Client,
     Path(upload): Path<String>,
 ) -> Result<Response, Error> {
@@ -190,7 +193,12 @@ pub async fn watch(
         Some(job) => Listen::Moving(job.watch()),
         None => Listen::Finished(stored_progress(&app, id).await?),
     };
-    Ok(events::upload_stream(&app, client, listen)?.into_response())
+    let listener = Listener {
+        main,
+        entry,
+        project: app.project.clone(),
+    };
+    Ok(events::upload_stream(&app, client, listener, listen)?.into_response())
 }
 
 /// Cancels an upload.

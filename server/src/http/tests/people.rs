@@ -8,7 +8,9 @@ use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalTok
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
 use api::routes;
-use api::runs::{Access, FinishedUpload, RunDetail, RunSummary, ServerInfo, Sessions};
+use api::runs::{
+    Access, AnnouncedUpload, FinishedUpload, RunDetail, RunSummary, ServerInfo, Sessions,
+};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, StatusCode, header};
 use http_body_util::BodyExt;
@@ -614,6 +616,44 @@ async fn listen(server: &Server, name: HeaderName, value: &str) -> Body {
     let response = server.router.clone().oneshot(asked).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     response.into_body()
+}
+
+/// An upload that one's own token began is listened to with another one that then ends. Each state
+/// is a reason to look again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_an_upload_ends_with_the_access() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let body = r#"{"name":"x.pickle","size":1}"#;
+    let announced = send(&server, Some(&ada), Method::POST, routes::UPLOADS, body).await;
+    let AnnouncedUpload { upload } = announced.expect(StatusCode::CREATED).read();
+    let path = format!("{}/events", routes::upload(&upload));
+    let listen = async |token: &str| {
+        let asked = request(Method::GET, &path);
+        let asked = asked.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        let asked = asked.body(Body::empty()).unwrap();
+        let response = server.router.clone().oneshot(asked).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body()
+    };
+    let mut ends = listen(&bo.token.secret).await;
+    let mut stays = listen(&ada).await;
+    assert!(comes(&mut ends).await && comes(&mut stays).await);
+    let left = format!("/api/people/{}", bo.person.id);
+    let done = send(
+        &server,
+        Some(&ada),
+        Method::PATCH,
+        &left,
+        r#"{"left":true}"#,
+    )
+    .await;
+    assert!(done.status.is_success());
+    let cancelled = routes::upload(&upload);
+    let cancelled = send(&server, Some(&ada), Method::DELETE, &cancelled, "").await;
+    assert!(cancelled.status.is_success());
+    assert!(!comes(&mut ends).await, "it says what became of the upload");
+    assert!(comes(&mut stays).await);
 }
 
 /// Whether the next event comes; `false`: the stream has ended.
