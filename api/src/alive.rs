@@ -57,12 +57,13 @@ pub struct TreeNode {
     pub tally: Tally,
 }
 
-/// What is alive at an event: sums to *allocated* after it.
+/// What is alive at an event: sums to *allocated* after it. A recording of a state alone has no
+/// event; then it is what the state holds, with the blocks that wait for another stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alive {
-    /// The event.
-    pub event: EventIdx,
+    /// The event; absent where the recording has none.
+    pub event: Option<EventIdx>,
     /// The step it lies in.
     pub step: Option<String>,
     /// What the groups stand for.

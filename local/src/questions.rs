@@ -118,7 +118,12 @@ impl Question<'_> {
             ["growth"] => self.growth(),
             ["alive"] => {
                 let by = self.by(Dimension::Stack)?;
-                told(&questions::alive(decoded, device, self.moment()?, by))
+                let last = device.events.len().checked_sub(1);
+                let at = self.query.at.or(last);
+                let at = at.map(|at| self.event(at)).transpose()?;
+                told(&Watch::undisturbed(|watch| {
+                    questions::alive(decoded, device, (at, by), watch)
+                }))
             }
             ["changes"] => self.changes(),
             ["memory-map"] => told(&questions::memory_map(device, self.moment()?)),
@@ -175,12 +180,10 @@ impl Question<'_> {
                 .filter_map(|group| group.site.parse().ok());
             Ok(sites.collect::<Vec<SiteKey>>())
         })?;
-        told(&questions::growth(
-            &self.decoded,
-            self.device()?,
-            by,
-            &sites,
-        ))
+        let device = self.device()?;
+        told(&Watch::undisturbed(|watch| {
+            questions::growth(&self.decoded, device, by, &sites, watch)
+        }))
     }
 
     fn changes(&self) -> Result<Response, Refused> {
@@ -201,12 +204,10 @@ impl Question<'_> {
             return Err(bad_request("the first moment comes after the second one"));
         }
         let events = Span::new(self.event(from)?, self.event(to)?);
-        told(&questions::changes(
-            &self.decoded,
-            self.device()?,
-            events,
-            by,
-        ))
+        let device = self.device()?;
+        told(&Watch::undisturbed(|watch| {
+            questions::changes(&self.decoded, device, events, by, watch)
+        }))
     }
 
     fn what_if(&self) -> Result<Response, Refused> {

@@ -13,6 +13,7 @@ use trace::reader::{Limits, read};
 use trace::span::Span;
 use trace::trace::Trace;
 use trace::units::{Bytes, EventIdx};
+use trace::watch::Watch;
 
 fn large() -> Trace {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -55,23 +56,31 @@ fn main() {
     for by in Dimension::ALL {
         for at in moments {
             time(&format!("alive at {at} by {}", by.name()), || {
-                let cells = alive::alive(subject, at);
+                let cells = Watch::undisturbed(|watch| alive::alive(subject, Some(at), watch));
                 let mut grouping = Grouping::new(device, &trace.stacks, by);
-                black_box(grouping.sum(&cells));
-                black_box(Tree::new(device, &trace.stacks, by, &cells));
+                black_box(Watch::undisturbed(|watch| grouping.sum(&cells, watch)));
+                let tree = |watch| Tree::new(device, &trace.stacks, by, &cells, watch);
+                black_box(Watch::undisturbed(tree));
             });
         }
         time(&format!("growth by {}", by.name()), || {
             let moments = alive::moments(subject);
             let mut grouping = Grouping::new(device, &trace.stacks, by);
-            black_box(alive::growth(subject, &mut grouping, &moments, &[], 11));
+            let grown = |watch| alive::growth(subject, &mut grouping, &moments, (&[], 11), watch);
+            black_box(Watch::undisturbed(grown));
         });
     }
     let whole = Span::new(EventIdx(events / 10), EventIdx(events - 1));
     time("came, went and passed in nine tenths", || {
-        black_box(alive::came(subject, whole));
-        black_box(alive::went(subject, whole));
-        black_box(alive::passed(subject, whole));
+        black_box(Watch::undisturbed(|watch| {
+            alive::came(subject, whole, watch)
+        }));
+        black_box(Watch::undisturbed(|watch| {
+            alive::went(subject, whole, watch)
+        }));
+        black_box(Watch::undisturbed(|watch| {
+            alive::passed(subject, whole, watch)
+        }));
     });
     let find = |filter: &Filter, order| {
         black_box(alive::select(subject, filter, order, 1000, 100)).expect("it has steps");

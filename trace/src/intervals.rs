@@ -29,21 +29,24 @@ impl LiveIndex {
     }
 
     /// Calls `found` with each of the first `end` blocks that is active after event `after`
-    /// (`free_completed > after`), oldest first.
-    pub fn outliving(
+    /// (`free_completed > after`), oldest first, until it fails.
+    ///
+    /// # Errors
+    /// That of `found`.
+    pub fn outliving<E>(
         &self,
         blocks: &Blocks,
         end: u32,
         after: u32,
-        mut found: impl FnMut(BlockIdx),
-    ) {
+        mut found: impl FnMut(BlockIdx) -> Result<(), E>,
+    ) -> Result<(), E> {
         let query = Query {
             index: self,
             leaves: &blocks.free_completed,
             end: (end as usize).min(blocks.len()),
             after,
         };
-        query.visit(self.layers.len(), 0, &mut found);
+        query.visit(self.layers.len(), 0, &mut found)
     }
 }
 
@@ -56,7 +59,12 @@ struct Query<'a> {
 
 impl Query<'_> {
     /// Visits `FANOUT` entries of the layer at `height` (0: the blocks) from entry `first`.
-    fn visit(&self, height: usize, first: usize, found: &mut impl FnMut(BlockIdx)) {
+    fn visit<E>(
+        &self,
+        height: usize,
+        first: usize,
+        found: &mut impl FnMut(BlockIdx) -> Result<(), E>,
+    ) -> Result<(), E> {
         let layer = match height {
             0 => self.leaves,
             above => &self.index.layers[above - 1],
@@ -70,10 +78,11 @@ impl Query<'_> {
                 continue;
             }
             match height {
-                0 => found(BlockIdx(entry as u32)),
-                above => self.visit(above - 1, entry * FANOUT, found),
+                0 => found(BlockIdx(entry as u32))?,
+                above => self.visit(above - 1, entry * FANOUT, found)?,
             }
         }
+        Ok(())
     }
 }
 
@@ -85,6 +94,7 @@ fn latest(run: &[u32]) -> Option<u32> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::convert::Infallible;
 
     proptest! {
         #[test]
@@ -99,7 +109,10 @@ mod tests {
                 ..Blocks::default()
             };
             let mut found = Vec::new();
-            LiveIndex::new(&blocks).outliving(&blocks, end, after, |b| found.push(b.0));
+            let Ok(()) = LiveIndex::new(&blocks).outliving(&blocks, end, after, |b| {
+                found.push(b.0);
+                Ok::<(), Infallible>(())
+            });
             let expected: Vec<u32> = (0..end.min(ends.len() as u32))
                 .filter(|&b| ends[b as usize] > after)
                 .collect();

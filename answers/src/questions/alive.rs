@@ -13,20 +13,30 @@ use trace::span::Span;
 use trace::stacks::StackIdx;
 use trace::trace::{DeviceTrace, Series};
 use trace::units::EventIdx;
+use trace::watch::{Stopped, Watch};
 
 /// How many bands a growth chart has besides those of leak groups and the band of all others.
 const TOP: usize = 11;
 
-/// What is alive at an event.
-pub fn alive(decoded: &Decoded, device: &DeviceTrace, at: EventIdx, by: Dimension) -> Alive {
+/// What is alive at an event. Of a recording without events, `at` is `None`, and what its state
+/// holds is alive.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn alive(
+    decoded: &Decoded,
+    device: &DeviceTrace,
+    (at, by): (Option<EventIdx>, Dimension),
+    watch: Watch<'_>,
+) -> Result<Alive, Stopped> {
     let known = Known::of(decoded, device, Some(by));
     let subject = known.subject(decoded, device);
-    let cells = alive::alive(subject, at);
-    let part = part(subject, &cells, by);
-    let tree = Tree::new(device, &decoded.trace.stacks, by, &cells);
-    Alive {
+    let cells = alive::alive(subject, at, watch)?;
+    let part = part(subject, &cells, by, watch)?;
+    let tree = Tree::new(device, &decoded.trace.stacks, by, &cells, watch)?;
+    Ok(Alive {
         event: at,
-        step: step_at(device, at),
+        step: at.and_then(|at| step_at(device, at)),
         by,
         total: part.total,
         groups: part.groups,
@@ -42,38 +52,48 @@ pub fn alive(decoded: &Decoded, device: &DeviceTrace, at: EventIdx, by: Dimensio
             })
             .collect(),
         tree_left_out: tree.left_out,
-    }
+    })
 }
 
 /// What was allocated and freed between two events.
+///
+/// # Errors
+/// [`Stopped`].
 pub fn changes(
     decoded: &Decoded,
     device: &DeviceTrace,
     events: Span<EventIdx>,
     by: Dimension,
-) -> Changes {
+    watch: Watch<'_>,
+) -> Result<Changes, Stopped> {
     let known = Known::of(decoded, device, Some(by));
     let subject = known.subject(decoded, device);
     let allocated = |at| device.levels_at(at).get(Series::Allocated);
-    Changes {
+    let came = alive::came(subject, events, watch)?;
+    let went = alive::went(subject, events, watch)?;
+    Ok(Changes {
         from: events.start(),
         to: events.end(),
         by,
         allocated_from: allocated(events.start()),
         allocated_to: allocated(events.end()),
-        came: part(subject, &alive::came(subject, events), by),
-        went: part(subject, &alive::went(subject, events), by),
-        passed: tally(alive::passed(subject, events)),
-    }
+        came: part(subject, &came, by, watch)?,
+        went: part(subject, &went, by, watch)?,
+        passed: tally(alive::passed(subject, events, watch)?),
+    })
 }
 
 /// What is alive at the end of each step. The sites in `leaking` always get a band.
+///
+/// # Errors
+/// [`Stopped`].
 pub fn growth(
     decoded: &Decoded,
     device: &DeviceTrace,
     by: Dimension,
     leaking: &[SiteKey],
-) -> Growth {
+    watch: Watch<'_>,
+) -> Result<Growth, Stopped> {
     let known = Known::of(decoded, device, Some(by));
     let subject = known.subject(decoded, device);
     let moments = alive::moments(subject);
@@ -82,7 +102,7 @@ pub fn growth(
         Dimension::Site => leaking.iter().take(TOP).map(SiteKey::to_string).collect(),
         _ => Vec::new(),
     };
-    let growth = alive::growth(subject, &mut grouping, &moments, &first, TOP);
+    let growth = alive::growth(subject, &mut grouping, &moments, (&first, TOP), watch)?;
     let others = growth.others;
     let band = |band: alive::Band| match band.label {
         Some(label) => GrowthBand {
@@ -102,7 +122,7 @@ pub fn growth(
             counts: band.counts,
         },
     };
-    Growth {
+    Ok(Growth {
         by,
         moments: moments
             .iter()
@@ -113,7 +133,7 @@ pub fn growth(
             .collect(),
         bands: growth.bands.into_iter().map(band).collect(),
         others,
-    }
+    })
 }
 
 /// The data for questions about a device.
@@ -155,9 +175,14 @@ pub(super) fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
     step.events.contains(event).then(|| step.name.clone())
 }
 
-fn part(subject: Subject<'_>, cells: &[Cell], by: Dimension) -> Part {
+fn part(
+    subject: Subject<'_>,
+    cells: &[Cell],
+    by: Dimension,
+    watch: Watch<'_>,
+) -> Result<Part, Stopped> {
     let mut grouping = Grouping::new(subject.device, subject.stacks, by);
-    let sums = grouping.sum(cells);
+    let sums = grouping.sum(cells, watch)?;
     let mut total = alive::Tally::default();
     sums.iter().for_each(|(_, t)| total.join(*t));
     let groups = sums.iter().take(MAX_GROUPS).map(|&(group, sum)| {
@@ -170,11 +195,11 @@ fn part(subject: Subject<'_>, cells: &[Cell], by: Dimension) -> Part {
             tally: tally(sum),
         }
     });
-    Part {
+    Ok(Part {
         total: tally(total),
         groups: groups.collect(),
         left_out: sums.len().saturating_sub(MAX_GROUPS) as u64,
-    }
+    })
 }
 
 fn shown_stack(label: &Label) -> Option<u32> {

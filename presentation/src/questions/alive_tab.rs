@@ -14,16 +14,17 @@ pub fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
 
 /// How much is alive at a moment, or that nothing is.
 pub fn summary(alive: &Alive) -> String {
-    let event = count(u64::from(alive.event.0));
-    let place = match &alive.step {
-        Some(step) => format!("event {event}, in {}", step_name(step)),
-        None => format!("event {event}"),
+    let event = alive.event.map(|event| count(u64::from(event.0)));
+    let place = match (event, &alive.step) {
+        (Some(event), Some(step)) => format!("after event {event}, in {}", step_name(step)),
+        (Some(event), None) => format!("after event {event}"),
+        (None, _) => "in the recorded state".to_owned(),
     };
     if alive.total.count == 0 {
-        return format!("Nothing is allocated after {place}.");
+        return format!("Nothing is allocated {place}.");
     }
     format!(
-        "{} ({}) allocated after {place}, in {}",
+        "{} ({}) allocated {place}, in {}",
         alive.total.bytes,
         format::exact_bytes(alive.total.bytes.get()),
         format::plural(alive.total.count, "block"),

@@ -82,6 +82,9 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
 
 /// What is alive at a moment.
 pub fn alive(run: &str, alive: &Alive) -> String {
+    let at = alive.event.map_or_else(String::new, |event| {
+        format!(" after event {}", count(u64::from(event.0)))
+    });
     let step = alive.step.as_deref();
     let step = step.map_or_else(String::new, |step| {
         format!(", in {}", code(step_name(step)))
@@ -101,9 +104,8 @@ pub fn alive(run: &str, alive: &Alive) -> String {
     });
     let more = alive.groups.len().saturating_sub(LISTED) as u64 + alive.groups_left_out;
     format!(
-        "## What is alive in {} after event {}{step}\n\n{total}, by {}.\n\n{}{}",
+        "## What is alive in {}{at}{step}\n\n{total}, by {}.\n\n{}{}",
         code(run),
-        count(u64::from(alive.event.0)),
         alive.by.name(),
         table(&["group", "bytes", "blocks"], groups),
         left_out(more, "group")
@@ -220,7 +222,7 @@ mod tests {
             tally: tally(2, bytes),
         };
         let answer = Alive {
-            event: EventIdx(1234),
+            event: Some(EventIdx(1234)),
             step: Some("step 3".to_owned()),
             by: Dimension::Stack,
             total: tally(3, 3072),

@@ -20,7 +20,7 @@ use trace::watch::Watch;
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AliveQuery {
-    /// The event; the last one unless given.
+    /// The event; the last one unless given. A recording without events is asked for its state.
     at: Option<u32>,
     /// `stack` unless given: stack, module, file, function, category, stream, pool or site.
     by: Option<String>,
@@ -73,10 +73,10 @@ pub struct MapQuery {
 pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
     let details = format!("{:?}-{}", query.at, by.name());
-    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
-        let last = device.events.len().checked_sub(1);
-        let at = event(device, query.at.or(last).unwrap_or(0))?;
-        Ok(questions::alive(decoded, device, at, by))
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
+        let at = query.at.or(device.events.len().checked_sub(1));
+        let at = at.map(|at| event(device, at)).transpose()?;
+        Ok(questions::alive(decoded, device, (at, by), watch)?)
     };
     question.by(by).answer("alive", &details, ask).await
 }
@@ -135,9 +135,9 @@ pub async fn changes(
         return Err(Error::BadRequest(why.to_owned()));
     }
     let details = format!("{}-{}-{}", query.from, query.to, by.name());
-    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
         let events = Span::new(event(device, query.from)?, event(device, query.to)?);
-        Ok(questions::changes(decoded, device, events, by))
+        Ok(questions::changes(decoded, device, events, by, watch)?)
     };
     question.by(by).answer("changes", &details, ask).await
 }

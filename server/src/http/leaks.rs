@@ -84,8 +84,8 @@ pub async fn growth(
     let leaks = found(app, run, *device, audience, steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
-    let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
-        Ok(questions::growth(decoded, device, by, &sites))
+    let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
+        Ok(questions::growth(decoded, device, by, &sites, watch)?)
     };
     question.by(by).answer("growth", by.name(), ask).await
 }

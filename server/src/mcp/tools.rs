@@ -422,7 +422,8 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
         categories: categories.as_ref(),
     };
     let mut grouping = Grouping::new(device, stacks, by);
-    let sums = grouping.sum(&alive::alive(subject, event));
+    let cells = alive::alive(subject, Some(event), asker.watch)?;
+    let sums = grouping.sum(&cells, asker.watch)?;
     let levels = device.levels_at(event);
     let (allocated, reserved) = (levels.get(Series::Allocated), levels.get(Series::Reserved));
     let mut answer = Answer {

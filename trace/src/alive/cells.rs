@@ -1,7 +1,7 @@
 //! Blocks that differ only in when and at which address they were allocated, summed up.
 
 use super::Subject;
-use crate::categories::Named;
+use crate::categories::{self, Named};
 use crate::forward;
 use crate::site;
 use crate::span::Span;
@@ -9,6 +9,7 @@ use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
 use crate::trace::{BlockIdx, KindIdx};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 
 /// Blocks that no grouping distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,64 +45,105 @@ impl Cell {
     }
 }
 
-/// What is alive at an event.
-pub fn alive(subject: Subject<'_>, at: EventIdx) -> Vec<Cell> {
-    let mut cells = Cells::new(subject);
-    each_alive(subject, at, |block| cells.add(block));
-    cells.finish()
+/// What is alive at an event; `None`: before the first event, which is all that a recording of a
+/// state alone holds.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn alive(
+    subject: Subject<'_>,
+    at: Option<EventIdx>,
+    watch: Watch<'_>,
+) -> Result<Vec<Cell>, Stopped> {
+    let mut cells = Cells::new(subject, watch);
+    match at {
+        Some(at) => each_alive(subject, at, |block| cells.add_if(true, block))?,
+        None => categories::alive(subject.device, None)
+            .try_for_each(|block| cells.add_if(true, block))?,
+    }
+    Ok(cells.finish())
 }
 
 /// What is alive at the end of a span and was not yet alive before its first event.
-pub fn came(subject: Subject<'_>, events: Span<EventIdx>) -> Vec<Cell> {
-    let mut cells = Cells::new(subject);
+///
+/// # Errors
+/// [`Stopped`].
+pub fn came(
+    subject: Subject<'_>,
+    events: Span<EventIdx>,
+    watch: Watch<'_>,
+) -> Result<Vec<Cell>, Stopped> {
+    let mut cells = Cells::new(subject, watch);
     let blocks = &subject.device.blocks;
     each_alive(subject, events.end(), |block| {
         let new = block.0 >= blocks.n_preexisting && blocks.alloc[block.index()] > events.start().0;
-        if new {
-            cells.add(block);
-        }
-    });
-    cells.finish()
+        cells.add_if(new, block)
+    })?;
+    Ok(cells.finish())
 }
 
 /// What is alive at the start of a span and no longer at its end.
-pub fn went(subject: Subject<'_>, events: Span<EventIdx>) -> Vec<Cell> {
-    let mut cells = Cells::new(subject);
+///
+/// # Errors
+/// [`Stopped`].
+pub fn went(
+    subject: Subject<'_>,
+    events: Span<EventIdx>,
+    watch: Watch<'_>,
+) -> Result<Vec<Cell>, Stopped> {
+    let mut cells = Cells::new(subject, watch);
     let blocks = &subject.device.blocks;
     each_alive(subject, events.start(), |block| {
-        if blocks.free_requested[block.index()] <= events.end().0 {
-            cells.add(block);
-        }
-    });
-    cells.finish()
+        cells.add_if(
+            blocks.free_requested[block.index()] <= events.end().0,
+            block,
+        )
+    })?;
+    Ok(cells.finish())
 }
 
 /// What was allocated after the start of a span and given back before its end.
-pub fn passed(subject: Subject<'_>, events: Span<EventIdx>) -> Tally {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn passed(
+    subject: Subject<'_>,
+    events: Span<EventIdx>,
+    watch: Watch<'_>,
+) -> Result<Tally, Stopped> {
     let blocks = &subject.device.blocks;
     let (after, until) = (events.start().0 + 1, events.end().0 + 1);
     let range = blocks.allocated_in(Span::new(EventIdx(after.min(until)), EventIdx(until)));
     let mut tally = Tally::default();
     for block in range {
+        watch.at_row(block as usize, || 0)?;
         if blocks.free_requested[block as usize] <= events.end().0 {
             tally.add(blocks.kind(BlockIdx(block)).size);
         }
     }
-    tally
+    Ok(tally)
 }
 
-/// Calls `found` with each block that is allocated at an event, oldest first.
-pub(super) fn each_alive(subject: Subject<'_>, at: EventIdx, mut found: impl FnMut(BlockIdx)) {
+/// Calls `found` with each block that is allocated at an event, oldest first, until it fails.
+///
+/// # Errors
+/// That of `found`.
+pub(super) fn each_alive<E>(
+    subject: Subject<'_>,
+    at: EventIdx,
+    mut found: impl FnMut(BlockIdx) -> Result<(), E>,
+) -> Result<(), E> {
     let blocks = &subject.device.blocks;
     let start = blocks.n_preexisting as usize;
     let end = start + blocks.alloc[start..].partition_point(|&alloc| alloc <= at.0);
     let live = subject.live;
     live.outliving(blocks, end as u32, at.0, |block| {
         // The program has given a block back even if another stream still uses it.
-        if blocks.free_requested[block.index()] > at.0 {
-            found(block);
+        match blocks.free_requested[block.index()] > at.0 {
+            true => found(block),
+            false => Ok(()),
         }
-    });
+    })
 }
 
 /// Finds the forward operations of blocks that have no Python stack.
@@ -144,6 +186,9 @@ impl<'a> Forwards<'a> {
 /// Sums blocks up into cells.
 struct Cells<'a> {
     subject: Subject<'a>,
+    watch: Watch<'a>,
+    /// Blocks that were looked at.
+    looked: usize,
     forwards: Forwards<'a>,
     /// Per kind, the blocks that were allocated during the recording.
     of_kind: Vec<Tally>,
@@ -153,16 +198,34 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn new(subject: Subject<'a>) -> Cells<'a> {
+    fn new(subject: Subject<'a>, watch: Watch<'a>) -> Cells<'a> {
         let n = subject.device.blocks.kinds.len();
         Cells {
             subject,
+            watch,
+            looked: 0,
             forwards: Forwards::new(subject),
             of_kind: vec![Tally::default(); n],
             preexisting: vec![Tally::default(); n],
             inferred: FxHashMap::default(),
             of_category: FxHashMap::default(),
         }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // An entry of a map, and its share of the places that are free.
+        const PER_ENTRY: usize = 64;
+        let kinds = self.of_kind.len() * (2 * size_of::<Tally>() + size_of::<Option<bool>>());
+        kinds + (self.inferred.len() + self.of_category.len()) * PER_ENTRY
+    }
+
+    fn add_if(&mut self, wanted: bool, block: BlockIdx) -> Result<(), Stopped> {
+        self.watch.at_row(self.looked, || self.heap_bytes())?;
+        self.looked += 1;
+        if wanted {
+            self.add(block);
+        }
+        Ok(())
     }
 
     fn add(&mut self, block: BlockIdx) {

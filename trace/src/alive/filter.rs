@@ -8,6 +8,7 @@ use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use crate::units::{Bytes, EventIdx};
+use std::convert::Infallible;
 
 /// Which pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +257,12 @@ impl<'a> Search<'a> {
             }
         };
         match self.alive_at {
-            Some(at) => super::cells::each_alive(self.subject, at, check),
+            Some(at) => {
+                let Ok(()) = super::cells::each_alive(self.subject, at, |block| {
+                    check(block);
+                    Ok::<(), Infallible>(())
+                });
+            }
             None => self.range.clone().for_each(|block| check(BlockIdx(block))),
         }
     }

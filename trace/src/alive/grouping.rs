@@ -8,6 +8,7 @@ use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
 use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -107,6 +108,8 @@ pub struct Grouping<'a> {
     /// The groups so far.
     pub labels: Vec<Label>,
     of_stack: FxHashMap<(StackIdx, bool), u32>,
+    /// Bytes of the names.
+    named: usize,
 }
 
 impl<'a> Grouping<'a> {
@@ -119,7 +122,16 @@ impl<'a> Grouping<'a> {
             known: FxHashMap::default(),
             labels: Vec::new(),
             of_stack: FxHashMap::default(),
+            named: 0,
         }
+    }
+
+    /// About how many heap bytes it uses.
+    pub fn heap_bytes(&self) -> usize {
+        const PER_STACK: usize = 24;
+        // The name of a group, its place in the map, and what the allocator rounds up to.
+        const PER_GROUP: usize = 192;
+        self.named + self.labels.len() * PER_GROUP + self.of_stack.len() * PER_STACK
     }
 
     /// What the groups stand for.
@@ -128,9 +140,14 @@ impl<'a> Grouping<'a> {
     }
 
     /// Sums cells up by group, most bytes first; the numbers are positions in `labels`.
-    pub fn sum(&mut self, cells: &[Cell]) -> Vec<(u32, Tally)> {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn sum(&mut self, cells: &[Cell], watch: Watch<'_>) -> Result<Vec<(u32, Tally)>, Stopped> {
         let mut sums: Vec<Tally> = Vec::new();
-        for cell in cells {
+        let watch = watch.beside(size_of_val(cells));
+        for (row, cell) in cells.iter().enumerate() {
+            watch.at_row(row, || self.heap_bytes() + sums.len() * size_of::<Tally>())?;
             let group = self.group_of(cell) as usize;
             sums.resize(sums.len().max(group + 1), Tally::default());
             sums[group].join(cell.tally);
@@ -138,7 +155,7 @@ impl<'a> Grouping<'a> {
         let sums = sums.into_iter().enumerate().filter(|(_, t)| t.count > 0);
         let mut sums: Vec<(u32, Tally)> = sums.map(|(g, t)| (g as u32, t)).collect();
         sums.sort_by_key(|(group, tally)| (std::cmp::Reverse(tally.bytes), *group));
-        sums
+        Ok(sums)
     }
 
     /// The group of a cell.
@@ -161,6 +178,7 @@ impl<'a> Grouping<'a> {
         let next = self.labels.len() as u32;
         let group = *self.known.entry(label.key.clone()).or_insert(next);
         if group == next {
+            self.named += 2 * label.key.len() + label.text.len();
             self.labels.push(label);
         }
         if self.by == Dimension::Category {

@@ -8,6 +8,7 @@ use crate::stacks::{FxHashMap, StackIdx};
 use crate::tiles::stack_label;
 use crate::trace::{BlockIdx, KindIdx};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 use std::cmp::Reverse;
 
 /// Moments of a device that has no steps.
@@ -55,6 +56,9 @@ pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
 /// The largest number of moments.
 pub const MAX_MOMENTS: usize = 4096;
 
+/// Bytes of a kind in the maps from kinds to groups.
+const PER_KIND: usize = 2 * size_of::<u32>() + size_of::<Option<bool>>();
+
 /// The number of moments: fewer if there are very many groups, since each group has a column for
 /// them.
 fn most_moments(subject: Subject<'_>) -> usize {
@@ -65,79 +69,188 @@ fn most_moments(subject: Subject<'_>) -> usize {
 
 /// Bytes alive per group at ascending moments. The groups in `first` (keys) always get a band; then
 /// the groups that change most, until there are `top` bands.
+///
+/// # Errors
+/// [`Stopped`].
 pub fn growth(
     subject: Subject<'_>,
     grouping: &mut Grouping<'_>,
     moments: &[EventIdx],
-    first: &[String],
-    top: usize,
-) -> Growth {
-    let (mut bands, inferred) = levels(subject, grouping, moments);
+    (first, top): (&[String], usize),
+    watch: Watch<'_>,
+) -> Result<Growth, Stopped> {
+    const PER_RANKED: usize = 64;
+    let n = moments.len();
+    let Held {
+        groups,
+        inferred,
+        bytes,
+    } = held(subject, grouping, moments, watch)?;
+    let watch = watch.beside(bytes + grouping.heap_bytes());
     let named = |at: usize| {
         let key = &grouping.labels[at].key;
         first.iter().position(|k| k == key).unwrap_or(first.len())
     };
-    let mut order: Vec<usize> = (0..bands.len())
-        .filter(|&g| !bands[g].0.is_empty())
-        .collect();
-    order.sort_by_cached_key(|&g| (named(g), Reverse(change(&bands[g].0)), g));
-    let shown = order.len().min(top.max(first.len()));
-    let mut rest = (vec![0; moments.len()], vec![0; moments.len()]);
-    for &group in &order[shown..] {
-        add(&mut rest.0, &bands[group].0);
-        add(&mut rest.1, &bands[group].1);
+    let mut order = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        watch.at_row(at, || order.len() * PER_RANKED)?;
+        if group.is_seen() {
+            order.push((named(at), Reverse(change(&group.levels(n).0)), at));
+        }
     }
-    let others = (order.len() - shown) as u64;
-    let mut out: Vec<Band> = order[..shown]
-        .iter()
-        .map(|&group| {
-            let (bytes, counts) = std::mem::take(&mut bands[group]);
-            let label = grouping.labels[group].clone();
-            Band {
-                label: Some(match inferred.get(&group) {
-                    Some(forwards) => named_by(subject, label, forwards),
-                    None => label,
-                }),
-                bytes,
-                counts,
-            }
-        })
-        .collect();
-    if others > 0 {
+    order.sort_unstable();
+    let (shown, rest) = order.split_at(order.len().min(top.max(first.len())));
+    let mut out: Vec<Band> = Vec::new();
+    for &(_, _, at) in shown {
+        let (bytes, counts) = groups[at].levels(n);
+        let label = grouping.labels[at].clone();
+        let label = match inferred.get(&at) {
+            Some(forwards) => named_by(subject, label, forwards),
+            None => label,
+        };
         out.push(Band {
-            label: None,
-            bytes: rest.0,
-            counts: rest.1,
+            label: Some(label),
+            bytes,
+            counts,
         });
     }
-    Growth { bands: out, others }
+    let mut others = (vec![0; n], vec![0; n]);
+    for (row, &(_, _, at)) in rest.iter().enumerate() {
+        watch.at_row(row, || order.len() * PER_RANKED)?;
+        let (bytes, counts) = groups[at].levels(n);
+        add(&mut others.0, &bytes);
+        add(&mut others.1, &counts);
+    }
+    if !rest.is_empty() {
+        out.push(Band {
+            label: None,
+            bytes: others.0,
+            counts: others.1,
+        });
+    }
+    Ok(Growth {
+        bands: out,
+        others: rest.len() as u64,
+    })
 }
 
+/// Bytes and blocks at each moment.
 type Levels = (Vec<u64>, Vec<u64>);
+
+/// At which of the moments a block is alive, and its size.
+#[derive(Clone, Copy)]
+struct Stay {
+    from: u16,
+    until: u16,
+    size: u64,
+}
+
+// A stay has 16 bytes, as many as both levels of a moment.
+const _: () = assert!(size_of::<Stay>() == 16 && MAX_MOMENTS <= u16::MAX as usize);
+
+impl Stay {
+    /// Adds the change of the levels at either end.
+    fn put(self, (bytes, counts): &mut Levels) {
+        let (from, until) = (usize::from(self.from), usize::from(self.until));
+        bytes[from] = bytes[from].wrapping_add(self.size);
+        counts[from] = counts[from].wrapping_add(1);
+        if until < bytes.len() {
+            bytes[until] = bytes[until].wrapping_sub(self.size);
+            counts[until] = counts[until].wrapping_sub(1);
+        }
+    }
+}
+
+/// The blocks of a group over the moments. Most groups of a recording with very many have a block or
+/// two, which take less room than a column.
+enum Blocks {
+    /// One by one, no more of them than there are moments.
+    Few(Vec<Stay>),
+    /// The changes of the levels.
+    Many(Levels),
+}
+
+impl Blocks {
+    fn add(&mut self, stay: Stay, moments: usize) {
+        match self {
+            Blocks::Few(stays) if stays.len() < moments => {
+                if stays.is_empty() {
+                    stays.reserve_exact(1);
+                }
+                stays.push(stay);
+            }
+            Blocks::Few(stays) => {
+                let mut levels = (vec![0; moments], vec![0; moments]);
+                stays.iter().for_each(|stay| stay.put(&mut levels));
+                stay.put(&mut levels);
+                *self = Blocks::Many(levels);
+            }
+            Blocks::Many(levels) => stay.put(levels),
+        }
+    }
+
+    fn is_seen(&self) -> bool {
+        !matches!(self, Blocks::Few(stays) if stays.is_empty())
+    }
+
+    fn levels(&self, moments: usize) -> Levels {
+        let mut levels = match self {
+            Blocks::Few(_) => (vec![0; moments], vec![0; moments]),
+            Blocks::Many(levels) => levels.clone(),
+        };
+        if let Blocks::Few(stays) = self {
+            stays.iter().for_each(|stay| stay.put(&mut levels));
+        }
+        sum_up(&mut levels.0);
+        sum_up(&mut levels.1);
+        levels
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Blocks::Few(stays) => stays.capacity() * size_of::<Stay>(),
+            Blocks::Many((bytes, _)) => bytes.len() * size_of::<Stay>(),
+        }
+    }
+}
 
 /// Blocks of a site by the forward operation that they belong to ([`StackIdx::NONE`]: unknown).
 type ForwardCounts = FxHashMap<StackIdx, u64>;
 
-/// Bytes and blocks of each group at each moment; empty for groups that are never seen. Also, for
-/// sites without a Python stack, the forward operations that were inferred. A site stays one group,
-/// because its key is also the key of its leak. Other groupings by place split blocks by the
-/// inferred operation.
-fn levels(
+/// What each group holds.
+struct Held {
+    /// By group; without blocks for groups that are never seen.
+    groups: Vec<Blocks>,
+    /// For sites without a Python stack, the forward operations that were inferred. A site stays
+    /// one group, because its key is also the key of its leak. Other groupings by place split
+    /// blocks by the inferred operation.
+    inferred: FxHashMap<usize, ForwardCounts>,
+    /// About how many heap bytes they use.
+    bytes: usize,
+}
+
+fn held(
     subject: Subject<'_>,
     grouping: &mut Grouping<'_>,
     moments: &[EventIdx],
-) -> (Vec<Levels>, FxHashMap<usize, ForwardCounts>) {
+    watch: Watch<'_>,
+) -> Result<Held, Stopped> {
+    const PER_INFERRED: usize = 192;
     let blocks = &subject.device.blocks;
     let n = moments.len();
-    let mut levels: Vec<Levels> = Vec::new();
+    let mut groups: Vec<Blocks> = Vec::new();
     let mut inferred: FxHashMap<usize, ForwardCounts> = FxHashMap::default();
     let mut forwards = Forwards::new(subject);
-    let mut groups = GroupOf::new(blocks.kinds.len());
+    let mut known = GroupOf::new(blocks.kinds.len());
+    // Of the kinds, and of what the groups hold.
+    let (of_kinds, mut of_groups) = (blocks.kinds.len() * PER_KIND, 0);
     // The first moment at which a block is alive, and the first at which it is gone.
     let mut from = 0;
     for block in 0..blocks.len() {
-        let preexisting = block < blocks.n_preexisting as usize;
-        if !preexisting {
+        let bytes = of_kinds + of_groups + groups.len() * size_of::<Blocks>();
+        let bytes = bytes + inferred.len() * PER_INFERRED;
+        watch.at_row(block, || bytes + grouping.heap_bytes())?;
+        if block >= blocks.n_preexisting as usize {
             while from < n && moments[from].0 < blocks.alloc[block] {
                 from += 1;
             }
@@ -157,29 +270,26 @@ fn levels(
             _ => forward,
         };
         let cell = Cell::of_one(subject, BlockIdx(block as u32), told_apart);
-        let group = groups.find(grouping, cell);
+        let group = known.find(grouping, cell);
         if grouping.by() == Dimension::Site && !forwards.has_stack(kind) {
             let of_group = inferred.entry(group).or_default();
             *of_group.entry(forward).or_default() += 1;
         }
-        levels.resize_with(levels.len().max(group + 1), Levels::default);
-        let (bytes, counts) = &mut levels[group];
-        if bytes.is_empty() {
-            (*bytes, *counts) = (vec![0; n], vec![0; n]);
-        }
-        let size = blocks.kinds[kind.index()].size.0;
-        bytes[from] = bytes[from].wrapping_add(size);
-        counts[from] = counts[from].wrapping_add(1);
-        if until < n {
-            bytes[until] = bytes[until].wrapping_sub(size);
-            counts[until] = counts[until].wrapping_sub(1);
-        }
+        groups.resize_with(groups.len().max(group + 1), || Blocks::Few(Vec::new()));
+        let stay = Stay {
+            from: from as u16,
+            until: until as u16,
+            size: blocks.kinds[kind.index()].size.0,
+        };
+        of_groups -= groups[group].heap_bytes();
+        groups[group].add(stay, n);
+        of_groups += groups[group].heap_bytes();
     }
-    for (bytes, counts) in &mut levels {
-        sum_up(bytes);
-        sum_up(counts);
-    }
-    (levels, inferred)
+    Ok(Held {
+        bytes: of_kinds + of_groups + groups.len() * size_of::<Blocks>(),
+        groups,
+        inferred,
+    })
 }
 
 /// A site without a Python stack, named after the forward operation that most of its blocks belong

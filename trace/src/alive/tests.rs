@@ -6,7 +6,9 @@ use crate::span::Span;
 use crate::testing::{TraceBuilder, arbitrary, block_of, trace, training_run};
 use crate::trace::{BlockIdx, BlockKind, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 use proptest::prelude::*;
+use std::cell;
 
 fn is_alive(device: &DeviceTrace, block: usize, at: u32) -> bool {
     device.blocks.alloc[block] <= at && at < device.blocks.free_requested[block]
@@ -42,18 +44,18 @@ fn with_steps(mut trace: Trace, n: u32) -> Trace {
 
 fn check_moment(subject: Subject<'_>, at: u32) {
     let device = subject.device;
-    let cells = alive(subject, EventIdx(at));
+    let cells = Watch::undisturbed(|watch| alive(subject, Some(EventIdx(at)), watch));
     let all = total(&cells);
     assert_eq!(all, sum(device, |b| is_alive(device, b, at)));
     let level = device.levels_at(EventIdx(at)).get(Series::Allocated);
     assert_eq!(all.bytes, level, "what is alive sums to allocated");
     for by in Dimension::ALL {
         let mut grouping = Grouping::new(device, subject.stacks, by);
-        let groups = grouping.sum(&cells);
+        let groups = Watch::undisturbed(|watch| grouping.sum(&cells, watch));
         let in_groups: Bytes = groups.iter().map(|(_, t)| t.bytes).sum();
         assert_eq!(in_groups, all.bytes, "{by:?}");
         assert!(groups.windows(2).all(|w| w[0].1.bytes >= w[1].1.bytes));
-        let tree = Tree::new(device, subject.stacks, by, &cells);
+        let tree = Watch::undisturbed(|watch| Tree::new(device, subject.stacks, by, &cells, watch));
         assert_eq!(tree.nodes[0].tally, all);
         check_tree(&tree);
     }
@@ -75,11 +77,11 @@ fn check_change(subject: Subject<'_>, from: u32, to: u32) {
     let device = subject.device;
     let span = Span::new(EventIdx(from), EventIdx(to));
     let alive_at = |b, at| is_alive(device, b, at);
-    let came = total(&came(subject, span));
+    let came = total(&Watch::undisturbed(|watch| came(subject, span, watch)));
     assert_eq!(came, sum(device, |b| alive_at(b, to) && !alive_at(b, from)));
-    let went = total(&went(subject, span));
+    let went = total(&Watch::undisturbed(|watch| went(subject, span, watch)));
     assert_eq!(went, sum(device, |b| alive_at(b, from) && !alive_at(b, to)));
-    let passed = passed(subject, span);
+    let passed = Watch::undisturbed(|watch| passed(subject, span, watch));
     let within = |b: usize| {
         b >= device.blocks.n_preexisting as usize
             && device.blocks.alloc[b] > from
@@ -94,7 +96,8 @@ fn check_growth(subject: Subject<'_>, by: Dimension, top: usize) {
     let device = subject.device;
     let moments = moments(subject);
     let mut grouping = Grouping::new(device, subject.stacks, by);
-    let growth = growth(subject, &mut grouping, &moments, &[], top);
+    let growth =
+        Watch::undisturbed(|watch| growth(subject, &mut grouping, &moments, (&[], top), watch));
     for (i, &at) in moments.iter().enumerate() {
         let bytes: u64 = growth.bands.iter().map(|b| b.bytes[i]).sum();
         assert_eq!(bytes, device.levels_at(at).get(Series::Allocated).0);
@@ -246,9 +249,9 @@ fn a_training_run_is_told_apart_by_every_dimension() {
             categories: (by == Dimension::Category).then_some(&categories),
             ..subject
         };
-        let cells = alive(subject, last);
+        let cells = Watch::undisturbed(|watch| alive(subject, Some(last), watch));
         let mut grouping = Grouping::new(device, &trace.stacks, by);
-        let groups = grouping.sum(&cells);
+        let groups = Watch::undisturbed(|watch| grouping.sum(&cells, watch));
         let label = |(group, _): &(u32, Tally)| grouping.labels[*group as usize].text.clone();
         groups.iter().map(label).collect::<Vec<_>>()
     };
@@ -294,7 +297,8 @@ fn a_band_without_a_stack_is_called_by_its_forward_operation() {
     let moments = moments(subject);
     let bands = |by| {
         let mut grouping = Grouping::new(device, &trace.stacks, by);
-        let growth = growth(subject, &mut grouping, &moments, &[], 9);
+        let growth =
+            Watch::undisturbed(|watch| growth(subject, &mut grouping, &moments, (&[], 9), watch));
         check_members(subject, by, &moments, &growth);
         let bands = growth.bands.into_iter();
         let named = bands.filter_map(|band| Some((band.label?, *band.counts.last()?)));
@@ -342,4 +346,73 @@ fn steps_are_needed_only_where_they_are_asked_for() {
     let found = select(subject, &Filter::default(), Order::Largest, 0, 1).unwrap();
     assert_eq!((found.blocks, found.total.count), (vec![BlockIdx(1)], 2));
     assert_eq!(moments(subject).len(), 4, "a moment per event, no more");
+}
+
+/// A site for each of very many allocations, which all stay.
+fn many_sites(sites: u32) -> Trace {
+    let mut b = TraceBuilder::default();
+    for line in 0..sites {
+        let stack = b.stack(&format!("f{line}"), "net.py", line);
+        b.alloc(BlockKind {
+            alloc_stack: stack,
+            ..block_of(Bytes(512))
+        });
+    }
+    b.finish()
+}
+
+/// What a question says that it holds, at most; or that it was stopped at its n-th look.
+fn looked(stop_at: Option<usize>, ask: impl Fn(Watch<'_>) -> Result<(), Stopped>) -> (bool, usize) {
+    let (looks, most) = (cell::Cell::new(0), cell::Cell::new(0));
+    let go_on = |bytes: usize| {
+        looks.set(looks.get() + 1);
+        most.set(most.get().max(bytes));
+        stop_at.is_none_or(|stop| looks.get() < stop)
+    };
+    let done = ask(Watch::new(&go_on));
+    assert!(stop_at.is_none_or(|stop| looks.get() <= stop), "it went on");
+    (done.is_ok(), most.get())
+}
+
+#[test]
+fn questions_say_what_they_hold_and_end_when_they_are_stopped() {
+    const SITES: u32 = 4000;
+    let trace = many_sites(SITES);
+    let device = &trace.devices[0];
+    let live = LiveIndex::new(&device.blocks);
+    let subject = Subject {
+        device,
+        stacks: &trace.stacks,
+        live: &live,
+        categories: None,
+    };
+    let last = EventIdx(device.events.len() - 1);
+    let whole = Span::new(EventIdx(0), last);
+    let grow = |watch: Watch<'_>| {
+        let mut grouping = Grouping::new(device, &trace.stacks, Dimension::Site);
+        let moments = moments(subject);
+        growth(subject, &mut grouping, &moments, (&[], 11), watch).map(drop)
+    };
+    let group = |watch: Watch<'_>| {
+        let cells = alive(subject, Some(last), watch)?;
+        Grouping::new(device, &trace.stacks, Dimension::Stack).sum(&cells, watch)?;
+        Tree::new(device, &trace.stacks, Dimension::Stack, &cells, watch).map(drop)
+    };
+    let came = |watch: Watch<'_>| came(subject, whole, watch).map(drop);
+    let went = |watch: Watch<'_>| went(subject, Span::new(last, last), watch).map(drop);
+    let passed = |watch: Watch<'_>| passed(subject, whole, watch).map(drop);
+    let asked: [(&str, &dyn Fn(Watch<'_>) -> Result<(), Stopped>); 5] = [
+        ("growth", &grow),
+        ("alive", &group),
+        ("came", &came),
+        ("went", &went),
+        ("passed", &passed),
+    ];
+    for (name, ask) in asked {
+        assert!(looked(None, ask).0, "{name}");
+        assert!(!looked(Some(2), ask).0, "{name} does not look often enough");
+    }
+    // A site that is met once takes no column of moments.
+    let held = looked(None, grow).1 / SITES as usize;
+    assert!((100..400).contains(&held), "{held} bytes a site");
 }

@@ -12,6 +12,7 @@ use crate::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
+use crate::watch::{Stopped, Watch};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -104,7 +105,17 @@ impl Labels {
 impl Tree {
     /// Builds the tree: the group's name, and below it the stack, outermost function first. A
     /// module's name is split at its dots.
-    pub fn new(device: &DeviceTrace, stacks: &Stacks, by: Dimension, cells: &[Cell]) -> Tree {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn new(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        by: Dimension,
+        cells: &[Cell],
+        watch: Watch<'_>,
+    ) -> Result<Tree, Stopped> {
+        let watch = watch.beside(size_of_val(cells));
         let mut growth = Growth {
             stacks,
             by,
@@ -120,7 +131,8 @@ impl Tree {
             label: growth.labels.id("all"),
             tally: Tally::default(),
         });
-        for cell in cells {
+        for (row, cell) in cells.iter().enumerate() {
+            watch.at_row(row, || growth.heap_bytes())?;
             let kind = &device.blocks.kinds[cell.kind.index()];
             let path = growth.path(cell, kind);
             growth.nodes[0].tally.join(cell.tally);
@@ -134,11 +146,19 @@ impl Tree {
                 growth.nodes[at as usize].tally.join(cell.tally);
             }
         }
-        growth.pruned()
+        Ok(growth.pruned())
     }
 }
 
 impl Growth<'_> {
+    /// About how many heap bytes it uses.
+    fn heap_bytes(&self) -> usize {
+        const PER_LABEL: usize = 128;
+        const PER_PATH: usize = 128;
+        let node = size_of::<Growing>() + 32;
+        self.nodes.len() * node + self.labels.texts.len() * PER_LABEL + self.paths.len() * PER_PATH
+    }
+
     fn child(&mut self, parent: u32, label: LabelIdx) -> Option<u32> {
         if let Some(&known) = self.children.get(&(parent, label)) {
             return Some(known);

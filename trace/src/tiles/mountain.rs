@@ -13,6 +13,7 @@ use crate::trace::{BlockIdx, Blocks, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::convert::Infallible;
 
 /// Most blocks drawn alone in a tile.
 pub const MAX_BLOCKS: usize = 1200;
@@ -193,10 +194,11 @@ impl Survey {
         let inside = blocks.allocated_in(view.grid.window);
         let start = view.grid.window.start().0;
         let earlier = inside.start;
-        view.index.live.outliving(blocks, earlier, start, |block| {
+        let Ok(()) = view.index.live.outliving(blocks, earlier, start, |block| {
             if blocks.free_requested[block.index()] > start {
                 survey.visit(view, block.0);
             }
+            Ok::<(), Infallible>(())
         });
         for block in inside {
             survey.visit(view, block);

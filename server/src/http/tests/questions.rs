@@ -12,6 +12,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use api::timeline::{BlockDetail, Moment};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
+use serde_json::json;
 use trace::alive::Dimension;
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
@@ -193,6 +194,46 @@ async fn what_is_alive_and_what_changed_agree() {
             .any(|g| g.inferred && g.label.starts_with("backward of ")),
         "backward allocations have no stack of their own"
     );
+}
+
+/// Without history, the last moment is the state itself, as `inspect` lists it. An event that is
+/// named must be there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_alone_is_asked_what_is_alive() {
+    let server = Server::start().await;
+    let block =
+        |size: u64, state: &str| json!({ "size": size, "requested_size": size, "state": state });
+    let blocks = [
+        block(4096, "active_allocated"),
+        block(1024, "active_pending_free"),
+        block((2 << 20) - 5120, "inactive"),
+    ];
+    let segment = json!({ "device": 0, "address": 0x7f00_0000_0000_u64, "total_size": 2 << 20,
+        "allocated_size": 4096, "active_size": 5120, "stream": 0, "segment_type": "small",
+        "blocks": blocks });
+    let state = json!({ "segments": [segment], "device_traces": [[]] }).to_string();
+    let answer = server
+        .put("/api/upload/state.json", state.into_bytes())
+        .await;
+    let run = answer
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run;
+    for by in Dimension::ALL {
+        let path = format!("/api/runs/{}/devices/0/alive?by={}", run.id, by.name());
+        let alive: Alive = ok(&server, &path).await.read();
+        assert_eq!((alive.event, alive.step), (None, None));
+        assert_eq!(
+            (alive.total.count, alive.total.bytes),
+            (2, Bytes(5120)),
+            "{by:?}"
+        );
+        assert_eq!(alive.tree[0].tally, alive.total);
+    }
+    let named = server
+        .get(&format!("/api/runs/{}/devices/0/alive?at=0", run.id))
+        .await;
+    assert_eq!(named.problem().code, ProblemCode::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
