@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use trace::compare::curves::Align;
 use trace::compare::gate::{self, Limits, Verdicts};
 use trace::compare::profile::Profile;
-use trace::compare::{self, Difference};
-use trace::trace::Series;
+use trace::compare::{self, Difference, Leaks, LeaksBeside};
+use trace::leaks::Verdict;
+use trace::trace::{Series, device_name};
 use trace::watch::{Stopped, Watch};
 
 /// The least and the largest number of runs in a comparison.
@@ -43,6 +44,9 @@ pub struct Against {
     pub foremost: Option<u32>,
     /// The difference of each pair of devices, in order.
     pub devices: Vec<Difference>,
+    /// Leaks of memory that is in no pair: of devices that only one run has, and of the pinned
+    /// memory of the host.
+    pub beside: Vec<LeaksBeside>,
     /// What `tidemark gate` says of it with its default limits.
     pub gate: Verdicts,
 }
@@ -70,6 +74,7 @@ impl Against {
         }
         Ok(Against {
             foremost: compare::foremost(&devices).map(|at| at as u32),
+            beside: compare::leaks_beside(base, new),
             gate,
             devices,
         })
@@ -83,8 +88,39 @@ impl Against {
     /// About how many heap bytes it uses.
     pub fn heap_bytes(&self) -> usize {
         const PER_FINDING: usize = 1024;
+        const PER_PLACE: usize = 1024;
         let devices = self.devices.iter().map(Difference::heap_bytes);
-        devices.sum::<usize>() + self.gate.findings.len() * PER_FINDING
+        let beside = self.beside.iter().flat_map(|one| [&one.base, &one.new]);
+        let places = beside.flatten().map(|leaks| leaks.places.len());
+        devices.sum::<usize>()
+            + self.gate.findings.len() * PER_FINDING
+            + places.sum::<usize>() * PER_PLACE
+    }
+
+    /// What leaks besides the device that is shown: the name of the memory, then what is said of
+    /// the baseline and of the new run, by `told`.
+    pub fn other_leaks(&self, told: impl Fn(&Leaks) -> String) -> Vec<[String; 3]> {
+        let mut rows = Vec::new();
+        for (at, pair) in (0..).zip(&self.devices) {
+            let [base, new] = [&pair.base.leaks, &pair.new.leaks];
+            let leaks = [base, new].iter().any(|side| side.verdict == Verdict::Leak);
+            if leaks && self.foremost != Some(at) {
+                rows.push([device_name(pair.new.device), told(base), told(new)]);
+            }
+        }
+        rows.extend(self.leaks_beside(told));
+        rows
+    }
+
+    /// The same of memory that is in no pair.
+    pub fn leaks_beside(&self, told: impl Fn(&Leaks) -> String) -> Vec<[String; 3]> {
+        let side = |leaks: &Option<Leaks>| {
+            let absent = || "not recorded".to_owned();
+            leaks.as_ref().map_or_else(absent, &told)
+        };
+        let rows = self.beside.iter();
+        rows.map(|one| [device_name(one.device), side(&one.base), side(&one.new)])
+            .collect()
     }
 
     /// The largest number of steps that an answer lists, of all devices together. Both sides give

@@ -16,7 +16,6 @@ use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
 use trace::compare::{Difference, Leaks, StepSide};
-use trace::leaks::Verdict;
 use trace::naming::Rules;
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -129,10 +128,18 @@ fn text(comparison: &Comparison) -> String {
             }
             out += &device(difference);
         }
+        out += &beside(against);
         out.push('\n');
     }
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// Leaks of memory that no pair of devices covers.
+fn beside(against: &Against) -> String {
+    let rows = against.leaks_beside(Leaks::told_where).into_iter();
+    rows.map(|[name, base, new]| format!("\n  {name} leaks: {base} → {new}\n"))
+        .collect()
 }
 
 fn device(difference: &Difference) -> String {
@@ -179,8 +186,8 @@ fn levels(difference: &Difference) -> String {
     format!(
         "\n{}    leaks: {} → {}\n",
         table.print("    "),
-        leaks(&base.leaks),
-        leaks(&new.leaks)
+        base.leaks.told_where(),
+        new.leaks.told_where()
     )
 }
 
@@ -189,18 +196,6 @@ fn categories(difference: &Difference) -> String {
     match cards::categories(difference) {
         none if none.is_empty() => String::new(),
         differ => format!("    {differ}\n"),
-    }
-}
-
-fn leaks(leaks: &Leaks) -> String {
-    match leaks.verdict {
-        Verdict::Clean => "no".to_owned(),
-        Verdict::CannotTell => format!("cannot tell ({})", leaks.reason),
-        Verdict::Leak => {
-            let first = leaks.places.first().map(|place| &place.place);
-            let at = first.map_or_else(String::new, |place| format!(" in {}", place.name));
-            format!("{}{at}", leaks.told())
-        }
     }
 }
 

@@ -60,7 +60,7 @@ const RANKS: usize = MAX_RANKS as usize;
 /// Properties of schemas that are lists, and their largest lengths. For a schema that is a list
 /// itself, the property is empty.
 const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
-    ("Against", &[("devices", DEVICES)]),
+    ("Against", &[("beside", DEVICES + 1), ("devices", DEVICES)]),
     ("Alive", &[("groups", MAX_GROUPS), ("tree", MAX_NODES)]),
     ("AllocationPage", &[("items", MAX_PAGE)]),
     ("AnnotationMark", &[("events", 2)]),

@@ -229,3 +229,22 @@ fn a_rule_that_takes_nothing_comes_with_one_that_would() {
     check("ours file=nowhere.py", None);
     check("ours function=nobody", None);
 }
+
+/// A leak of pinned memory is told whichever way two recordings are compared.
+#[test]
+fn a_comparison_tells_of_leaks_beside_the_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let leaking = fixture("pinned_leak.pickle.zst");
+    let clean = fixture("pinned_late.pickle.zst");
+    for [base, new] in [[&clean, &leaking], [&leaking, &clean], [&leaking, &leaking]] {
+        let check = |more: &[&str], says: &str| {
+            let args = [&["compare", base.as_str(), new.as_str()], more].concat();
+            let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+            assert_eq!(status, 0, "{args:?}: {error}");
+            assert!(out.contains(says), "{args:?}: {out}");
+        };
+        check(&[], "pinned host memory leaks: ");
+        check(&["--markdown"], "| leaks, pinned host memory | ");
+        check(&["--json"], "\"beside\":");
+    }
+}

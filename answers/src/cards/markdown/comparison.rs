@@ -4,9 +4,9 @@ use super::{Links, Names, code, escaped};
 use crate::cards::{capital, categories, place, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
-use trace::compare::Difference;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
 use trace::compare::headline::signed;
+use trace::compare::{Difference, Leaks};
 use trace::growth::Growth;
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -52,7 +52,7 @@ pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
         match against.difference() {
             Some(difference) => {
                 let _ = writeln!(out, "**{}**\n", capital(word(difference.change)));
-                out += &numbers(difference);
+                out += &numbers(against, difference);
             }
             None => out += "No device in both that holds memory or events.\n",
         }
@@ -104,10 +104,10 @@ fn one(against: &Against) -> String {
     if !difference.conditions.is_empty() {
         out.push('\n');
     }
-    out + &numbers(difference) + &sites(difference)
+    out + &numbers(against, difference) + &sites(difference)
 }
 
-fn numbers(difference: &Difference) -> String {
+fn numbers(against: &Against, difference: &Difference) -> String {
     let mut out = "| | baseline | new | change |\n|---|--:|--:|--:|\n".to_owned();
     for (name, series) in [
         ("peak allocated", Series::Allocated),
@@ -133,6 +133,9 @@ fn numbers(difference: &Difference) -> String {
         base.leaks.told(),
         new.leaks.told()
     );
+    for [name, base, new] in against.other_leaks(Leaks::told) {
+        let _ = writeln!(out, "| leaks, {name} | {base} | {new} | |");
+    }
     match categories(difference).as_str() {
         "" => {}
         line => out += &format!("\n{line}.\n"),
