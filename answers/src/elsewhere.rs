@@ -3,6 +3,7 @@
 
 use trace::leaks::{self, Verdict};
 use trace::oom;
+use trace::steps::Word;
 use trace::trace::{DeviceTrace, Trace, device_name};
 use trace::units::Bytes;
 use trace::watch::Watch;
@@ -18,6 +19,8 @@ pub struct Elsewhere {
     pub verdict: Verdict,
     /// Bytes that accumulate with each step; 0 if it grows within steps only.
     pub bytes_per_step: Bytes,
+    /// What its steps are called.
+    pub word: Word,
 }
 
 /// All devices but the one that is shown. If the watch stops the search for leaks, the verdict is
@@ -38,13 +41,15 @@ fn look(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Elsewhere {
         out_of_memory: oom::count(device) > 0,
         verdict: report.verdict,
         bytes_per_step: Bytes(report.bytes_per_step.max(0.0).round() as u64),
+        word: Word::of(&device.steps),
     }
 }
 
 impl Elsewhere {
     /// What is wrong there, without the device's name; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        let leaks = (self.verdict == Verdict::Leak).then(|| leaks::in_words(self.bytes_per_step));
+        let leaks = (self.verdict == Verdict::Leak)
+            .then(|| leaks::in_words(self.bytes_per_step, self.word));
         match (self.out_of_memory, leaks) {
             (true, Some(leaks)) => Some(format!("ran out of memory and {leaks}")),
             (true, None) => Some("ran out of memory".to_owned()),
@@ -71,6 +76,7 @@ mod tests {
                 out_of_memory,
                 verdict,
                 bytes_per_step: Bytes::mib(bytes),
+                word: Word::Step,
             };
             assert_eq!(other.sentence().as_deref(), expected);
         };

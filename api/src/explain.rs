@@ -192,6 +192,9 @@ pub struct LeakExplained {
     pub pattern: Pattern,
     /// Bytes added for each step (for each part, when it grows within steps).
     pub bytes_per_step: f64,
+    /// What they are counted by, in the word that was found for the steps: `a step`, `a request`,
+    /// `a part of a step`.
+    pub counted_by: String,
     /// Blocks added for each step.
     pub count_per_step: f64,
     /// Bytes alive at the end of the last step.

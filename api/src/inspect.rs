@@ -191,6 +191,9 @@ pub struct LeakGroup {
     pub device: u32,
     /// Bytes more after each step.
     pub bytes_per_step: f64,
+    /// What they are counted by, in the word that was found for the steps: `a step`, `a request`,
+    /// `a part of a step`.
+    pub counted_by: String,
     /// Blocks more after each step.
     pub count_per_step: f64,
     /// Bytes live at the end.

@@ -21,6 +21,7 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Pattern, Verdict};
 use trace::stacks::{Frame, Stacks};
+use trace::steps::Word;
 use trace::tiles::with_caller;
 use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
 use trace::units::Bytes;
@@ -123,7 +124,7 @@ impl RunCard {
             Texts::All(_) => head.name.to_owned(),
             Texts::Redacted(_) => nameless(head.id),
         };
-        let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);
+        let (sites_title, sites) = sites((device, &report), &model, &decoded.trace.stacks);
         let others = elsewhere(&decoded.trace, Some(device.device), watch);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
         let (verdict, tone) = beside(verdict(&report, &contents), &others);
@@ -330,10 +331,15 @@ fn amount(bytes: f64) -> String {
 }
 
 /// What accumulates; if nothing does, what the memory consists of at the highest level.
-fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(String, String)>) {
+fn sites(
+    (device, report): (&DeviceTrace, &LeakReport),
+    model: &Model,
+    stacks: &Stacks,
+) -> (String, Vec<(String, String)>) {
+    let word = Word::of(&device.steps);
     if report.verdict == Verdict::Leak {
         let groups = report.groups.iter().take(MAX_SITES);
-        let sites = groups.map(|group| leaking(group, stacks)).collect();
+        let sites = groups.map(|group| leaking(group, word, stacks)).collect();
         return ("What accumulates".to_owned(), sites);
     }
     let Some(composition) = model.composition() else {
@@ -351,10 +357,10 @@ fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(S
     (title, sites.collect())
 }
 
-fn leaking(group: &LeakGroup, stacks: &Stacks) -> (String, String) {
+fn leaking(group: &LeakGroup, word: Word, stacks: &Stacks) -> (String, String) {
     let frame = group.frame.or(group.alloc_frame);
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place(f, stacks));
-    let unit = leaks::rate_unit(group.pattern == Pattern::WithinStep);
+    let unit = leaks::counted_by(group.pattern == Pattern::WithinStep, word);
     (format!("{} {unit}", amount(group.bytes_per_step)), place)
 }
 

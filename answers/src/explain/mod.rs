@@ -34,11 +34,11 @@ use api::frames::FrameText;
 use moment::Places;
 use trace::categories::Categories;
 use trace::code;
-use trace::leaks::{self, LeakGroup, LeakReport};
+use trace::leaks::{self, LeakGroup, LeakReport, Pattern};
 use trace::oom;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
-use trace::steps::recording;
+use trace::steps::{Word, recording};
 use trace::trace::{DeviceTrace, Series, Trace};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
@@ -179,6 +179,7 @@ fn explained(
 /// What is left behind, with the stacks of the program.
 fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
     let named = questions::named(trace, device, report.clone());
+    let word = Word::of(&device.steps);
     let groups = named.groups.iter().zip(&report.groups).take(GROUPS);
     Leaks {
         verdict: named.verdict,
@@ -191,6 +192,7 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
                 place: moment::leaking(&trace.stacks, found),
                 pattern: group.pattern,
                 bytes_per_step: group.bytes_per_step,
+                counted_by: leaks::counted_by(found.pattern == Pattern::WithinStep, word),
                 count_per_step: group.count_per_step,
                 live_bytes: group.live_bytes,
                 confidence: group.confidence,

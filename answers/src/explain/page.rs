@@ -12,7 +12,6 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use timeline::format::plural;
-use trace::leaks::rate_unit;
 use trace::steps::recording::Kind;
 use trace::trace::{PINNED, QualityNote, StepSource, device_name};
 use trace::units::Bytes;
@@ -235,7 +234,7 @@ fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
     };
     for group in &leaks.groups {
         let is_within = group.pattern == Pattern::WithinStep;
-        let unit = rate_unit(is_within);
+        let unit = &group.counted_by;
         let when = match is_within {
             true => "after the last part",
             false => "at the end",

@@ -10,13 +10,13 @@ use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
 };
-use api::leaks::Verdict;
+use api::leaks::{Pattern, Verdict};
 use trace::categories::Categories;
 use trace::leaks::{self, LeakReport};
 use trace::oom;
 use trace::stacks::Stacks;
-use trace::steps::levels;
 use trace::steps::recording::{self, Recording};
+use trace::steps::{Word, levels};
 use trace::tiles::block_label;
 use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace, device_name};
 use trace::units::{Bytes, EventIdx};
@@ -309,22 +309,24 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     };
     let (device, verdict) = (devices[worst].device, reports[worst].verdict);
     let named = devices.iter().zip(reports);
-    let named =
-        named.map(|(device, report)| (device.device, questions::named(trace, device, report)));
-    let named: Vec<(u32, api::leaks::Leaks)> = named.collect();
+    let named = named.map(|(device, report)| {
+        let word = Word::of(&device.steps);
+        (device.device, word, questions::named(trace, device, report))
+    });
+    let named: Vec<(u32, Word, api::leaks::Leaks)> = named.collect();
     let others = named
         .iter()
-        .filter(|(other, report)| *other != device && report.verdict == Verdict::Leak);
-    let others = others.map(|(other, report)| {
+        .filter(|(other, _, report)| *other != device && report.verdict == Verdict::Leak);
+    let others = others.map(|(other, word, report)| {
         let speed = Bytes(report.bytes_per_step.max(0.0).round() as u64);
-        format!("{} {}", device_name(*other), leaks::in_words(speed))
+        format!("{} {}", device_name(*other), leaks::in_words(speed, *word))
     });
-    let report = &named[worst].1;
+    let report = &named[worst].2;
     let reasons = std::iter::once(report.reason.clone()).chain(others);
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
-    let groups = named.iter().flat_map(|(device, report)| {
+    let groups = named.iter().flat_map(|(device, word, report)| {
         let groups = report.groups.iter();
-        groups.map(|group| leak_group(*device, group))
+        groups.map(|group| leak_group(*device, *word, group))
     });
     Ok(Leaks {
         device: Some(device),
@@ -334,7 +336,7 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     })
 }
 
-fn leak_group(device: u32, group: &api::leaks::LeakGroup) -> LeakGroup {
+fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),
@@ -344,6 +346,7 @@ fn leak_group(device: u32, group: &api::leaks::LeakGroup) -> LeakGroup {
     LeakGroup {
         device,
         bytes_per_step: group.bytes_per_step,
+        counted_by: leaks::counted_by(group.pattern == Pattern::WithinStep, word),
         count_per_step: group.count_per_step,
         live_bytes: group.live_bytes,
         frame: frame.unwrap_or_else(unknown),

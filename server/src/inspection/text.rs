@@ -3,11 +3,10 @@
 use crate::table::{Table, grouped};
 use answers::names::frame_line;
 use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
-use api::leaks::{Pattern, Verdict};
+use api::leaks::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Named;
-use trace::leaks::rate_unit;
 use trace::steps::levels;
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
@@ -249,7 +248,7 @@ fn leaks(inspection: &Inspection) -> String {
         let _ = writeln!(
             out,
             "    {bytes} {}, {} live: {}{}",
-            rate_unit(group.pattern == Pattern::WithinStep),
+            group.counted_by,
             group.live_bytes,
             frame_line(&group.frame),
             place(group.device)

@@ -9,7 +9,7 @@ use crate::{explain, questions};
 use answers::elsewhere::elsewhere;
 use answers::names::frame_line;
 use api::compare::{Against, ComparedRun, Comparison};
-use api::leaks::LeakGroup;
+use api::leaks::{LeakGroup, Pattern};
 use api::runs::RunSummary;
 use api::view_state::{Tab, ViewState};
 use api::what_if::Conditions;
@@ -25,9 +25,11 @@ use trace::compare::gate::Limits;
 use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
 use trace::intervals::LiveIndex;
+use trace::leaks::{LeakReport, Verdict, counted_by, find_while};
 use trace::oom;
 use trace::stacks::StackIdx;
-use trace::trace::{DeviceTrace, Series, Trace};
+use trace::steps::Word;
+use trace::trace::{DeviceTrace, PINNED, Series, Trace, device_name};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 
@@ -38,7 +40,7 @@ struct OfRecording {
     /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run's id of the dashboard.
     recording: String,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
-    /// events; for `inspect`, all.
+    /// events; for `inspect`, all; for `leaks`, the one with the worst verdict.
     device: Option<u32>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
@@ -347,9 +349,13 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
 fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     let recording = asker.recordings.recording(&asked.recording)?;
     let trace = recording.trace();
-    let device = device(trace, asked.device)?;
+    let device = match asked.device {
+        Some(_) => device(trace, asked.device)?,
+        None => worst(trace, asker.watch)?,
+    };
     let found = questions::report(trace, device, asker.watch);
     asker.watch.look(0)?;
+    let word = Word::of(&device.steps);
     let mut answer = Answer::default();
     let verdict = match found.verdict {
         // The reason of a leak says how much.
@@ -357,7 +363,12 @@ fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
         api::leaks::Verdict::Clean => "No leak",
         api::leaks::Verdict::CannotTell => "Cannot tell",
     };
-    answer.text = format!("{verdict}: {}\n", ended(&found.reason));
+    let several = trace.with_pinned().count() > 1;
+    let of = match several {
+        true => format!(" ({})", device_name(device.device)),
+        false => String::new(),
+    };
+    answer.text = format!("{verdict}{of}: {}\n", ended(&found.reason));
     for caveat in &found.caveats {
         answer.text += &format!("{}\n", sentence(caveat));
     }
@@ -376,13 +387,33 @@ fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     answer.rows = found
         .groups
         .iter()
-        .map(|group| leak_row(trace, group))
+        .map(|group| leak_row(trace, word, group))
         .collect();
     answer.link = view(&recording, Some(device), Tab::Leaks);
     Ok(answer.page(asked.offset))
 }
 
-fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
+/// The device that speaks for a recording: the one with the worst verdict, as `inspect` has it. The
+/// pinned memory of the host does so only if it leaks.
+fn worst<'t>(trace: &'t Trace, watch: Watch<'_>) -> Result<&'t DeviceTrace, Refusal> {
+    let chosen = device(trace, None)?;
+    let others = trace
+        .with_pinned()
+        .filter(|other| other.device != chosen.device);
+    // Among equals it is the usual one.
+    let devices: Vec<&DeviceTrace> = std::iter::once(chosen).chain(others).collect();
+    let judge = |device: &&DeviceTrace| find_while(device, &trace.stacks, &trace.quality, watch);
+    let (devices, reports): (Vec<&DeviceTrace>, Vec<LeakReport>) = devices
+        .into_iter()
+        .map(|device| (device, judge(&device)))
+        .filter(|(device, report)| device.device != PINNED || report.verdict == Verdict::Leak)
+        .unzip();
+    watch.look(0)?;
+    let worst = trace::leaks::worst(&reports);
+    Ok(worst.map_or(chosen, |at| devices[at]))
+}
+
+fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
     let stack = group
         .stack
         .map(|stack| explain::own_frames(&trace.stacks, StackIdx(stack)));
@@ -395,8 +426,9 @@ fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
     let frame = group.frame.as_ref().or(group.alloc_frame.as_ref());
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), frame_line);
     let mut text = format!(
-        "{} a step, {} alive at the end: {place}\n",
+        "{} {}, {} alive at the end: {place}\n",
         Bytes(group.bytes_per_step.max(0.0).round() as u64),
+        counted_by(group.pattern == Pattern::WithinStep, word),
         group.live_bytes
     );
     for frame in stack.iter().flatten() {

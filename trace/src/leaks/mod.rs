@@ -70,6 +70,7 @@ use crate::phases::Roles;
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
+use crate::steps::Word;
 use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
@@ -128,11 +129,19 @@ pub const fn rate_unit(within_step: bool) -> &'static str {
     }
 }
 
+/// The same for a device whose steps are called so: `a request`, `a part of a request`.
+pub fn counted_by(within_step: bool, word: Word) -> String {
+    match within_step {
+        true => format!("a part of {}", word.a()),
+        false => word.a(),
+    }
+}
+
 /// What memory does that leaks so fast; 0 if it grows within steps only.
-pub fn in_words(bytes_per_step: Bytes) -> String {
+pub fn in_words(bytes_per_step: Bytes, word: Word) -> String {
     match bytes_per_step {
-        Bytes::ZERO => "leaks within each step".to_owned(),
-        bytes => format!("leaks {bytes} a step"),
+        Bytes::ZERO => format!("leaks within each {}", word.one()),
+        bytes => format!("leaks {bytes} {}", word.a()),
     }
 }
 

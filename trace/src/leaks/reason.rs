@@ -4,6 +4,7 @@ use super::excuse::Excuse;
 use super::judge;
 use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Verdict};
 use crate::growth::Growth;
+use crate::steps::Word;
 use crate::trace::{DeviceTrace, QualityNote, StepSource};
 use crate::units::Bytes;
 
@@ -43,6 +44,11 @@ pub struct Teller<'a> {
 }
 
 impl Teller<'_> {
+    /// What the steps are called.
+    fn word(&self) -> Word {
+        Word::of(&self.device.steps)
+    }
+
     fn report(self, verdict: Verdict, reason: String) -> LeakReport {
         LeakReport {
             verdict,
@@ -56,12 +62,13 @@ impl Teller<'_> {
 
     /// The report if there are too few steps.
     pub fn too_few(self) -> LeakReport {
+        let (one, many) = (self.word().one(), self.word().many());
         let seen = match (self.device.events.len(), self.n_steps) {
             (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
             (_, 0) => "no loop was recorded: only a loop can show a leak".to_owned(),
-            (_, 1) => format!("one step is too few: {MIN_STEPS} steps are needed to see a leak"),
+            (_, 1) => format!("one {one} is too few: {MIN_STEPS} {many} are needed to see a leak"),
             (_, n) => {
-                format!("{n} whole steps are too few: {MIN_STEPS} steps are needed to see a leak")
+                format!("{n} whole {many} are too few: {MIN_STEPS} {many} are needed to see a leak")
             }
         };
         let reason = format!("{seen}; {}", self.advice());
@@ -70,19 +77,20 @@ impl Teller<'_> {
 
     /// The one thing to do: record enough steps, with room for all their events.
     fn advice(&self) -> String {
+        let many = self.word().many();
         let events = u64::from(self.device.events.len());
         let entries = match (events, self.n_steps as u64) {
             // Where nothing was overwritten, there was room enough.
             _ if events <= 1 || !self.caveats.iter().any(|caveat| caveat == WRAPPED) => {
                 return format!(
-                    "record {MIN_STEPS} steps or more with \
+                    "record {MIN_STEPS} {many} or more with \
                      `torch.cuda.memory._record_memory_history()`"
                 );
             }
             (_, n) => round_up(events * ADVISED_STEPS / n.max(1)),
         };
         format!(
-            "record {MIN_STEPS} steps or more: \
+            "record {MIN_STEPS} {many} or more: \
              `torch.cuda.memory._record_memory_history(max_entries={entries})`"
         )
     }
@@ -91,13 +99,16 @@ impl Teller<'_> {
     pub fn unsure(self, growth: &judge::Growth, doubtful: f64) -> LeakReport {
         let bytes = Bytes(doubtful as u64);
         let (first, last, n) = (growth.first, growth.last, self.n_steps);
+        let (one, many) = (self.word().one(), self.word().many());
         let seen = match growth.growths {
-            2 => format!("{bytes} were kept at step {first} and again at step {last}"),
-            times => format!("{bytes} at a time are kept since step {first}, {times} times so far"),
+            2 => format!("{bytes} were kept at {one} {first} and again at {one} {last}"),
+            times => {
+                format!("{bytes} at a time are kept since {one} {first}, {times} times so far")
+            }
         };
         let reason = format!(
-            "{seen}: the {n} steps recorded are too few to see whether it goes on; record {} \
-             steps or more",
+            "{seen}: the {n} {many} recorded are too few to see whether it goes on; record {} \
+             {many} or more",
             2 * n
         );
         self.report(Verdict::CannotTell, reason)
@@ -105,18 +116,18 @@ impl Teller<'_> {
 
     /// The report if blocks were made at too many places to follow.
     pub fn too_many(self, blocks: u64) -> LeakReport {
-        let n = self.n_steps;
+        let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
         let reason = format!(
-            "{blocks} blocks outlive a step at more places than can be followed over {n} steps"
+            "{blocks} blocks outlive {one} at more places than can be followed over {n} {many}"
         );
         self.report(Verdict::CannotTell, reason)
     }
 
     /// The report if `watch` stopped the search.
     pub fn stopped(self) -> LeakReport {
-        let n = self.n_steps;
+        let (n, many) = (self.n_steps, self.word().many());
         let reason = format!(
-            "judging its {n} steps was stopped at the time limit; `tidemark inspect` has no limit"
+            "judging its {n} {many} was stopped at the time limit; `tidemark inspect` has no limit"
         );
         self.report(Verdict::CannotTell, reason)
     }
@@ -124,25 +135,25 @@ impl Teller<'_> {
     /// The report if the growth has an innocent explanation.
     pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
         let bytes = Bytes(bytes_per_step.round() as u64);
-        let n = self.n_steps;
+        let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
         match why {
             Excuse::OptimizerState => {
                 let reason = format!(
-                    "apart from {bytes} a step of optimizer state, which the optimizer bounds, \
-                     nothing accumulates over {n} steps"
+                    "apart from {bytes} {one} of optimizer state, which the optimizer bounds, \
+                     nothing accumulates over {n} {many}"
                 );
                 self.report(Verdict::Clean, reason)
             }
             Excuse::Loading => {
                 let reason = format!(
-                    "{bytes} a step accumulate while weights are made or loaded; record the \
-                     steps that follow"
+                    "{bytes} {one} accumulate while weights are made or loaded; record the \
+                     {many} that follow"
                 );
                 self.report(Verdict::CannotTell, reason)
             }
             Excuse::StateAgain => {
                 let reason = format!(
-                    "{bytes} a step of optimizer state accumulate over {n} steps, as much each \
+                    "{bytes} {one} of optimizer state accumulate over {n} {many}, as much each \
                      time and at equal distances: an optimizer makes its state once, so perhaps a \
                      new one is made each time while the old one is kept"
                 );
@@ -150,8 +161,8 @@ impl Teller<'_> {
             }
             Excuse::LargerSteps => {
                 let reason = format!(
-                    "a buffer is enlarged by {bytes} a step, and some of the program's work grows \
-                     with it over {n} steps: it has no bound, or the data become longer; record \
+                    "a buffer is enlarged by {bytes} {one}, and some of the program's work grows \
+                     with it over {n} {many}: it has no bound, or the data become longer; record \
                      with data of one size"
                 );
                 self.report(Verdict::CannotTell, reason)
@@ -168,14 +179,16 @@ impl Teller<'_> {
 
     /// The report if nothing grows, except by `noise` bytes at a time.
     pub fn clean(self, noise: f64) -> LeakReport {
-        let n = self.n_steps;
+        let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
         let reason = match noise > 0.0 {
             true => format!(
                 "apart from {} at a time (less than {MIN_BYTES}: probably metrics that the program \
-                 collects) nothing accumulates over {n} steps",
+                 collects) nothing accumulates over {n} {many}",
                 Bytes(noise as u64)
             ),
-            false => format!("what outlives a step is bounded: nothing accumulates over {n} steps"),
+            false => {
+                format!("what outlives {one} is bounded: nothing accumulates over {n} {many}")
+            }
         };
         self.report(Verdict::Clean, reason)
     }
@@ -201,11 +214,12 @@ impl Teller<'_> {
     /// The report if groups accumulate; `others` further sites grow without a rhythm.
     pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
         groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
+        let (one, many) = (self.word().one(), self.word().many());
         let across = || groups.iter().filter(|g| g.pattern != Pattern::WithinStep);
         let Some(first) = across().next() else {
             let each: f64 = groups.iter().map(|g| g.bytes_per_step).sum();
             let reason = format!(
-                "within each step {} accumulate with every part and are given back only at its \
+                "within each {one} {} accumulate with every part and are given back only at its \
                  end: the peak grows with the number of parts",
                 Bytes(each.round() as u64)
             );
@@ -219,7 +233,7 @@ impl Teller<'_> {
         self.growth = self.growth.map(|growth| growth.proven(proven, rest));
         let total = self.growth.map_or(proven, |growth| growth.slope);
         let rhythm = match first.pattern {
-            Pattern::EveryNth(n) => format!(" (once in {n} steps)"),
+            Pattern::EveryNth(n) => format!(" (once in {n} {many})"),
             Pattern::Enlarged => " (in a buffer that is enlarged again and again)".to_owned(),
             _ => String::new(),
         };
@@ -229,7 +243,8 @@ impl Teller<'_> {
             true => "given back only after the last one",
             false => "never given back",
         };
-        let mut reason = format!("{all} a step accumulate over {n} steps{rhythm} and are {until}");
+        let all = format!("{all} {}", self.word().a());
+        let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
         if total > proven {
             let rest = Bytes((total - proven).round() as u64);
             let places = match others {
@@ -237,7 +252,7 @@ impl Teller<'_> {
                 n => format!("spread over {n} places without a rhythm of their own"),
             };
             reason = format!(
-                "{all} a step accumulate over {n} steps: {known} of them{rhythm} are {until}; the \
+                "{all} accumulate over {n} {many}: {known} of them{rhythm} are {until}; the \
                  other {rest} are {places}"
             );
         }

@@ -210,6 +210,7 @@ fn with_steps(
     });
     levels.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
     levels.truncate(MOST_LEVELS);
+    tell_apart(levels.iter_mut().map(|(level, _)| level).collect());
     let now = |steps: &Vec<Step>| {
         steps.len() == device.steps.len()
             && steps.first().map(|s| s.events) == device.steps.first().map(|s| s.events)
@@ -218,6 +219,24 @@ fn with_steps(
         level.chosen = !device.steps.is_empty();
     }
     Ok(levels)
+}
+
+/// Gives loops that are the same in words their places, or what else it takes: a label chooses a
+/// level, so no two may have the same.
+fn tell_apart(mut levels: Vec<&mut Level>) {
+    let labels: Vec<String> = levels.iter().map(|level| level.label.clone()).collect();
+    for level in &mut levels {
+        let alike = labels.iter().filter(|label| **label == level.label);
+        if alike.count() > 1 && !level.place.is_empty() && level.label != level.place {
+            level.label = format!("{} at {}", level.label, level.place);
+        }
+    }
+    for at in 1..levels.len() {
+        let (before, rest) = levels.split_at_mut(at);
+        if before.iter().any(|level| level.label == rest[0].label) {
+            rest[0].label = format!("{} ({})", rest[0].label, rest[0].key);
+        }
+    }
 }
 
 fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
@@ -373,4 +392,56 @@ pub(super) fn word(
         _ => return None,
     };
     Some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_levels_have_the_same_label() {
+        let check = |levels: &[(&str, &str, &str)], expected: &[&str]| {
+            let level = |&(key, label, place): &(&str, &str, &str)| Level {
+                key: key.to_owned(),
+                label: label.to_owned(),
+                place: place.to_owned(),
+                count: 2,
+                share: 1.0,
+                chosen: false,
+            };
+            let mut levels: Vec<Level> = levels.iter().map(level).collect();
+            tell_apart(levels.iter_mut().collect());
+            let labels: Vec<&str> = levels.iter().map(|level| level.label.as_str()).collect();
+            assert_eq!(labels, expected);
+        };
+        let (outer, inner) = ("a.py:5 in decode", "a.py:9 in decode");
+        check(
+            &[
+                ("a.serve", "requests", "a.py:1 in serve"),
+                ("a.decode", "tokens", outer),
+            ],
+            &["requests", "tokens"],
+        );
+        check(
+            &[
+                ("a.decode", "tokens", outer),
+                ("a.decode-2", "tokens", inner),
+            ],
+            &["tokens at a.py:5 in decode", "tokens at a.py:9 in decode"],
+        );
+        check(
+            &[
+                ("a.decode", "tokens", outer),
+                ("a.decode-2", "tokens", outer),
+            ],
+            &[
+                "tokens at a.py:5 in decode",
+                "tokens at a.py:5 in decode (a.decode-2)",
+            ],
+        );
+        check(
+            &[("a.f", outer, outer), ("a.f-2", outer, outer)],
+            &[outer, "a.py:5 in decode (a.f-2)"],
+        );
+    }
 }

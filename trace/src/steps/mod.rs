@@ -41,7 +41,7 @@ use ending::without_ending;
 
 pub(crate) use annotated::family_name;
 pub(crate) use pinned::take_steps;
-pub(crate) use word::Word;
+pub use word::Word;
 
 /// Finds the steps of a device and notes where they come from.
 ///

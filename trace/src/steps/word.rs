@@ -1,5 +1,7 @@
 //! Names for the iterations of a loop.
 
+use crate::trace::Step;
+
 /// What one iteration of a loop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
@@ -24,6 +26,18 @@ pub enum Word {
 }
 
 impl Word {
+    const ALL: [Word; 9] = [
+        Word::Step,
+        Word::Epoch,
+        Word::MicroBatch,
+        Word::Request,
+        Word::Token,
+        Word::DenoisingStep,
+        Word::Layer,
+        Word::Parameter,
+        Word::Iteration,
+    ];
+
     /// The plural, as the name of a level.
     pub const fn many(self) -> &'static str {
         match self {
@@ -58,26 +72,64 @@ impl Word {
         format!("{} {index}", self.one())
     }
 
+    /// One of them, with its article: `a request`, `an epoch`.
+    pub fn a(self) -> String {
+        match self {
+            Word::Epoch => format!("an {}", self.one()),
+            _ => format!("a {}", self.one()),
+        }
+    }
+
+    /// What a device's steps are, as their names say. Names that a program gave them say nothing:
+    /// those are steps.
+    pub fn of(steps: &[Step]) -> Word {
+        let mut ends = steps.first().into_iter().chain(steps.last());
+        let found = Word::ALL.into_iter().find(|word| {
+            let is_named = |step: &Step| step.name == word.nth(step.index);
+            ends.clone().all(is_named)
+        });
+        match ends.next() {
+            Some(_) => found.unwrap_or(Word::Step),
+            None => Word::Step,
+        }
+    }
+
     /// Whether a name is the one that [`Word::nth`] gives to the step with that index.
     pub fn named(name: &str, index: u32) -> bool {
-        const ALL: [Word; 9] = [
-            Word::Step,
-            Word::Epoch,
-            Word::MicroBatch,
-            Word::Request,
-            Word::Token,
-            Word::DenoisingStep,
-            Word::Layer,
-            Word::Parameter,
-            Word::Iteration,
-        ];
-        ALL.iter().any(|word| word.nth(index) == name)
+        Word::ALL.iter().any(|word| word.nth(index) == name)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::span::Span;
+    use crate::units::EventIdx;
+
+    #[test]
+    fn steps_are_what_their_names_say() {
+        let steps = |names: &[&str]| -> Vec<Step> {
+            let step = |(index, name): (u32, &&str)| Step {
+                index,
+                name: (*name).to_owned(),
+                events: Span::new(EventIdx(index), EventIdx(index + 1)),
+            };
+            (0..).zip(names).map(step).collect()
+        };
+        let check = |names: &[&str], expected: &str| {
+            assert_eq!(Word::of(&steps(names)).a(), expected, "{names:?}");
+        };
+        check(&[], "a step");
+        check(&["step 0", "step 1"], "a step");
+        check(&["request 0", "request 1"], "a request");
+        check(&["epoch 0"], "an epoch");
+        check(
+            &["denoising step 0", "denoising step 1"],
+            "a denoising step",
+        );
+        check(&["ProfilerStep#7", "ProfilerStep#8"], "a step");
+        check(&["request 0", "warm-up"], "a step");
+    }
 
     #[test]
     fn a_step_is_called_by_what_it_is() {

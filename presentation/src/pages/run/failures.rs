@@ -7,6 +7,7 @@ use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::{Marks, OomMark};
 use trace::leaks;
+use trace::steps::Word;
 use trace::trace::device_name;
 
 /// How many failed allocations are listed one by one.
@@ -20,7 +21,10 @@ pub fn failed(device: &DeviceSummary) -> usize {
 /// That a device leaks, or the pinned memory of the host.
 pub fn leaks_there(found: &LeakSummary) -> String {
     let place = words::capital(&device_name(found.device));
-    format!("{place} {}.", leaks::in_words(found.bytes_per_step))
+    format!(
+        "{place} {}.",
+        leaks::in_words(found.bytes_per_step, Word::Step)
+    )
 }
 
 /// When it failed.
