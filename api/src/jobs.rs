@@ -55,8 +55,8 @@ pub struct JobDetail {
     pub waiting: u32,
     /// Ranks whose recording cannot be read; the others are told of without them.
     pub unreadable: u32,
-    /// Ranks below the highest that have no recording, in order. Whether there were more ranks above
-    /// it is not known.
+    /// Ranks below the highest that have no recording, in order. Whether there were more ranks
+    /// above it is not known.
     pub missing: Vec<Rank>,
     /// What a person should know first, a sentence each.
     pub sentences: Vec<String>,

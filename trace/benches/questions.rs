@@ -73,13 +73,9 @@ fn main() {
     let whole = Span::new(EventIdx(events / 10), EventIdx(events - 1));
     time("came, went and passed in nine tenths", || {
         black_box(Watch::undisturbed(|watch| {
-            alive::came(subject, whole, watch)
-        }));
-        black_box(Watch::undisturbed(|watch| {
-            alive::went(subject, whole, watch)
-        }));
-        black_box(Watch::undisturbed(|watch| {
-            alive::passed(subject, whole, watch)
+            let came = alive::came(subject, whole, watch)?;
+            let went = alive::went(subject, whole, watch)?;
+            Ok((came, went, alive::passed(subject, whole, watch)?))
         }));
     });
     let find = |filter: &Filter, order| {

@@ -31,8 +31,8 @@ Examples:
 
 --pr records the comparison for the pull request, and implies --compare.
 
-Exit status: 0 when everything was sent, 2 when a file is no snapshot (the other ranks of its job are
-sent all the same), otherwise 1.";
+Exit status: 0 when everything was sent, 2 when a file is no snapshot (the other ranks of its job
+are sent all the same), otherwise 1.";
 
 /// Options of `tidemark push`.
 #[derive(Args)]

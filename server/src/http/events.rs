@@ -126,7 +126,9 @@ pub fn upload_stream(
     let place = app.event_streams.take(client.address)?;
     let states = match listen {
         Listen::Finished(progress) => stream::iter([progress]).boxed(),
-        Listen::Moving(watching) => stream::unfold(Some(watching), next_state).boxed(),
+        Listen::Moving(watching) => {
+            stream::unfold(Some(Watching::First(watching)), next_state).boxed()
+        }
     };
     // As `permits` asks of a request during an upload.
     let states = states.take_while(move |_| {
@@ -152,17 +154,28 @@ async fn next_change(
     }
 }
 
-type Watching = Option<watch::Receiver<UploadProgress>>;
+/// Where to read the next state; `None` after the last one.
+enum Watching {
+    /// At once: none was read yet.
+    First(watch::Receiver<UploadProgress>),
+    /// After the next change.
+    Next(watch::Receiver<UploadProgress>),
+}
 
-async fn next_state(watching: Watching) -> Option<(UploadProgress, Watching)> {
-    let mut watching = watching?;
+async fn next_state(watching: Option<Watching>) -> Option<(UploadProgress, Option<Watching>)> {
+    let mut watching = match watching? {
+        Watching::First(watching) => watching,
+        Watching::Next(mut watching) => {
+            // Without a sender nothing follows: its last message is read before that is told.
+            watching.changed().await.ok()?;
+            watching
+        }
+    };
     let state = watching.borrow_and_update().clone();
-    if !matches!(state, UploadProgress::Running { .. }) {
-        return Some((state, None));
+    match state {
+        UploadProgress::Running { .. } => Some((state, Some(Watching::Next(watching)))),
+        state => Some((state, None)),
     }
-    // The sender is dropped only after the last message, which can still be read then.
-    let _ = watching.changed().await;
-    Some((state, Some(watching)))
 }
 
 fn data(event: Event, value: &impl Serialize) -> Event {

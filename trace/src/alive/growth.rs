@@ -161,8 +161,8 @@ impl Stay {
     }
 }
 
-/// The blocks of a group over the moments. Most groups of a recording with very many have a block or
-/// two, which take less room than a column.
+/// The blocks of a group over the moments. Most groups of a recording with very many have a block
+/// or two, which take less room than a column.
 enum Blocks {
     /// One by one, no more of them than there are moments.
     Few(Vec<Stay>),
