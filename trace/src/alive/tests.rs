@@ -401,17 +401,15 @@ fn questions_say_what_they_hold_and_end_when_they_are_stopped() {
     let came = |watch: Watch<'_>| came(subject, whole, watch).map(drop);
     let went = |watch: Watch<'_>| went(subject, Span::new(last, last), watch).map(drop);
     let passed = |watch: Watch<'_>| passed(subject, whole, watch).map(drop);
-    let asked: [(&str, &dyn Fn(Watch<'_>) -> Result<(), Stopped>); 5] = [
-        ("growth", &grow),
-        ("alive", &group),
-        ("came", &came),
-        ("went", &went),
-        ("passed", &passed),
-    ];
-    for (name, ask) in asked {
+    let check = |name: &str, ask: &dyn Fn(Watch<'_>) -> Result<(), Stopped>| {
         assert!(looked(None, ask).0, "{name}");
         assert!(!looked(Some(2), ask).0, "{name} does not look often enough");
-    }
+    };
+    check("growth", &grow);
+    check("alive", &group);
+    check("came", &came);
+    check("went", &went);
+    check("passed", &passed);
     // A site that is met once takes no column of moments.
     let held = looked(None, grow).1 / SITES as usize;
     assert!((100..400).contains(&held), "{held} bytes a site");
