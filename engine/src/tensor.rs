@@ -283,6 +283,37 @@ impl Layout {
         self.offset == 0 && self.is_contiguous()
     }
 
+    /// PyTorch's `is_non_overlapping_and_dense()`: the elements fill one piece of memory, in any
+    /// order of the dimensions, and none lies there twice.
+    pub fn is_non_overlapping_and_dense(&self) -> bool {
+        if self.elements() == 0 {
+            return true;
+        }
+        let dims = self.shape.iter().zip(self.stride.iter());
+        let mut dims: SmallVec<[(u64, u64); MAX_DIMS]> = dims
+            .map(|(size, step)| (step, size))
+            .filter(|&(_, size)| size > 1)
+            .collect();
+        dims.sort_unstable();
+        let mut expected = 1;
+        dims.iter().all(|&(step, size)| {
+            let fits = step == expected;
+            expected *= size;
+            fits
+        })
+    }
+
+    /// The same view at the start of a storage.
+    #[must_use]
+    pub fn from_start(self) -> Layout {
+        Layout { offset: 0, ..self }
+    }
+
+    /// Whether both show the same elements of a storage in the same order, whatever their shapes.
+    pub fn shows_as(&self, other: &Layout) -> bool {
+        self.offset == other.offset && self.walk() == other.walk()
+    }
+
     /// The last two dimensions swapped, like `t()` and `transpose(-1, -2)`.
     #[must_use]
     pub fn transposed(mut self) -> Layout {
@@ -445,6 +476,35 @@ mod tests {
         assert!(!layout(&[4, 2, 8], &[8, 32, 1], 0).is_contiguous());
         assert!(layout(&[0, 7], &[3, 3], 0).is_contiguous());
         assert!(layout(&[], &[], 5).is_contiguous());
+    }
+
+    #[test]
+    fn a_view_is_dense_where_its_elements_fill_one_piece() {
+        let check = |layout: Layout, expected: bool| {
+            assert_eq!(
+                layout.is_non_overlapping_and_dense(),
+                expected,
+                "{layout:?}"
+            );
+            let mut places = elements(&layout);
+            places.sort_unstable();
+            let piece = (layout.offset..).take(places.len());
+            assert_eq!(places.into_iter().eq(piece), expected, "{layout:?}");
+        };
+        let rows = Layout::contiguous(&[4, 8]);
+        check(rows, true);
+        check(rows.transposed(), true);
+        // `permute(2, 0, 1)`, and the same with a step that nothing takes.
+        check(layout(&[5, 3, 4], &[1, 20, 5], 0), true);
+        check(layout(&[5, 1, 4], &[1, 99, 5], 0), true);
+        check(layout(&[4, 8], &[8, 1], 32), true);
+        check(layout(&[], &[], 0), true);
+        check(layout(&[0, 7], &[3, 3], 0), true);
+        // A chunk has gaps, a window overlaps the next one, an expanded view repeats.
+        check(layout(&[4, 8], &[24, 1], 0), false);
+        check(layout(&[8, 4], &[1, 24], 0), false);
+        check(layout(&[4, 2], &[1, 1], 0), false);
+        check(layout(&[4, 8], &[0, 1], 0), false);
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl<R: Runtime> OffloadActivations<R> {
                 saved.storage.bytes / saved.dtype.size(),
             )
         } else {
-            (HostCopyShape::View, saved.layout.elements())
+            (HostCopyShape::AsItLies, saved.layout.elements())
         };
         // #5694: this copy is allocated and written on the copying stream. From here on, the
         // forward stash protects this copy and not its source.

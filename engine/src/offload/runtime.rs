@@ -46,8 +46,11 @@ impl StorageKey {
 /// How a tensor is copied to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostCopyShape {
-    /// The elements of the view, densely packed (`empty_like(cpu)`).
+    /// The elements of the view in logical order (`empty(size)`).
     View,
+    /// The elements as they lie, with their strides, if they fill one piece of memory in any order;
+    /// else like [`HostCopyShape::View`] (`empty_like`).
+    AsItLies,
     /// The whole storage as one dimension, for views with a stride of 0.
     WholeStorage,
 }
@@ -137,7 +140,7 @@ pub trait Runtime {
     /// The saved layout over the bytes that came back from `host`. The layout is known to be within
     /// bounds.
     ///
-    /// If these bytes are the elements of a view in logical order, and the layout is another one,
+    /// If the bytes do not lie as the layout reads them (those of views that overlap themselves),
     /// the tensor has other elements than the packed one.
     fn as_strided(
         &mut self,

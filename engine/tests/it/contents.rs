@@ -50,7 +50,8 @@ fn seen(session: &Session) -> (u64, u64) {
 }
 
 /// If nothing races, the simulation counts exactly those tensors as wrong that have other contents.
-/// TRL 0.29 applies a transposed tensor's strides to its elements in logical order.
+/// No release changes one: a transposed tensor's copy keeps its strides, and what cannot come back
+/// raises (docs/offloader-rules.md, "Copies of views").
 #[test]
 fn wrong_tensors_without_a_race_are_those_with_other_contents() {
     let mut wrong = Vec::new();
@@ -78,7 +79,7 @@ fn wrong_tensors_without_a_race_are_those_with_other_contents() {
             }
         }
     }
-    assert_eq!(wrong, [("transposed-views", "trl-0.29", 2)]);
+    assert_eq!(wrong, []);
 }
 
 /// docs/measurements.md, "The 9B program": the shifted labels are read from the clone before it is

@@ -28,6 +28,7 @@ fn rows() -> Vec<Value> {
         rows.extend(rows_of(&file));
         rows.extend(rows_of(&file["fractions"]));
     }
+    rows.retain(ran_as_today);
     rows
 }
 
@@ -61,6 +62,15 @@ const SEEN: &str = "wrong bytes on the card";
 /// Systems with small copies: most copies end before their source is overwritten. The simulation
 /// counts every tensor that a race can change, so the card may see fewer.
 const WON_RACES: [&str; 2] = ["chunk-views", "own-stream"];
+
+/// The row that ran with a mistake of this engine that is mended: until November 26 it put the
+/// strides of a transposed tensor over its elements in logical order (docs/offloaders.md, "What
+/// stands beside whose claims").
+const MENDED: (&str, &str) = ("transposed-views", "trl-0.29");
+
+fn ran_as_today(row: &Value) -> bool {
+    (&row["config"], &row["base"]) != (&MENDED.0.into(), &MENDED.1.into())
+}
 
 fn spec_of(row: &Value) -> RunSpec {
     let system = System::from_id(row["config"].as_str().unwrap()).unwrap();

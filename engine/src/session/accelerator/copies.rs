@@ -17,7 +17,7 @@ pub struct HostCopy {
     /// The tensor it was copied from.
     source: SavedTensor,
     shape: HostCopyShape,
-    /// Dense layout of the copy.
+    /// How the elements lie in the copy, which has no gaps.
     layout: Layout,
 }
 
@@ -32,10 +32,25 @@ impl HostCopy {
         self.shape == HostCopyShape::WholeStorage
     }
 
+    /// Whether a layout over its bytes shows the elements of its source: always over a whole
+    /// storage.
+    pub(super) fn lies_as(&self, layout: &Layout) -> bool {
+        self.is_whole_storage() || self.layout.shows_as(layout)
+    }
+
     /// Everything that decides how it comes back, as numbers.
     pub(crate) fn standing(&self) -> impl Iterator<Item = u64> {
         let known = [self.lease.buffer().bytes.0, self.source.dtype as u64];
         known.into_iter().chain(self.layout.numbers())
+    }
+}
+
+/// Whether one copy of memory moves the tensor, because source and copy lie in the same way.
+fn is_moved_as_it_lies(layout: &Layout, shape: HostCopyShape) -> bool {
+    match shape {
+        HostCopyShape::View => layout.is_contiguous(),
+        HostCopyShape::AsItLies => layout.is_non_overlapping_and_dense(),
+        HostCopyShape::WholeStorage => true,
     }
 }
 
@@ -49,23 +64,19 @@ impl Accelerator {
     ) -> Result<HostCopy, DeviceError> {
         self.not_written()?;
         let source = *tensor.saved();
-        if shape == HostCopyShape::View && !source.layout.is_contiguous() {
-            // Like `copy_` between devices: a view with gaps is first gathered into a temporary
-            // tensor, on the stream of the copy. The temporary is freed as soon as the copy is
-            // enqueued (docs/offloader-rules.md, "Copies of views").
+        if !is_moved_as_it_lies(&source.layout, shape) {
+            // Like `copy_` between devices: the view is first gathered into a temporary tensor, on
+            // the stream of the copy. The temporary is freed as soon as the copy is enqueued
+            // (docs/offloader-rules.md, "Copies of views").
             let dense = self.gathered(tensor, Role::Workspace, stream)?;
             let copy = self.copied_out(&dense, shape, stream)?;
             return Ok(HostCopy { source, ..copy });
         }
         let base = source.storage.base.unwrap_or_default();
         let (start, bytes, layout) = match shape {
-            HostCopyShape::View => {
+            HostCopyShape::View | HostCopyShape::AsItLies => {
                 let start = base + source.dtype.size() * source.layout.offset;
-                (
-                    start,
-                    source.bytes(),
-                    Layout::contiguous(source.layout.shape),
-                )
+                (start, source.bytes(), source.layout.from_start())
             }
             HostCopyShape::WholeStorage => {
                 let elements = source.storage.bytes / source.dtype.size();
