@@ -124,10 +124,35 @@ impl Recording {
     /// Adds the events of a step.
     pub(crate) fn add_step(&mut self, step: u32, start: u64, session: &Session) {
         let mut heap = session.heap().borrow_mut();
-        self.events.extend(heap.caching.take_events());
-        self.host_events.extend(heap.host.take_events());
+        let mut of_device = heap.caching.take_events();
+        let mut of_host = heap.host.take_events();
         let end = micros(heap.device.host_time());
-        self.steps.push(StepMark { step, start, end });
+        let mark = StepMark { step, start, end };
+        let (mark, later) = self.room_for(mark, &of_device, &of_host);
+        for event in of_device.iter_mut().chain(&mut of_host) {
+            event.time += later;
+        }
+        self.events.extend(of_device);
+        self.host_events.extend(of_host);
+        self.steps.push(mark);
+    }
+
+    /// The marks of a step, and by how much its events move, so that no event has the microsecond
+    /// of a mark. A reader only has the times to tell which step an event belongs to.
+    fn room_for(
+        &self,
+        at: StepMark,
+        events: &[MemoryEvent],
+        host: &[MemoryEvent],
+    ) -> (StepMark, u64) {
+        let before = self.steps.last();
+        let start = before.map_or(at.start, |before| at.start.max(before.end + 1));
+        let times = || [events, host].into_iter().flatten().map(|event| event.time);
+        let first = times().min().unwrap_or(at.end);
+        let later = (start + 1).saturating_sub(first);
+        let last = times().max().map_or(start, |last| last + later);
+        let end = (at.end + later).max(last + 1);
+        (StepMark { start, end, ..at }, later)
     }
 
     /// Whether the memory at the end has been noted.

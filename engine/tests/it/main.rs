@@ -13,6 +13,7 @@ mod modules;
 mod offloader;
 mod programs;
 mod results;
+mod step_ends;
 mod tapes;
 mod toy;
 mod toy_system;
