@@ -83,6 +83,9 @@ pub struct Evidence {
     /// Steps of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
+    /// Memory of its device, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Bytes>,
     /// Whether it ran out of memory.
     #[serde(default)]
     pub out_of_memory: bool,
@@ -119,6 +122,7 @@ impl Evidence {
             peak_allocated: None,
             growth_per_step: None,
             steps: None,
+            capacity: None,
             out_of_memory: false,
             crash: None,
             losses: None,
@@ -160,7 +164,7 @@ pub struct Hypothesis {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It has not been run.
+    /// It has not been run, or not under the published conditions.
     Untested,
     /// It contradicts what was published.
     Refuted,

@@ -7,15 +7,55 @@ use trace::units::size;
 /// If a peak differs from the published one by more than this share, it belongs to another program.
 const SAME_PEAK: f64 = 0.1;
 
-/// Judges the assumption about a patch without source: compares its run with what was published.
-pub fn judge(about: &str, run: Option<&BenchResult>, published: Option<&Evidence>) -> Hypothesis {
+/// Under which conditions a run was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conditions {
+    /// The steps that it was to have.
+    pub steps: u32,
+    /// Memory of its device; `None` for one without a limit.
+    pub capacity: Option<Bytes>,
+}
+
+impl Conditions {
+    /// What was published, if this differs from it.
+    fn other_than(self, published: &Evidence) -> Option<String> {
+        let steps = published.steps.unwrap_or(self.steps);
+        let capacity = published.capacity.or(self.capacity);
+        let as_published = (steps, capacity) == (self.steps, self.capacity);
+        let device = |capacity: Option<Bytes>| match capacity {
+            Some(bytes) => format!("a device of {}", size::exact(bytes.0 as f64)),
+            None => "a device without a limit".to_owned(),
+        };
+        (!as_published).then(|| {
+            format!(
+                "untested under these conditions: published are {steps} steps on {}, these are {} \
+                 on {}",
+                device(capacity),
+                self.steps,
+                device(self.capacity)
+            )
+        })
+    }
+}
+
+/// Judges the assumption about a patch without source: compares its run with what was published, if
+/// both had the same conditions.
+pub fn judge(
+    about: &str,
+    run: Option<&BenchResult>,
+    conditions: Conditions,
+    published: Option<&Evidence>,
+) -> Hypothesis {
     let (fate, why) = match (run, published) {
         (None, _) => (Fate::Untested, "it has not been run".to_owned()),
         (Some(_), None) => {
             let why = "nothing was published that it could contradict".to_owned();
             (Fate::NotRefuted, why)
         }
-        (Some(run), Some(published)) => beside_published(run, published),
+        (Some(run), Some(published)) => match conditions.other_than(published) {
+            Some(why) => (Fate::Untested, why),
+            None => beside_published(run, published),
+        },
     };
     Hypothesis {
         about: about.to_owned(),
@@ -57,6 +97,8 @@ mod tests {
     use super::*;
     use api::bench::EvidenceKind;
 
+    const CARD: Bytes = Bytes::gib(24);
+
     #[test]
     fn what_was_published_refutes_or_does_not() {
         let run = |peak: u64, oom_step: Option<u32>| BenchResult {
@@ -69,27 +111,41 @@ mod tests {
             out_of_memory,
             ..Evidence::new(EvidenceKind::Published, "page")
         };
-        let check = |run: Option<BenchResult>, published: Option<Evidence>, expected: Fate| {
-            assert_eq!(
-                judge("it is so", run.as_ref(), published.as_ref()).fate,
-                expected
-            );
+        let published = |peak: u64, out_of_memory: bool| Evidence {
+            steps: Some(100),
+            capacity: Some(CARD),
+            ..published(peak, out_of_memory)
+        };
+        let same = Conditions {
+            steps: 100,
+            capacity: Some(CARD),
+        };
+        let check = |run: Option<&BenchResult>, published: Option<&Evidence>, expected: Fate| {
+            assert_eq!(judge("it is so", run, same, published).fate, expected);
         };
         let peak = 15_935_000_000;
-        check(None, Some(published(peak, false)), Fate::Untested);
+        let page = published(peak, false);
+        check(None, Some(&page), Fate::Untested);
         let far = run(10_789_000_000, None);
-        check(
-            Some(far.clone()),
-            Some(published(peak, false)),
-            Fate::Refuted,
-        );
-        check(
-            Some(far.clone()),
-            Some(published(10_789_000_000, true)),
-            Fate::Refuted,
-        );
-        check(Some(far), None, Fate::NotRefuted);
+        check(Some(&far), Some(&page), Fate::Refuted);
+        let ran_out = published(10_789_000_000, true);
+        check(Some(&far), Some(&ran_out), Fate::Refuted);
+        check(Some(&far), None, Fate::NotRefuted);
         let near = run(peak + 1_000_000, None);
-        check(Some(near), Some(published(peak, false)), Fate::NotRefuted);
+        check(Some(&near), Some(&page), Fate::NotRefuted);
+        let judged_on = |steps, capacity| {
+            let conditions = Conditions { steps, capacity };
+            let judged = judge("it is so", Some(&far), conditions, Some(&page));
+            (judged.fate, judged.why)
+        };
+        for (steps, capacity) in [(1, Some(CARD)), (100, Some(Bytes::gib(9))), (100, None)] {
+            let (fate, why) = judged_on(steps, capacity);
+            assert_eq!(fate, Fate::Untested, "{why}");
+            assert!(
+                why.starts_with("untested under these conditions: "),
+                "{why}"
+            );
+        }
+        assert_eq!(judged_on(100, Some(CARD)).0, Fate::Refuted);
     }
 }

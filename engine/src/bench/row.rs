@@ -4,12 +4,11 @@ use api::bench::{BenchResult, BenchStatus, Hypothesis, Known, verdict};
 use serde::Serialize;
 
 use super::devices::HostRow;
-use super::hypothesis;
+use super::hypothesis::{self, Conditions};
 use super::known::known;
 use super::run::RunSpec;
 use crate::device::Ordinal;
 use crate::patches::Patch;
-use crate::systems::{Base, System};
 
 /// A run, with all that is known about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,15 +50,16 @@ pub struct Beside {
 
 impl Beside {
     /// What is shown next to a run. `result` is what the run found out, if it has run.
-    pub fn of(
-        system: &System,
-        base: Base,
-        patches: &[&'static Patch],
-        result: Option<&BenchResult>,
-    ) -> Beside {
-        let known = known(system, base, patches);
+    pub fn of(spec: &RunSpec, result: Option<&BenchResult>) -> Beside {
+        let patches = &spec.patches[..];
+        let known = known(spec.system, spec.base, patches);
         let about = patches.iter().find_map(|patch| patch.hypothesis());
-        let judge = |about| hypothesis::judge(about, result, known.published.as_ref());
+        let conditions = Conditions {
+            steps: spec.steps.unwrap_or(spec.system.default_steps),
+            capacity: spec.capacity(),
+        };
+        let published = known.published.as_ref();
+        let judge = |about| hypothesis::judge(about, result, conditions, published);
         Beside {
             hypothesis: about.map(judge),
             asserted: match patches {
@@ -75,7 +75,7 @@ impl Row {
     /// A run with its verdict (compared with its baseline, if there is one), and what is known
     /// about it.
     pub fn new(spec: &RunSpec, outcome: &BenchResult, baseline: Option<&BenchResult>) -> Row {
-        let beside = Beside::of(spec.system, spec.base, &spec.patches, Some(outcome));
+        let beside = Beside::of(spec, Some(outcome));
         let hypothesis = beside.hypothesis;
         Row {
             config: spec.system.id,

@@ -91,6 +91,28 @@ impl RunSpec {
 }
 
 impl RunSpec {
+    /// Memory of the device: what was asked for, else the system's own. A run that only tests an
+    /// assumption has that of the published run, because it is compared with nothing else.
+    pub fn capacity(&self) -> Option<Bytes> {
+        let tests_assumption = stays_on_device(self) && self.base == self.system.base;
+        let published = || (self.system.published)(&self.patches)?.capacity;
+        let own = || match tests_assumption {
+            true => published(),
+            false => None,
+        };
+        self.sim.capacity.or(self.system.capacity).or_else(own)
+    }
+
+    /// The simulated machine with that memory.
+    fn machine(&self) -> SimSpec {
+        SimSpec {
+            capacity: self.capacity(),
+            ..self.sim
+        }
+    }
+}
+
+impl RunSpec {
     /// The same run on another base, given by its name as in [`RunSpec::base_in_words`]; `None` for
     /// an unknown name.
     pub fn on(self, words: &str) -> Option<RunSpec> {
@@ -194,9 +216,7 @@ pub(super) fn run_logged(
 }
 
 fn run_once(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> (BenchResult, Log) {
-    let mut sim = spec.sim;
-    sim.capacity = sim.capacity.or(spec.system.capacity);
-    let device = match open(spec.device, sim, spec.addresses, spec.ordinal) {
+    let device = match open(spec.device, spec.machine(), spec.addresses, spec.ordinal) {
         Ok(device) => device,
         Err(error) => return (not_started(&error), Log::default()),
     };
@@ -375,7 +395,7 @@ impl Program {
             around: around(spec),
             copies: spec.copies,
             patches: of_program.collect(),
-            sim: spec.sim,
+            sim: spec.machine(),
             deviation: spec.deviation,
         }
     }

@@ -10,6 +10,8 @@ use trace::units::Bytes;
 /// The page with the published table.
 pub(super) const PAGE: &str = "butterweck leak analysis";
 const PAGE_MACHINE: &str = "RTX 3090, TRL 0.29.0, PyTorch 2.10";
+/// Memory of that card.
+const PAGE_CAPACITY: Bytes = Bytes::gib(24);
 /// Why the page's absolute numbers cannot be derived.
 pub(super) const NO_INPUTS: &str = "batch, LoRA rank and targets, image size and checkpointing \
                                     flags were not published: compare the differences to the \
@@ -30,6 +32,7 @@ pub(super) fn page(peak: f64, steps: u32) -> Evidence {
     Evidence {
         peak_allocated: gigabytes(peak),
         steps: Some(steps),
+        capacity: Some(PAGE_CAPACITY),
         machine: Some(PAGE_MACHINE.to_owned()),
         ..Evidence::new(EvidenceKind::Published, PAGE)
     }

@@ -555,10 +555,21 @@ fn save_on_cpu_peaks_where_the_real_one_does() {
 #[test]
 fn a_patch_without_source_has_no_numbers_of_ours() {
     let sets = [vec![Patch::TORCH_MEMORY_FIX]];
-    let rows = engine::bench::run_rows(System::VL_QWEN, &sets, Some(3), SimSpec::default());
-    let row = &rows[0];
-    assert_eq!(row.status, BenchStatus::SourceUnavailable);
-    assert_eq!(row.hypothesis.as_ref().unwrap().fate, Fate::Refuted);
+    let judged = |steps: Option<u32>, capacity: Option<Bytes>| {
+        let sim = SimSpec {
+            capacity,
+            ..SimSpec::default()
+        };
+        let mut rows = engine::bench::run_rows(System::VL_QWEN, &sets, steps, sim);
+        let row = rows.remove(0);
+        assert_eq!(row.status, BenchStatus::SourceUnavailable);
+        (row.hypothesis.as_ref().unwrap().fate, row)
+    };
+    // What somebody else's steps and card give is no test of it.
+    assert_eq!(judged(Some(3), None).0, Fate::Untested);
+    assert_eq!(judged(None, Some(Bytes(9_000_000_000))).0, Fate::Untested);
+    let (fate, row) = judged(None, None);
+    assert_eq!(fate, Fate::Refuted);
     assert!(row.outcome.is_none() && row.known.measured.is_none());
     assert!(row.known.published.is_some() && row.known.engine_on_card.is_none());
     let json = serde_json::to_value(row).unwrap();

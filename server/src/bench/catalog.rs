@@ -5,9 +5,11 @@ use api::bench::{
     BenchCatalog, BenchConfig, BenchDevice, BenchLimits, BenchPatch, BenchRow, BenchStatus,
     DeviceKind,
 };
-use engine::bench::Beside;
+use engine::bench::{Beside, RunSpec};
+use engine::device::sim::SimSpec;
 use engine::patches::{Chain, Patch};
 use engine::systems::System;
+use trace::units::Bytes;
 
 /// The largest number of rows in a bench: enough for every configuration with every patch, twice.
 pub const MOST_ROWS: u32 = 200;
@@ -79,13 +81,22 @@ pub fn run_name(config: &str, patches: &[String]) -> String {
 
 /// Adds the known numbers beside the computed ones. A row that tests a hypothesis loses its
 /// computed numbers, because they are not numbers of the patch.
-pub fn add_known(row: &mut BenchRow) {
+/// `capacity` is what the bench was asked for.
+pub fn add_known(row: &mut BenchRow, capacity: Option<Bytes>) {
     let patches = row.patches.iter().filter_map(|id| Patch::from_id(id));
     let patches: Vec<&Patch> = patches.collect();
     let Some(system) = System::from_id(&row.config) else {
         return;
     };
-    let beside = Beside::of(system, system.base, &patches, row.result.as_ref());
+    let spec = RunSpec {
+        steps: Some(row.steps),
+        sim: SimSpec {
+            capacity,
+            ..SimSpec::default()
+        },
+        ..RunSpec::new(system, &patches)
+    };
+    let beside = Beside::of(&spec, row.result.as_ref());
     row.known = beside.known;
     row.asserted = beside.asserted.map(str::to_owned);
     row.hypothesis = beside.hypothesis;

@@ -185,7 +185,7 @@ impl Benches {
         let mut bench = read.await?;
         let running = self.running().clone();
         for row in &mut bench.rows {
-            catalog::add_known(row);
+            catalog::add_known(row, bench.capacity);
             add_progress(row, running.as_ref());
         }
         Ok(bench)
