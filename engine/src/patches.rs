@@ -313,11 +313,33 @@ impl Patch {
         }
     }
 
-    /// The patch with this id. The first five are also found as `p1` … `p5`.
+    /// The patch with this id, in upper or lower case. The first five are also found as `p1` …
+    /// `p5`.
     pub fn from_id(id: &str) -> Option<&'static Patch> {
-        let numbered = |patch: &Patch| patch.number.is_some_and(|n| n.to_ascii_lowercase() == id);
+        let is_it = |name: &str| name.eq_ignore_ascii_case(id);
         let mut all = Patch::ALL.into_iter();
-        all.find(|patch| patch.id == id || numbered(patch))
+        all.find(|patch| is_it(patch.id) || patch.number.is_some_and(is_it))
+    }
+
+    /// A set of patches, written as ids that are joined by `+`; `baseline` is the empty set.
+    ///
+    /// # Errors
+    /// The name that no patch has.
+    pub fn set_from(text: &str) -> Result<Vec<&'static Patch>, UnknownPatch> {
+        if text.eq_ignore_ascii_case("baseline") {
+            return Ok(Vec::new());
+        }
+        let patch = |name: &str| Patch::from_id(name).ok_or_else(|| UnknownPatch(name.to_owned()));
+        let patches: Result<Vec<&'static Patch>, UnknownPatch> =
+            text.split('+').map(patch).collect();
+        patches.map(Patch::in_order)
+    }
+
+    /// A set has one name: the order of [`Patch::ALL`], each patch once.
+    pub fn in_order(mut patches: Vec<&'static Patch>) -> Vec<&'static Patch> {
+        patches.sort_by_key(|patch| patch.position());
+        patches.dedup();
+        patches
     }
 
     /// Its name in a table: its number, or its id if it has none.
@@ -357,6 +379,11 @@ impl Patch {
     }
 }
 
+/// A name that no patch has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no patch `{0}`")]
+pub struct UnknownPatch(pub String);
+
 /// The changes of the base and of all patches.
 pub fn changes(base: Changes, patches: &[&Patch]) -> Changes {
     patches
@@ -391,6 +418,25 @@ mod tests {
         assert_eq!(Patch::from_id("p3"), Some(Patch::EXIT_SYNC_AND_CLEAR));
         assert_eq!(Patch::from_id("p"), None);
         assert_eq!(Patch::from_id("enter"), None);
+    }
+
+    #[test]
+    fn a_set_has_one_name_in_whatever_way_it_is_written() {
+        let check = |text: &str, expected: &[&Patch]| {
+            assert_eq!(Patch::set_from(text).unwrap(), expected, "{text}");
+        };
+        let (p3, p4) = (Patch::EXIT_SYNC_AND_CLEAR, Patch::PACK_CONTIGUOUS);
+        check("baseline", &[]);
+        check("Baseline", &[]);
+        check("p3", &[p3]);
+        check("P3", &[p3]);
+        check("p3+p3-exit-sync-and-clear", &[p3]);
+        check("p4+P3", &[p3, p4]);
+        check("enter-reset+p4+p3", &[p3, p4, Patch::ENTER_RESET]);
+        for wrong in ["", "p9", "p3+", "p3,p4", "baseline+p3"] {
+            let why = Patch::set_from(wrong).unwrap_err().to_string();
+            assert!(why.starts_with("there is no patch `"), "{wrong}: {why}");
+        }
     }
 
     #[test]
