@@ -28,6 +28,9 @@ pub struct HostRow {
     pub host_pinned_end: Bytes,
     /// The step time of the slowest device, seconds.
     pub step_seconds: f64,
+    /// The devices that are in the sums.
+    #[serde(skip)]
+    counted: Vec<Ordinal>,
 }
 
 impl HostRow {
@@ -40,6 +43,7 @@ impl HostRow {
             host_pinned_peak: Bytes::ZERO,
             host_pinned_end: Bytes::ZERO,
             step_seconds: 0.0,
+            counted: Vec::new(),
         }
     }
 
@@ -48,6 +52,11 @@ impl HostRow {
     }
 
     fn add(&mut self, row: &Row) {
+        // Equal rows are one run that was asked for twice, not two devices.
+        if self.counted.contains(&row.device_index) {
+            return;
+        }
+        self.counted.push(row.device_index);
         self.devices += 1;
         if let Some(outcome) = &row.outcome {
             self.host_pinned_peak += outcome.host_pinned_peak;

@@ -50,6 +50,11 @@ fn pinned_memory_is_summed_over_the_devices() {
     assert_eq!(host.host_pinned_peak, alone.host_pinned_peak * 2);
     assert_eq!(host.host_pinned_end, alone.host_pinned_end * 2);
     assert_eq!(host.step_seconds, alone.step_seconds);
+    // A row that was asked for twice is no further device.
+    let twice = [rows(2), rows(2)].concat();
+    assert_eq!(hosts(&twice)[0].devices, 2);
+    assert_eq!(hosts(&twice)[0].host_pinned_peak, host.host_pinned_peak);
+    assert_eq!(hosts(&[rows(1), rows(1)].concat()), []);
 }
 
 /// The device of each event, segment and step of a recording, once.
