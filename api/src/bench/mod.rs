@@ -17,7 +17,7 @@ pub use frontier::{
 };
 pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
 pub use outcome::{BenchResult, CardFacts};
-pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};
+pub use verdict::{BenchStatus, FEWEST_STEPS, GROWS, corrupts, grows, shows_growth, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};
 use crate::lacks::Lacks;

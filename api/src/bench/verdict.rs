@@ -10,6 +10,7 @@
 //! | FAIL (CORRUPTION) | restored bytes are not the packed ones, or a race leaves it open |
 //! | BASELINE | no patch |
 //! | PREVENTS CRASH | the baseline raised |
+//! | CANNOT TELL | the row or its baseline has too few steps to show growth |
 //! | MOVES THE LEAK TO THE HOST | as ROOT CAUSE FIX, but growth on the host began or rose by half |
 //! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
 //! | ROOT CAUSE FIX | half of the growth of the baseline is left at most, or it keeps less |
@@ -17,7 +18,8 @@
 //! | LOWERS PEAK | the peak is lower by 1 MiB or more |
 //! | NOT REPRODUCIBLE | else |
 //!
-//! A baseline that ran out counts as one that grew. A row *keeps less* where nothing grew, and the
+//! Growth shows from [`FEWEST_STEPS`] on. A baseline that ran out counts as one that grew, however
+//! few steps it had. PREVENTS CORRUPTION needs no growth. A row *keeps less* where nothing grew, and the
 //! baseline kept more than one and a half times as much at its end.
 //!
 //! FAIL words depend on the row alone, with or without patches. So the same program fails in the
@@ -29,6 +31,10 @@ use trace::units::Bytes;
 
 /// Growth up to this does not count, bytes a step: scalars and labels.
 pub const GROWS: f64 = 1e5;
+
+/// With fewer steps nothing can be said about growth: the first five differ from the rest, because
+/// they make optimizer state and workspaces (docs/measurements.md, "The 9B program").
+pub const FEWEST_STEPS: u32 = 6;
 
 /// A root-cause fix leaves at most this share of the baseline's growth.
 const LEFT: f64 = 0.5;
@@ -49,6 +55,9 @@ pub enum BenchStatus {
     /// The patch does not change what it should change.
     #[serde(rename = "NOT REPRODUCIBLE")]
     NotReproducible,
+    /// There are too few steps to say what grows.
+    #[serde(rename = "CANNOT TELL")]
+    CannotTell,
     /// It takes away most of the growth.
     #[serde(rename = "ROOT CAUSE FIX")]
     RootCauseFix,
@@ -84,9 +93,10 @@ pub enum BenchStatus {
 
 impl BenchStatus {
     /// All of them.
-    pub const ALL: [BenchStatus; 12] = [
+    pub const ALL: [BenchStatus; 13] = [
         BenchStatus::Baseline,
         BenchStatus::NotReproducible,
+        BenchStatus::CannotTell,
         BenchStatus::RootCauseFix,
         BenchStatus::PreventsCrash,
         BenchStatus::PreventsCorruption,
@@ -104,6 +114,7 @@ impl BenchStatus {
         match self {
             BenchStatus::Baseline => "BASELINE",
             BenchStatus::NotReproducible => "NOT REPRODUCIBLE",
+            BenchStatus::CannotTell => "CANNOT TELL",
             BenchStatus::RootCauseFix => "ROOT CAUSE FIX",
             BenchStatus::PreventsCrash => "PREVENTS CRASH",
             BenchStatus::PreventsCorruption => "PREVENTS CORRUPTION",
@@ -121,6 +132,11 @@ impl BenchStatus {
 /// Whether a slope, in bytes a step, is growth.
 pub fn grows(bytes_per_step: f64) -> bool {
     bytes_per_step > GROWS
+}
+
+/// Whether a run has enough steps to show what grows.
+pub fn shows_growth(run: &BenchResult) -> bool {
+    run.steps_run >= FEWEST_STEPS
 }
 
 /// The verdict on a row with patches (`baseline` is the run without them, where it is known), or on
@@ -154,9 +170,15 @@ fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
     if baseline.crash.is_some() {
         return BenchStatus::PreventsCrash;
     }
+    let ran_out = baseline.oom_step.is_some();
+    if !shows_growth(row) || !(ran_out || shows_growth(baseline)) {
+        return match corrupts(baseline) {
+            true => BenchStatus::PreventsCorruption,
+            false => BenchStatus::CannotTell,
+        };
+    }
     let device = Growth::of(row.growth_per_step, baseline.growth_per_step);
     let host = Growth::of(row.host_growth_per_step, baseline.host_growth_per_step);
-    let ran_out = baseline.oom_step.is_some();
     let fixed = device == Growth::Less || (ran_out && device != Growth::More);
     if fixed && host == Growth::More {
         BenchStatus::MovesToHost
@@ -300,6 +322,38 @@ mod tests {
         );
         let kept = with(|r| r.allocated_end = Bytes::gib(3));
         check(kept, run(), BenchStatus::RootCauseFix);
+    }
+
+    #[test]
+    fn few_steps_say_nothing_of_growth() {
+        let check = |steps: u32, of_baseline: u32, baseline: BenchResult, expected: BenchStatus| {
+            let row = with(|r| r.steps_run = steps);
+            let baseline = BenchResult {
+                steps_run: of_baseline,
+                ..baseline
+            };
+            let said = verdict(&row, true, Some(&baseline));
+            assert_eq!(said, expected, "{steps} and {of_baseline} steps");
+        };
+        let leaks = || with(|r| r.growth_per_step = 1e8);
+        for few in 1..FEWEST_STEPS {
+            check(few, few, leaks(), BenchStatus::CannotTell);
+            check(few, few, run(), BenchStatus::CannotTell);
+            check(few, 100, leaks(), BenchStatus::CannotTell);
+            check(100, few, leaks(), BenchStatus::CannotTell);
+        }
+        check(
+            FEWEST_STEPS,
+            FEWEST_STEPS,
+            leaks(),
+            BenchStatus::RootCauseFix,
+        );
+        let ran_out = with(|r| r.oom_step = Some(2));
+        check(100, 2, ran_out, BenchStatus::RootCauseFix);
+        let raised = with(|r| r.crash = Some("raised".to_owned()));
+        check(2, 1, raised, BenchStatus::PreventsCrash);
+        let corrupts = with(|r| r.corrupted_tensors = 2);
+        check(2, 2, corrupts, BenchStatus::PreventsCorruption);
     }
 
     /// Whether bytes are wrong depends on the row alone, so the same program has the same verdict

@@ -628,8 +628,8 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     }
 }
 
-/// Slope of a level, and its standard error, over the settled steps; over all steps if there are
-/// few.
+/// Slope of a level, and its standard error, over the settled steps; over all steps of a run that
+/// has no more settled steps than others. [`api::bench::FEWEST_STEPS`] says when it means anything.
 fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f64) {
     let ends: Vec<u64> = steps.iter().map(|step| level(step).0).collect();
     let settled = match ends.len() > 2 * SETTLED_AFTER {

@@ -3,7 +3,7 @@
 use super::number::from_to;
 use super::output::{json, print};
 use super::{CliError, bench_stack};
-use api::bench::{BenchResult, DeviceKind, Evidence};
+use api::bench::{BenchResult, DeviceKind, Evidence, shows_growth};
 use clap::{Args, ValueEnum};
 use engine::bench::{CopyStream, Row, RunSpec, Table, hosts, on_devices, run_all};
 use engine::device::Ordinal;
@@ -464,7 +464,10 @@ fn line(row: &Row) -> String {
     let mut text = format!(
         "  {patches:<44} {:>11} {:>12} {:>11} {:>16} {:>16} {:>16}  {}",
         computed(&|outcome| size::exact(outcome.peak_allocated.0 as f64)),
-        computed(&|outcome| size::exact(outcome.growth_per_step)),
+        computed(&|outcome| match shows_growth(outcome) {
+            true => size::exact(outcome.growth_per_step),
+            false => "–".to_owned(),
+        }),
         computed(&|outcome| size::exact(outcome.allocated_end.0 as f64)),
         known(&row.known.measured),
         known(&row.known.engine_on_card),

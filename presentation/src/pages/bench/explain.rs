@@ -3,7 +3,7 @@
 use super::figures::{change, growth, level};
 use crate::letters::capital;
 use ::timeline::format::count;
-use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS};
+use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS, shows_growth};
 
 /// The sentence.
 pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
@@ -22,6 +22,9 @@ pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
     let beside = baseline.and_then(|row| row.result.as_ref());
     Some(of_result(status, result, beside, row.steps))
 }
+
+/// What is said where the steps do not show growth.
+const TOO_FEW: &str = "Too few steps to say what grows.";
 
 fn of_result(
     status: BenchStatus,
@@ -54,6 +57,7 @@ fn of_result(
             );
             capital(&sentence)
         }
+        BenchStatus::Baseline if !shows_growth(result) => TOO_FEW.to_owned(),
         BenchStatus::Baseline if result.growth_per_step > GROWS => {
             format!("Leaves {grows} behind in each step.")
         }
@@ -111,6 +115,7 @@ fn of_patch(status: BenchStatus, result: &BenchResult, beside: &BenchResult) -> 
             "What was kept for nothing is gone: {} at the end.",
             change(beside.allocated_end, result.allocated_end)
         ),
+        BenchStatus::CannotTell => format!("{TOO_FEW} Peak {peak}."),
         BenchStatus::PreventsCrash => {
             "The baseline raises, with the patch the run completes.".to_owned()
         }
@@ -212,6 +217,11 @@ pub mod tests {
         let fix = row(&["p3"], BenchStatus::RootCauseFix, 14_051_000_000, 33.4e6);
         let expected = "Takes away 68 % of the growth; +31.853 MiB a step are left.";
         assert_eq!(said(&fix, &base), expected);
+        let mut few = row(&["p3"], BenchStatus::CannotTell, 14_051_000_000, 0.0);
+        few.result.as_mut().unwrap().steps_run = 2;
+        assert!(said(&few, &base).starts_with("Too few steps to say what grows. Peak "));
+        few.status = Some(BenchStatus::Baseline);
+        assert_eq!(said(&few, &few), "Too few steps to say what grows.");
         let same = row(
             &["p1"],
             BenchStatus::NotReproducible,

@@ -4,7 +4,7 @@ use super::matrix::{Shared, compare_link};
 use super::numbers::{evidence, number, told};
 use crate::components::icon::{Icon, IconView};
 use crate::format;
-use api::bench::{BenchRow, BenchRowState, BenchStatus};
+use api::bench::{BenchRow, BenchRowState, BenchStatus, shows_growth};
 use api::ids::BenchRowId;
 use api::routes;
 use leptos::prelude::*;
@@ -204,7 +204,10 @@ fn growths(pair: &Pair) -> AnyView {
             "slope over {} steps and its standard error",
             result.steps_run
         );
-        let text = format!("{}{error}", growth(result.growth_per_step));
+        let text = match shows_growth(result) {
+            true => format!("{}{error}", growth(result.growth_per_step)),
+            false => "–".to_owned(),
+        };
         shown.push(number("computed", text, title, None));
     }
     for known in pair.row.known.iter() {
@@ -341,9 +344,10 @@ fn badge(status: BenchStatus) -> impl IntoView {
         | BenchStatus::Corruption
         | BenchStatus::MakesItWorse
         | BenchStatus::MovesToHost => "badge bad",
-        BenchStatus::Baseline | BenchStatus::NotReproducible | BenchStatus::SourceUnavailable => {
-            "badge"
-        }
+        BenchStatus::Baseline
+        | BenchStatus::NotReproducible
+        | BenchStatus::CannotTell
+        | BenchStatus::SourceUnavailable => "badge",
         BenchStatus::LowersPeak => "badge new",
     };
     view! { <span class=class>{status.word()}</span> }
