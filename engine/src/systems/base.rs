@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::offload::{Changes, Release};
+use crate::patches::{Effect, Patch};
 use crate::session::{Around, HostKey, Limits, ModuleOffload};
 
 /// The code before any patch.
@@ -88,6 +89,29 @@ impl Base {
         }
     }
 
+    /// Why a patch cannot be tried on this base: it is in it already, or the offloader that it
+    /// changes is not there. A row with it could only say that nothing changes.
+    pub fn refuses(self, patch: &Patch) -> Option<String> {
+        let lacks = |offloader: &str| {
+            Some(format!(
+                "`{}` changes {offloader}, which is not part of {self}",
+                patch.id
+            ))
+        };
+        match (patch.effect, self) {
+            (Effect::Offloader(change), Base::Release(release)) => {
+                let is_in = release.changes().has(change);
+                is_in.then(|| format!("`{}` is in {self} already", patch.id))
+            }
+            (Effect::StaysOnDevice { .. }, Base::Release(_)) | (Effect::HostKey, Base::MsSwift) => {
+                None
+            }
+            (Effect::Offloader(_) | Effect::StaysOnDevice { .. }, _) => lacks("TRL's offloader"),
+            (Effect::HostKey, _) => lacks("ms-swift's offloader"),
+            (Effect::Program | Effect::Nothing { .. }, _) => None,
+        }
+    }
+
     /// What is around the steps.
     pub(crate) fn around(self) -> Around {
         match self {
@@ -117,5 +141,38 @@ mod tests {
             assert_eq!(Base::from_label(&base.to_string()), Some(base));
         }
         assert_eq!(Base::from_label("v0"), None);
+    }
+
+    #[test]
+    fn a_patch_is_refused_where_it_can_change_nothing() {
+        let check = |base: &str, patch: &str, expected: Option<&str>| {
+            let base = Base::from_label(base).unwrap();
+            let why = base.refuses(Patch::from_id(patch).unwrap());
+            assert_eq!(why.as_deref(), expected, "{base} {patch}");
+        };
+        check("trl-0.29", "p3", None);
+        check("trl-0.29", "p5", None);
+        let is_in = "`p3-exit-sync-and-clear` is in trl-1.14 already";
+        check("trl-1.14", "p3", Some(is_in));
+        check("trl-1.14", "p1", None);
+        let lacks = "`p4-pack-contiguous` changes TRL's offloader, which is not part of none";
+        check("none", "p4", Some(lacks));
+        let lacks =
+            "`p5-torch-memory-fix` changes TRL's offloader, which is not part of save_on_cpu";
+        check("save_on_cpu", "p5", Some(lacks));
+        check("ms-swift", "distinguish-views", None);
+        let lacks =
+            "`distinguish-views` changes ms-swift's offloader, which is not part of trl-0.29";
+        check("trl-0.29", "distinguish-views", Some(lacks));
+    }
+
+    /// So the API, which has no choice of a base, needs no question but this one.
+    #[test]
+    fn every_system_can_try_its_own_patches() {
+        for system in crate::systems::System::ALL {
+            for patch in system.applicable() {
+                assert_eq!(system.base.refuses(patch), None, "{system:?}");
+            }
+        }
     }
 }
