@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
@@ -70,6 +70,10 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// The device memory that can be asked for: from too little for any model to more than any card
+    /// has.
+    pub const CAPACITY: RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(16 << 10);
+
     /// A run with the system's own inputs.
     pub fn new(system: &'static System, patches: &[&'static Patch]) -> RunSpec {
         RunSpec {

@@ -4,12 +4,9 @@ use super::error::BenchError;
 use crate::identity::{bench_id, bench_row_id};
 use crate::store::{NewBench, NewBenchRow};
 use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
+use engine::bench::RunSpec;
 use engine::patches::Patch;
 use engine::systems::System;
-use trace::units::Bytes;
-
-/// The allowed device memory, in bytes: from too little for any model to more than any card has.
-const CAPACITY: std::ops::RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(16 << 10);
 
 /// The bench that a request means.
 ///
@@ -23,7 +20,10 @@ pub fn new_bench(
 ) -> Result<NewBench, BenchError> {
     check_device(request, devices)?;
     check_steps(request, limits)?;
-    if let Some(capacity) = request.capacity.filter(|bytes| !CAPACITY.contains(bytes)) {
+    if let Some(capacity) = request
+        .capacity
+        .filter(|bytes| !RunSpec::CAPACITY.contains(bytes))
+    {
         return refuse(format!(
             "a capacity of {} bytes is outside of 16 MiB to 16 TiB",
             capacity.0
@@ -117,13 +117,13 @@ fn one_choice(choice: &BenchChoice) -> Result<Choice, BenchError> {
                 let system = system.id;
                 return refuse(format!("`{id}` changes nothing that `{system}` runs"));
             }
-            Some(patch) => patches.push(patch),
+            Some(patch) => match system.base.refuses(patch) {
+                Some(why) => return refuse(why),
+                None => patches.push(patch),
+            },
         }
     }
-    // A set has one name, in whatever order its patches are requested.
-    patches.sort_by_key(|patch| patch.position());
-    patches.dedup();
-    Ok((system, patches))
+    Ok((system, Patch::in_order(patches)))
 }
 
 fn refuse<T>(why: String) -> Result<T, BenchError> {
@@ -134,6 +134,7 @@ fn refuse<T>(why: String) -> Result<T, BenchError> {
 mod tests {
     use super::*;
     use api::bench::DeviceKind;
+    use trace::units::Bytes;
 
     const LIMITS: BenchLimits = BenchLimits {
         rows: 5,

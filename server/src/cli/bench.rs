@@ -1,5 +1,6 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
+use super::bench_choice::{Bases, base_help, bases, bases_called, configs, sets};
 use super::number::from_to;
 use super::output::{json, print};
 use super::{CliError, bench_stack};
@@ -9,7 +10,6 @@ use engine::bench::{CopyStream, Row, RunSpec, Table, hosts, on_devices, run_all}
 use engine::device::Ordinal;
 use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
-use engine::offload::Release;
 use engine::patches::Patch;
 use engine::session::{Limits, Share};
 use engine::systems::{Base, System};
@@ -58,7 +58,7 @@ pub struct BenchArgs {
     configs: Vec<String>,
     /// Sets of patches, a row each: `baseline`, ids (p3 is short for p3-exit-sync-and-clear),
     /// several joined by `+`; `all` for the baseline, each applicable patch and the published
-    /// combination
+    /// combination, as far as the base is without them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
     #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE",
@@ -84,28 +84,37 @@ pub struct BenchArgs {
           conflicts_with = "copies")]
     devices: Devices,
     /// Addresses that decide on a card: those of the simulation, so that the run can be compared
-    /// with it to the byte, or the driver's own
-    #[arg(long, value_enum, default_value_t = Decided::Simulated)]
-    addresses: Decided,
+    /// with it to the byte, or the driver's own [default: simulated]
+    #[arg(long, value_enum)]
+    addresses: Option<Decided>,
     /// Measure copies instead: a stack that offloads gigabytes a step, against plain copies
-    #[arg(long, conflicts_with_all = ["configs", "patches", "capacity"])]
+    #[arg(long, conflicts_with_all = ["configs", "patches", "base", "no_streams", "capacity",
+                                      "addresses"])]
     copies: bool,
     /// Peak of memory against step time instead: every offloader, and fractions, on one stack
-    #[arg(long, conflicts_with_all = ["configs", "patches", "capacity", "copies"])]
+    #[arg(long, conflicts_with_all = ["configs", "patches", "base", "no_streams", "capacity",
+                                      "addresses", "copies"])]
     frontier: bool,
-    /// Tokens of a sample of the copy benchmark
-    #[arg(long, value_delimiter = ',', default_values_t = [8192, 32_768], requires = "copies",
-          value_parser = from_to(1_u64, 1 << 20))]
+    /// Tokens of a sample of the copy benchmark [default: 8192,32768]
+    #[arg(long, value_delimiter = ',', value_parser = from_to(1_u64, 1 << 20))]
     tokens: Vec<u64>,
     /// Steps; else the configuration's own number
     #[arg(long, value_parser = from_to(1_u32, 100_000))]
     steps: Option<u32>,
     /// Device memory, such as 24GB or 16GiB; else the configuration's own, if it has one
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = capacity_called)]
     capacity: Option<Bytes>,
     /// Print one JSON document: {"device", "rows": [...]}, sizes in bytes
     #[arg(long)]
     json: bool,
+}
+
+fn capacity_called(word: &str) -> Result<Bytes, String> {
+    let capacity: Bytes = word.parse().map_err(|why| format!("{why}"))?;
+    match RunSpec::CAPACITY.contains(&capacity) {
+        true => Ok(capacity),
+        false => Err("a device has 16 MiB to 16 TiB".to_owned()),
+    }
 }
 
 impl BenchArgs {
@@ -131,7 +140,9 @@ impl BenchArgs {
                 ..SimSpec::default()
             },
             device: self.device.kind(),
-            addresses: self.addresses.addresses(),
+            addresses: self
+                .addresses
+                .map_or(Addresses::Simulated, Decided::addresses),
             ..RunSpec::new(system, patches)
         }
     }
@@ -239,7 +250,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let device = args.device.name()?;
     let devices = args.devices.count(args.device)?;
     if args.copies || args.frontier {
-        limits_apply(args, &[])?;
+        options_apply(args, &[])?;
     }
     if args.copies {
         return bench_stack::copies(args.device.kind(), &args.tokens, args.steps, args.json);
@@ -247,27 +258,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     if args.frontier {
         return bench_stack::frontier(args.device.kind(), devices, args.steps, args.json);
     }
-    let (mut specs, mut all_bases) = (Vec::new(), Vec::new());
-    // The status of a row depends on its baseline, so the baseline runs even if it was not
-    // requested.
-    let mut unasked = Vec::new();
-    for system in configs(&args.configs)? {
-        let mut sets = sets(system, &args.patches)?;
-        if !sets.contains(&Vec::new()) {
-            unasked.push(system.id);
-            sets.insert(0, Vec::new());
-        }
-        for base in bases(system, &args.base)? {
-            let specs_of = |patches: &Vec<&'static Patch>| {
-                on_devices(&args.spec(system, base, patches), devices)
-            };
-            specs.extend(sets.iter().flat_map(specs_of));
-            all_bases.push(base);
-        }
-    }
-    limits_apply(args, &all_bases)?;
-    let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
-    let rows: Vec<Row> = run_all(&specs).into_iter().filter(asked).collect();
+    let asked = asked(args, devices)?;
+    let rows = run_all(&asked.specs).into_iter();
+    let rows: Vec<Row> = rows.filter(|row| asked.shows(row)).collect();
     let table = Table {
         device,
         compute: args.device.compute(),
@@ -280,115 +273,81 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     })
 }
 
-/// Only Megatron-LM's offloader has these limits. Without it they would be ignored.
-fn limits_apply(args: &BenchArgs, bases: &[Base]) -> Result<(), CliError> {
-    let named = [
-        ("--fraction", args.fraction.is_some()),
-        ("--in-flight", args.in_flight.is_some()),
+/// What a command asks for.
+struct Asked {
+    specs: Vec<RunSpec>,
+    /// Where the baseline was not asked for. It runs in any case, because the status of the other
+    /// rows depends on it.
+    unasked: Vec<(&'static str, String)>,
+}
+
+impl Asked {
+    fn shows(&self, row: &Row) -> bool {
+        let is_of = |(config, base): &(&str, String)| (*config, base) == (row.config, &row.base);
+        !row.patches.is_empty() || !self.unasked.iter().any(is_of)
+    }
+}
+
+fn asked(args: &BenchArgs, devices: u16) -> Result<Asked, CliError> {
+    let (mut specs, mut unasked) = (Vec::new(), Vec::new());
+    let mut all_bases = Vec::new();
+    for system in configs(&args.configs)? {
+        for base in bases(system, &args.base)? {
+            let mut sets = sets(system, base, &args.patches)?;
+            if !sets.contains(&Vec::new()) {
+                unasked.push((system.id, args.spec(system, base, &[]).base_in_words()));
+                sets.insert(0, Vec::new());
+            }
+            let specs_of = |patches: &Vec<&'static Patch>| {
+                on_devices(&args.spec(system, base, patches), devices)
+            };
+            specs.extend(sets.iter().flat_map(specs_of));
+            all_bases.push(base);
+        }
+    }
+    options_apply(args, &all_bases)?;
+    Ok(Asked { specs, unasked })
+}
+
+/// Refuses options that would change nothing about what runs.
+fn options_apply(args: &BenchArgs, bases: &[Base]) -> Result<(), CliError> {
+    let megatron = "a limit of Megatron-LM's offloader, which is not run: add --base megatron-lm";
+    let has_trl = bases.iter().any(|base| matches!(base, Base::Release(_)));
+    let has_megatron = bases.contains(&Base::MegatronLm);
+    let on_sim = args.device == On::Sim;
+    let not_so = [
+        (
+            args.fraction.is_some() && !has_megatron,
+            "--fraction",
+            megatron,
+        ),
+        (
+            args.in_flight.is_some() && !has_megatron,
+            "--in-flight",
+            megatron,
+        ),
+        (
+            args.no_streams && !has_trl,
+            "--no-streams",
+            "a setting of TRL's offloader, which is not run: add --base with a TRL release",
+        ),
+        (
+            args.addresses.is_some() && on_sim,
+            "--addresses",
+            "a choice on a card: add --device cuda",
+        ),
+        (
+            !args.tokens.is_empty() && !args.copies,
+            "--tokens",
+            "for the copy benchmark: add --copies",
+        ),
     ];
-    match named.iter().find(|(_, is_named)| *is_named) {
-        Some((option, _)) if !bases.contains(&Base::MegatronLm) => Err(CliError::Usage(format!(
-            "{option} is a limit of Megatron-LM's offloader, which is not run: add --base \
-             megatron-lm, or leave {option} out"
+    match not_so.iter().find(|(ignored, ..)| *ignored) {
+        None => Ok(()),
+        Some((_, option, what)) => Err(CliError::Usage(format!(
+            "{option} is {what}, or leave {option} out"
         ))),
-        _ => Ok(()),
     }
-}
-
-fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
-    if names.iter().any(|name| name == "all") {
-        return Ok(System::ALL.to_vec());
-    }
-    let system = |name: &String| {
-        System::from_id(name).ok_or_else(|| {
-            CliError::Usage(format!(
-                "there is no configuration `{name}`; see `tidemark bench --help`"
-            ))
-        })
-    };
-    names.iter().map(system).collect()
-}
-
-/// The TRL releases that can be named.
-fn releases() -> String {
-    format!("{} to {}", Release::ALL[0].label, Release::NEWEST_READ)
-}
-
-fn base_help() -> String {
-    format!(
-        "What patches are applied to: TRL releases from {}, `save_on_cpu`, `hidden-states`, \
-         `megatron-lm`, `none` for no offloading, or `all` of these; `ms-swift` where layers are \
-         known; else each configuration's own",
-        releases()
-    )
-}
-
-/// The meaning of one word of `--base`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bases {
-    All,
-    One(Base),
-}
-
-fn bases_called(label: &str) -> Result<Bases, String> {
-    match label {
-        "all" => Ok(Bases::All),
-        _ => Base::from_label(label).map(Bases::One).ok_or_else(|| {
-            format!(
-                "expected a TRL release from {}, save_on_cpu, hidden-states, megatron-lm, \
-                 ms-swift, none or all",
-                releases()
-            )
-        }),
-    }
-}
-
-fn bases(system: &System, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
-    match (asked, system.base) {
-        ([], own) => Ok(vec![own]),
-        (_, Base::Program(_)) => Err(CliError::Usage(format!(
-            "`{}` has no offloader: leave --base out",
-            system.id
-        ))),
-        (asked, _) if asked.contains(&Bases::One(Base::MsSwift)) && !system.has_layers => {
-            Err(CliError::Usage(format!(
-                "ms-swift's offloader moves layers that FSDP wraps, and `{}` has none",
-                system.id
-            )))
-        }
-        (asked, _) => {
-            let bases = asked.iter().flat_map(|bases| match bases {
-                Bases::All => Base::choices().collect(),
-                Bases::One(base) => vec![*base],
-            });
-            Ok(bases.collect())
-        }
-    }
-}
-
-fn sets(system: &System, names: &[String]) -> Result<Vec<Vec<&'static Patch>>, CliError> {
-    if names.iter().any(|name| name == "all") {
-        return Ok(system.matrix());
-    }
-    names.iter().map(|set| one_set(system, set)).collect()
-}
-
-fn one_set(system: &System, set: &str) -> Result<Vec<&'static Patch>, CliError> {
-    if set == "baseline" {
-        return Ok(Vec::new());
-    }
-    let patch = |name: &str| {
-        let short = |patch: &&Patch| patch.id.split('-').next() == Some(name);
-        match Patch::from_id(name).or_else(|| Patch::ALL.into_iter().find(short)) {
-            Some(patch) if (system.applies)(patch) => Ok(patch),
-            Some(patch) => Err(CliError::Usage(format!(
-                "`{}` does not apply to `{}`",
-                patch.id, system.id
-            ))),
-            None => Err(CliError::Usage(format!("there is no patch `{name}`"))),
-        }
-    };
-    set.split('+').map(patch).collect()
 }
 
 fn for_people(table: &Table) -> String {
@@ -552,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_no_offloader_of_the_run_has_is_refused() {
+    fn an_option_that_changes_nothing_of_the_run_is_refused() {
         use clap::Parser;
         #[derive(Parser)]
         struct Line {
@@ -562,7 +521,7 @@ mod tests {
         let check = |line: &str, bases: &[Base], says: &str| {
             let words = std::iter::once("bench").chain(line.split(' '));
             let args = Line::try_parse_from(words).unwrap().bench;
-            match limits_apply(&args, bases) {
+            match options_apply(&args, bases) {
                 Ok(()) => assert_eq!(says, "", "{line}"),
                 Err(why) => {
                     assert_eq!(why.exit_code(), 2);
@@ -577,23 +536,35 @@ mod tests {
         check("--frontier --fraction 100", &[], "--fraction is");
         check("x --fraction 50", &[none, megatron], "");
         check("x", &[none], "");
-    }
-
-    #[test]
-    fn patches_are_named_in_full_or_by_number() {
-        let check = |set: &str, expected: usize| {
-            let patches = one_set(System::VL_QWEN, set);
-            assert_eq!(
-                patches.map(|p| p.len()).unwrap_or(usize::MAX),
-                expected,
-                "{set}"
-            );
+        let trl = System::VL_QWEN.base;
+        check("x --no-streams", &[none, megatron], "--no-streams is");
+        check(
+            "x --no-streams",
+            &[Base::Program("fast-llm")],
+            "--no-streams is",
+        );
+        check("x --no-streams", &[none, trl], "");
+        check("x --addresses card", &[trl], "--addresses is");
+        check("x --addresses card --device cuda", &[trl], "");
+        check("x --tokens 512", &[trl], "--tokens is");
+        check("--copies --tokens 512", &[], "");
+        let parses = |line: &str| {
+            let words = std::iter::once("bench").chain(line.split(' '));
+            Line::try_parse_from(words).is_ok()
         };
-        check("baseline", 0);
-        check("p3", 1);
-        check("p3-exit-sync-and-clear+enter-reset", 2);
-        check("p9", usize::MAX);
-        check("loss-detach", usize::MAX);
+        for with in ["--base none", "--no-streams", "--addresses card"] {
+            assert!(!parses(&format!("--copies {with}")), "{with}");
+            assert!(!parses(&format!("--frontier {with}")), "{with}");
+            assert!(parses(&format!("x {with}")), "{with}");
+        }
+        for (size, fits) in [
+            ("0", false),
+            ("1", false),
+            ("15MiB", false),
+            ("16MiB", true),
+        ] {
+            assert_eq!(parses(&format!("x --capacity {size}")), fits, "{size}");
+        }
     }
 
     /// Without a driver the command fails before a row is run, with one sentence.

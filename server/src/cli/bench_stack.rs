@@ -15,6 +15,9 @@ use timeline::format::plural;
 /// Steps that are timed by default.
 const STEPS: u32 = 8;
 
+/// Tokens of a sample by default.
+const TOKENS: [u64; 2] = [8192, 32_768];
+
 /// Runs the copy benchmark and prints it.
 ///
 /// # Errors
@@ -27,7 +30,10 @@ pub fn copies(
 ) -> Result<(), CliError> {
     let spec = CopySpec {
         device,
-        tokens: tokens.to_vec(),
+        tokens: match tokens {
+            [] => TOKENS.to_vec(),
+            named => named.to_vec(),
+        },
         steps: steps.unwrap_or(STEPS),
     };
     let table = run_copies(&spec).map_err(|why| CliError::Failed(why.to_string()))?;

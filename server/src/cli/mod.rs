@@ -4,6 +4,7 @@ mod alert;
 mod archives;
 mod backup;
 mod bench;
+mod bench_choice;
 mod bench_stack;
 mod categories;
 mod compare;
