@@ -1,5 +1,5 @@
-//! What `tidemark bench` is asked for in names: configurations, bases and sets of patches. Each runs
-//! once, however often it is named.
+//! What `tidemark bench` is asked for in names: configurations, bases and sets of patches. Each
+//! runs once, however often it is named.
 
 use super::CliError;
 use engine::offload::Release;
