@@ -321,7 +321,8 @@ impl Patch {
         all.find(|patch| is_it(patch.id) || patch.number.is_some_and(is_it))
     }
 
-    /// A set of patches, written as ids that are joined by `+`; `baseline` is the empty set.
+    /// A set of patches, joined by `+`; `baseline` is the empty set. Each is called by its id, its
+    /// number or the first word of its id, in any case.
     ///
     /// # Errors
     /// The name that no patch has.
@@ -329,7 +330,14 @@ impl Patch {
         if text.eq_ignore_ascii_case("baseline") {
             return Ok(Vec::new());
         }
-        let patch = |name: &str| Patch::from_id(name).ok_or_else(|| UnknownPatch(name.to_owned()));
+        let patch = |name: &str| {
+            let begins = |patch: &&Patch| {
+                let first = patch.id.split('-').next();
+                first.is_some_and(|first| first.eq_ignore_ascii_case(name))
+            };
+            let found = Patch::from_id(name).or_else(|| Patch::ALL.into_iter().find(begins));
+            found.ok_or_else(|| UnknownPatch(name.to_owned()))
+        };
         let patches: Result<Vec<&'static Patch>, UnknownPatch> =
             text.split('+').map(patch).collect();
         patches.map(Patch::in_order)
@@ -433,6 +441,7 @@ mod tests {
         check("p3+p3-exit-sync-and-clear", &[p3]);
         check("p4+P3", &[p3, p4]);
         check("enter-reset+p4+p3", &[p3, p4, Patch::ENTER_RESET]);
+        check("Enter+p3", &[p3, Patch::ENTER_RESET]);
         for wrong in ["", "p9", "p3+", "p3,p4", "baseline+p3"] {
             let why = Patch::set_from(wrong).unwrap_err().to_string();
             assert!(why.starts_with("there is no patch `"), "{wrong}: {why}");
