@@ -415,15 +415,15 @@ pub struct StorageInfo {
     pub bytes: Bytes,
 }
 
-/// A tensor as the pack hook sees it.
+/// A tensor as the pack hook sees it. Recorded tensors have layouts and types of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SavedTensor {
+pub struct SavedTensor<L = Layout, D = DType> {
     /// The storage under it.
     pub storage: StorageInfo,
     /// The view on that storage.
-    pub layout: Layout,
+    pub layout: L,
     /// Element type.
-    pub dtype: DType,
+    pub dtype: D,
     /// Host or accelerator.
     pub placement: Placement,
     /// Class of the Python object.
@@ -433,11 +433,6 @@ pub struct SavedTensor {
 }
 
 impl SavedTensor {
-    /// Logical bytes of the view; the size filter uses these.
-    pub fn bytes(&self) -> Bytes {
-        self.dtype.size() * self.layout.elements()
-    }
-
     /// Whether both show the same elements in the same order, whatever their shapes.
     pub fn reads_as(&self, other: &SavedTensor) -> bool {
         let first = |of: &SavedTensor| {

@@ -9,6 +9,7 @@ mod error;
 mod hooks;
 mod pack;
 mod runtime;
+mod saved;
 mod scope;
 mod standing;
 mod state;
@@ -18,6 +19,7 @@ mod version;
 pub use error::OffloadError;
 pub use hooks::PostHook;
 pub use runtime::{GraphTask, HostCopyShape, KeyPlace, Runtime, StorageKey};
+pub use saved::{Element, View};
 pub use state::{ContainerSizes, TensorId};
 pub use unpack::Origin;
 pub use version::{Change, Changes, Release};
@@ -207,7 +209,7 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// The de-duplication map.
-    pub fn dedupe_keys(&self) -> impl Iterator<Item = (StorageKey, TensorId)> + '_ {
+    pub fn dedupe_keys(&self) -> impl Iterator<Item = (StorageKey<R::DType>, TensorId)> + '_ {
         self.state.id_by_key.iter().map(|(&key, &id)| (key, id))
     }
 

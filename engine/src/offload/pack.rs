@@ -3,10 +3,10 @@
 use super::OffloadActivations;
 use super::error::OffloadError;
 use super::runtime::{HostCopyShape, Runtime, StorageKey};
+use super::saved::{Element, View};
 use super::state::{Stashed, TensorId, Tracked};
 use super::version::Change;
 use crate::deviation::Deviation;
-use crate::tensor::DType;
 use crate::tensor::{Placement, SavedTensor, TensorClass};
 
 impl<R: Runtime> OffloadActivations<R> {
@@ -56,7 +56,7 @@ impl<R: Runtime> OffloadActivations<R> {
         if let Some(key) = &mut key
             && self.deviates(Deviation::KeyWithoutDtype)
         {
-            key.dtype = DType::Uint8;
+            key.dtype = Element::ANY;
         }
         // De-duplication comes before every other filter, so even a tiny duplicate counts as one.
         if let Some(key) = key
@@ -95,7 +95,7 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// The filters after de-duplication, in upstream's order (their order cannot be observed).
-    fn stays_on_device(&self, saved: &SavedTensor) -> bool {
+    fn stays_on_device(&self, saved: &SavedTensor<R::Layout, R::DType>) -> bool {
         if saved.placement != Placement::Accelerator
             || saved.bytes() < self.config.min_offload_size
             || matches!(saved.class, TensorClass::Parameter | TensorClass::Buffer)
@@ -117,7 +117,7 @@ impl<R: Runtime> OffloadActivations<R> {
         &mut self,
         id: TensorId,
         tensor: R::Tensor,
-        key: Option<StorageKey>,
+        key: Option<StorageKey<R::DType>>,
         runtime: &mut R,
     ) -> Result<(), OffloadError<R::Error>> {
         let compute = self.compute_stream(runtime);
@@ -164,7 +164,7 @@ impl<R: Runtime> OffloadActivations<R> {
     ) -> Result<(), OffloadError<R::Error>> {
         while let Some(entry) = self.state.fwd_stash.first_entry() {
             let old = *entry.key();
-            if old.0 + self.config.max_fwd_stash_size > id.0 {
+            if old.0.saturating_add(self.config.max_fwd_stash_size) > id.0 {
                 break;
             }
             runtime.wait_event(compute, &entry.get().copied)?;
@@ -196,7 +196,7 @@ impl<R: Runtime> OffloadActivations<R> {
         // #5694: this copy is allocated and written on the copying stream. From here on, the
         // forward stash protects this copy and not its source.
         tensor = self.made_contiguous(tensor, stream, runtime)?;
-        let layout = keeps_layout.then(|| runtime.saved(&tensor).layout);
+        let layout = keeps_layout.then(|| runtime.saved(&tensor).layout.clone());
         let host = runtime.copy_to_host(&tensor, shape, stream)?;
         self.state.tracker.insert(
             id,
@@ -231,7 +231,7 @@ impl<R: Runtime> OffloadActivations<R> {
         self.has(Change::Deduplicate) && wanted
     }
 
-    fn track_key(&mut self, key: StorageKey, id: TensorId) {
+    fn track_key(&mut self, key: StorageKey<R::DType>, id: TensorId) {
         self.state.id_by_key.insert(key, id);
         self.state.key_by_id.insert(id, key);
     }

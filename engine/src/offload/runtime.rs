@@ -4,7 +4,8 @@
 //! trait. Tensors are handles: a clone takes a strong reference, and dropping the last one frees
 //! the storage. Nothing else decides how long memory lives.
 
-use crate::tensor::{Layout, SavedTensor};
+use super::saved::{Element, View};
+use crate::tensor::{DType, SavedTensor};
 
 /// Identity of one call of `backward()` (`torch._C._current_graph_task_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -12,11 +13,11 @@ pub struct GraphTask(pub u64);
 
 /// Key of the de-duplication map: where the first element is, and its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StorageKey {
+pub struct StorageKey<D = DType> {
     /// The address, or the object's identity if the storage cannot be read.
     pub place: KeyPlace,
     /// Element type: tensors of different types at one address have different keys.
-    pub dtype: crate::tensor::DType,
+    pub dtype: D,
 }
 
 /// First half of a [`StorageKey`].
@@ -29,11 +30,11 @@ pub enum KeyPlace {
     Object(u64),
 }
 
-impl StorageKey {
+impl<D: Element> StorageKey<D> {
     /// `_get_unique_tensor_key` (docs/offloader-rules.md, "State").
-    pub fn of(tensor: &SavedTensor) -> StorageKey {
+    pub fn of<L: View>(tensor: &SavedTensor<L, D>) -> StorageKey<D> {
         let place = match tensor.storage.base {
-            Some(base) => KeyPlace::Address(base.0 + tensor.layout.offset),
+            Some(base) => KeyPlace::Address(base.0 + tensor.layout.offset()),
             None => KeyPlace::Object(tensor.object),
         };
         StorageKey {
@@ -67,14 +68,18 @@ pub trait Runtime {
     type Stream: Copy + PartialEq + std::fmt::Debug;
     /// A reference to an autograd node, which keeps the node alive.
     type Node: Clone + PartialEq;
+    /// Layout of a tensor.
+    type Layout: View;
+    /// Element type of a tensor.
+    type DType: Element;
     /// What a device call can fail with.
     type Error: std::error::Error + 'static;
 
     /// The description of a tensor.
-    fn saved<'t>(&self, tensor: &'t Self::Tensor) -> &'t SavedTensor;
+    fn saved<'t>(&self, tensor: &'t Self::Tensor) -> &'t SavedTensor<Self::Layout, Self::DType>;
 
     /// Key under which the tensor is de-duplicated.
-    fn storage_key(&self, tensor: &Self::Tensor) -> StorageKey {
+    fn storage_key(&self, tensor: &Self::Tensor) -> StorageKey<Self::DType> {
         StorageKey::of(self.saved(tensor))
     }
 
@@ -146,7 +151,7 @@ pub trait Runtime {
         &mut self,
         copied: Self::Tensor,
         host: &Self::Host,
-        layout: &Layout,
+        layout: &Self::Layout,
     ) -> Self::Tensor;
 
     /// References to the tensor's storage (`torch._C._storage_Use_Count`).

@@ -4,7 +4,7 @@ use super::OffloadActivations;
 use super::runtime::{KeyPlace, Runtime, StorageKey};
 use super::state::{TensorId, Tracked};
 use super::version::Change;
-use crate::tensor::Layout;
+use crate::tensor::{DType, Layout};
 
 /// The containers between two steps. Ids are counted back from the last one: the offloader only
 /// compares and subtracts them, so their absolute values do not matter.
@@ -21,7 +21,8 @@ pub(crate) struct Standing<'o, R: Runtime> {
     pub node: Option<&'o R::Node>,
 }
 
-impl<R: Runtime> OffloadActivations<R> {
+/// Only programs of this engine can repeat, so only its own layouts and types are told apart.
+impl<R: Runtime<Layout = Layout, DType = DType>> OffloadActivations<R> {
     /// What it holds now.
     pub(crate) fn standing(&self) -> Standing<'_, R> {
         let state = &self.state;

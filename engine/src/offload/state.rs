@@ -6,7 +6,6 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::runtime::{GraphTask, Runtime, StorageKey};
-use crate::tensor::Layout;
 use trace::units::{Bytes, DeviceAddr};
 
 /// The id that pack returns and unpack takes; the first one is 1.
@@ -29,7 +28,7 @@ pub(super) enum Tracked<R: Runtime> {
     Offloaded {
         host: R::Host,
         /// The layout to restore; `None` before #4247, which saved no layout.
-        layout: Option<Layout>,
+        layout: Option<R::Layout>,
         /// Number of elements in the host copy, the limit for `as_strided`.
         elements: u64,
     },
@@ -58,9 +57,9 @@ pub(super) struct State<R: Runtime> {
     pub last_id: TensorId,
     pub phase: Phase,
     /// `storage_to_tensor_id`.
-    pub id_by_key: HashMap<StorageKey, TensorId>,
+    pub id_by_key: HashMap<StorageKey<R::DType>, TensorId>,
     /// `_storage_key_by_tensor_id` (#6241 only).
-    pub key_by_id: HashMap<TensorId, StorageKey>,
+    pub key_by_id: HashMap<TensorId, StorageKey<R::DType>>,
     /// Base addresses of parameter storages.
     pub param_storages: HashSet<DeviceAddr>,
     /// Ordered by id, which is the order of insertion, because ids only start again after enter has

@@ -4,10 +4,10 @@ use super::OffloadActivations;
 use super::error::OffloadError;
 use super::hooks::{PostHook, Restored};
 use super::runtime::Runtime;
+use super::saved::View;
 use super::state::{TensorId, Tracked};
 use super::version::Change;
 use crate::deviation::Deviation;
-use crate::tensor::Layout;
 
 /// Where unpack got a tensor from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl<R: Runtime> OffloadActivations<R> {
 
 fn check_bounds<E: std::error::Error + 'static>(
     id: TensorId,
-    layout: &Layout,
+    layout: &impl View,
     available: u64,
 ) -> Result<(), OffloadError<E>> {
     let needed = layout.required_elements();

@@ -5,13 +5,12 @@ use std::rc::Rc;
 use super::line::{After, Line, PackLine, UnpackLine};
 use super::report::{Comparison, ReplayReport};
 use super::runtime::TapeRuntime;
+use super::tensor::{TapeType, TapeTypes};
 use super::{TapeError, TapeVersion};
 use crate::deviation::Deviation;
 use crate::offload::{
-    Decision, KeyPlace, OffloadActivations, OffloadConfig, OffloadError, Origin, StorageKey,
-    TensorId,
+    Decision, KeyPlace, OffloadActivations, OffloadError, Origin, StorageKey, TensorId,
 };
-use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 use trace::units::Bytes;
 
 /// Replays all lines against one version.
@@ -20,32 +19,23 @@ pub(super) fn drive(
     version: TapeVersion,
     deviation: Option<Deviation>,
 ) -> Result<ReplayReport, TapeError> {
-    let Some(Line::Init {
-        use_streams,
-        min_offload_size,
-        max_fwd_stash_size,
-    }) = lines.first()
-    else {
-        return Err(TapeError::MisplacedInit { line: 1 });
+    let first = lines.iter().position(|line| !line.is_no_call());
+    let first = first.unwrap_or(lines.len().saturating_sub(1));
+    let Some(Line::Init(init)) = lines.get(first) else {
+        return Err(TapeError::MisplacedInit { line: first + 1 });
     };
-    let defaults = OffloadConfig::new(version.changes());
-    let config = OffloadConfig {
-        use_streams: *use_streams,
-        min_offload_size: *min_offload_size,
-        max_fwd_stash_size: max_fwd_stash_size.unwrap_or(defaults.max_fwd_stash_size),
-        deviation,
-        ..defaults
-    };
+    let config = init.config(version.changes(), deviation);
     let mut runtime = TapeRuntime::default();
     let offloader = OffloadActivations::new(config, &mut runtime)
         .map_err(|error| TapeError::Refused(error.to_string()))?;
     let mut driver = Driver {
         offloader,
         runtime,
+        types: TapeTypes::default(),
         comparison: Comparison::default(),
         node_done: false,
     };
-    for (index, line) in lines.iter().enumerate().skip(1) {
+    for (index, line) in lines.iter().enumerate().skip(first + 1) {
         driver.step(index + 1, line, &lines[index + 1..])?;
     }
     Ok(driver.comparison.finish())
@@ -54,6 +44,7 @@ pub(super) fn drive(
 struct Driver {
     offloader: OffloadActivations<TapeRuntime>,
     runtime: TapeRuntime,
+    types: TapeTypes,
     comparison: Comparison,
     /// Whether a post-hook has run since the last unpack; then the next unpack is for another node.
     node_done: bool,
@@ -62,7 +53,7 @@ struct Driver {
 impl Driver {
     fn step(&mut self, number: usize, line: &Line, rest: &[Line]) -> Result<(), TapeError> {
         match line {
-            Line::Init { .. } => return Err(TapeError::MisplacedInit { line: number }),
+            Line::Init(_) => return Err(TapeError::MisplacedInit { line: number }),
             Line::Step {} | Line::Unknown => {}
             Line::UseCount { value } => self.keep_use_count(*value),
             Line::Enter { after } => {
@@ -110,7 +101,7 @@ impl Driver {
     }
 
     fn pack(&mut self, number: usize, line: &PackLine) -> Result<(), TapeError> {
-        let saved = saved_tensor(number, line)?;
+        let saved = self.types.tensor(number, line)?;
         self.comparison
             .equal("bytes", line.bytes.0, saved.bytes().0);
         let key = key_number(StorageKey::of(&saved));
@@ -139,7 +130,8 @@ impl Driver {
         self.runtime.graph = line.graph;
         // The use count that a restore reads is on the line after it.
         let held = std::mem::take(&mut self.runtime.use_counts);
-        if let Some(Line::UseCount { value }) = rest.first() {
+        let next = rest.iter().find(|line| !matches!(line, Line::Unknown));
+        if let Some(Line::UseCount { value }) = next {
             self.runtime.use_counts.push_back(*value);
         }
         let outcome = self.offloader.unpack(TensorId(line.id), &mut self.runtime);
@@ -251,68 +243,8 @@ fn origin_name(origin: Origin) -> &'static str {
     }
 }
 
-fn key_number(key: StorageKey) -> u64 {
+fn key_number(key: StorageKey<TapeType>) -> u64 {
     match key.place {
         KeyPlace::Address(number) | KeyPlace::Object(number) => number,
     }
-}
-
-/// Whether the number of elements, and the position of the last one, are far below what a number
-/// can hold, so that bytes can be counted too.
-fn is_counted(shape: &[u64], stride: &[u64], offset: u64) -> bool {
-    const MOST: u128 = 1 << 48;
-    let times = |all: u128, &size: &u64| all.saturating_mul(u128::from(size.max(1)));
-    let elements = shape.iter().fold(1, times);
-    let reach = shape
-        .iter()
-        .zip(stride)
-        .fold(u128::from(offset), |at, (size, step)| {
-            at.saturating_add(u128::from(*size).saturating_mul(u128::from(*step)))
-        });
-    elements < MOST && reach < MOST
-}
-
-fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError> {
-    let malformed = |reason: String| TapeError::Malformed {
-        line: number,
-        reason,
-    };
-    let dtype = DType::from_torch_name(&line.key.1)
-        .ok_or_else(|| malformed(format!("unknown element type {}", line.key.1)))?;
-    if line.shape.len() != line.stride.len() {
-        return Err(malformed("shape and stride have different lengths".into()));
-    }
-    let too_many =
-        || malformed("a tensor of more or larger dimensions than this reader handles".into());
-    let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
-    let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
-    // Some versions make a dense copy of the tensor, so its dense layout must fit too.
-    let is_counted = is_counted(&line.shape, &line.stride, line.offset);
-    if !is_counted || Layout::dense(shape).is_none() {
-        return Err(too_many());
-    }
-    let class = match TensorClass::from_class_name(&line.class) {
-        TensorClass::Plain if line.is_parameter => TensorClass::Parameter,
-        class => class,
-    };
-    let placement = match line.device.as_str() {
-        "cuda" | "xpu" | "npu" => Placement::Accelerator,
-        _ => Placement::Host,
-    };
-    Ok(SavedTensor {
-        storage: StorageInfo {
-            base: line.storage,
-            bytes: line.storage_bytes,
-        },
-        layout: Layout {
-            shape,
-            stride,
-            offset: line.offset,
-        },
-        dtype,
-        placement,
-        class,
-        // If no address can be read, the key is the identity of the object.
-        object: line.key.0,
-    })
 }

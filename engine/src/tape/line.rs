@@ -2,10 +2,39 @@
 //! call of the real offloader.
 
 use serde::Deserialize;
+
+use crate::deviation::Deviation;
+use crate::offload::{Changes, OffloadConfig};
 use trace::units::{Bytes, DeviceAddr};
 
-/// Container sizes after a call. A recording without streams has no stashes.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// Arguments of the constructor. Those that are not there have the default of the original.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct InitLine {
+    /// Whether there is a side stream.
+    pub use_streams: Option<bool>,
+    /// Size of the smallest tensor that is offloaded.
+    pub min_offload_size: Option<Bytes>,
+    /// For how many ids an entry of the forward stash stays alive; without streams there is none.
+    pub max_fwd_stash_size: Option<u64>,
+}
+
+impl InitLine {
+    /// The configuration of the recorded offloader.
+    pub(super) fn config(&self, changes: Changes, deviation: Option<Deviation>) -> OffloadConfig {
+        let defaults = OffloadConfig::new(changes);
+        let stash = self.max_fwd_stash_size;
+        OffloadConfig {
+            use_streams: self.use_streams.unwrap_or(defaults.use_streams),
+            min_offload_size: self.min_offload_size.unwrap_or(defaults.min_offload_size),
+            max_fwd_stash_size: stash.unwrap_or(defaults.max_fwd_stash_size),
+            deviation,
+            ..defaults
+        }
+    }
+}
+
+/// Container sizes after a call: those that were recorded. Without streams there are no stashes.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct After {
     /// Entries of the tracker.
     pub tracker: Option<u64>,
@@ -57,6 +86,7 @@ pub struct PackLine {
     /// The exception, if pack raised one.
     pub error: Option<String>,
     /// State after the call.
+    #[serde(default)]
     pub after: After,
 }
 
@@ -72,6 +102,7 @@ pub struct UnpackLine {
     /// The exception, if unpack raised one.
     pub error: Option<String>,
     /// State after the call.
+    #[serde(default)]
     pub after: After,
 }
 
@@ -79,20 +110,14 @@ pub struct UnpackLine {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Line {
-    /// Arguments of the constructor; without streams there is no forward stash.
-    Init {
-        /// Whether there is a side stream.
-        use_streams: bool,
-        /// Size of the smallest tensor that is offloaded, bytes.
-        min_offload_size: Bytes,
-        /// For how many ids an entry of the forward stash stays alive.
-        max_fwd_stash_size: Option<u64>,
-    },
+    /// The constructor.
+    Init(InitLine),
     /// A training step begins.
     Step {},
     /// `__enter__`.
     Enter {
         /// State after the call.
+        #[serde(default)]
         after: After,
     },
     /// The pack hook.
@@ -100,6 +125,7 @@ pub enum Line {
     /// The forward pass is over; nothing was called.
     ForwardEnd {
         /// State at that moment.
+        #[serde(default)]
         after: After,
     },
     /// The unpack hook.
@@ -114,24 +140,35 @@ pub enum Line {
         /// The exception, if the hook raised one.
         error: Option<String>,
         /// State after the call.
+        #[serde(default)]
         after: After,
     },
     /// `backward()` has returned, so the queued callbacks have run.
     BackwardEnd {
         /// State at that moment.
+        #[serde(default)]
         after: After,
     },
     /// `__exit__`.
     Exit {
         /// State after the call.
+        #[serde(default)]
         after: After,
     },
     /// A training step is over.
     StepEnd {
         /// State at that moment.
+        #[serde(default)]
         after: After,
     },
     /// A line that this reader does not know; newer recorders may write some.
     #[serde(other)]
     Unknown,
+}
+
+impl Line {
+    /// Whether the line says nothing about a call: such lines may come before `init`.
+    pub(super) fn is_no_call(&self) -> bool {
+        matches!(self, Line::Step {} | Line::Unknown)
+    }
 }

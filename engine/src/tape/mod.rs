@@ -8,13 +8,14 @@ mod driver;
 mod line;
 mod report;
 mod runtime;
+mod tensor;
 mod version;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::deviation::Deviation;
-pub use line::{After, Line, PackLine, UnpackLine};
+pub use line::{After, InitLine, Line, PackLine, UnpackLine};
 pub use report::{Mismatch, ReplayReport};
 pub use version::TapeVersion;
 
@@ -51,10 +52,14 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
     let mut lines = Vec::new();
     for (index, text) in BufReader::new(reader).lines().enumerate() {
         let text = text?;
-        if text.trim().is_empty() {
+        // Some programs begin a text file with a mark of its encoding.
+        let text = text.trim_start_matches('\u{feff}').trim();
+        // An empty line keeps its number.
+        if text.is_empty() {
+            lines.push(Line::Unknown);
             continue;
         }
-        let parsed = serde_json::from_str(&text).map_err(|error| TapeError::Malformed {
+        let parsed = serde_json::from_str(text).map_err(|error| TapeError::Malformed {
             line: index + 1,
             reason: error.to_string(),
         })?;

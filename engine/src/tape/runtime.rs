@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::rc::Rc;
 
+use super::tensor::{TapeLayout, TapeTensor, TapeType};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
-use crate::tensor::{Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use crate::tensor::{Placement, StorageInfo, TensorClass};
 
 /// The two streams of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +38,16 @@ pub struct TapeRuntime {
 }
 
 impl Runtime for TapeRuntime {
-    type Tensor = Rc<SavedTensor>;
-    type Host = Rc<SavedTensor>;
+    type Tensor = Rc<TapeTensor>;
+    type Host = Rc<TapeTensor>;
     type Event = ();
     type Stream = TapeStream;
     type Node = u64;
+    type Layout = TapeLayout;
+    type DType = TapeType;
     type Error = Infallible;
 
-    fn saved<'t>(&self, tensor: &'t Rc<SavedTensor>) -> &'t SavedTensor {
+    fn saved<'t>(&self, tensor: &'t Rc<TapeTensor>) -> &'t TapeTensor {
         tensor
     }
 
@@ -78,49 +81,49 @@ impl Runtime for TapeRuntime {
 
     fn copy_to_host(
         &mut self,
-        tensor: &Rc<SavedTensor>,
+        tensor: &Rc<TapeTensor>,
         _: HostCopyShape,
         _: TapeStream,
-    ) -> Result<Rc<SavedTensor>, Infallible> {
+    ) -> Result<Rc<TapeTensor>, Infallible> {
         Ok(Rc::clone(tensor))
     }
 
     fn copy_to_device(
         &mut self,
-        host: &Rc<SavedTensor>,
+        host: &Rc<TapeTensor>,
         _: TapeStream,
-    ) -> Result<Rc<SavedTensor>, Infallible> {
+    ) -> Result<Rc<TapeTensor>, Infallible> {
         Ok(Rc::new(dense_copy(host)))
     }
 
     fn clone_contiguous(
         &mut self,
-        tensor: &Rc<SavedTensor>,
+        tensor: &Rc<TapeTensor>,
         _: TapeStream,
-    ) -> Result<Rc<SavedTensor>, Infallible> {
+    ) -> Result<Rc<TapeTensor>, Infallible> {
         Ok(Rc::new(dense_copy(tensor)))
     }
 
     fn as_strided(
         &mut self,
-        tensor: Rc<SavedTensor>,
-        _: &Rc<SavedTensor>,
-        layout: &Layout,
-    ) -> Rc<SavedTensor> {
-        Rc::new(SavedTensor {
+        tensor: Rc<TapeTensor>,
+        _: &Rc<TapeTensor>,
+        layout: &TapeLayout,
+    ) -> Rc<TapeTensor> {
+        Rc::new(TapeTensor {
             layout: *layout,
             ..*tensor
         })
     }
 
-    fn storage_use_count(&mut self, _: &Rc<SavedTensor>) -> u64 {
+    fn storage_use_count(&mut self, _: &Rc<TapeTensor>) -> u64 {
         self.use_counts.pop_front().unwrap_or_else(|| {
             self.unrecorded_reads += 1;
             0
         })
     }
 
-    fn record_stream(&mut self, _: &Rc<SavedTensor>, _: TapeStream) {}
+    fn record_stream(&mut self, _: &Rc<TapeTensor>, _: TapeStream) {}
 
     fn current_graph_task(&self) -> GraphTask {
         GraphTask(self.graph)
@@ -142,13 +145,13 @@ impl Runtime for TapeRuntime {
 }
 
 /// A separate copy, at an address that is not in the recording.
-fn dense_copy(source: &SavedTensor) -> SavedTensor {
-    SavedTensor {
+fn dense_copy(source: &TapeTensor) -> TapeTensor {
+    TapeTensor {
         storage: StorageInfo {
             base: None,
             bytes: source.bytes(),
         },
-        layout: Layout::contiguous(source.layout.shape),
+        layout: source.layout.dense(),
         dtype: source.dtype,
         placement: Placement::Accelerator,
         class: TensorClass::Plain,

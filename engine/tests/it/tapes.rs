@@ -166,12 +166,60 @@ fn the_report_has_the_three_documented_fields() {
 fn a_broken_tape_is_an_error_with_its_line() {
     let error = tape::replay("{\"op\":\"step\"}\n".as_bytes(), version("v3")).unwrap_err();
     assert!(error.to_string().contains("line 1"), "{error}");
-    let text = text_of("v3_stale.jsonl.zst").replacen("torch.float32", "torch.float33", 1);
+    let text = text_of("v3_stale.jsonl.zst").replacen("\"stride\":[", "\"stride\":[1,", 1);
     let error = tape::replay(text.as_bytes(), version("v3")).unwrap_err();
-    assert!(error.to_string().contains("float33"), "{error}");
+    assert!(error.to_string().contains("different lengths"), "{error}");
+    for text in ["", "\n\n", "{\"op\":\"header\"}\n{\"op\":\"enter\"}\n"] {
+        let error = tape::replay(text.as_bytes(), version("v3")).unwrap_err();
+        assert!(
+            error.to_string().contains("expected exactly one init"),
+            "{error}"
+        );
+    }
 }
 
-/// Found by fuzzing: a dense copy of such a tensor has strides or bytes too large for any number.
+/// What the offloader did is known without the rest.
+#[test]
+fn a_tape_of_another_recorder_replays_too() {
+    let original = text_of("v3_stale.jsonl.zst");
+    let check = |from: &str, to: &str| {
+        assert!(original.contains(from), "{from}");
+        let changed = original.replace(from, to);
+        let report = tape::replay(changed.as_bytes(), version("v3")).unwrap();
+        assert_eq!(report.mismatches, 0, "{from} as {to}: {:?}", report.first);
+        assert!(report.calls > 50, "{from} as {to}: {} calls", report.calls);
+    };
+    check("torch.float32", "torch.uint32");
+    check("torch.float32", "torch.float8_e8m0fnu");
+    check("\"device\":\"cuda\"", "\"device\":\"cuda:0\"");
+    check("\"after\":", "\"sizes\":");
+    check("\"min_offload_size\":1024", "\"device\":\"cuda\"");
+    check(
+        "{\"op\":\"init\"",
+        "\u{feff}{\"op\":\"header\"}\n\n{\"op\":\"init\"",
+    );
+}
+
+/// The stride of a dimension of size 1 may be anything, because nothing steps over it.
+#[test]
+fn dimensions_of_size_one_change_nothing() {
+    let lead = |list: &str, value: u64, times: usize| {
+        format!("{list}{}", format!("{value},").repeat(times))
+    };
+    for (dims, stride) in [(1, u64::MAX), (1, 1 << 32), (7, 1 << 40), (61, 5)] {
+        let text = text_of("v3_stale.jsonl.zst")
+            .replace("\"shape\":[", &lead("\"shape\":[", 1, dims))
+            .replace("\"stride\":[", &lead("\"stride\":[", stride, dims));
+        let report = tape::replay(text.as_bytes(), version("v3")).unwrap();
+        assert_eq!(
+            report.mismatches, 0,
+            "{dims} of {stride}: {:?}",
+            report.first
+        );
+    }
+}
+
+/// Found by fuzzing: elements or positions of such a tensor are too large for any number.
 #[test]
 fn a_tensor_too_large_to_be_counted_is_an_error() {
     let text = text_of("v3_stale.jsonl.zst");
@@ -196,7 +244,7 @@ fn a_tensor_too_large_to_be_counted_is_an_error() {
             assert!(error.to_string().contains(&line), "{shape}: {error}");
         }
     };
-    check("[4,2522222226,1024]", "[262144,1024,1]", 0);
+    check("[4,2522222226,1024,64]", "[262144,1024,1,1]", 0);
     check("[4294967295,4294967295]", "[4294967295,1]", 0);
     check("[4294967295,4294967295,0]", "[1,1,1]", 0);
     check("[2]", "[1]", u64::MAX);

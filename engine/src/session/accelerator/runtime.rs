@@ -7,7 +7,7 @@ use crate::device::{DeviceError, StreamId};
 use crate::memory::Role;
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::Lane;
-use crate::tensor::{Layout, SavedTensor};
+use crate::tensor::{DType, Layout, SavedTensor};
 
 use super::{Accelerator, AcceleratorEvent, HostCopy};
 
@@ -17,6 +17,8 @@ impl Runtime for Accelerator {
     type Event = AcceleratorEvent;
     type Stream = StreamId;
     type Node = NodeRef;
+    type Layout = Layout;
+    type DType = DType;
     type Error = DeviceError;
 
     fn saved<'t>(&self, tensor: &'t Tensor) -> &'t SavedTensor {
