@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::line::{After, Line, PackLine, UnpackLine};
+use super::passes::Ended;
 use super::report::{Comparison, ReplayReport};
 use super::runtime::TapeRuntime;
 use super::tensor::{TapeType, TapeTypes};
@@ -33,7 +34,6 @@ pub(super) fn drive(
         runtime,
         types: TapeTypes::default(),
         comparison: Comparison::default(),
-        node_done: false,
     };
     for (index, line) in lines.iter().enumerate().skip(first + 1) {
         driver.step(index + 1, line, &lines[index + 1..])?;
@@ -46,18 +46,18 @@ struct Driver {
     runtime: TapeRuntime,
     types: TapeTypes,
     comparison: Comparison,
-    /// Whether a post-hook has run since the last unpack; then the next unpack is for another node.
-    node_done: bool,
 }
 
 impl Driver {
     fn step(&mut self, number: usize, line: &Line, rest: &[Line]) -> Result<(), TapeError> {
         match line {
             Line::Init(_) => return Err(TapeError::MisplacedInit { line: number }),
-            Line::Step {} | Line::Unknown => {}
+            Line::Unknown => {}
+            Line::Step {} => self.runtime.passes.die(),
             Line::UseCount { value } => self.keep_use_count(*value),
             Line::Enter { after } => {
                 self.begin(number, "enter");
+                self.runtime.passes.die();
                 self.offloader.enter(&mut self.runtime);
                 self.compare_sizes(after);
             }
@@ -79,16 +79,19 @@ impl Driver {
             }
             Line::Exit { after } => {
                 self.begin(number, "exit");
+                self.runtime.passes.die();
                 let outcome = self.offloader.exit(&mut self.runtime);
                 self.compare_outcome(None, outcome);
                 self.compare_sizes(after);
             }
             Line::ForwardEnd { after } => {
                 self.comparison.at(number, "forward_end");
+                self.runtime.passes.die();
                 self.compare_sizes(after);
             }
             Line::StepEnd { after } => {
                 self.comparison.at(number, "step_end");
+                self.runtime.passes.die();
                 self.compare_sizes(after);
             }
         }
@@ -102,6 +105,7 @@ impl Driver {
 
     fn pack(&mut self, number: usize, line: &PackLine) -> Result<(), TapeError> {
         let saved = self.types.tensor(number, line)?;
+        self.runtime.passes.pack();
         self.comparison
             .equal("bytes", line.bytes.0, saved.bytes().0);
         let key = key_number(StorageKey::of(&saved));
@@ -123,11 +127,8 @@ impl Driver {
     }
 
     fn unpack(&mut self, line: &UnpackLine, rest: &[Line]) {
-        if self.node_done || self.runtime.graph != line.graph {
-            self.runtime.node += 1;
-            self.node_done = false;
-        }
-        self.runtime.graph = line.graph;
+        let ended = self.runtime.passes.unpack(line.graph);
+        self.passes_ended(ended);
         // The use count that a restore reads is on the line after it.
         let held = std::mem::take(&mut self.runtime.use_counts);
         let next = rest.iter().find(|line| !matches!(line, Line::Unknown));
@@ -154,12 +155,12 @@ impl Driver {
     }
 
     fn node_hook(&mut self, error: Option<&str>, after: &After) {
-        self.node_done = true;
-        match self.runtime.hooks.pop_front() {
+        match self.runtime.passes.hook() {
             None => self
                 .comparison
                 .differ("hook", "ran".into(), "none registered".into()),
-            Some(hook) => {
+            Some((hook, ended)) => {
+                self.passes_ended(ended);
                 let outcome = self.offloader.node_finished(hook, &mut self.runtime);
                 self.compare_outcome(error, outcome);
             }
@@ -171,14 +172,18 @@ impl Driver {
     }
 
     fn backward_end(&mut self, after: &After) {
-        self.node_done = true;
-        let left = std::mem::take(&mut self.runtime.hooks).len();
-        self.comparison.equal("hooks that did not run", 0, left);
-        if std::mem::take(&mut self.runtime.callback_queued) {
+        let ended = self.runtime.passes.end_all();
+        self.passes_ended(ended);
+        self.compare_sizes(after);
+    }
+
+    fn passes_ended(&mut self, ended: Ended) {
+        self.comparison
+            .equal("hooks that did not run", 0, ended.hooks_left);
+        if ended.has_callback {
             let outcome = self.offloader.backward_finished(&mut self.runtime);
             self.compare_outcome(None, outcome);
         }
-        self.compare_sizes(after);
     }
 
     fn has_streams(&self) -> bool {
@@ -192,12 +197,15 @@ impl Driver {
     }
 
     /// Compares success with success. If the engine raises an exception, the recording must have
-    /// one.
+    /// one. A recorded exception ends the backward passes that it leaves.
     fn compare_outcome<T, E: std::error::Error + 'static>(
         &mut self,
         recorded: Option<&str>,
         outcome: Result<T, OffloadError<E>>,
     ) -> Option<T> {
+        if recorded.is_some() {
+            self.runtime.passes.die();
+        }
         match (outcome, recorded) {
             (Ok(value), None) => Some(value),
             (Ok(value), Some(text)) => {

@@ -6,6 +6,7 @@
 
 mod driver;
 mod line;
+mod passes;
 mod report;
 mod runtime;
 mod tensor;

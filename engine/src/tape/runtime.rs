@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::rc::Rc;
 
+use super::passes::Passes;
 use super::tensor::{TapeLayout, TapeTensor, TapeType};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::tensor::{Placement, StorageInfo, TensorClass};
@@ -20,15 +21,8 @@ pub enum TapeStream {
 /// State that the driver sets before each call and reads after it.
 #[derive(Debug, Default)]
 pub struct TapeRuntime {
-    pub graph: u64,
-    /// Represents the identity of the running autograd node.
-    ///
-    /// The node numbers in a recording count Python wrapper objects, which come and go within one
-    /// node. The only question is whether two restores belong to the same node. They do if no
-    /// post-hook ran between them, and only then, because hooks run when their node is done.
-    pub node: u64,
-    pub hooks: VecDeque<PostHook>,
-    pub callback_queued: bool,
+    /// The backward passes that are running.
+    pub passes: Passes,
     /// Recorded use counts, in the order in which they were read.
     pub use_counts: VecDeque<u64>,
     /// Whether the restore before has already taken the next recorded use count.
@@ -126,19 +120,19 @@ impl Runtime for TapeRuntime {
     fn record_stream(&mut self, _: &Rc<TapeTensor>, _: TapeStream) {}
 
     fn current_graph_task(&self) -> GraphTask {
-        GraphTask(self.graph)
+        GraphTask(self.passes.graph())
     }
 
     fn current_node(&self) -> u64 {
-        self.node
+        self.passes.node()
     }
 
     fn register_post_hook(&mut self, _: &u64, hook: PostHook) {
-        self.hooks.push_back(hook);
+        self.passes.register(hook);
     }
 
     fn queue_end_of_backward(&mut self) {
-        self.callback_queued = true;
+        self.passes.queue_callback();
     }
 
     fn empty_cache(&mut self) {}
