@@ -13,6 +13,7 @@ mod saved;
 mod scope;
 mod standing;
 mod state;
+mod tracker;
 mod unpack;
 mod version;
 
@@ -25,9 +26,9 @@ pub use unpack::Origin;
 pub use version::{Change, Changes, Release};
 
 use crate::deviation::Deviation;
-use crate::tensor::Placement;
-use state::{State, Tracked};
+use state::State;
 use trace::units::{Bytes, DeviceAddr};
+use tracker::Tracked;
 
 /// Constructor arguments of the offloader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,29 +139,18 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// Sizes of all containers.
-    pub fn sizes(&self, runtime: &R) -> ContainerSizes {
+    pub fn sizes(&self) -> ContainerSizes {
         let state = &self.state;
-        let mut sizes = ContainerSizes {
+        ContainerSizes {
             tracker: state.tracker.len() as u64,
+            offloaded: state.tracker.offloaded(),
+            gpu_kept_bytes: state.tracker.kept(),
             dedup_keys: state.id_by_key.len() as u64,
             tensor_id: state.last_id.0,
             fwd_stash: state.fwd_stash.len() as u64,
             bwd_stash: state.bwd_tensor_stash.len() as u64,
             bwd_ev: state.bwd_ev_stash.len() as u64,
-            ..ContainerSizes::default()
-        };
-        for tracked in state.tracker.values() {
-            match tracked {
-                Tracked::Offloaded { .. } => sizes.offloaded += 1,
-                Tracked::Kept(tensor) => {
-                    let saved = runtime.saved(tensor);
-                    if saved.placement == Placement::Accelerator {
-                        sizes.gpu_kept_bytes += saved.bytes();
-                    }
-                }
-            }
         }
-        sizes
     }
 
     /// Entries of the tracker.
@@ -170,7 +160,7 @@ impl<R: Runtime> OffloadActivations<R> {
 
     /// What the tracker holds for `id`.
     pub fn decision(&self, id: TensorId) -> Option<Decision> {
-        self.state.tracker.get(&id).map(|tracked| match tracked {
+        self.state.tracker.get(id).map(|tracked| match tracked {
             Tracked::Kept(_) => Decision::Kept,
             Tracked::Offloaded { .. } => Decision::Offloaded,
         })
@@ -181,7 +171,7 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state
             .tracker
             .iter()
-            .filter_map(|(&id, tracked)| match tracked {
+            .filter_map(|(id, tracked)| match tracked {
                 Tracked::Kept(tensor) => Some((id, tensor)),
                 Tracked::Offloaded { .. } => None,
             })
@@ -213,14 +203,14 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state.id_by_key.iter().map(|(&key, &id)| (key, id))
     }
 
-    /// Leaves a tensor in the tracker, like a branch that never runs backward, and unsets the flag,
-    /// which such a leftover keeps unset. axolotl's leak test injects such tensors
+    /// Leaves a tensor of so many bytes in the tracker, like a branch that never runs backward, and
+    /// unsets the flag, which such a leftover keeps unset. axolotl's leak test injects such tensors
     /// (docs/offloader-rules.md, "Upstream tests").
-    pub fn inject(&mut self, tensor: R::Tensor) -> TensorId {
+    pub fn inject(&mut self, tensor: R::Tensor, bytes: Bytes) -> TensorId {
         // These ids are very high, so that the program's own ids do not change.
-        let taken = self.state.tracker.range(TensorId(u64::MAX / 2)..).count() as u64;
+        let taken = self.state.tracker.count_from(TensorId(u64::MAX / 2));
         let id = TensorId(u64::MAX - taken);
-        self.state.tracker.insert(id, Tracked::Kept(tensor));
+        self.state.tracker.keep(id, tensor, bytes);
         self.state.phase.first_forward_call = false;
         id
     }

@@ -4,7 +4,8 @@ use super::OffloadActivations;
 use super::error::OffloadError;
 use super::runtime::{HostCopyShape, Runtime, StorageKey};
 use super::saved::{Element, View};
-use super::state::{Stashed, TensorId, Tracked};
+use super::state::{Stashed, TensorId};
+use super::tracker::{Tracked, accelerator_bytes};
 use super::version::Change;
 use crate::deviation::Deviation;
 use crate::tensor::{Placement, SavedTensor, TensorClass};
@@ -62,14 +63,16 @@ impl<R: Runtime> OffloadActivations<R> {
         if let Some(key) = key
             && self.state.id_by_key.contains_key(&key)
         {
-            self.state.tracker.insert(id, Tracked::Kept(tensor));
+            let kept = accelerator_bytes(runtime.saved(&tensor));
+            self.state.tracker.keep(id, tensor, kept);
             if self.has(Change::ReleaseDedupeKey) {
                 self.track_key(key, id);
             }
             return Ok(id);
         }
         if self.stays_on_device(runtime.saved(&tensor)) {
-            self.state.tracker.insert(id, Tracked::Kept(tensor));
+            let kept = accelerator_bytes(runtime.saved(&tensor));
+            self.state.tracker.keep(id, tensor, kept);
             return Ok(id);
         }
         self.offload(id, tensor, key, runtime)?;
@@ -198,7 +201,7 @@ impl<R: Runtime> OffloadActivations<R> {
         tensor = self.made_contiguous(tensor, stream, runtime)?;
         let layout = keeps_layout.then(|| runtime.saved(&tensor).layout.clone());
         let host = runtime.copy_to_host(&tensor, shape, stream)?;
-        self.state.tracker.insert(
+        self.state.tracker.offload(
             id,
             Tracked::Offloaded {
                 host,

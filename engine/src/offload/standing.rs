@@ -2,7 +2,8 @@
 
 use super::OffloadActivations;
 use super::runtime::{KeyPlace, Runtime, StorageKey};
-use super::state::{TensorId, Tracked};
+use super::state::TensorId;
+use super::tracker::Tracked;
 use super::version::Change;
 use crate::tensor::{DType, Layout};
 
@@ -34,10 +35,10 @@ impl<R: Runtime<Layout = Layout, DType = DType>> OffloadActivations<R> {
             node: state.node.as_ref(),
         };
         let back = |id: &TensorId| state.last_id.0.wrapping_sub(id.0);
-        for (id, tracked) in &state.tracker {
+        for (id, tracked) in state.tracker.iter() {
             match tracked {
                 Tracked::Kept(tensor) => {
-                    standing.numbers.extend([back(id), 0]);
+                    standing.numbers.extend([back(&id), 0]);
                     standing.tensors.push(tensor);
                 }
                 Tracked::Offloaded {
@@ -45,7 +46,7 @@ impl<R: Runtime<Layout = Layout, DType = DType>> OffloadActivations<R> {
                     layout,
                     elements,
                 } => {
-                    standing.numbers.extend([back(id), 1, *elements]);
+                    standing.numbers.extend([back(&id), 1, *elements]);
                     let layout = layout.iter().flat_map(Layout::numbers);
                     standing.numbers.extend(layout);
                     standing.hosts.push(host);
@@ -64,7 +65,7 @@ impl<R: Runtime<Layout = Layout, DType = DType>> OffloadActivations<R> {
         for (id, event) in &state.bwd_ev_stash {
             // Events are looked up by the ids of restored tensors. If an id is neither tracked nor
             // restored now, it is never given out again, and nothing looks up its event.
-            if state.tracker.contains_key(id) || state.bwd_tensor_stash.contains_key(id) {
+            if state.tracker.get(*id).is_some() || state.bwd_tensor_stash.contains_key(id) {
                 standing.numbers.push(back(id));
                 standing.events.push(event);
             }

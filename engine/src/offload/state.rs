@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::runtime::{GraphTask, Runtime, StorageKey};
+use super::tracker::Tracker;
 use trace::units::{Bytes, DeviceAddr};
 
 /// The id that pack returns and unpack takes; the first one is 1.
@@ -18,20 +19,6 @@ impl std::fmt::Display for TensorId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)
     }
-}
-
-/// One entry of the tracker.
-pub(super) enum Tracked<R: Runtime> {
-    /// "Unmodified": the accelerator tensor itself, as a strong reference.
-    Kept(R::Tensor),
-    /// "Modified": only a host copy.
-    Offloaded {
-        host: R::Host,
-        /// The layout to restore; `None` before #4247, which saved no layout.
-        layout: Option<R::Layout>,
-        /// Number of elements in the host copy, the limit for `as_strided`.
-        elements: u64,
-    },
 }
 
 /// An offloaded tensor that stays alive until its copy to the host is done.
@@ -53,7 +40,7 @@ pub(super) struct Phase {
 
 /// All state that changes, except the streams.
 pub(super) struct State<R: Runtime> {
-    pub tracker: BTreeMap<TensorId, Tracked<R>>,
+    pub tracker: Tracker<R>,
     pub last_id: TensorId,
     pub phase: Phase,
     /// `storage_to_tensor_id`.
@@ -76,7 +63,7 @@ pub(super) struct State<R: Runtime> {
 impl<R: Runtime> State<R> {
     pub fn new() -> State<R> {
         State {
-            tracker: BTreeMap::new(),
+            tracker: Tracker::new(),
             last_id: TensorId(0),
             phase: Phase {
                 first_forward_call: true,

@@ -5,7 +5,8 @@ use super::error::OffloadError;
 use super::hooks::{PostHook, Restored};
 use super::runtime::Runtime;
 use super::saved::View;
-use super::state::{TensorId, Tracked};
+use super::state::TensorId;
+use super::tracker::Tracked;
 use super::version::Change;
 use crate::deviation::Deviation;
 
@@ -33,7 +34,7 @@ impl<R: Runtime> OffloadActivations<R> {
         runtime: &mut R,
     ) -> Result<(R::Tensor, Origin), OffloadError<R::Error>> {
         self.begin_backward_if_armed(runtime);
-        let (tensor, origin) = match self.state.tracker.get(&id) {
+        let (tensor, origin) = match self.state.tracker.get(id) {
             None => return Err(OffloadError::Untracked(id)),
             Some(Tracked::Kept(tensor)) => (tensor.clone(), Origin::Kept),
             Some(Tracked::Offloaded { .. }) => match self.side {
@@ -44,7 +45,7 @@ impl<R: Runtime> OffloadActivations<R> {
                 }
             },
         };
-        self.state.tracker.remove(&id);
+        self.state.tracker.remove(id);
         self.state.release_key(id);
         if self.has(Change::RearmWhenEmpty) && self.state.tracker.is_empty() {
             self.state.phase.first_forward_call = true;
@@ -130,7 +131,7 @@ impl<R: Runtime> OffloadActivations<R> {
             host,
             layout,
             elements,
-        }) = self.state.tracker.get(&id)
+        }) = self.state.tracker.get(id)
         else {
             return Err(OffloadError::Untracked(id));
         };

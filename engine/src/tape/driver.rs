@@ -14,11 +14,12 @@ use crate::offload::{
 };
 use trace::units::Bytes;
 
-/// Replays all lines against one version.
+/// Replays all lines against one version; not the rest if more than `limit` values differ.
 pub(super) fn drive(
     lines: &[Line],
     version: TapeVersion,
     deviation: Option<Deviation>,
+    limit: u64,
 ) -> Result<ReplayReport, TapeError> {
     let first = lines.iter().position(|line| !line.is_no_call());
     let first = first.unwrap_or(lines.len().saturating_sub(1));
@@ -37,6 +38,9 @@ pub(super) fn drive(
     };
     for (index, line) in lines.iter().enumerate().skip(first + 1) {
         driver.step(index + 1, line, &lines[index + 1..])?;
+        if driver.comparison.mismatches() > limit {
+            break;
+        }
     }
     Ok(driver.comparison.finish())
 }
@@ -223,7 +227,7 @@ impl Driver {
     }
 
     fn compare_sizes(&mut self, after: &After) {
-        let sizes = self.offloader.sizes(&self.runtime);
+        let sizes = self.offloader.sizes();
         let kept = after.gpu_kept_bytes.map(Bytes::get);
         let pairs = [
             ("tracker", after.tracker, sizes.tracker),

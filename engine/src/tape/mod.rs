@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::deviation::Deviation;
 pub use line::{After, InitLine, Line, PackLine, UnpackLine};
-pub use report::{Mismatch, ReplayReport};
+pub use report::{Mismatch, ReplayReport, Replayed};
 pub use version::TapeVersion;
 
 /// Why a tape could not be replayed at all.
@@ -74,7 +74,7 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
 /// # Errors
 /// The tape cannot be read. If a tape disagrees, this is in the report and not an error.
 pub fn replay(reader: impl Read, version: TapeVersion) -> Result<ReplayReport, TapeError> {
-    driver::drive(&read(reader)?, version, None)
+    driver::drive(&read(reader)?, version, None, u64::MAX)
 }
 
 /// [`replay`] with one rule broken on purpose: it must find mismatches.
@@ -86,20 +86,18 @@ pub fn replay_deviating(
     version: TapeVersion,
     deviation: Deviation,
 ) -> Result<ReplayReport, TapeError> {
-    driver::drive(&read(reader)?, version, Some(deviation))
+    driver::drive(&read(reader)?, version, Some(deviation), u64::MAX)
 }
 
 /// Replays a tape file, `.zst` or plain; its content says which.
 ///
 /// The version is the given one; else the one in the file's name, as in `trl-1.5_dense.jsonl.zst`;
-/// else the one that agrees best. A tape does not say which code it recorded.
+/// else the one that agrees best, and all that agree as well. A tape does not say which code it
+/// recorded, and what differs between two versions may not happen in it.
 ///
 /// # Errors
 /// As for [`replay`].
-pub fn replay_file(
-    path: &Path,
-    version: Option<TapeVersion>,
-) -> Result<(TapeVersion, ReplayReport), TapeError> {
+pub fn replay_file(path: &Path, version: Option<TapeVersion>) -> Result<Replayed, TapeError> {
     const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let bytes = std::fs::read(path)?;
     let lines = if bytes.starts_with(&ZSTD_MAGIC) {
@@ -112,20 +110,35 @@ pub fn replay_file(
             .and_then(|name| TapeVersion::from_name(&name.to_string_lossy()))
     };
     match version.or_else(named) {
-        Some(version) => Ok((version, driver::drive(&lines, version, None)?)),
+        Some(version) => Ok(Replayed {
+            version,
+            equally_good: Vec::new(),
+            report: driver::drive(&lines, version, None, u64::MAX)?,
+        }),
         None => best_agreement(&lines),
     }
 }
 
-fn best_agreement(lines: &[Line]) -> Result<(TapeVersion, ReplayReport), TapeError> {
-    let mut best: Option<(TapeVersion, ReplayReport)> = None;
+/// Replays against every version. One that is worse than the best so far is not replayed to its
+/// end.
+fn best_agreement(lines: &[Line]) -> Result<Replayed, TapeError> {
+    let mut best: Option<Replayed> = None;
     for version in TapeVersion::candidates() {
-        let report = driver::drive(lines, version, None)?;
-        let better = best
+        let known = best
             .as_ref()
-            .is_none_or(|(_, known)| report.mismatches < known.mismatches);
-        if better {
-            best = Some((version, report));
+            .map_or(u64::MAX, |best| best.report.mismatches);
+        let report = driver::drive(lines, version, None, known)?;
+        match &mut best {
+            Some(_) if report.mismatches > known => {}
+            Some(best) if report.mismatches == known => best.equally_good.push(version),
+            _ => {
+                let equally_good = Vec::new();
+                best = Some(Replayed {
+                    version,
+                    equally_good,
+                    report,
+                });
+            }
         }
     }
     Ok(best.expect("there are candidates"))

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::TapeVersion;
+
 /// The first place where engine and recording differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
@@ -26,6 +28,19 @@ pub struct ReplayReport {
     pub mismatches: u64,
     /// The first of them.
     pub first: Option<Mismatch>,
+}
+
+/// A replay of a tape file. Serialises to
+/// `{"version", "equally_good", "calls", "mismatches", "first"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// The code that was compared with the recording.
+    pub version: TapeVersion,
+    /// If nothing named the version: all others that differ in as many values, oldest first.
+    pub equally_good: Vec<TapeVersion>,
+    /// What it gave.
+    #[serde(flatten)]
+    pub report: ReplayReport,
 }
 
 /// Collects comparisons for one line after another.
@@ -69,6 +84,10 @@ impl Comparison {
         if recorded != computed {
             self.differ(field, recorded.to_string(), computed.to_string());
         }
+    }
+
+    pub fn mismatches(&self) -> u64 {
+        self.report.mismatches
     }
 
     pub fn finish(self) -> ReplayReport {

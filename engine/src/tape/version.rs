@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::offload::{Changes, Release};
 use crate::patches::{self, Patch};
 
@@ -83,6 +85,13 @@ impl fmt::Display for TapeVersion {
             Some(patch) => write!(f, "+{}", patch.label()),
             None => Ok(()),
         }
+    }
+}
+
+/// Written as its label.
+impl Serialize for TapeVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -33,7 +33,7 @@ fn with_contiguous_packs() -> Changes {
 }
 
 fn sizes(s: &Session) -> engine::offload::ContainerSizes {
-    s.offloader().unwrap().sizes(&s.accelerator)
+    s.offloader().unwrap().sizes()
 }
 
 /// `used` is part of the loss; `unused` saves its input and is dropped (docs/measurements.md,
@@ -373,7 +373,7 @@ fn an_injected_tensor_leaks_until_enter_resets() {
         for _ in 0..10 {
             stale_step(&mut s, 6, 0).unwrap();
             let tensor = s.empty(&[1 << 20], F32).unwrap();
-            s.offloader_mut().unwrap().inject(tensor);
+            s.offloader_mut().unwrap().inject(tensor, Bytes::mib(4));
             allocated.push(s.heap().borrow().caching.stats().allocated.0 as i64);
         }
         let growth = allocated[9] - allocated[3];

@@ -127,7 +127,7 @@ fn step(s: &mut Session, program: &[Line], dead_seen: &mut usize) -> Result<Left
     s.backward(&loss)?;
     drop(loss);
     s.exit()?;
-    let sizes = s.offloader().unwrap().sizes(&s.accelerator);
+    let sizes = s.offloader().unwrap().sizes();
     let heap = s.heap().borrow();
     let used: Bytes = heap.caching.blocks().filter(|b| b.2).map(|b| b.1).sum();
     let stats = heap.caching.stats();

@@ -3,7 +3,7 @@
 use super::CliError;
 use super::output::{json, print};
 use clap::Args;
-use engine::tape::{self, ReplayReport, TapeVersion};
+use engine::tape::{self, Replayed, TapeVersion};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -21,10 +21,10 @@ pub struct ReplayArgs {
     #[arg(value_name = "TAPE")]
     tape: PathBuf,
     /// TRL release whose offloader is driven, such as trl-1.14, or with a patch, trl-0.29+P3;
-    /// default: from the file's name, otherwise the release that agrees best
+    /// default: from the file's name, otherwise the one that agrees best
     #[arg(long)]
     version: Option<String>,
-    /// Print one JSON document: {"calls", "mismatches", "first"}
+    /// Print one JSON document: {"version", "equally_good", "calls", "mismatches", "first"}
     #[arg(long)]
     json: bool,
 }
@@ -39,13 +39,13 @@ pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
         path: args.tape.clone(),
         why: why.to_string(),
     };
-    let (version, report) = tape::replay_file(&args.tape, version).map_err(bad_input)?;
+    let replayed = tape::replay_file(&args.tape, version).map_err(bad_input)?;
     let text = match args.json {
-        true => json(&report),
-        false => for_people(&args.tape, version, &report),
+        true => json(&replayed),
+        false => for_people(&args.tape, &replayed),
     };
     print(&text)?;
-    match report.mismatches {
+    match replayed.report.mismatches {
         0 => Ok(()),
         _ => Err(CliError::Mismatch),
     }
@@ -59,13 +59,20 @@ fn version(text: &str) -> Result<TapeVersion, CliError> {
     })
 }
 
-fn for_people(tape: &Path, version: TapeVersion, report: &ReplayReport) -> String {
+fn for_people(tape: &Path, replayed: &Replayed) -> String {
+    let report = &replayed.report;
     let mut text = format!(
-        "{}: {version}, {} calls, {} values differ\n",
+        "{}: {}, {} calls, {} values differ\n",
         tape.display(),
+        replayed.version,
         report.calls,
         report.mismatches
     );
+    let equal = replayed.equally_good.iter().map(TapeVersion::to_string);
+    let equal: Vec<String> = equal.collect();
+    if !equal.is_empty() {
+        text += &format!("  equally good: {}\n", equal.join(", "));
+    }
     if let Some(first) = &report.first {
         text += &format!(
             "  first at line {}: {} of {} is {} here, {} in the recording\n",
