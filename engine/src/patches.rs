@@ -331,6 +331,7 @@ impl Patch {
             return Ok(Vec::new());
         }
         let patch = |name: &str| {
+            let name = name.trim();
             let begins = |patch: &&Patch| {
                 let first = patch.id.split('-').next();
                 first.is_some_and(|first| first.eq_ignore_ascii_case(name))
@@ -439,7 +440,7 @@ mod tests {
         check("p3", &[p3]);
         check("P3", &[p3]);
         check("p3+p3-exit-sync-and-clear", &[p3]);
-        check("p4+P3", &[p3, p4]);
+        check("p4 + P3", &[p3, p4]);
         check("enter-reset+p4+p3", &[p3, p4, Patch::ENTER_RESET]);
         check("Enter+p3", &[p3, Patch::ENTER_RESET]);
         for wrong in ["", "p9", "p3+", "p3,p4", "baseline+p3"] {

@@ -89,7 +89,8 @@ impl Release {
         Release::TRL_1_14,
     ];
 
-    /// The newest release whose source was read. Later ones may behave differently.
+    /// The newest release whose source was read. Later ones may behave differently, so they are
+    /// refused.
     pub const NEWEST_READ: &'static str = "trl-1.16";
 
     /// The port from torchtune.
@@ -153,17 +154,18 @@ impl Release {
     };
 
     /// The offloader of a TRL release, such as `trl-1.4`, `trl-1.16` or `trl-0.29.0`. If a release
-    /// did not change the offloader, it has that of the release before.
+    /// did not change the offloader, it has that of the release before. One that is newer than
+    /// [`Release::NEWEST_READ`] has none: nobody has read it.
     pub fn from_label(label: &str) -> Option<&'static Release> {
-        let mut numbers = label.strip_prefix("trl-")?.split('.');
-        let mut number = || numbers.next()?.parse::<u32>().ok();
-        let version = (number()?, number()?);
-        let patch_is_a_number = numbers.next().is_none_or(|n| n.parse::<u32>().is_ok());
-        if !patch_is_a_number || numbers.next().is_some() {
-            return None;
-        }
+        let version = numbers(label)?;
         let mut known = Release::ALL.into_iter().rev();
-        known.find(|release| release.since <= version)
+        let found = known.find(|release| release.since <= version);
+        found.filter(|_| !Release::is_unread(label))
+    }
+
+    /// Whether a TRL release is newer than the newest one whose source was read.
+    pub fn is_unread(label: &str) -> bool {
+        numbers(label) > numbers(Release::NEWEST_READ)
     }
 
     /// The changes that are included: its own, and those of every release before it.
@@ -174,6 +176,15 @@ impl Release {
         let added = until.flat_map(|one| one.adds);
         added.fold(Changes::NONE, |set, &change| set.with(change))
     }
+}
+
+/// Major and minor number of a TRL release: (1, 4) for `trl-1.4` and `trl-1.4.0`.
+fn numbers(label: &str) -> Option<(u32, u32)> {
+    let mut numbers = label.strip_prefix("trl-")?.split('.');
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    let version = (number()?, number()?);
+    let patch_is_a_number = numbers.next().is_none_or(|n| n.parse::<u32>().is_ok());
+    (patch_is_a_number && numbers.next().is_none()).then_some(version)
 }
 
 impl fmt::Debug for Release {
@@ -214,9 +225,24 @@ mod tests {
         check("trl-1.5.1", Some(Release::TRL_1_5));
         check("trl-1.13", Some(Release::TRL_1_8));
         check("trl-1.16", Some(Release::TRL_1_14));
+        check("trl-1.16.3", Some(Release::TRL_1_14));
+        check("trl-1.17", None);
+        check("trl-1.99", None);
+        check("trl-2.0", None);
         check("trl-0.17", None);
         check("trl-1", None);
         check("trl-1.4.x", None);
         check("1.4", None);
+    }
+
+    #[test]
+    fn a_release_is_unread_if_it_is_newer_than_the_newest_read() {
+        let check = |label, expected| assert_eq!(Release::is_unread(label), expected, "{label}");
+        check(Release::NEWEST_READ, false);
+        check("trl-1.16.9", false);
+        check("trl-0.17", false);
+        check("trl-1.17", true);
+        check("trl-2.0.1", true);
+        check("dense", false);
     }
 }

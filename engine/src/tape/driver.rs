@@ -17,7 +17,7 @@ use trace::units::Bytes;
 /// Replays all lines against one version; not the rest if more than `limit` values differ.
 pub(super) fn drive(
     lines: &[Line],
-    version: TapeVersion,
+    version: &TapeVersion,
     deviation: Option<Deviation>,
     limit: u64,
 ) -> Result<ReplayReport, TapeError> {

@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::deviation::Deviation;
 pub use line::{After, InitLine, Line, PackLine, UnpackLine};
 pub use report::{Mismatch, ReplayReport, Replayed};
-pub use version::TapeVersion;
+pub use version::{TapeVersion, UnknownVersion};
 
 /// Why a tape could not be replayed at all.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
 /// # Errors
 /// The tape cannot be read. If a tape disagrees, this is in the report and not an error.
 pub fn replay(reader: impl Read, version: TapeVersion) -> Result<ReplayReport, TapeError> {
-    driver::drive(&read(reader)?, version, None, u64::MAX)
+    driver::drive(&read(reader)?, &version, None, u64::MAX)
 }
 
 /// [`replay`] with one rule broken on purpose: it must find mismatches.
@@ -86,7 +86,7 @@ pub fn replay_deviating(
     version: TapeVersion,
     deviation: Deviation,
 ) -> Result<ReplayReport, TapeError> {
-    driver::drive(&read(reader)?, version, Some(deviation), u64::MAX)
+    driver::drive(&read(reader)?, &version, Some(deviation), u64::MAX)
 }
 
 /// Replays a tape file, `.zst` or plain; its content says which.
@@ -111,9 +111,9 @@ pub fn replay_file(path: &Path, version: Option<TapeVersion>) -> Result<Replayed
     };
     match version.or_else(named) {
         Some(version) => Ok(Replayed {
+            report: driver::drive(&lines, &version, None, u64::MAX)?,
             version,
             equally_good: Vec::new(),
-            report: driver::drive(&lines, version, None, u64::MAX)?,
         }),
         None => best_agreement(&lines),
     }
@@ -127,7 +127,7 @@ fn best_agreement(lines: &[Line]) -> Result<Replayed, TapeError> {
         let known = best
             .as_ref()
             .map_or(u64::MAX, |best| best.report.mismatches);
-        let report = driver::drive(lines, version, None, known)?;
+        let report = driver::drive(lines, &version, None, known)?;
         match &mut best {
             Some(_) if report.mismatches > known => {}
             Some(best) if report.mismatches == known => best.equally_good.push(version),

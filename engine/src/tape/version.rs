@@ -5,26 +5,48 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::offload::{Changes, Release};
-use crate::patches::{self, Patch};
+use crate::patches::{self, Patch, UnknownPatch};
 
-/// The recorded code, such as `trl-1.4`, or `trl-0.29+P3` with a patch added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The recorded code, such as `trl-1.4`, or `trl-0.29+P3+P4` with patches added.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapeVersion {
     /// The release.
     release: &'static Release,
-    /// What was added to it.
-    added: Option<&'static Patch>,
+    /// What was added to it, in the order of [`Patch::ALL`].
+    added: Vec<&'static Patch>,
+}
+
+/// Why there is no such code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownVersion {
+    /// No release has this label.
+    #[error(
+        "`{0}` is no TRL release: use {oldest} to {newest}, with patches as in trl-0.29+P3+P4",
+        oldest = Release::ALL[0].label,
+        newest = Release::NEWEST_READ
+    )]
+    NoRelease(String),
+    /// A release whose source was not read.
+    #[error(
+        "`{0}` is too new: {newest} is the newest release whose offloader is known here",
+        newest = Release::NEWEST_READ
+    )]
+    TooNew(String),
+    /// No patch has this name.
+    #[error(transparent)]
+    NoPatch(#[from] UnknownPatch),
+    /// A patch of something else.
+    #[error("`{}` does not change TRL's offloader", .0.id)]
+    OtherPatch(&'static Patch),
 }
 
 /// Patches that were recorded on a release, each alone.
 const ADDED: [&Patch; 2] = [Patch::EXIT_SYNC_AND_CLEAR, Patch::PACK_CONTIGUOUS];
 
 /// Labels of older recordings, in which the published baseline is `v0`.
-const OLD_LABELS: [(&str, &str); 7] = [
+const OLD_LABELS: [(&str, &str); 5] = [
     ("v0", "trl-0.29"),
-    ("v0+P3", "trl-0.29+P3"),
-    ("v0+P4", "trl-0.29+P4"),
-    ("v1", "trl-0.29+P4"),
+    ("v1", "trl-0.29+p4"),
     ("v2", "trl-1.4"),
     ("v3", "trl-1.5"),
     ("v4", "trl-1.8"),
@@ -36,44 +58,60 @@ impl TapeVersion {
         let plain = Release::ALL.map(TapeVersion::from);
         let patched = ADDED.map(|patch| TapeVersion {
             release: Release::TRL_0_29,
-            added: Some(patch),
+            added: vec![patch],
         });
         plain.into_iter().chain(patched)
     }
 
-    /// The code with this label: a TRL release (`trl-1.16`), which may have a patch
-    /// (`trl-0.29+P3`), or one of the older labels `v0` to `v4`.
-    pub fn from_label(label: &str) -> Option<TapeVersion> {
-        let old = OLD_LABELS.iter().find(|(old, _)| *old == label);
-        let label = old.map_or(label, |(_, new)| new);
-        let (release, patch) = match label.split_once('+') {
-            Some((release, patch)) => (release, Some(patch)),
+    /// The code with this label: a TRL release (`trl-1.16`) or one of the older labels `v0` to
+    /// `v4`, which may have patches of TRL's offloader (`trl-0.29+P3+P4`), in any case and order.
+    ///
+    /// # Errors
+    /// Which part of the label is not known.
+    pub fn from_label(label: &str) -> Result<TapeVersion, UnknownVersion> {
+        let (base, patches) = match label.split_once('+') {
+            Some((base, patches)) => (base, Some(patches)),
             None => (label, None),
         };
-        let added = match patch {
-            None => None,
-            Some(label) => Some(ADDED.into_iter().find(|patch| patch.label() == label)?),
+        let base = base.to_ascii_lowercase();
+        let old = OLD_LABELS.iter().find(|(old, _)| *old == base);
+        let base = old.map_or(base.as_str(), |(_, new)| new);
+        let (release, own) = match base.split_once('+') {
+            Some((release, own)) => (release, Some(own)),
+            None => (base, None),
         };
-        let release = Release::from_label(release)?;
-        Some(TapeVersion { release, added })
+        if Release::is_unread(release) {
+            return Err(UnknownVersion::TooNew(release.to_owned()));
+        }
+        let unknown = || UnknownVersion::NoRelease(label.to_owned());
+        let release = Release::from_label(release).ok_or_else(unknown)?;
+        let patches: Vec<&str> = own.into_iter().chain(patches).collect();
+        let added = match patches.is_empty() {
+            true => Vec::new(),
+            false => Patch::set_from(&patches.join("+"))?,
+        };
+        match added.iter().find(|patch| patch.change().is_none()) {
+            Some(other) => Err(UnknownVersion::OtherPatch(other)),
+            None => Ok(TapeVersion { release, added }),
+        }
     }
 
     /// The code that a file name such as `trl-1.5_dense.jsonl.zst` gives, if it gives one.
     pub fn from_name(name: &str) -> Option<TapeVersion> {
         let name = name.strip_suffix(".zst").unwrap_or(name);
         let name = name.strip_suffix(".jsonl").unwrap_or(name);
-        TapeVersion::from_label(name.split('_').next()?)
+        TapeVersion::from_label(name.split('_').next()?).ok()
     }
 
     /// The changes that are included.
-    pub fn changes(self) -> Changes {
-        patches::changes(self.release.changes(), self.added.as_slice())
+    pub fn changes(&self) -> Changes {
+        patches::changes(self.release.changes(), &self.added)
     }
 }
 
 impl From<&'static Release> for TapeVersion {
     fn from(release: &'static Release) -> TapeVersion {
-        let added = None;
+        let added = Vec::new();
         TapeVersion { release, added }
     }
 }
@@ -81,10 +119,9 @@ impl From<&'static Release> for TapeVersion {
 impl fmt::Display for TapeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.release.label)?;
-        match self.added {
-            Some(patch) => write!(f, "+{}", patch.label()),
-            None => Ok(()),
-        }
+        self.added
+            .iter()
+            .try_for_each(|patch| write!(f, "+{}", patch.label()))
     }
 }
 
@@ -117,12 +154,46 @@ mod tests {
         check("dense.jsonl", None);
         check("v9_dense.jsonl", None);
         check("trl-0.29+P9_dense.jsonl", None);
+        check("trl-0.29+P3+P4_dense.jsonl", Some("trl-0.29+P3+P4"));
+        check("trl-1.99_dense.jsonl", None);
+    }
+
+    #[test]
+    fn labels_have_patches_in_any_case_and_order_and_say_what_is_unknown() {
+        let check = |label: &str, expected: &str| {
+            let found = match TapeVersion::from_label(label) {
+                Ok(version) => version.to_string(),
+                Err(why) => why.to_string(),
+            };
+            assert_eq!(found, expected);
+        };
+        check("trl-0.29+p3", "trl-0.29+P3");
+        check("TRL-0.29+P4+P3+p3", "trl-0.29+P3+P4");
+        check("trl-1.4+enter-reset", "trl-1.4+enter-reset");
+        check("v1+P3", "trl-0.29+P3+P4");
+        check("trl-1.16", "trl-1.14");
+        check(
+            "trl-1.99",
+            "`trl-1.99` is too new: trl-1.16 is the newest release whose offloader is known here",
+        );
+        check("trl-0.29+P9", "there is no patch `P9`");
+        check("trl-0.29+", "there is no patch ``");
+        check(
+            "trl-0.29+P3+P5",
+            "`p5-torch-memory-fix` does not change TRL's offloader",
+        );
+        check(
+            "dense",
+            "`dense` is no TRL release: use trl-0.18 to trl-1.16, with patches as in \
+             trl-0.29+P3+P4",
+        );
     }
 
     #[test]
     fn every_candidate_reads_back() {
         for version in TapeVersion::candidates() {
-            assert_eq!(TapeVersion::from_label(&version.to_string()), Some(version));
+            let read = TapeVersion::from_label(&version.to_string());
+            assert_eq!(read, Ok(version));
         }
     }
 }

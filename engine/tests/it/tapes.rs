@@ -260,3 +260,31 @@ fn a_tensor_too_large_to_be_counted_is_an_error() {
     check("[4294967295,4294967295,0]", "[1,1,1]", 0);
     check("[2]", "[1]", u64::MAX);
 }
+
+#[test]
+fn endless_numbers_end_in_a_report_or_an_error() {
+    let original = text_of("v4_views.jsonl.zst");
+    let check = |field: &str| {
+        let endless = |line: &str| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            if line.get(field).is_some() {
+                line[field] = u64::MAX.into();
+            }
+            format!("{line}\n")
+        };
+        let text: String = original.lines().map(endless).collect();
+        assert_ne!(text.matches(&u64::MAX.to_string()).count(), 0, "{field}");
+        for version in TapeVersion::candidates() {
+            // The result may be anything: in a test an overflow is a panic.
+            let _ = tape::replay(text.as_bytes(), version);
+        }
+    };
+    check("max_fwd_stash_size");
+    check("min_offload_size");
+    check("storage");
+    check("storage_bytes");
+    check("bytes");
+    check("offset");
+    check("id");
+    check("graph");
+}

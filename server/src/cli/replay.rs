@@ -20,7 +20,7 @@ pub struct ReplayArgs {
     /// Recorded calls, JSON lines, plain or packed with zstd
     #[arg(value_name = "TAPE")]
     tape: PathBuf,
-    /// TRL release whose offloader is driven, such as trl-1.14, or with a patch, trl-0.29+P3;
+    /// TRL release whose offloader is driven, such as trl-1.14, or with patches, trl-0.29+P3+P4;
     /// default: from the file's name, otherwise the one that agrees best
     #[arg(long)]
     version: Option<String>,
@@ -51,12 +51,11 @@ pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
     }
 }
 
+/// A label, or the name of a tape that has one.
 fn version(text: &str) -> Result<TapeVersion, CliError> {
-    TapeVersion::from_name(text).ok_or_else(|| {
-        CliError::Usage(format!(
-            "`{text}` is no TRL release: use trl-0.18 to trl-1.16, or trl-0.29+P3"
-        ))
-    })
+    let label = TapeVersion::from_label(text);
+    let named = label.or_else(|why| TapeVersion::from_name(text).ok_or(why));
+    named.map_err(|why| CliError::Usage(why.to_string()))
 }
 
 fn for_people(tape: &Path, replayed: &Replayed) -> String {
