@@ -137,7 +137,11 @@ async fn a_row_whose_process_dies_fails_and_the_next_one_runs() {
         let app = open(folder.path(), |settings| {
             settings.faults = vec![(SMALL.to_owned(), fault.clone())];
             settings.memory = Bytes::mib(400);
-            settings.time = Duration::from_secs(3);
+            // Long enough for a row that ends by itself, however busy the machine is.
+            settings.time = Duration::from_secs(match fault {
+                Fault::Hang { .. } => 3,
+                _ => 60,
+            });
         });
         let app = app.await;
         let asked = request(&[(SMALL, &[]), (OTHER, &[])]);

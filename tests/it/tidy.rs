@@ -60,7 +60,6 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
             "server/src/http/cards.rs",
             "server/src/http/cors.rs",
             "server/src/http/guard.rs",
-            "server/src/http/events.rs",
             "server/src/http/health.rs",
             "server/src/http/here.rs",
             "server/src/http/measure.rs",

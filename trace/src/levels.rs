@@ -17,6 +17,7 @@
 //! and in allocated too unless they were pending already (`free_requested == 0` although event 0
 //! is not that free).
 
+use crate::series::Way;
 use crate::trace::{Action, BlockKind, DeviceTrace, Levels, NO_TARGET, Series};
 use crate::units::{Bytes, EventIdx};
 
@@ -61,17 +62,6 @@ pub enum Effect {
         /// Bytes of the segment.
         size: Bytes,
     },
-}
-
-/// Which way an event moves the levels: no event raises one and lowers another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// No level moves.
-    Level,
-    /// Some levels rise.
-    Up,
-    /// Some levels fall.
-    Down,
 }
 
 impl Effect {

@@ -8,8 +8,7 @@
 //! active level there. The picture (the mountain) is sampled at these events.
 
 use crate::footprint::of_vec;
-use crate::levels::Way;
-use crate::series::{Extent, Levels, Series};
+use crate::series::{Extent, Levels, Series, Way};
 use crate::units::{Bytes, EventIdx};
 
 /// The finest level kept: buckets of `2^BASE_LEVEL` events.

@@ -54,6 +54,17 @@ impl Levels {
     }
 }
 
+/// Which way an event moves the levels: no event raises one and lowers another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// No level moves.
+    Level,
+    /// Some levels rise.
+    Up,
+    /// Some levels fall.
+    Down,
+}
+
 /// Start, peak and end of one series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

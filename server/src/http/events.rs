@@ -11,8 +11,10 @@ use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
 use api::projects::ProjectName;
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use std::convert::Infallible;
@@ -43,9 +45,8 @@ pub enum Listen {
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn all(
-    State(main): State<Arc<App>>,
     Here(app): Here,
-    Extension(entry): Extension<Entry>,
+    listener: Listener,
     client: Client,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>>, Error> {
     let place = app.event_streams.take(client.address)?;
@@ -61,11 +62,6 @@ pub async fn all(
         });
     let now: Vec<ServerEvent> = now.collect();
     let events = stream::iter(now).chain(stream::unfold(changes, next_change));
-    let listener = Listener {
-        main,
-        entry,
-        project: app.project.clone(),
-    };
     let events = events.take_while(move |_| ready(listener.may(&[Scope::Read])));
     let stopping = app.stopping.clone();
     let events = events.map(move |event| {
@@ -79,11 +75,26 @@ pub async fn all(
 /// Somebody who listens to a stream of a project.
 pub struct Listener {
     /// The server.
-    pub main: Arc<App>,
+    main: Arc<App>,
     /// How they came in.
-    pub entry: Entry,
+    entry: Entry,
     /// The project.
-    pub project: ProjectName,
+    project: ProjectName,
+}
+
+impl FromRequestParts<Arc<App>> for Listener {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, main: &Arc<App>) -> Result<Self, Response> {
+        let Ok(Here(app)) = Here::from_request_parts(parts, main).await;
+        let entry = Extension::<Entry>::from_request_parts(parts, main).await;
+        let Extension(entry) = entry.map_err(IntoResponse::into_response)?;
+        Ok(Listener {
+            main: Arc::clone(main),
+            entry,
+            project: app.project.clone(),
+        })
+    }
 }
 
 impl Listener {

@@ -17,9 +17,8 @@ use api::problem::Problem;
 use api::progress::UploadProgress;
 use api::routes;
 use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -182,9 +181,8 @@ pub async fn get(
         (status = 404, body = Problem),
     ))]
 pub async fn watch(
-    State(main): State<Arc<App>>,
     Here(app): Here,
-    Extension(entry): Extension<Entry>,
+    listener: Listener,
     client: Client,
     Path(upload): Path<String>,
 ) -> Result<Response, Error> {
@@ -192,11 +190,6 @@ pub async fn watch(
     let listen = match app.uploads.job(&id) {
         Some(job) => Listen::Moving(job.watch()),
         None => Listen::Finished(stored_progress(&app, id).await?),
-    };
-    let listener = Listener {
-        main,
-        entry,
-        project: app.project.clone(),
     };
     Ok(events::upload_stream(&app, client, listener, listen)?.into_response())
 }

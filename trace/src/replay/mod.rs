@@ -24,8 +24,8 @@ mod simulate;
 
 use crate::allocator::Config;
 use crate::footprint::{of_map, of_vec};
-use crate::levels::Way;
 use crate::pyramid::PyramidBuilder;
+use crate::series::Way;
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
