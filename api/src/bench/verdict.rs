@@ -19,8 +19,8 @@
 //! | NOT REPRODUCIBLE | else |
 //!
 //! Growth shows from [`FEWEST_STEPS`] on. A baseline that ran out counts as one that grew, however
-//! few steps it had. PREVENTS CORRUPTION needs no growth. A row *keeps less* where nothing grew, and the
-//! baseline kept more than one and a half times as much at its end.
+//! few steps it had. PREVENTS CORRUPTION needs no growth. A row *keeps less* where nothing grew,
+//! and the baseline kept more than one and a half times as much at its end.
 //!
 //! FAIL words depend on the row alone, with or without patches. So the same program fails in the
 //! same way under every baseline, and as a baseline.
