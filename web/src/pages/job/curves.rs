@@ -197,7 +197,6 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
                     class:odd=odd
                     class:pressed=pressed
                     aria-pressed=move || pressed().to_string()
-                    tabindex=move || if pressed() { "0" } else { "-1" }
                     aria-label=label.clone()
                     title=label
                     on:click=move |_| choose.run(rank)
