@@ -227,7 +227,7 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
     }
 }
 
-/// The Tab key stops once for all cells. Arrow keys move among them.
+/// Arrow keys move among the cells: the Tab key would have to pass hundreds.
 fn move_focus(event: &KeyboardEvent) {
     let Some(item) = document()
         .active_element()
