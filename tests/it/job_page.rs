@@ -103,7 +103,7 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
-/// What is chosen is in the address, and arrow keys move in the grid of ranks.
+/// What is chosen is in the address, and the Tab key stops once in the grid of ranks.
 #[tokio::test]
 async fn a_link_to_many_ranks_shows_what_was_chosen() {
     let server = TestServer::start();
@@ -113,7 +113,8 @@ async fn a_link_to_many_ranks_shows_what_was_chosen() {
     let chosen = |rank: u32| {
         format!(
             "return document.querySelector('.rank-cell[aria-pressed=true]')?.innerText == '{rank}' \
-             && document.querySelector('.job-chosen').innerText.startsWith('Rank {rank} ');"
+             && document.querySelector('.job-chosen').innerText.startsWith('Rank {rank} ') \
+             && document.querySelectorAll('.rank-cell[tabindex=\"0\"]').length === 1;"
         )
     };
     browser.wait_until("the oddest rank", &chosen(7)).await;

@@ -197,6 +197,7 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
                     class:odd=odd
                     class:pressed=pressed
                     aria-pressed=move || pressed().to_string()
+                    tabindex=move || if pressed() { "0" } else { "-1" }
                     aria-label=label.clone()
                     title=label
                     on:click=move |_| choose.run(rank)
@@ -216,18 +217,16 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
         view! { <p class="muted">{text}</p> }
     });
     view! {
-        <ul
-            class="rank-strip"
-            aria-label="Ranks, the oddest first; arrow keys move among them"
-            on:keydown=move |event| move_focus(&event)
-        >
-            {cells}
-        </ul>
+        <div role="group" aria-label="Ranks, the oddest first; arrow keys move among them">
+            <ul class="rank-strip" on:keydown=move |event| move_focus(&event)>
+                {cells}
+            </ul>
+        </div>
         {more}
     }
 }
 
-/// Arrow keys move among the cells: the Tab key would have to pass hundreds.
+/// The Tab key stops once for all cells, because there may be hundreds. Arrow keys move among them.
 fn move_focus(event: &KeyboardEvent) {
     let Some(item) = document()
         .active_element()
