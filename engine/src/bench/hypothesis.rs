@@ -28,8 +28,7 @@ impl Conditions {
         };
         (!as_published).then(|| {
             format!(
-                "untested under these conditions: published are {steps} steps on {}, these are {} \
-                 on {}",
+                "the published run had {steps} steps on {}, this one had {} on {}",
                 device(capacity),
                 self.steps,
                 device(self.capacity)
@@ -142,7 +141,7 @@ mod tests {
             let (fate, why) = judged_on(steps, capacity);
             assert_eq!(fate, Fate::Untested, "{why}");
             assert!(
-                why.starts_with("untested under these conditions: "),
+                why.starts_with("the published run had 100 steps on a device of "),
                 "{why}"
             );
         }

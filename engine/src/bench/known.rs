@@ -10,7 +10,15 @@ use crate::systems::{Base, MeasuredCode, System};
 use trace::units::Bytes;
 
 /// Runs of the engine on a card: file name and content, the newest first.
-const CARD_RESULTS: [(&str, &str); 3] = [
+const CARD_RESULTS: [(&str, &str); 5] = [
+    (
+        "engine/results/h200-2026-11-26.json",
+        include_str!("../../results/h200-2026-11-26.json"),
+    ),
+    (
+        "engine/results/h200-2026-11-23.json",
+        include_str!("../../results/h200-2026-11-23.json"),
+    ),
     (
         "engine/results/h200-2026-11-22.json",
         include_str!("../../results/h200-2026-11-22.json"),
