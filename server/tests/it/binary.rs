@@ -1,9 +1,6 @@
 //! The real binary: tests that need a real process.
 
-#[allow(dead_code, reason = "each of these binaries needs a part of it")]
-mod serving;
-
-use serving::{Serving, serve};
+use crate::serving::{Serving, serve};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Deref;
@@ -11,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const OOM: &[u8] = include_bytes!("../../tests/fixtures/oom.pickle.zst");
-const SNAPSHOT: &[u8] = include_bytes!("../../tests/fixtures/off_v1_moe.pickle.zst");
+const OOM: &[u8] = include_bytes!("../../../tests/fixtures/oom.pickle.zst");
+const SNAPSHOT: &[u8] = include_bytes!("../../../tests/fixtures/off_v1_moe.pickle.zst");
 
 fn tidemark(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_tidemark"))

@@ -1,16 +1,13 @@
 //! `tidemark mcp` as a client of the Model Context Protocol sees it. The client is that of the
 //! official SDK and talks to a child process.
 
-#[allow(dead_code, reason = "each of these binaries needs a part of it")]
-mod serving;
-
+use crate::serving::{Serving, serve};
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use rmcp::service::{RoleClient, RunningService};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::{Value, json};
-use serving::{Serving, serve};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,22 +1,22 @@
 //! Categories of real programs in bytes, compared with what the process itself knew of each block.
 //!
-//! `cargo nextest run -p trace --test categories --no-capture` prints the figure of each file. The
-//! files next to the repository (`../shared/categories`) have a test that is ignored without them.
+//! `cargo nextest run -p trace --test it --no-capture -E 'test(/^categories/)'` prints the figure of
+//! each file. The files next to the repository (`../shared/categories`) have a test that is ignored
+//! without them.
 
+use crate::recordings::{fixtures, replayed, shared, truth};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trace::categories::{Categories, Category, alive};
-use trace::reader::{Limits, read};
 use trace::units::EventIdx;
 
 /// Share of the bytes that must be right if the recording began before the model was built.
 const EARLY: f64 = 0.95;
 
-fn files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+fn files(folder: &Path) -> Vec<PathBuf> {
     let entries =
-        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let is_ours = |path: &PathBuf| {
         let name = path
@@ -31,20 +31,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-fn truth(file: &Path) -> Value {
-    let name = file
-        .to_str()
-        .expect("a plain name")
-        .replace(".pickle.zst", ".truth.json");
-    let text = std::fs::read_to_string(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
 /// Bytes by the category that the process knew (`-`: none) and the category that was found.
 fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
-    let packed = std::fs::File::open(file).expect("a file");
-    let bytes = zstd::decode_all(packed).expect("zstd");
-    let trace = trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"));
+    let trace = replayed(file);
     let device = &trace.devices[0];
     let categories = Categories::of(device, &trace.stacks);
     let mut table = BTreeMap::new();
@@ -60,13 +49,13 @@ fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
 
 #[test]
 fn bytes_of_the_fixtures_are_in_the_category_that_the_process_knew() {
-    check(&files("../tests/fixtures/categories"), 3);
+    check(&files(&fixtures().join("categories")), 3);
 }
 
 #[test]
 #[ignore = "needs ../shared"]
 fn bytes_of_the_recordings_are_in_the_category_that_the_process_knew() {
-    check(&files("../../shared/categories"), 12);
+    check(&files(&shared().join("categories")), 12);
 }
 
 fn check(files: &[PathBuf], fewest: usize) {

@@ -1,20 +1,11 @@
 //! The layout of memory, compared with the counter of the process itself (`inactive_split_bytes`).
 
+use crate::recordings::{fixtures, replayed, shared};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::layout::{self, Layout, PoolRoom, Room};
-use trace::reader::{Limits, read};
-use trace::trace::{Action, DeviceTrace, Series, Trace};
+use trace::trace::{Action, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn trace(path: &Path) -> Trace {
-    let bytes = zstd::decode_all(std::fs::File::open(path).expect("a file")).expect("zstd");
-    trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
-}
 
 /// Recordings of a folder with the counters of their processes after each step.
 fn counted(folder: &Path) -> Vec<(PathBuf, Value)> {
@@ -126,7 +117,7 @@ fn check_folder(folder: &Path) -> usize {
     let mut checked = 0;
     for (path, truth) in counted(folder) {
         let name = path.display().to_string();
-        let trace = trace(&path);
+        let trace = replayed(&path);
         // After the ring wrapped, segments are missing and the process ran more steps than are
         // recorded.
         if trace.quality.iter().any(|note| note.code == "ring_wrapped") {
@@ -143,14 +134,14 @@ fn check_folder(folder: &Path) -> usize {
 
 #[test]
 fn gaps_are_what_the_process_counted() {
-    let checked = check_folder(&root().join("tests/fixtures"));
+    let checked = check_folder(&fixtures());
     assert!(checked > 20, "{checked} steps");
 }
 
 #[test]
 #[ignore = "needs ../shared"]
 fn gaps_of_the_shared_recordings_are_what_the_processes_counted() {
-    let shared = root().join("../shared");
+    let shared = shared();
     let checked: usize = ["snapshots", "settings", "qwen9b"]
         .iter()
         .map(|folder| check_folder(&shared.join(folder)))

@@ -1,19 +1,15 @@
 //! Pinned memory of the host, compared with what the process counted itself
 //! (`tests/fixtures/pinned_*.md`).
 
-use std::path::Path;
+use crate::recordings::{fixtures, replayed};
 use trace::leaks::{self, Verdict};
-use trace::reader::{Limits, read};
 use trace::steps::levels;
 use trace::tiles::{SeriesTile, TileId};
 use trace::trace::{DeviceTrace, PINNED, Series, Trace};
 use trace::units::{Bytes, EventIdx};
 
 fn trace(name: &str) -> Trace {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
-    let file = std::fs::File::open(fixtures.join(format!("{name}.pickle.zst"))).expect("a file");
-    let bytes = zstd::decode_all(file).expect("zstd");
-    trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
+    replayed(&fixtures().join(format!("{name}.pickle.zst")))
 }
 
 fn pinned(trace: &Trace) -> &DeviceTrace {

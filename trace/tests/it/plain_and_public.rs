@@ -1,31 +1,10 @@
 //! Verdicts on programs as people write and record them, compared with what is known of each
 //! program.
 
+use crate::recordings::{json, replayed, shared};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use trace::leaks::{self, MIN_STEPS, Verdict};
-use trace::reader::{Limits, read};
 use trace::trace::Trace;
-
-/// The folder next to the repository with the files of these tests.
-fn shared() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let roots = here.ancestors().skip(1);
-    let mut folders = roots.map(|root| root.join("shared"));
-    let found = folders.find(|folder| folder.join("plain").is_dir());
-    found.expect("../shared with its folder `plain`")
-}
-
-fn replayed(path: &Path) -> Trace {
-    let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let bytes = zstd::decode_all(file).expect("zstd");
-    trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
-}
-
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).expect("JSON")
-}
 
 fn check(name: &str, trace: &Trace, truth: &Value) {
     let reports = leaks::of_trace(trace);

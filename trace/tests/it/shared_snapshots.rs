@@ -2,31 +2,17 @@
 //!
 //! The files are next to the repository (`../shared`); without them these tests are ignored.
 
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use crate::recordings::{self, json, shared};
+use std::path::Path;
 use trace::leaks::{self, LeakReport, Pattern, Verdict};
-use trace::reader::{Limits, read};
 use trace::snapshot::Snapshot;
 use trace::stacks::Stacks;
 use trace::steps;
 use trace::trace::{StepSource, Trace};
 
-fn shared() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared")
-}
-
 /// A snapshot such as `snapshots/frag`.
 fn snapshot(shared: &Path, name: &str) -> Snapshot {
-    let file = std::fs::File::open(shared.join(format!("{name}.pickle.zst")));
-    let file = file.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let bytes = zstd::decode_all(file).unwrap_or_else(|error| panic!("{name}: {error}"));
-    read(&bytes, Limits::default()).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-fn truth(shared: &Path, name: &str) -> Value {
-    let text = std::fs::read_to_string(shared.join(format!("{name}.truth.json")));
-    let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    recordings::snapshot(&shared.join(format!("{name}.pickle.zst")))
 }
 
 fn names(shared: &Path) -> Vec<String> {
@@ -55,7 +41,7 @@ fn functions<'a>(report: &LeakReport, stacks: &'a Stacks) -> Vec<&'a str> {
 fn labelled_programs_get_their_label() {
     let shared = shared();
     for name in names(&shared) {
-        let truth = truth(&shared, &name);
+        let truth = json(&shared.join(format!("{name}.truth.json")));
         let Some(leaks) = truth["label"]["leak"].as_bool() else {
             continue;
         };

@@ -3,38 +3,17 @@
 //! A few recordings are in `plain`, `ended`, `trainers`, `habits` and `drawn` of `tests/fixtures`.
 //! The others are next to the repository (`../shared`), and their tests are ignored without them.
 
+use crate::recordings::{fixtures, json, replayed, shared, truth};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::leaks::{self, Verdict};
-use trace::reader::{Limits, read};
 use trace::series::Series;
-use trace::trace::{DeviceTrace, Trace};
+use trace::trace::DeviceTrace;
 
 /// A recording and the step counts that are right for it; 0 and 1 mean a single pass.
 struct Case {
     path: PathBuf,
     right: Vec<u64>,
-}
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("the workspace").to_owned()
-}
-
-fn shared() -> PathBuf {
-    root().join("../shared")
-}
-
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path);
-    let text = text.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
-}
-
-fn trace(path: &Path) -> Trace {
-    let file = std::fs::File::open(path).expect("the recording is there");
-    let bytes = zstd::decode_all(file).expect("it is zstd");
-    trace::replay::run(read(&bytes, Limits::default()).expect("it is a snapshot"))
 }
 
 /// `NAME.pickle.zst` files that have a `NAME.truth.json` beside them.
@@ -85,7 +64,7 @@ fn published(folder: &Path) -> Vec<Case> {
 fn check(cases: &[Case]) {
     let (mut loops, mut found, mut wrong) = (0, 0, Vec::new());
     for case in cases {
-        let trace = trace(&case.path);
+        let trace = replayed(&case.path);
         let steps = trace.devices.iter().map(|d| d.steps.len() as u64).max();
         let steps = steps.unwrap_or(0);
         let is_loop = !case.right.contains(&0);
@@ -102,20 +81,20 @@ fn check(cases: &[Case]) {
 
 #[test]
 fn the_fixtures_have_their_steps() {
-    check(&with_truths(&root().join("tests/fixtures/plain")));
+    check(&with_truths(&fixtures().join("plain")));
 }
 
 /// Whether the snapshot was taken before or after the function with the loop returned: steps and
 /// verdict are the same, and right.
 #[test]
 fn the_end_of_a_program_changes_nothing() {
-    let cases = with_truths(&root().join("tests/fixtures/ended"));
+    let cases = with_truths(&fixtures().join("ended"));
     assert_eq!(cases.len(), 18);
     check(&cases);
     for case in &cases {
         let (name, truth) = truth_of(case);
         let leaks = truth["leak"].as_bool().expect("known");
-        let report = &leaks::of_trace(&trace(&case.path))[0];
+        let report = &leaks::of_trace(&replayed(&case.path))[0];
         let expected = match leaks {
             true => Verdict::Leak,
             false => Verdict::Clean,
@@ -140,21 +119,19 @@ fn check_levels(device: &DeviceTrace, counted: &Value, name: &str) {
 
 /// The recording's path, for messages, and what is known of it.
 fn truth_of(case: &Case) -> (String, Value) {
-    let path = case.path.to_string_lossy();
-    let truth = PathBuf::from(path.replace(".pickle.zst", ".truth.json"));
-    (path.to_string(), json(&truth))
+    (case.path.display().to_string(), truth(&case.path))
 }
 
 /// Libraries that call the program's code, and several devices: steps, levels and verdicts of each
 /// device are right.
 #[test]
 fn trainers_and_programs_on_two_devices_are_judged_right() {
-    let cases = with_truths(&root().join("tests/fixtures/trainers"));
+    let cases = with_truths(&fixtures().join("trainers"));
     assert_eq!(cases.len(), 11);
     check(&cases);
     for case in &cases {
         let (name, truth) = truth_of(case);
-        let trace = trace(&case.path);
+        let trace = replayed(&case.path);
         let leaking = truth["leaking"].as_array().expect("known");
         let counted = truth["devices"].as_object().expect("known");
         assert_eq!(trace.devices.len(), counted.len(), "{name}");
@@ -177,12 +154,12 @@ fn trainers_and_programs_on_two_devices_are_judged_right() {
 /// Steps, levels and verdicts of recordings of one device. Of some programs nobody can tell: see
 /// the notes beside the recordings.
 fn check_judged(folder: &str, n: usize) {
-    let cases = with_truths(&root().join("tests/fixtures").join(folder));
+    let cases = with_truths(&fixtures().join(folder));
     assert_eq!(cases.len(), n);
     check(&cases);
     for case in &cases {
         let (name, truth) = truth_of(case);
-        let trace = trace(&case.path);
+        let trace = replayed(&case.path);
         let report = &leaks::of_trace(&trace)[0];
         let expected = match truth["verdict"].as_str() {
             Some("leak") => Verdict::Leak,

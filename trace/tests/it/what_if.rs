@@ -5,25 +5,14 @@
 //! one recording of a program, the others of which are next to the repository, and all recordings
 //! of four programs.
 
+use crate::recordings::{fixtures, json, replayed, shared};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::allocator::conf;
-use trace::reader::{Limits, read};
 use trace::trace::Trace;
 use trace::units::Bytes;
 use trace::watch::Watch;
 use trace::what_if::{self, Answer, Question, Reach};
-
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("the repository")
-}
-
-fn replayed(path: &Path) -> Trace {
-    let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let bytes = zstd::decode_all(file).expect("zstd");
-    trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
-}
 
 /// The counters of a process.
 struct Truth {
@@ -145,7 +134,7 @@ fn check(from: &str, trace: &Trace, truths: &[Truth], score: &mut Score) {
 
 #[test]
 fn one_recording_predicts_the_program_under_every_setting() {
-    let folder = root().join("tests/fixtures/settings");
+    let folder = fixtures().join("settings");
     let truths = truths(&folder, "ragged");
     assert_eq!(truths.len(), 8);
     let name = "ragged_default_limit";
@@ -157,9 +146,7 @@ fn one_recording_predicts_the_program_under_every_setting() {
 
 /// What the processes of a program counted, from one file.
 fn truths(folder: &Path, program: &str) -> Vec<Truth> {
-    let path = folder.join(format!("{program}.truth.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let truths: Value = serde_json::from_str(&text).expect("JSON");
+    let truths = json(&folder.join(format!("{program}.truth.json")));
     let truths = truths.as_object().expect("by name").iter();
     truths.map(|(name, truth)| Truth::of(name, truth)).collect()
 }
@@ -167,7 +154,7 @@ fn truths(folder: &Path, program: &str) -> Vec<Truth> {
 /// Every recording of four programs predicts every other one of the same program.
 #[test]
 fn recordings_of_other_programs_predict_each_other() {
-    let folder = root().join("tests/fixtures/settings/h100");
+    let folder = fixtures().join("settings/h100");
     let mut score = Score::default();
     for program in ["frag", "lm_ckpt", "moe", "streams"] {
         let truths = truths(&folder, program);
@@ -193,7 +180,7 @@ fn recordings_of_other_programs_predict_each_other() {
 #[test]
 fn what_gets_past_a_failure_is_set_as_it_is_told() {
     let told = |name: &str| {
-        let folder = root().join("tests/fixtures/settings/h100");
+        let folder = fixtures().join("settings/h100");
         let trace = replayed(&folder.join(format!("{name}.pickle.zst")));
         let device = &trace.devices[0];
         let own = what_if::own_settings(&trace.format, device);
@@ -246,11 +233,7 @@ fn what_gets_past_a_failure_is_set_as_it_is_told() {
 #[test]
 #[ignore = "needs ../shared"]
 fn every_recording_predicts_every_other() {
-    let beside = root()
-        .ancestors()
-        .map(|folder| folder.join("shared/settings"));
-    let folder = beside.into_iter().find(|folder| folder.is_dir());
-    let folder = folder.expect("../shared with its folder `settings`");
+    let folder = shared().join("settings");
     let mut programs: std::collections::BTreeMap<String, Vec<Truth>> = Default::default();
     for entry in std::fs::read_dir(&folder).expect("a folder") {
         let path: PathBuf = entry.expect("an entry").path();
@@ -261,8 +244,7 @@ fn every_recording_predicts_every_other() {
         let Some(name) = name.strip_suffix(".truth.json") else {
             continue;
         };
-        let truth = std::fs::read_to_string(&path).expect("a truth");
-        let truth: Value = serde_json::from_str(&truth).expect("JSON");
+        let truth = json(&path);
         let program = truth["program"].as_str().expect("a program").to_owned();
         programs
             .entry(program)

@@ -6,9 +6,6 @@
 //! server accepts the file, the test asks it every question there is, and again after a restart.
 //! The large sizes run with `./check attacks`.
 
-#[allow(dead_code, reason = "each of these binaries needs a part of it")]
-#[path = "../serving/mod.rs"]
-mod serving;
 mod victim;
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What commands answer: about which device, on which stream, and what they say where a question
 //! has no effect.
 
-use crate::{fixture, said, tidemark_in};
+use super::{fixture, said, tidemark_in};
 use serde_json::{Value, json};
 use std::path::Path;
 

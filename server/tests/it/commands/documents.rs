@@ -1,6 +1,6 @@
 //! `--json` of commands that change something or make a file.
 
-use crate::{fixture, said, tidemark_in};
+use super::{fixture, said, tidemark_in};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Which files commands write, and what they say of files that they cannot read.
 
-use crate::{fixture, said, tidemark_in};
+use super::{fixture, said, tidemark_in};
 use std::fs;
 
 fn unpacked(name: &str) -> Vec<u8> {

@@ -5,9 +5,6 @@ mod documents;
 mod files;
 mod people;
 mod push;
-#[allow(dead_code, reason = "each of these binaries needs a part of it")]
-#[path = "../serving/mod.rs"]
-mod serving;
 
 use std::path::Path;
 use std::process::{Command, Output};

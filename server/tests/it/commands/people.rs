@@ -1,7 +1,7 @@
 //! Who may sign in: the commands that need a data folder, and a server's token.
 
+use super::{said, tidemark_in};
 use crate::serving::Serving;
-use crate::{said, tidemark_in};
 use std::process::Command;
 
 #[test]

@@ -1,7 +1,7 @@
 //! A folder that is pushed: its link, and what CI notices.
 
+use super::{fixture, said, tidemark_in};
 use crate::serving::Serving;
-use crate::{fixture, said, tidemark_in};
 use serde_json::Value;
 use std::path::Path;
 

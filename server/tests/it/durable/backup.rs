@@ -1,6 +1,6 @@
 //! A backup made while the server runs is a complete store. A backup that is killed does no harm.
 
-use crate::rig::{
+use crate::durable::rig::{
     Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, fresh, text, tidemark,
     wait_until,
 };

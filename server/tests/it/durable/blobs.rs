@@ -1,6 +1,6 @@
 //! A file is never deleted just because the database does not know it.
 
-use crate::rig::{
+use crate::durable::rig::{
     SNAPSHOTS, Server, blobs_in, copy_all, count, database, files_in, text, tidemark, wait_until,
 };
 use std::os::unix::fs::PermissionsExt;

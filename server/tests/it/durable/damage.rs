@@ -1,7 +1,7 @@
 //! A server either refuses a damaged database with an explanation, or answers correctly. It never
 //! deletes anything.
 
-use crate::rig::{
+use crate::durable::rig::{
     Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, text, tidemark,
     wait_until,
 };

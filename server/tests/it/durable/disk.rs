@@ -1,7 +1,7 @@
 //! Full disks and read-only disks. The tests make them with `mount`, which needs root. Without root
 //! they print that they were left out.
 
-use crate::rig::{Answer, SNAPSHOTS, Server, count};
+use crate::durable::rig::{Answer, SNAPSHOTS, Server, count};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,7 +154,7 @@ fn what_must_stay_free_stays_free_when_no_size_was_announced() {
     let keep = ["--keep-free", "40MiB"];
     let server = Server::with(&data, &keep).unwrap_or_else(|log| panic!("{log}"));
     // Incompressible bytes behind the head of a gzip file: the parser waits for their end.
-    let mut chance = crate::rig::Chance(7);
+    let mut chance = crate::durable::rig::Chance(7);
     let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
     let head = format!(
         "PUT /api/upload/a HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n",

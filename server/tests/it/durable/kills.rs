@@ -3,7 +3,7 @@
 //!
 //! A few rounds by default; `./check faults` sets `FAULT_ROUNDS` to hundreds.
 
-use crate::rig::{
+use crate::durable::rig::{
     Chance, Server, blobs_in, copy_all, count, database, files_in, fresh, new_share, wait_until,
 };
 use std::collections::{BTreeMap, BTreeSet};

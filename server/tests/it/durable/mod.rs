@@ -7,7 +7,4 @@ mod damage;
 mod disk;
 mod kills;
 mod power;
-mod rig;
-#[allow(dead_code, reason = "each of these binaries needs a part of it")]
-#[path = "../serving/mod.rs"]
-mod serving;
+pub mod rig;

@@ -6,7 +6,7 @@
 //! everything that it had acknowledged before. Without `strace` the test prints that it was left
 //! out.
 
-use crate::rig::{Chance, SNAPSHOTS, Server, count, wait_until};
+use crate::durable::rig::{Chance, SNAPSHOTS, Server, count, wait_until};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Small real snapshots.
 pub const SNAPSHOTS: [&[u8]; 3] = [
-    include_bytes!("../../../tests/fixtures/leak_hook_cache.pickle.zst"),
-    include_bytes!("../../../tests/fixtures/plain_lm.pickle.zst"),
-    include_bytes!("../../../tests/fixtures/streams.pickle.zst"),
+    include_bytes!("../../../../tests/fixtures/leak_hook_cache.pickle.zst"),
+    include_bytes!("../../../../tests/fixtures/plain_lm.pickle.zst"),
+    include_bytes!("../../../../tests/fixtures/streams.pickle.zst"),
 ];
 
 /// A snapshot that nobody has sent before: it differs by the time in the head of the gzip file.

@@ -1,7 +1,7 @@
 //! The log of the real binary: one JSON object in each line, the request's id in each object, no
 //! secrets.
 
-use crate::rig::{SNAPSHOTS, Server, wait_until};
+use crate::durable::rig::{SNAPSHOTS, Server, wait_until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -109,7 +109,7 @@ fn no_secret_is_in_the_log_at_any_level_in_any_format() {
         let session = head.split("tidemark_session=").nth(1).unwrap();
         let session = session.split(';').next().unwrap().to_owned();
         assert!(session.len() >= 32, "{head}");
-        let link = crate::rig::new_share(run);
+        let link = crate::durable::rig::new_share(run);
         let (_, body) = send(
             &server,
             &format!("POST /api/shares\n{bearer}"),

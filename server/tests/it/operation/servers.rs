@@ -1,6 +1,6 @@
 //! One data folder, one server: a second server is refused with an explanation and does no harm.
 
-use crate::rig::{SNAPSHOTS, Server, files_in};
+use crate::durable::rig::{SNAPSHOTS, Server, files_in};
 
 #[test]
 fn a_second_server_on_the_same_store_is_refused_with_words() {

@@ -1,7 +1,7 @@
 //! Stores of every earlier schema: after the upgrade, their runs are there and give the same
 //! answers as before.
 
-use crate::rig::{SNAPSHOTS, Server, copy_all, wait_until};
+use crate::durable::rig::{SNAPSHOTS, Server, copy_all, wait_until};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ fn every_schema_is_upgraded_and_its_runs_answer_as_before() {
             );
         }
         server.stop();
-        let known: i64 = crate::rig::count(&data, "PRAGMA user_version");
+        let known: i64 = crate::durable::rig::count(&data, "PRAGMA user_version");
         assert_eq!(known as usize, migrations.len());
     }
 }
@@ -140,7 +140,7 @@ fn an_older_program_refuses_a_newer_store_and_leaves_it_alone() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     Server::start(data).stop();
-    let database = crate::rig::database(data);
+    let database = crate::durable::rig::database(data);
     database.pragma_update(None, "user_version", 99).unwrap();
     drop(database);
     // The bytes of the database without two counters in its head that change whenever it is opened.
