@@ -222,25 +222,27 @@ impl Driver {
         }
     }
 
-    /// Room in a chunk; the newest chunk that has it.
+    /// Room in a chunk; the newest chunk that has it. A chunk that is full, or gone, is taken from
+    /// the list when it is met, and not looked for: there may be tens of thousands of chunks.
     fn rest(&mut self, size: u64) -> Option<u64> {
-        let chunks = &self.chunks;
-        let full = |base: &u64| {
-            let chunk = chunks.get(base);
-            chunk.is_none_or(|chunk| chunk.room(*base, super::SMALL_BUFFER).is_none())
-        };
-        let listed = &mut self.listed;
-        self.with_room.retain(|base| {
-            let is_full = full(base);
-            if is_full {
-                listed.remove(base);
+        let (mut at, mut looked_at) = (self.with_room.len(), 0);
+        while at > 0 && looked_at < LOOKED_AT {
+            at -= 1;
+            let base = self.with_room[at];
+            let chunk = self.chunks.get(&base);
+            let chunk = chunk.filter(|chunk| chunk.room(base, super::SMALL_BUFFER).is_some());
+            let Some(chunk) = chunk else {
+                // Behind it are only the few that were looked at.
+                self.with_room.remove(at);
+                self.listed.remove(&base);
+                continue;
+            };
+            if let Some(addr) = chunk.room(base, size) {
+                return Some(addr);
             }
-            !is_full
-        });
-        let newest = self.with_room.iter().rev().take(LOOKED_AT);
-        newest
-            .filter_map(|base| chunks.get(base)?.room(*base, size))
-            .next()
+            looked_at += 1;
+        }
+        None
     }
 
     /// New address space: the highest hole that is large enough, else below everything; or as the
@@ -302,6 +304,7 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SMALL_BUFFER;
     use super::*;
     use proptest::prelude::*;
 
@@ -392,7 +395,48 @@ mod tests {
         calls
     }
 
+    /// The obvious way to find room: among all chunks that have some, the newest that has enough.
+    fn rest_of_all(driver: &Driver, size: u64) -> Option<u64> {
+        let with_room = driver.with_room.iter().rev().filter_map(|base| {
+            let chunk = driver.chunks.get(base)?;
+            chunk.room(*base, SMALL_BUFFER)?;
+            Some(chunk.room(*base, size))
+        });
+        with_room.take(LOOKED_AT).flatten().next()
+    }
+
+    #[test]
+    fn a_segment_among_tens_of_thousands_of_chunks_is_placed_without_looking_at_all() {
+        let mut driver = Driver::new(VecDeque::new(), Placement::Seen);
+        for _ in 0..40_000 {
+            driver.allocate(20 * MIB);
+        }
+        assert_eq!(driver.with_room.len(), 40_000);
+        let newest = driver.with_room[39_999];
+        assert_eq!(driver.allocate(12 * MIB), newest + 20 * MIB);
+    }
+
     proptest! {
+        #[test]
+        fn room_is_found_as_by_looking_at_every_chunk(is in ops(), order in 0..8_u32) {
+            let mut driver = Driver::new(VecDeque::new(), Placement::Other(order));
+            let mut live: Vec<u64> = Vec::new();
+            for op in is {
+                match op {
+                    Op::Come(size, _) => {
+                        let expected = rest_of_all(&driver, size * MIB);
+                        let addr = driver.allocate(size * MIB);
+                        prop_assert!(expected.is_none_or(|expected| addr == expected));
+                        live.push(addr);
+                    }
+                    Op::Go(index) if !live.is_empty() => {
+                        driver.free(live.swap_remove(index.index(live.len())));
+                    }
+                    Op::Go(_) => {}
+                }
+            }
+        }
+
         /// No two segments ever share an address, wherever the recorded ones lie and whenever the
         /// requests begin to differ.
         #[test]
