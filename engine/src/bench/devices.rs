@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::row::Row;
-use super::run::RunSpec;
+use super::spec::RunSpec;
 use crate::device::Ordinal;
 use crate::patches::Patch;
 use trace::units::Bytes;

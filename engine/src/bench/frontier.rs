@@ -11,7 +11,8 @@ use api::bench::{
 use serde::{Deserialize, Serialize};
 
 use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE, WARM_UP};
-use super::run::{CopyStream, median, open};
+use super::run::{median, open};
+use super::spec::CopyStream;
 use crate::device::cuda::{Addresses, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::device::{Compute, Ordinal};

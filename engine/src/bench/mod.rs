@@ -10,12 +10,14 @@ mod known;
 mod oracle;
 mod row;
 mod run;
+mod spec;
+mod table;
 
 pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_copies};
 pub use devices::{HostRow, hosts, on_devices};
 pub use frontier::{FrontierSpec, FrontierTable, frontier, run_frontier, run_frontiers};
 pub use grid::offloader_grid;
-pub use row::{Beside, Row, Table};
-pub use run::{
-    CopyStream, RunSpec, open, outcomes, run, run_all, run_matrix, run_recorded, run_rows,
-};
+pub use row::{Beside, Row};
+pub use run::{open, outcomes, run, run_all, run_matrix, run_recorded, run_rows};
+pub use spec::{CopyStream, RunSpec};
+pub use table::Table;

@@ -3,7 +3,8 @@
 
 use api::bench::BenchResult;
 
-use super::run::{CopyStream, Log, Program, RunSpec, run_logged};
+use super::run::{Log, run_logged};
+use super::spec::{CopyStream, Program, RunSpec};
 use crate::patches::Patch;
 use crate::repeat::Steps;
 use crate::systems::{Base, System};

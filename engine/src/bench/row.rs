@@ -3,10 +3,9 @@
 use api::bench::{BenchResult, BenchStatus, Hypothesis, Known, verdict};
 use serde::Serialize;
 
-use super::devices::HostRow;
 use super::hypothesis::{self, Conditions};
 use super::known::known;
-use super::run::RunSpec;
+use super::spec::RunSpec;
 use crate::device::Ordinal;
 use crate::patches::Patch;
 
@@ -92,19 +91,4 @@ impl Row {
             known: beside.known,
         }
     }
-}
-
-/// The table of a bench run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Table {
-    /// Device that ran it.
-    pub device: String,
-    /// What computes products there. The device in each row says what did its arithmetic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compute: Option<String>,
-    /// One row for each configuration, set of patches and device.
-    pub rows: Vec<Row>,
-    /// What rows used of the host, if several devices ran them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<HostRow>,
 }

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use api::bench::{BenchResult, BenchStep, DeviceKind};
 
 use super::row::Row;
-use crate::deviation::Deviation;
+use super::spec::{CopyStream, Program, RunSpec};
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
 use crate::device::{Device, DeviceError, Ordinal, micros};
-use crate::offload::{Changes, OffloadConfig};
-use crate::patches::{self, Effect, Patch};
+use crate::offload::OffloadConfig;
+use crate::patches::Patch;
 use crate::recording::Recording;
 use crate::repeat::{Interrupted, Repetition, Scripts, Steps, Watch};
-use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
-use crate::systems::{Base, System};
+use crate::session::{RunError, Session};
+use crate::systems::System;
 use crate::workload::Workload;
 use trace::growth::Line;
 use trace::units::Bytes;
@@ -26,132 +26,6 @@ use trace::units::Bytes;
 /// How many first steps differ from the rest, because they make optimizer state and workspaces
 /// (docs/measurements.md, "The 9B program").
 const SETTLED_AFTER: usize = 5;
-
-/// Which stream the offloader copies on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CopyStream {
-    /// A stream of its own (`use_streams=True`).
-    #[default]
-    Side,
-    /// The stream that computes (`use_streams=False`).
-    Compute,
-}
-
-/// What to run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunSpec {
-    /// What is run.
-    pub system: &'static System,
-    /// What the patches are applied to.
-    pub base: Base,
-    /// The patches.
-    pub patches: Vec<&'static Patch>,
-    /// Which stream the offloader copies on.
-    pub copies: CopyStream,
-    /// How much Megatron-LM's offloader moves, if it is the base.
-    pub limits: Limits,
-    /// Where to run.
-    pub device: DeviceKind,
-    /// Which of the host's devices.
-    pub ordinal: Ordinal,
-    /// Whose addresses decide on a card.
-    pub addresses: Addresses,
-    /// Steps; `None` for the system's own number.
-    pub steps: Option<u32>,
-    /// The simulated machine, which also decides for a card. A capacity given here replaces that of
-    /// the system.
-    pub sim: SimSpec,
-    /// How many steps, from the first one on, [`run_recorded`] keeps the events of.
-    pub record_steps: u32,
-    /// A rule that is broken on purpose.
-    pub deviation: Option<Deviation>,
-    /// Whether steps that repeat are computed too.
-    pub computed: Steps,
-}
-
-impl RunSpec {
-    /// The device memory that can be asked for: from too little for any model to more than any card
-    /// has.
-    pub const CAPACITY: RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(16 << 10);
-
-    /// A run with the system's own inputs.
-    pub fn new(system: &'static System, patches: &[&'static Patch]) -> RunSpec {
-        RunSpec {
-            system,
-            base: system.base,
-            patches: patches.to_vec(),
-            copies: CopyStream::Side,
-            limits: Limits::NONE,
-            device: DeviceKind::Sim,
-            ordinal: Ordinal::default(),
-            addresses: Addresses::default(),
-            steps: None,
-            sim: SimSpec::default(),
-            record_steps: 0,
-            deviation: None,
-            computed: Steps::default(),
-        }
-    }
-}
-
-impl RunSpec {
-    /// Memory of the device: what was asked for, else the system's own. A run that only tests an
-    /// assumption has that of the published run, because it is compared with nothing else.
-    pub fn capacity(&self) -> Option<Bytes> {
-        let tests_assumption = stays_on_device(self) && self.base == self.system.base;
-        let published = || (self.system.published)(&self.patches)?.capacity;
-        let own = || match tests_assumption {
-            true => published(),
-            false => None,
-        };
-        self.sim.capacity.or(self.system.capacity).or_else(own)
-    }
-
-    /// The simulated machine with that memory.
-    fn machine(&self) -> SimSpec {
-        SimSpec {
-            capacity: self.capacity(),
-            ..self.sim
-        }
-    }
-}
-
-impl RunSpec {
-    /// The same run on another base, given by its name as in [`RunSpec::base_in_words`]; `None` for
-    /// an unknown name.
-    pub fn on(self, words: &str) -> Option<RunSpec> {
-        let mut parts = words.split(", ");
-        let label = parts.next()?;
-        let own = Some(self.system.base).filter(|base| base.label() == label);
-        let mut limits = Limits::NONE;
-        for part in parts {
-            if let Some(percent) = part.strip_suffix(" % of modules") {
-                limits.share = Share::percent(percent.parse().ok()?)?;
-            } else {
-                limits.in_flight = Some(part.strip_suffix(" in flight")?.parse().ok()?);
-            }
-        }
-        let on = RunSpec {
-            base: Base::from_label(label).or(own)?,
-            limits,
-            ..self
-        };
-        (on.base_in_words() == words).then_some(on)
-    }
-
-    /// The name of the base, with the limits that it was given.
-    pub fn base_in_words(&self) -> String {
-        let mut words = self.base.to_string();
-        if self.base != Base::MegatronLm || self.limits == Limits::NONE {
-            return words;
-        }
-        words += &format!(", {} % of modules", self.limits.share.as_percent());
-        if let Some(most) = self.limits.in_flight {
-            words += &format!(", {most} in flight");
-        }
-        words
-    }
-}
 
 /// Opens a device.
 ///
@@ -369,71 +243,6 @@ fn run_on_cards(specs: &[RunSpec], distinct: &[usize], done: &[OnceLock<BenchRes
     });
 }
 
-/// What really runs: two specifications with the same program give the same row.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Program {
-    system: &'static System,
-    device: DeviceKind,
-    ordinal: Ordinal,
-    addresses: Addresses,
-    /// The changes of TRL's offloader; `None` without it.
-    changes: Option<Changes>,
-    around: Around,
-    copies: CopyStream,
-    /// Those patches that change the program itself.
-    patches: Vec<&'static Patch>,
-    sim: SimSpec,
-    deviation: Option<Deviation>,
-}
-
-impl Program {
-    pub(super) fn of(spec: &RunSpec) -> Program {
-        let patches = spec.patches.iter().copied();
-        let of_program = patches.filter(|patch| patch.effect == Effect::Program);
-        Program {
-            system: spec.system,
-            device: spec.device,
-            ordinal: spec.ordinal,
-            addresses: spec.addresses,
-            changes: offloader_changes(spec),
-            around: around(spec),
-            copies: spec.copies,
-            patches: of_program.collect(),
-            sim: spec.machine(),
-            deviation: spec.deviation,
-        }
-    }
-}
-
-/// Whether a patch is assumed to keep activations on the device.
-fn stays_on_device(spec: &RunSpec) -> bool {
-    spec.patches
-        .iter()
-        .any(|patch| patch.hypothesis().is_some())
-}
-
-/// What stands around the steps of a run.
-fn around(spec: &RunSpec) -> Around {
-    if stays_on_device(spec) {
-        // TRL's context is used, but moves nothing.
-        return Around::Trl;
-    }
-    let keys = |patch: &&'static Patch| patch.effect == Effect::HostKey;
-    match spec.base {
-        Base::MegatronLm => Around::Modules(ModuleOffload::Megatron(spec.limits)),
-        Base::MsSwift if spec.patches.iter().any(keys) => {
-            Around::Modules(ModuleOffload::MsSwift(HostKey::View))
-        }
-        base => base.around(),
-    }
-}
-
-/// The changes of TRL's offloader in a run; `None` if it offloads nothing.
-fn offloader_changes(spec: &RunSpec) -> Option<Changes> {
-    let base = spec.base.changes().filter(|_| !stays_on_device(spec))?;
-    Some(patches::changes(base, &spec.patches))
-}
-
 fn run_steps(
     spec: &RunSpec,
     session: &mut Session,
@@ -542,8 +351,8 @@ fn jump(
 }
 
 fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
-    session.surround(around(spec))?;
-    let Some(changes) = offloader_changes(spec) else {
+    session.surround(spec.around())?;
+    let Some(changes) = spec.offloader_changes() else {
         return Ok(());
     };
     session.install_offloader(OffloadConfig {

@@ -4,7 +4,7 @@
 use super::OffloadActivations;
 use super::error::OffloadError;
 use super::runtime::Runtime;
-use super::state::TensorId;
+use super::tracker::TensorId;
 use super::version::Change;
 
 /// How the tensor of a [`PostHook`] came back.

@@ -21,7 +21,8 @@ pub use error::OffloadError;
 pub use hooks::PostHook;
 pub use runtime::{GraphTask, HostCopyShape, KeyPlace, Runtime, StorageKey};
 pub use saved::{Element, View};
-pub use state::{ContainerSizes, TensorId};
+pub use state::ContainerSizes;
+pub use tracker::TensorId;
 pub use unpack::Origin;
 pub use version::{Change, Changes, Release};
 

@@ -6,7 +6,7 @@
 use super::OffloadActivations;
 use super::error::OffloadError;
 use super::runtime::Runtime;
-use super::state::TensorId;
+use super::tracker::TensorId;
 use super::version::Change;
 use crate::deviation::Deviation;
 

@@ -2,8 +2,7 @@
 
 use super::OffloadActivations;
 use super::runtime::{KeyPlace, Runtime, StorageKey};
-use super::state::TensorId;
-use super::tracker::Tracked;
+use super::tracker::{TensorId, Tracked};
 use super::version::Change;
 use crate::tensor::{DType, Layout};
 

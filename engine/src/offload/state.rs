@@ -3,23 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::runtime::{GraphTask, Runtime, StorageKey};
-use super::tracker::Tracker;
+use super::tracker::{TensorId, Tracker};
 use trace::units::{Bytes, DeviceAddr};
-
-/// The id that pack returns and unpack takes; the first one is 1.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
-)]
-pub struct TensorId(pub u64);
-
-impl std::fmt::Display for TensorId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
 
 /// An offloaded tensor that stays alive until its copy to the host is done.
 pub(super) struct Stashed<R: Runtime> {

@@ -2,11 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::runtime::Runtime;
 use super::saved::{Element, View};
-use super::state::TensorId;
 use crate::tensor::{Placement, SavedTensor};
 use trace::units::Bytes;
+
+/// The id that pack returns and unpack takes; the first one is 1.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct TensorId(pub u64);
+
+impl std::fmt::Display for TensorId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
 
 /// One entry of the tracker.
 pub(super) enum Tracked<R: Runtime> {

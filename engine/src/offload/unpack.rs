@@ -5,8 +5,7 @@ use super::error::OffloadError;
 use super::hooks::{PostHook, Restored};
 use super::runtime::Runtime;
 use super::saved::View;
-use super::state::TensorId;
-use super::tracker::Tracked;
+use super::tracker::{TensorId, Tracked};
 use super::version::Change;
 use crate::deviation::Deviation;
 

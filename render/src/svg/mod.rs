@@ -4,6 +4,7 @@
 //! rectangles with the same paint become one path. So a card has only some ten kilobytes, and is
 //! still the same picture as the PNG, pixel by pixel.
 
+mod cover;
 mod layers;
 mod outline;
 

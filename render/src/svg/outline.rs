@@ -1,6 +1,6 @@
 //! Outlines around sets of pixels.
 
-use super::layers::Cover;
+use super::cover::Cover;
 
 /// An area between two edges; each edge is a line of steps.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ fn scene(seed: u32) -> Scene {
 fn again(scene: &Scene) -> Scene {
     let mut painted = Scene::new(scene.size);
     for layer in layers(scene) {
-        let mut cover = layers::Cover::new(scene.size);
+        let mut cover = cover::Cover::new(scene.size);
         for Outline { x0, upper, lower } in layer.outlines {
             let level = |edge: &[(i32, i32)], x| edge.iter().find(|(end, _)| x < *end).unwrap().1;
             for x in x0..upper.last().unwrap().0 {

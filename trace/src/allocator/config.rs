@@ -1,6 +1,5 @@
 //! The constants of PyTorch's caching allocator, and what its settings change about the rules.
 
-use super::conf;
 use crate::trace::PoolSize;
 
 /// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
@@ -48,37 +47,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// From a snapshot's flattened `allocator_settings`.
-    pub fn from_settings(settings: &[(String, String)]) -> Config {
-        // The text names what has no key of its own; what PyTorch made of it is in the others.
-        let text = settings.iter().find(|(name, _)| name == conf::VARIABLE);
-        let mut config = text.map_or_else(Config::default, |(_, text)| {
-            conf::parse(text).unwrap_or_default()
-        });
-        for (name, value) in settings {
-            match name.as_str() {
-                // −1 is SIZE_MAX seen as signed: no limit.
-                "max_split_size" => config.max_split_size = value.parse().ok(),
-                "expandable_segments" => config.expandable_segments = value == "true",
-                "garbage_collection_threshold" => {
-                    let threshold = value.parse().ok().filter(|t: &f64| t.is_finite());
-                    config.garbage_collection_threshold = threshold.unwrap_or_default();
-                }
-                _ => {
-                    let Some(mib) = name.strip_prefix("roundup_power2_divisions.") else {
-                        continue;
-                    };
-                    let bucket = mib.parse::<u64>().ok().filter(|m| m.is_power_of_two());
-                    if let (Some(mib), Ok(divisions)) = (bucket, value.parse()) {
-                        let at = (mib.trailing_zeros() as usize).min(15);
-                        config.roundup_power2_divisions[at] = divisions;
-                    }
-                }
-            }
-        }
-        config
-    }
-
     /// Bytes of the block that a request of `n` bytes asks for.
     pub fn round_size(&self, n: u64) -> u64 {
         if n < MIN_BLOCK {

@@ -9,6 +9,7 @@ pub mod conf;
 mod config;
 mod driver;
 mod free_list;
+mod settings;
 
 use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;

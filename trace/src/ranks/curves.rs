@@ -1,9 +1,11 @@
 //! *Allocated* of all ranks over one axis of steps.
 
 use super::odd::median;
-use super::profile::PARTS;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
+
+/// Parts of a curve.
+pub const PARTS: usize = 192;
 
 /// One rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

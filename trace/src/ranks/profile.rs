@@ -1,6 +1,6 @@
 //! A summary of one rank, small enough to keep for thousands of ranks.
 
-use super::curves::Curve;
+use super::curves::{Curve, PARTS};
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SiteProfile};
@@ -16,8 +16,6 @@ use serde::{Deserialize, Serialize};
 pub const MAX_SITES: usize = 256;
 /// How many places of leaks are kept for a rank.
 pub const MAX_PLACES: usize = 8;
-/// Parts of a curve.
-pub const PARTS: usize = 192;
 
 /// One rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

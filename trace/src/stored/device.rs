@@ -258,9 +258,9 @@ fn decode_blocks(
         blocks.kind.push(kind);
         Ok(())
     })?;
-    check_rows(Column::BlockKind, blocks.kind.len(), head.n_blocks)?;
+    Column::BlockKind.check_rows(blocks.kind.len(), head.n_blocks)?;
     if head.n_preexisting as usize > head.n_blocks {
-        return Err(damaged(Column::BlockKind, Damage::Rows));
+        return Err(Column::BlockKind.damaged(Damage::Rows));
     }
     decode_lifetimes(chunks, head, &mut blocks)?;
     decode_addresses(chunks, head, &mut blocks)?;
@@ -318,7 +318,7 @@ fn decode_lifetimes(
         alloc.push(last);
         Ok(())
     })?;
-    check_rows(Column::BlockAlloc, alloc.len(), n_blocks)?;
+    Column::BlockAlloc.check_rows(alloc.len(), n_blocks)?;
     let mut predictor = Predictor::new();
     let mut requested = Vec::with_capacity(n_blocks);
     chunks.read(device, Column::BlockLife, |cursor| {
@@ -328,14 +328,14 @@ fn decode_lifetimes(
         requested.push(later(start, u64::from(life), n_events)?);
         Ok(())
     })?;
-    check_rows(Column::BlockLife, requested.len(), n_blocks)?;
+    Column::BlockLife.check_rows(requested.len(), n_blocks)?;
     let mut completed = Vec::with_capacity(n_blocks);
     chunks.read(device, Column::BlockPending, |cursor| {
         let start = *requested.get(completed.len()).ok_or(Damage::Rows)?;
         completed.push(later(start, cursor.number()?, n_events)?);
         Ok(())
     })?;
-    check_rows(Column::BlockPending, completed.len(), n_blocks)?;
+    Column::BlockPending.check_rows(completed.len(), n_blocks)?;
     blocks.alloc = alloc;
     blocks.free_requested = requested;
     blocks.free_completed = completed;
@@ -377,7 +377,7 @@ fn decode_addresses(
         addrs.push(*known.get(last as usize).ok_or(Damage::Index)?);
         Ok(())
     })?;
-    check_rows(Column::BlockAddress, addrs.len(), blocks.kind.len())?;
+    Column::BlockAddress.check_rows(addrs.len(), blocks.kind.len())?;
     blocks.addr = addrs;
     Ok(())
 }
@@ -396,7 +396,7 @@ fn decode_events(
         time.push(Micros(last));
         Ok(())
     })?;
-    check_rows(Column::Time, time.len(), head.n_events as usize)?;
+    Column::Time.check_rows(time.len(), head.n_events as usize)?;
     let mut events = Events {
         time,
         ..Events::default()
@@ -490,15 +490,4 @@ fn decode_annotations(
         Ok(())
     })?;
     Ok(annotations)
-}
-
-pub(super) fn check_rows(column: Column, found: usize, expected: usize) -> Result<(), StoredError> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(damaged(column, Damage::Rows)),
-    }
-}
-
-pub(super) fn damaged(column: Column, why: Damage) -> StoredError {
-    StoredError::Column { column, why }
 }

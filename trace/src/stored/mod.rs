@@ -121,6 +121,18 @@ impl Column {
             Column::SegmentsBefore => "segments_before",
         }
     }
+
+    /// That it has as many rows as the head says.
+    fn check_rows(self, found: usize, expected: usize) -> Result<(), StoredError> {
+        match found == expected {
+            true => Ok(()),
+            false => Err(self.damaged(Damage::Rows)),
+        }
+    }
+
+    fn damaged(self, why: Damage) -> StoredError {
+        StoredError::Column { column: self, why }
+    }
 }
 
 /// A piece of a column.

@@ -46,7 +46,7 @@ pub(super) fn decode(chunks: &mut Chunks, head: &Head) -> Result<Stacks, StoredE
         stacks.strings.push(text);
         Ok(())
     })?;
-    check_rows(Column::Strings, stacks.strings.len(), head.n_strings)?;
+    Column::Strings.check_rows(stacks.strings.len(), head.n_strings)?;
     chunks.read(None, Column::Frames, |cursor| {
         let frame = read_frame(cursor)?;
         let known = stacks.strings.len();
@@ -56,7 +56,7 @@ pub(super) fn decode(chunks: &mut Chunks, head: &Head) -> Result<Stacks, StoredE
         stacks.push_frame(frame);
         Ok(())
     })?;
-    check_rows(Column::Frames, stacks.n_frames(), head.n_frames)?;
+    Column::Frames.check_rows(stacks.n_frames(), head.n_frames)?;
     let mut members = Vec::new();
     chunks.read(None, Column::Stacks, |cursor| {
         members.clear();
@@ -71,7 +71,7 @@ pub(super) fn decode(chunks: &mut Chunks, head: &Head) -> Result<Stacks, StoredE
         stacks.push_stack(&members);
         Ok(())
     })?;
-    check_rows(Column::Stacks, stacks.len(), head.n_stacks)?;
+    Column::Stacks.check_rows(stacks.len(), head.n_stacks)?;
     Ok(stacks)
 }
 
@@ -81,14 +81,4 @@ fn read_frame(cursor: &mut Cursor) -> Result<Frame, Damage> {
         filename: StrIdx(cursor.number32()?),
         line: cursor.number32()?,
     })
-}
-
-fn check_rows(column: Column, found: usize, expected: usize) -> Result<(), StoredError> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(StoredError::Column {
-            column,
-            why: Damage::Rows,
-        }),
-    }
 }

@@ -1,7 +1,6 @@
 //! The finest layer of the pyramid; the others follow from it.
 
 use super::columns::{Chunks, RowWriter};
-use super::device::{check_rows, damaged};
 use super::head::DeviceHead;
 use super::{Chunk, Column, Damage, StoredError};
 use crate::pyramid::{Base, Bucket, Pyramid};
@@ -33,9 +32,9 @@ pub(super) fn decode(chunks: &mut Chunks, head: &DeviceHead) -> Result<Pyramid, 
         Ok(())
     })?;
     let expected = Pyramid::base_count(head.n_events);
-    check_rows(Column::Pyramid, bases.len(), expected)?;
+    Column::Pyramid.check_rows(bases.len(), expected)?;
     Pyramid::from_base(head.start, head.n_events, &bases)
-        .ok_or(damaged(Column::Pyramid, Damage::Index))
+        .ok_or(Column::Pyramid.damaged(Damage::Index))
 }
 
 /// Active is stored as its excess over allocated, which is almost always 0.

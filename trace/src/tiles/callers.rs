@@ -1,6 +1,6 @@
 //! What tells stacks apart whose headline is the same line: who called it.
 
-use super::groups::frame_label;
+use super::labels::frame_label;
 use crate::code::{is_framework, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks};
 

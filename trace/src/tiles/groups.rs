@@ -2,12 +2,10 @@
 
 use super::GroupBy;
 use super::callers::callers;
+use super::labels::{FROM_BEFORE, NO_STACK, file_label, pool_label, stack_label, stream_label};
 use crate::categories::Categories;
-use crate::clip::clipped;
-use crate::code::{function_name, is_python};
-use crate::forward::node;
 use crate::intervals::LiveIndex;
-use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use std::hash::Hash;
 
@@ -242,85 +240,4 @@ fn group(key: u32, label: String) -> GroupName {
         label,
         caller: String::new(),
     }
-}
-
-const NO_STACK: &str = "no stack recorded";
-
-/// The name for blocks from before the recording whose stack the recorder did not keep.
-pub const FROM_BEFORE: &str = "from before the recording";
-
-/// `forward model.py:12`; only the function where file or line are unknown.
-pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
-    let name = function_name(stacks.str(frame.name));
-    let file = last_components(stacks.str(frame.filename), 1);
-    let shortened = name.len() < stacks.str(frame.name).len();
-    let (name, file) = (clipped(name, LONGEST_PART), clipped(file, LONGEST_PART));
-    match (&*file, frame.line) {
-        ("" | "??", _) => name.into_owned(),
-        // If a function has no line, its C++ file says nothing.
-        (_, 0) if shortened => name.into_owned(),
-        (file, 0) => format!("{name} {file}"),
-        (file, line) => format!("{name} {file}:{line}"),
-    }
-}
-
-/// Longest name of a function or file in a label, bytes: every group has a label.
-const LONGEST_PART: usize = 240;
-
-/// The name of a stack in one line: its headline frame. If there are only C++ frames, also the
-/// autograd node that called it: `mm in MmBackward0`.
-pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
-    let Some(frame) = stacks.headline(stack) else {
-        return NO_STACK.to_owned();
-    };
-    let label = frame_label(stacks, frame);
-    let is_native = !is_python(stacks.str(frame.filename), frame.line);
-    match node(stacks, stack) {
-        Some(node) if is_native && !label.contains(node) => {
-            format!("{label} in {}", clipped(node, LONGEST_PART))
-        }
-        _ => label,
-    }
-}
-
-/// Where a block was allocated, in one line.
-pub fn block_label(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> String {
-    match device.blocks.kind(block).alloc_stack {
-        StackIdx::NONE if block.0 < device.blocks.n_preexisting => FROM_BEFORE.to_owned(),
-        stack => stack_label(stacks, stack),
-    }
-}
-
-fn file_label(file: &str) -> String {
-    match file {
-        "" | "??" => "file unknown".to_owned(),
-        file => clipped(last_components(file, 2), LONGEST_PART).into_owned(),
-    }
-}
-
-fn stream_label(stream: u64) -> String {
-    match stream {
-        // CUDA's handles of the legacy and the per-thread default stream are 0, 1 and 2;
-        // all others are pointers.
-        small @ 0..=2 => format!("stream {small}"),
-        handle => format!("stream {handle:#x}"),
-    }
-}
-
-fn pool_label((pool, size): (PoolId, PoolSize)) -> String {
-    let size = match size {
-        PoolSize::Small => "small",
-        PoolSize::Large => "large",
-    };
-    match pool {
-        PoolId(0, 0) => format!("{size} pool"),
-        PoolId(owner, user) => format!("private {size} pool ({owner}, {user})"),
-    }
-}
-
-/// The last components of a path, with slashes or backslashes.
-fn last_components(path: &str, count: usize) -> &str {
-    path.rmatch_indices(['/', '\\'])
-        .nth(count - 1)
-        .map_or(path, |(at, _)| &path[at + 1..])
 }

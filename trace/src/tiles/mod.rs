@@ -26,6 +26,7 @@
 mod callers;
 mod codec;
 mod groups;
+mod labels;
 mod mountain;
 mod pinned;
 mod series;
@@ -34,7 +35,8 @@ mod tests;
 
 pub use crate::series::Extent;
 pub use codec::{TileError, VERSION};
-pub use groups::{FROM_BEFORE, MountainIndex, OTHER, block_label, frame_label, stack_label};
+pub use groups::{MountainIndex, OTHER};
+pub use labels::{FROM_BEFORE, block_label, frame_label, stack_label};
 pub use mountain::{MAX_BLOCKS, MAX_GROUPS};
 
 use crate::span::Span;
