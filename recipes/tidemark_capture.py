@@ -34,15 +34,16 @@ spool, until the server has them:
     python tidemark_capture.py spool           # what waits
     python tidemark_capture.py spool --send
 
-Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _NAME,
-_LABELS, _EVERY, _JOB, _LIVE, _RECORD, _PINNED, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and
-_SPOOL_FILES.
+Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _PROJECT,
+_NAME, _LABELS, _EVERY, _JOB, _LIVE, _RECORD, _PINNED, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL,
+_SPOOL_BYTES and _SPOOL_FILES.
 """
 
 import argparse
 import atexit
 import collections
 import contextlib
+import copy
 import gzip
 import hashlib
 import http.client
@@ -271,8 +272,15 @@ class Server:
             # http.client would print it.
             raise ValueError("the token has a character that none can have")
         self.url = url.rstrip("/")
+        self.project = _setting("PROJECT") or ""
         self._token = token
         self._opener = urllib.request.build_opener(_NoRedirect)
+
+    def of(self, project):
+        """The same dashboard, for requests about this project."""
+        other = copy.copy(self)
+        other.project = project
+        return other
 
     def job(self, name, key):
         """The id of the job with this key, which is made unless it is there."""
@@ -308,9 +316,8 @@ class Server:
 
     def _ask(self, method, path, body, headers, timeout):
         request = urllib.request.Request(self.url + path, body, headers, method=method)
-        project = os.environ.get("TIDEMARK_PROJECT", "")
-        if project:
-            request.add_header("Tidemark-Project", project)
+        if self.project:
+            request.add_header("Tidemark-Project", self.project)
         if self._token:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
@@ -588,6 +595,8 @@ def deliver(server, entry, say=None):
 
     Raises OSError when it was not sent.
     """
+    project = entry.about.get("project")  # Whoever sends it may be of another one.
+    server = server.of(project if isinstance(project, str) else server.project)
     try:
         if "run" not in entry.about:
             entry.about["run"] = _patiently(lambda: _upload(server, entry))
@@ -964,7 +973,7 @@ class Capture(contextlib.ContextDecorator):
         """
         self.server = server or _setting("SERVER")
         self.name = name or _setting("NAME") or "snapshot"
-        self.every = max(0, every or _number("EVERY", 0))
+        self.every = max(0, _number("EVERY", 0) if every is None else every)
         self.output = output
         self.compress = _number("COMPRESS", 0) if compress is None else compress
         self.max_entries = max_entries or _number("MAX_ENTRIES", MAX_ENTRIES)
@@ -1069,6 +1078,7 @@ class Capture(contextlib.ContextDecorator):
                 return
             moment = "end" if why in ("end", "oom", "failed") else why
             about = {"name": name, "server": self._server.url, "rank": rank, "labels": labels}
+            about["project"] = self._server.project
             entry = self._spool.add(about, self._torch.cuda.memory._dump_snapshot)
             if self.output:
                 self._copy_to(_of_rank(self.output, rank, world), entry)
@@ -1211,10 +1221,10 @@ class Capture(contextlib.ContextDecorator):
             outcome = "out_of_memory" if is_oom else "failed" if kind else "done"
             self._live.end(outcome, getattr(kind, "__name__", None))
 
-    def _dump_to(self, path):
+    def _dump_to(self, path, dump=None):
         """A file that is whole or not there."""
         try:
-            self._torch.cuda.memory._dump_snapshot(path + ".part")
+            (dump or self._torch.cuda.memory._dump_snapshot)(path + ".part")
             os.replace(path + ".part", path)
         finally:
             with contextlib.suppress(OSError):
@@ -1222,7 +1232,7 @@ class Capture(contextlib.ContextDecorator):
 
     def _copy_to(self, path, entry):
         try:
-            shutil.copyfile(entry.path, path)
+            self._dump_to(path, lambda part: shutil.copyfile(entry.path, part))
         except OSError as error:
             self._say(f"no snapshot was written: {_plain(error)}")
 
@@ -1265,7 +1275,10 @@ def _spool_main(args):
             if entry.claim():
                 about = entry.about
                 why = f" (was refused: {about['refused']})" if "refused" in about else ""
-                print(f"{about['name']} {entry.size() >> 20} MiB for {about.get('server')}{why}")
+                where = about.get("server")
+                if about.get("project"):
+                    where = f"{where}, project {about['project']}"
+                print(f"{about['name']} {entry.size() >> 20} MiB for {where}{why}")
                 entry.release()
         return 0
     if not options.server:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import time
 from unittest import mock
 
@@ -107,6 +108,8 @@ class Moments(Case):
             self.assertEqual(dashboard.names(), ["a_b.pickle.gz"])
             self.assertEqual(capture.links, [f"{dashboard.url}/runs/run_1"])
             self.assertEqual(dashboard.projects, {"vision"})
+            os.environ["TIDEMARK_EVERY"] = "5"
+            self.assertEqual((Capture().every, Capture(every=0).every), (5, 0))
 
     def test_an_output_is_whole_and_one_for_each_rank(self):
         output = self.folder / "out.pickle"
@@ -117,6 +120,25 @@ class Moments(Case):
         with Dashboard() as dashboard, Capture(dashboard.url, output=str(output)):
             pass
         self.assertTrue((self.folder / "out-rank1.pickle").exists())
+
+    def test_an_output_that_does_not_fit_leaves_the_one_before(self):
+        output = self.folder / "out.pickle"
+        output.write_bytes(b"before")
+
+        copy = shutil.copyfile
+
+        def half(source, to):
+            copy(source, to)
+            if "out.pickle" in str(to):
+                raise OSError("No space left on device")
+
+        with Dashboard() as dashboard, mock.patch("shutil.copyfile", half):
+            with Capture(dashboard.url, output=str(output)):
+                pass
+            self.assertEqual(dashboard.names(), ["snapshot.pickle"])
+        self.assertIn("no snapshot was written: No space left", self.said())
+        self.assertEqual(output.read_bytes(), b"before")
+        self.assertEqual(list(self.folder.glob("*.part")), [])
 
     def test_a_capture_can_go_to_another_process_before_it_begins(self):
         self.assertEqual(pickle.loads(pickle.dumps(Capture("http://h:1", name="x"))).name, "x")

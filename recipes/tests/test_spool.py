@@ -117,6 +117,24 @@ class ByHand(Case):
             self.assertEqual((one.runs[0]["job"], one.runs[0]["rank"]), ("job_0", 1))
             self.assertEqual(self.waiting(), ["b-rank1.pickle"])
 
+    def test_it_is_sent_to_the_project_that_it_was_taken_for(self):
+        with Dashboard() as dashboard:
+            os.environ["TIDEMARK_PROJECT"] = "vision"
+            self.spool_of(dashboard, "a")
+            self.assertIn(f"for {dashboard.url}, project vision", self.run_spool()[1])
+            del os.environ["TIDEMARK_PROJECT"]
+            dashboard.projects.clear()
+            self.assertEqual(self.run_spool("--send", "--server", dashboard.url)[0], 0)
+            self.assertEqual(dashboard.projects, {"vision"})
+            # Nor does a program of another project take it along into its own.
+            self.spool_of(dashboard, "b")
+            os.environ["TIDEMARK_PROJECT"] = "speech"
+            dashboard.projects.clear()
+            with Capture(dashboard.url, name="c"):
+                pass
+            self.assertEqual(dashboard.names(), [f"{name}-rank1.pickle" for name in "abc"])
+            self.assertEqual(dashboard.projects, {"speech", None})
+
     def test_what_cannot_be_sent_is_said_and_stays(self):
         with Dashboard() as dashboard:
             self.spool_of(dashboard, "a")
