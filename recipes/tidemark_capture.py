@@ -792,13 +792,16 @@ class _Live:
             with contextlib.suppress(Exception):
                 if self._device is None:
                     self._has_device()  # It ends before its first step.
-            self._deadline = time.monotonic() + LIVE_WAIT
             self._ending = {"outcome": outcome, "what": what}
             self._wake.set()
 
     def join(self):
-        """Wait for what end() began, but not longer than is left of its time."""
-        self._thread.join(max(0, self._deadline - time.monotonic()))
+        """Wait for what end() began, but not long.
+
+        The time begins now: the last snapshot, which no other thread runs beside, takes longer.
+        """
+        self._deadline = time.monotonic() + LIVE_WAIT
+        self._thread.join(LIVE_WAIT)
         if not self._is_over:
             self._is_over = True
             lost = self._lost(len(self._rows) + len(self._fresh))
@@ -828,7 +831,7 @@ class _Live:
                 self._failed(error)
             except Exception as error:  # Whatever it is, training goes on.
                 self._stop(repr(error))
-            if self._ending and time.monotonic() > self._deadline:
+            if self._deadline is not None and time.monotonic() > self._deadline:
                 return
 
     def _pause(self, failures, again):
@@ -884,7 +887,8 @@ class _Live:
                 raise
 
     def _post(self, document, *path):
-        left = self._deadline - time.monotonic() if self._ending else LIVE_TIMEOUT
+        deadline = self._deadline
+        left = LIVE_TIMEOUT if deadline is None else deadline - time.monotonic()
         if left <= 0:
             raise OSError("the time is over")
         return self._server.live(document, *path, timeout=min(left, LIVE_TIMEOUT))

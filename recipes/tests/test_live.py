@@ -340,6 +340,25 @@ class Faults(Live):
                 text = "does not know of the end, nor of 1 of 2 steps (0 were dropped"
                 self.assertIn(text, self.said())
 
+    def test_a_last_snapshot_takes_nothing_of_the_time_for_the_last_steps(self):
+        os.environ["TIDEMARK_RECORD"] = "1"
+        self.patch(mock.patch.object(tidemark_capture, "LIVE_WAIT", 0.5))
+        dump = torch.cuda.memory._dump_snapshot
+
+        def slow(path):
+            end = time.monotonic() + 1
+            while time.monotonic() < end:  # As torch does, it lets no other thread run.
+                sum(range(10_000_000))
+            dump(path)
+
+        with Dashboard() as dashboard:
+            dashboard.faults = ["close"]  # The first try, from before the snapshot.
+            with mock.patch.object(torch.cuda.memory, "_dump_snapshot", slow):
+                with self.capture(dashboard.url, live_seconds=60) as capture:
+                    capture.step()
+            self.assertEqual([len(live["steps"]) for live in dashboard.lives], [1], self.said())
+            self.assertEqual(dashboard.names(), ["x.pickle"])
+
     def test_the_oldest_go_where_there_are_too_many_and_that_is_said(self):
         self.patch(mock.patch.object(tidemark_capture, "LIVE_ROWS", 100))
         self.patch(mock.patch.object(tidemark_capture, "LIVE_BATCH", 30))
