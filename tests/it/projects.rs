@@ -135,3 +135,36 @@ async fn two_projects_on_one_server_know_nothing_of_each_other() {
         "no script can read which project was shown"
     );
 }
+
+/// What was typed is there again after signing in, until it is kept.
+#[tokio::test]
+async fn a_form_that_is_sent_after_the_session_is_filled_in_again() {
+    let server = TestServer::start();
+    let ada = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let token = add(&ada, &server, "ada").await;
+    ada.goto(&server.url("/projects")).await;
+    fill(&ada, "#name", "vision").await;
+    fill(&ada, "#quota", "20 GiB").await;
+    let left = "return (async () => {
+        await fetch('/sign-out', { method: 'POST' });
+        return null;
+    })();";
+    ada.eval(left).await;
+    ada.click("form[action^=\"/projects\"] button").await;
+    let asked = "return location.pathname === '/sign-in';";
+    ada.wait_until("the page to sign in", asked).await;
+    fill(&ada, "#token", &token).await;
+    ada.click("form[action=\"/sign-in\"] button").await;
+    let again = "return location.pathname === '/projects' && \
+                 document.querySelector('#name').value === 'vision' && \
+                 document.querySelector('#quota').value === '20 GiB' && \
+                 document.querySelector('form [role=status]')?.innerText.includes('not kept yet');";
+    ada.wait_until("what was typed", again).await;
+    ada.click("form[action^=\"/projects\"] button").await;
+    let made = "return location.pathname === '/projects/vision' && \
+                !document.querySelector('form [role=status]');";
+    ada.wait_until("the project", made).await;
+    ada.goto(&server.url("/projects")).await;
+    let empty = "return document.querySelector('#name').value;";
+    assert_eq!(ada.eval(empty).await, "");
+}

@@ -32,3 +32,45 @@ function draft(field) {
   });
 }
 document.querySelectorAll("[data-draft]").forEach(draft);
+
+// A form that is sent when the session has ended leads to the page to sign in, and from there back
+// to its own page, which knows nothing of it. What was typed waits in this tab for whoever typed it.
+const { who } = document.body.dataset;
+const kept = ({ type, name, dataset }) =>
+  name && !dataset.draft && !["hidden", "submit", "password"].includes(type);
+const fields = (form) => [...form.elements].filter(kept);
+const values = (form) => fields(form).map((field) => [field.name, field.value, field.checked]);
+const sent = JSON.parse(sessionStorage.getItem("sent") ?? "null");
+
+function typedAgain(form) {
+  const before = JSON.stringify(values(form));
+  fields(form).forEach((field, at) => {
+    [, field.value, field.checked] = sent.values[at];
+  });
+  if (JSON.stringify(values(form)) === before) return;
+  const note = document.createElement("p");
+  note.className = "muted";
+  note.setAttribute("role", "status");
+  note.textContent = "This was typed before you signed in again. It is not kept yet.";
+  form.prepend(note);
+  note.scrollIntoView({ block: "nearest" });
+}
+
+if (who === undefined) {
+  if (sent) sessionStorage.setItem("sent", JSON.stringify({ ...sent, isLate: true }));
+} else {
+  sessionStorage.removeItem("sent");
+  for (const form of document.querySelectorAll("form[method=post]")) {
+    const names = fields(form).map(({ name }) => name);
+    if (names.length === 0) continue;
+    // A page has several forms with one address, which differ in what is hidden in them.
+    const hidden = [...form.elements].filter(({ type }) => type === "hidden");
+    const texts = [who, form.getAttribute("action"), ...names, ...hidden.map(({ value }) => value)];
+    const about = { form: JSON.stringify(texts) };
+    const isIt = sent?.form === about.form;
+    if (isIt && sent.isLate) typedAgain(form);
+    form.addEventListener("submit", () =>
+      sessionStorage.setItem("sent", JSON.stringify({ ...about, values: values(form) })),
+    );
+  }
+}

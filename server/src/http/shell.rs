@@ -47,7 +47,8 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
                 @if let Some(theme) = asset("theme.js") { script src=(theme) {} }
                 @if let Some(style) = asset("style.css") { link rel="stylesheet" href=(style); }
             }
-            body {
+            // Whose are the forms that are filled in here (`shell.js`).
+            body data-who=[entry.map(Entry::name)] {
                 @if let Some(place) = entry.and_then(|entry| entry.place.as_ref()) { (bar(place)) }
                 (header(entry, title, asset("icon.svg")))
                 main id="main" class="account" {

@@ -16,7 +16,9 @@ use super::App;
 use super::extract::Client;
 use super::guard;
 use crate::access::Entry;
+use api::routes::{ACCOUNT_PAGE, LIVE_PAGE, PEOPLE_PAGE, VIEWS_PAGE, project_page};
 use axum::extract::FromRequestParts;
+use axum::http::Method;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use std::sync::Arc;
@@ -37,16 +39,31 @@ impl FromRequestParts<Arc<App>> for SignedIn {
             }
         };
         if entry.access == api::runs::Access::TokenNeeded {
-            let next = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-            let to = format!(
-                "{}?next={}",
-                api::routes::SIGN_IN_PAGE,
-                api::query::encode(next)
-            );
+            let next = match parts.method {
+                Method::GET => {
+                    let asked = parts.uri.path_and_query();
+                    asked.map_or("/", |path| path.as_str()).to_owned()
+                }
+                _ => page_of_form(parts.uri.path()),
+            };
+            let to = api::routes::sign_in_page(&next);
             return Err(Redirect::to(&to).into_response());
         }
         app.gate.note_use(&entry, crate::clock::now_ms()).await;
         Ok(SignedIn(entry))
+    }
+}
+
+/// The page with the form that is sent to this address.
+fn page_of_form(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match &parts[..] {
+        ["people", ..] => PEOPLE_PAGE.to_owned(),
+        ["account", ..] => ACCOUNT_PAGE.to_owned(),
+        ["views", ..] => VIEWS_PAGE.to_owned(),
+        ["projects", name, _] => project_page(name),
+        ["live", id, _] => format!("{LIVE_PAGE}/{id}"),
+        _ => path.to_owned(),
     }
 }
 

@@ -465,6 +465,25 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_is_sent_too_late_leads_back_to_its_page() {
+    let (server, _) = with_admin().await;
+    for (path, page) in [
+        ("/people/person_a", "/people"),
+        ("/people/person_a/token", "/people"),
+        ("/account/tokens/token_a/end", "/account"),
+        ("/views/view_a/forget", "/views"),
+        ("/projects", "/projects"),
+        ("/projects/vision", "/projects/vision"),
+        ("/projects/vision/members", "/projects/vision"),
+        ("/live/live_a/capture", "/live/live_a"),
+    ] {
+        let answer = form(&server, "", path, "x=y").await;
+        let to = answer.headers[header::LOCATION].to_str().unwrap();
+        assert_eq!(to, routes::sign_in_page(page), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_token_keeps_what_was_typed() {
     let server = Server::start().await;
     let ada = cookie_of(&form(&server, "", "/people", "name=ada&role=admin").await);
