@@ -160,6 +160,17 @@ pub enum BackupError {
         /// What is wrong, a sentence each.
         files: Vec<String>,
     },
+    /// The copy would be a part of what it is a copy of.
+    #[error(
+        "{} lies in {}, and what happens to that folder happens to both: name one elsewhere",
+        .inner.display(), .outer.display()
+    )]
+    Inside {
+        /// Where to.
+        inner: PathBuf,
+        /// Where from.
+        outer: PathBuf,
+    },
     /// Something is there already.
     #[error(
         "{0} is not empty, and a restore overwrites nothing: name an empty place, or one that is \
@@ -179,6 +190,7 @@ pub fn back_up(
     scope: Scope,
     depth: Depth,
 ) -> Result<Report, BackupError> {
+    check_apart(to, &config.data)?;
     let mut report = Backup::begin(config, to, scope, depth)?.run(|_| {})?;
     for project in projects::found_in(&config.data) {
         let config = projects::config_of(config, &project);
@@ -190,6 +202,32 @@ pub fn back_up(
         }
     }
     Ok(report)
+}
+
+/// Refuses a copy inside of what it is a copy of.
+fn check_apart(copy: &Path, of: &Path) -> Result<(), BackupError> {
+    let (inner, outer) = (real(copy), real(of));
+    match inner != outer && inner.starts_with(&outer) {
+        true => Err(BackupError::Inside { inner, outer }),
+        false => Ok(()),
+    }
+}
+
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut there = path.ancestors().filter_map(|part| {
+        let rest = path.strip_prefix(part).ok()?;
+        // Part by part: an empty rest would end with a slash.
+        Some(
+            part.canonicalize()
+                .ok()?
+                .components()
+                .chain(rest.components())
+                .collect(),
+        )
+    });
+    there.next().unwrap_or_else(|| path.clone())
 }
 
 /// A running backup.

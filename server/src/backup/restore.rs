@@ -2,7 +2,7 @@
 //! nothing is overwritten.
 
 use super::manifest::{Files, Manifest, hash_of};
-use super::{BLOBS, BackupError, lock};
+use super::{BLOBS, BackupError, check_apart, lock};
 use crate::app::{lock_to_restore, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::config::Config;
@@ -60,6 +60,7 @@ struct Examined {
 /// Why nothing was restored. Or, if the disk is full, why only a part was restored; then the same
 /// command continues.
 pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
+    check_apart(&config.data, from)?;
     let main = Part::read(from, config.clone())?;
     let begun = config.data.join(RESTORING).exists();
     // An attempt that was interrupted has finished these.

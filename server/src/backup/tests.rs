@@ -171,3 +171,35 @@ async fn a_backup_is_of_one_database_and_of_nothing_else() {
     let refused = into(other.config(), owned).await.unwrap();
     assert!(matches!(refused, Err(BackupError::NotABackup(_))));
 }
+
+/// Whoever loses the folder would lose both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_never_inside_of_what_it_is_a_copy_of() {
+    let data = Data::with(&[b"a"]).await;
+    let (config, backup) = (data.config(), data.backup());
+    let link = data.folder.path().join("link");
+    std::os::unix::fs::symlink(&config.data, &link).unwrap();
+    let done = tokio::task::spawn_blocking(move || {
+        for inside in [
+            config.data.join("a/b"),
+            link.join("backup"),
+            link.join("../data/b"),
+        ] {
+            let refused = back_up(&config, &inside, Scope::Whole, Depth::New);
+            assert!(
+                matches!(refused, Err(BackupError::Inside { .. })),
+                "{refused:?}"
+            );
+        }
+        back_up(&config, &backup, Scope::Whole, Depth::New).unwrap();
+        let inside = Config::new(backup.join("data"));
+        let refused = restore(&backup, &inside, AtDamage::Refuse);
+        assert!(
+            matches!(refused, Err(BackupError::Inside { .. })),
+            "{refused:?}"
+        );
+        let beside = Config::new(backup.with_file_name("backup2"));
+        restore(&backup, &beside, AtDamage::Refuse).unwrap();
+    });
+    done.await.unwrap();
+}
