@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Err(error) => {
             if let Some(text) = error.for_stderr() {
                 // It may tell what a stranger's file or another server says.
-                eprintln!("tidemark: {}", service::plain::marked(&text));
+                service::cli::tell(&format!("tidemark: {text}"));
             }
             ExitCode::from(error.exit_code())
         }

@@ -2,6 +2,7 @@
 
 use super::CliError;
 use super::labels::environment;
+use super::output::tell;
 use crate::forge::{Status, Verdict};
 use crate::webhook::Webhook;
 use api::labels::Labels;
@@ -72,8 +73,11 @@ impl Alert {
         let Alert(webhook) = self;
         let json = serde_json::to_vec(&message(status, labels)).expect("texts are plain data");
         match webhook.post(&json) {
-            Ok(()) => eprintln!("sent an alert to {}", webhook.host()),
-            Err(why) => eprintln!("cannot send an alert to {}: {why}", webhook.host()),
+            Ok(()) => tell(&format!("sent an alert to {}", webhook.host())),
+            Err(why) => tell(&format!(
+                "cannot send an alert to {}: {why}",
+                webhook.host()
+            )),
         }
     }
 }

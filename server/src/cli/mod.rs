@@ -36,6 +36,8 @@ mod what_if;
 mod whose;
 mod written;
 
+pub use output::tell;
+
 use crate::site::FrontEnd;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;

@@ -19,6 +19,12 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
+/// Tells a person something on the standard error, where it disturbs no result. Nobody may read it:
+/// that changes nothing, least of all the exit status.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", marked(text));
+}
+
 /// A document, indented, with a newline at the end. Characters that are not plain are escaped, so
 /// it can be read back unchanged.
 pub fn json(value: &impl serde::Serialize) -> String {

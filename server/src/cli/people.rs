@@ -1,6 +1,6 @@
 //! `tidemark people`: who may sign in, while the server is stopped.
 
-use super::output::json;
+use super::output::{json, tell};
 use super::{CliError, whose};
 use crate::app::{OpenError, lock};
 use crate::clock::now_ms;
@@ -95,7 +95,7 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
     if !database.is_file() {
         // The first person can be added before the server starts for the first time.
         match args.what {
-            What::Add { .. } => eprintln!("{}: a new data folder", args.data.display()),
+            What::Add { .. } => tell(&format!("{}: a new data folder", args.data.display())),
             _ => return Err(no_data(&args.data)),
         }
     }

@@ -1,6 +1,7 @@
 //! `--comment`: posts the result of a command to its pull request.
 
 use super::CliError;
+use super::output::tell;
 use crate::forge::{self, ForgeError, Posted, PullRequest, Status, Verdict};
 use clap::Args;
 use trace::compare::gate::{Outcome, Verdicts};
@@ -70,9 +71,9 @@ impl Thread {
     /// printed, but changes no verdict: the command's exit status is about memory.
     pub fn post(&self, text: &str, status: &Status) {
         match self.try_post(text, status) {
-            Ok(Posted::New) => eprintln!("commented on the pull request"),
-            Ok(Posted::Updated) => eprintln!("updated the comment on the pull request"),
-            Err(error) => eprintln!("cannot write to the pull request: {error}"),
+            Ok(Posted::New) => tell("commented on the pull request"),
+            Ok(Posted::Updated) => tell("updated the comment on the pull request"),
+            Err(error) => tell(&format!("cannot write to the pull request: {error}")),
         }
     }
 

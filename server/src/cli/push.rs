@@ -4,7 +4,7 @@ use super::CliError;
 use super::alert::AlertArgs;
 use super::files::{self, Found, JobFiles};
 use super::labels::{self, LabelArgs, environment};
-use super::output::{json, print};
+use super::output::{json, print, tell};
 use super::pull_request::{self, CommentArgs};
 use super::remote::{Remote, RemoteArgs};
 use crate::cards::markdown::{self, Links};
@@ -229,7 +229,7 @@ fn push_job(
     }
     let JobDetail { job, missing, .. } = remote.get(&routes::job(&made.id))?;
     if let Some(told) = missing_in_words(&missing) {
-        eprintln!("{}: {told}", job.name);
+        tell(&format!("{}: {told}", job.name));
     }
     Ok(Some(PushedJob {
         link: remote.link(&routes::job_page(&job.id)),

@@ -2,6 +2,8 @@
 
 use super::{fixture, said, tidemark_in};
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 fn unpacked(name: &str) -> Vec<u8> {
     let packed = fs::read(fixture(name)).expect("the fixture is there");
@@ -94,4 +96,20 @@ fn a_folder_in_place_of_a_file_is_called_one() {
     }
     let left = fs::read_dir(folder.path()).unwrap();
     assert_eq!(left.count(), 1, "nothing was written");
+}
+
+/// As in `tidemark inspect … 2>&1 | head`: the exit status still says what was wrong.
+#[test]
+fn a_person_who_stops_listening_changes_no_exit_status() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command.args(["inspect", "-"]).stdin(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"no snapshot")
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
 }
