@@ -214,7 +214,9 @@ impl<'a> Remote<'a> {
         let request = self
             .authorized(self.agent.put(self.link(&route)))
             .header("content-type", "application/octet-stream")
-            .header("content-length", size.to_string());
+            .header("content-length", size.to_string())
+            // Whoever is refused hears why, not that the connection broke while the file was sent.
+            .header("expect", "100-continue");
         let mut body = Shown::new(file, size);
         let answer = request.send(SendBody::from_reader(&mut body));
         body.clear();

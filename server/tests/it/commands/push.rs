@@ -1,7 +1,7 @@
 //! A folder that is pushed: its link, and what CI notices.
 
 use super::{fixture, said, tidemark_in};
-use crate::serving::Serving;
+use crate::serving::{Serving, serve};
 use serde_json::Value;
 use std::path::Path;
 
@@ -91,4 +91,20 @@ fn ci_notices_a_rank_that_is_refused_and_a_person_a_missing_one() {
     );
     let (out, error, status) = push("none", &[]);
     assert_eq!((status, out.as_str()), (2, ""), "{error}");
+}
+
+/// Each time, though the server does not read what is sent then.
+#[test]
+fn whoever_may_not_send_hears_why_whatever_the_size_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = serve(&folder.path().join("data"));
+    command.args(["--token", "0123456789abcdef0123456789abcdef"]);
+    let server = Serving::run(command).unwrap_or_else(|log| panic!("it does not start: {log}"));
+    std::fs::write(folder.path().join("large.pickle"), vec![0x80; 8 << 20]).unwrap();
+    for _ in 0..8 {
+        let args = ["push", "large.pickle", "--server", &server.url()];
+        let (_, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!(status, 1);
+        assert!(error.contains("needs an access token"), "{error}");
+    }
 }
