@@ -4,9 +4,10 @@ use crate::message::{Request, Response};
 use crate::problems::{Refused, bad_request, job_not_open, missing};
 use crate::runs::{Run, Runs, run_name};
 use answers::ranks::{self, Without};
-use api::ids::JobId;
+use api::ids::{JobId, RunId};
 use api::jobs::{JobSummary, NewJob, RankCurve};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use trace::ranks::names::rank_of;
 use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor, missing as absent};
 
@@ -18,6 +19,8 @@ struct Job {
     id: JobId,
     name: String,
     created_ms: i64,
+    /// The run of each rank. A run may be in several jobs, as on a server.
+    ranks: BTreeMap<Rank, RunId>,
 }
 
 /// Which part of a list.
@@ -29,9 +32,10 @@ struct Page {
 }
 
 impl Jobs {
-    /// All of them, newest first.
+    /// All of them, newest first, without those that are the same as an earlier one.
     pub fn list(&self, runs: &Runs) -> Response {
-        let jobs = self.0.iter().rev().map(|job| summary(job, runs));
+        let shown = self.0.iter().rev().filter(|job| self.same(job).is_none());
+        let jobs = shown.map(|job| summary(job, runs));
         Response::json(&jobs.collect::<Vec<_>>())
     }
 
@@ -55,6 +59,7 @@ impl Jobs {
                 .map_err(|_| bad_request("this job cannot be named"))?,
             name,
             created_ms: request.now_ms,
+            ranks: BTreeMap::new(),
         };
         let made = Response::created(&summary(&job, runs));
         self.0.push(job);
@@ -73,7 +78,7 @@ impl Jobs {
         request: &Request,
     ) -> Result<Response, Refused> {
         let job = self.get(id)?;
-        let ranks = ranks_of(runs, &job.id);
+        let ranks = ranks_of(runs, job);
         let survey = survey(&ranks);
         match rest {
             [] => {
@@ -115,12 +120,50 @@ impl Jobs {
         runs: &mut Runs,
         request: &Request,
     ) -> Result<Response, Refused> {
-        let gone = summary(self.get(id)?, runs);
+        let job = self.get(id)?;
+        let gone = summary(job, runs);
         let with_runs = request.query().split('&').any(|pair| pair == "runs=delete");
-        let deleted = with_runs.then_some(request.now_ms);
-        runs.leave(&gone.id, deleted);
-        self.0.retain(|job| job.id != gone.id);
+        for run in job.ranks.values().filter(|_| with_runs) {
+            // Of a run that was deleted before, nothing may be left.
+            if let Ok(run) = runs.change(run.as_str()) {
+                run.deleted_ms = Some(request.now_ms);
+            }
+        }
+        // And those that are the same.
+        let is_it = |job: &Job| self.same(job).unwrap_or(job).id == gone.id;
+        let gone_too: Vec<JobId> = self.0.iter().filter(|job| is_it(job)).map(id_of).collect();
+        self.0.retain(|job| !gone_too.contains(&job.id));
+        self.tell(runs);
         Ok(Response::json(&gone))
+    }
+
+    /// Makes a run a rank of a job, unless that is gone. The run stays in its other jobs.
+    pub fn join(&mut self, (job, rank): &(JobId, Rank), run: &RunId, runs: &mut Runs) {
+        if let Some(job) = self.0.iter_mut().find(|known| known.id == *job) {
+            job.ranks.insert(*rank, run.clone());
+        }
+        self.tell(runs);
+    }
+
+    /// Tells each run which rank of which job it is; of several jobs the newest.
+    fn tell(&self, runs: &mut Runs) {
+        for run in runs.all() {
+            let shown = self.0.iter().rev().filter(|job| self.same(job).is_none());
+            let mut places = shown.flat_map(|job| job.ranks.iter().map(move |of| (job, of)));
+            let place = places.find(|(_, (_, of))| **of == run.id);
+            run.job = place.map(|(job, (rank, _))| (job.id.clone(), job.name.clone(), *rank));
+        }
+    }
+
+    /// The first job that has all ranks of this one, recording for recording, if it is an earlier
+    /// one: then both are the same.
+    fn same(&self, job: &Job) -> Option<&Job> {
+        let has_all = |earlier: &&Job| {
+            let mut ranks = job.ranks.iter();
+            ranks.all(|(rank, run)| earlier.ranks.get(rank) == Some(run))
+        };
+        let found = self.0.iter().find(has_all)?;
+        (found.id != job.id && !job.ranks.is_empty()).then_some(found)
     }
 
     /// The job and rank of a file: the given rank, otherwise the one in its name.
@@ -132,9 +175,9 @@ impl Jobs {
         job: Option<JobId>,
         rank: Option<Rank>,
         file: &str,
-    ) -> Result<Option<(JobId, String, Rank)>, Refused> {
+    ) -> Result<Option<(JobId, Rank)>, Refused> {
         let Some(id) = job else { return Ok(None) };
-        let job = self.get(id.as_str())?;
+        self.get(id.as_str())?;
         let unclear = || {
             bad_request(format!(
                 "{file} names no rank, such as rank0: say which rank of {id} it is"
@@ -142,29 +185,30 @@ impl Jobs {
         };
         let rank = rank.or_else(|| rank_of(file)).ok_or_else(unclear)?;
         match rank.0 < MAX_RANKS {
-            true => Ok(Some((id, job.name.clone(), rank))),
+            true => Ok(Some((id, rank))),
             false => Err(bad_request(format!(
                 "a job has at most {MAX_RANKS} ranks, from 0 on; {rank} is too large"
             ))),
         }
     }
 
+    /// One job; of two that are the same, the earlier, whichever is asked for.
     fn get(&self, id: &str) -> Result<&Job, Refused> {
         let found = self.0.iter().find(|job| job.id.as_str() == id);
-        found.ok_or_else(job_not_open)
+        let found = found.ok_or_else(job_not_open)?;
+        Ok(self.same(found).unwrap_or(found))
     }
 }
 
-/// The open ranks of a job, in rising order; of a rank that was opened twice, the newest.
-fn ranks_of<'r>(runs: &'r Runs, id: &JobId) -> Vec<(Rank, &'r Run)> {
-    let ranks = runs.newest().filter_map(|run| {
-        let (job, _, rank) = run.job.as_ref()?;
-        (job == id).then_some((*rank, run))
-    });
-    let mut ranks: Vec<(Rank, &Run)> = ranks.collect();
-    ranks.sort_by_key(|(rank, _)| *rank);
-    ranks.dedup_by_key(|(rank, _)| *rank);
-    ranks
+fn id_of(job: &Job) -> JobId {
+    job.id.clone()
+}
+
+/// The open ranks of a job, in rising order.
+fn ranks_of<'r>(runs: &'r Runs, job: &Job) -> Vec<(Rank, &'r Run)> {
+    let ranks = job.ranks.iter();
+    let open = ranks.filter_map(|(rank, run)| Some((*rank, runs.get(run.as_str()).ok()?)));
+    open.collect()
 }
 
 fn survey(ranks: &[(Rank, &Run)]) -> Survey {
@@ -180,6 +224,6 @@ fn summary(job: &Job, runs: &Runs) -> JobSummary {
         id: job.id.clone(),
         name: job.name.clone(),
         created_ms: job.created_ms,
-        n_ranks: ranks_of(runs, &job.id).len() as u32,
+        n_ranks: ranks_of(runs, job).len() as u32,
     }
 }

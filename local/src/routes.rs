@@ -74,7 +74,9 @@ impl Local {
 
     /// Ends a file: answers with its run.
     pub fn finish(&mut self, upload: &str, request: &Request) -> Response {
-        let finished = self.uploads.finish(upload, &mut self.runs, request);
+        let finished = self
+            .uploads
+            .finish(upload, (&mut self.jobs, &mut self.runs), request);
         self.notices.push(ServerEvent::RunsChanged);
         finished.unwrap_or_else(|problem| Response::problem(&problem))
     }

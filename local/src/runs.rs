@@ -34,7 +34,7 @@ pub struct Run {
     pub created_ms: i64,
     /// When it was deleted; until the next file is opened, that can be undone.
     pub deleted_ms: Option<i64>,
-    /// Which rank of which job it is.
+    /// Which rank of which job it is; of several jobs, the newest.
     pub job: Option<(JobId, String, Rank)>,
     /// Facts of its devices.
     pub facts: Vec<DeviceFacts>,
@@ -262,13 +262,9 @@ impl Runs {
         self.0.push(run);
     }
 
-    /// Takes the runs of a job out of it; a time says that they are deleted, too.
-    pub fn leave(&mut self, job: &JobId, deleted_ms: Option<i64>) {
-        let is_in = |run: &Run| run.job.as_ref().is_some_and(|(id, ..)| id == job);
-        for run in self.0.iter_mut().filter(|run| is_in(run)) {
-            run.job = None;
-            run.deleted_ms = deleted_ms.or(run.deleted_ms);
-        }
+    /// All of them, to be changed.
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Run> {
+        self.0.iter_mut()
     }
 
     /// Drops those that were deleted: their memory is needed.

@@ -28,7 +28,7 @@ pub struct Uploads {
 struct Upload {
     name: String,
     total: Option<u64>,
-    job: Option<(JobId, String, Rank)>,
+    job: Option<(JobId, Rank)>,
     opening: Option<Opening>,
     /// How it ended, once it did.
     ended: Option<UploadProgress>,
@@ -95,7 +95,7 @@ impl Uploads {
     pub fn finish(
         &mut self,
         id: &str,
-        runs: &mut Runs,
+        (jobs, runs): (&mut Jobs, &mut Runs),
         request: &Request,
     ) -> Result<Response, Refused> {
         let upload = self.get_mut(id)?;
@@ -113,14 +113,13 @@ impl Uploads {
                 false
             }
         };
-        let found = runs.change(run.as_str())?;
-        if upload.job.is_some() {
-            found.job.clone_from(&upload.job);
+        if let Some(place) = &upload.job {
+            jobs.join(place, &run, runs);
         }
         upload.ended = Some(UploadProgress::Done { run: run.clone() });
         let finished = FinishedUpload {
             url: format!("{}{}", request.origin, routes::run_page(&run)),
-            run: found.summary(),
+            run: runs.change(run.as_str())?.summary(),
             known,
         };
         Ok(match known {

@@ -369,6 +369,51 @@ fn ranks_that_are_opened_together_are_one_job() {
     assert_eq!(document(&local.answer(&get(routes::RUNS))), json!([]));
 }
 
+/// A run stays in its jobs when it comes again. A second job with the same ranks is the first one.
+#[test]
+fn a_folder_that_is_opened_twice_is_one_job() {
+    let mut local = Local::new();
+    let mut open_folder = |name: &str, ranks: &[u32]| {
+        let made = local.answer(&sent("POST", routes::JOBS, &json!({ "name": name })));
+        let job = document(&made)["id"].clone();
+        for rank in ranks {
+            let file_name = format!("ddp_rank{rank}");
+            let place = json!({ "job": job });
+            open(&mut local, &file_name, &file(&file_name), &place);
+        }
+        let id: api::ids::JobId = job.as_str().expect("an id").parse().expect("an id");
+        let detail = document(&local.answer(&get(&routes::job(&id))));
+        let listed = document(&local.answer(&get(routes::JOBS)));
+        let names = listed.as_array().expect("a list").iter();
+        let names: Vec<Value> = names.map(|job| job["name"].clone()).collect();
+        (id, detail["job"].clone(), names)
+    };
+    let (first, shown, listed) = open_folder("out", &[0, 1]);
+    assert_eq!(
+        (&shown["name"], &shown["n_ranks"]),
+        (&json!("out"), &json!(2))
+    );
+    assert_eq!(listed, ["out"]);
+    for ranks in [&[0, 1][..], &[0]] {
+        let (_, shown, listed) = open_folder("again", ranks);
+        assert_eq!(shown["id"], first.as_str(), "{ranks:?}");
+        assert_eq!(
+            (&shown["n_ranks"], &listed[..]),
+            (&json!(2), &[json!("out")][..])
+        );
+    }
+    let detail = document(&local.answer(&get(&routes::job(&first))));
+    let run = detail["ranks"][0]["run"].as_str().expect("an id");
+    let run: RunId = run.parse().expect("an id");
+    let summary = document(&local.answer(&get(&routes::run(&run))));
+    assert_eq!(summary["job"]["job"], first.as_str());
+    let gone = local.answer(&sent("DELETE", &routes::job(&first), &json!({})));
+    assert_eq!(gone.status, 200);
+    assert_eq!(document(&local.answer(&get(routes::JOBS))), json!([]));
+    let summary = document(&local.answer(&get(&routes::run(&run))));
+    assert_eq!(summary["job"], json!(null));
+}
+
 #[test]
 fn a_run_is_renamed_deleted_restored_and_known_again() {
     let mut local = Local::new();
