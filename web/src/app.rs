@@ -8,6 +8,7 @@ use crate::components::help::{Help, HelpOverlay};
 use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
+use crate::context::expect_context;
 use crate::events;
 use crate::opened_link::OpenedLink;
 use crate::pages::bench::BenchPage;

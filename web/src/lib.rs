@@ -19,6 +19,7 @@ mod client;
 mod clock;
 mod components;
 mod connection;
+mod context;
 mod events;
 mod opened_link;
 mod pages;

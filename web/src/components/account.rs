@@ -2,6 +2,7 @@
 
 use crate::client;
 use crate::components::icon::{Icon, IconView};
+use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::project;
 use api::routes;

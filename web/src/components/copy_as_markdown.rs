@@ -6,6 +6,7 @@ use crate::components::copy_button::{CopyButton, THANKS};
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use leptos::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 

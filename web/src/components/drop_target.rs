@@ -3,6 +3,9 @@
 use crate::components::file_picker::files_of;
 use crate::components::folder;
 use crate::components::icon::LogoMark;
+use crate::components::permits::may_upload;
+use crate::context::expect_context;
+use crate::opened_link::OpenedLink;
 use crate::upload::driver::Uploads;
 use leptos::ev;
 use leptos::prelude::*;

@@ -1,6 +1,7 @@
 //! A button that opens the file dialog.
 
 use crate::components::icon::{Icon, IconView};
+use crate::context::expect_context;
 use crate::upload::driver::Uploads;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;

@@ -5,6 +5,7 @@ use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
+use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::theme;
 use api::routes;

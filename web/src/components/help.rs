@@ -2,6 +2,7 @@
 
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::keys::{is_plain, is_shortcut, on_key};
+use crate::context::expect_context;
 use leptos::prelude::*;
 
 /// Whether the overlay is open; in the context of the whole application.

@@ -2,6 +2,7 @@
 
 use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
+use crate::context::expect_context;
 use api::problem::Problem;
 use leptos::prelude::*;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use crate::client;
 use crate::components::dialog::{Closing, Dialog};
+use crate::context::expect_context;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::OpenSession;

@@ -3,6 +3,7 @@
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use crate::format;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;

@@ -3,6 +3,7 @@
 
 use super::store::BenchStore;
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use crate::format;
 use crate::url_state::UrlState;
 use api::bench::{BenchCatalog, BenchConfig, BenchDevice, DeviceKind};

@@ -4,6 +4,7 @@ use super::store::BenchStore;
 use crate::clock::ticking;
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use crate::format::{self, UnixMillis};
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;

@@ -5,6 +5,7 @@ use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
 use crate::components::focus::rescue;
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;

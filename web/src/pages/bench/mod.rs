@@ -12,6 +12,7 @@ pub mod store;
 mod waterfall;
 
 use crate::components::problem_note::ProblemNote;
+use crate::context::expect_context;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::{UrlState, use_url_state};
 use api::bench::BenchCatalog;

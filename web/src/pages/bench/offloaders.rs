@@ -4,6 +4,7 @@
 use super::frontier;
 use super::store::{BenchStore, Kept};
 use crate::components::focus::show;
+use crate::context::expect_context;
 use crate::format::count;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;

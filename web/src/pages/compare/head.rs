@@ -1,6 +1,7 @@
 //! Which runs are compared: their order and baseline, and buttons to add and remove runs.
 
 use super::pick::Picked;
+use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::url_state::UrlState;

@@ -14,6 +14,7 @@ use crate::client;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
+use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::pages::runs::store::RunsStore;
 use crate::url_state::{UrlState, use_url_state};

@@ -1,5 +1,6 @@
 //! Runs picked in the list for a comparison; kept while the application runs.
 
+use crate::context::expect_context;
 use crate::format;
 use api::compare::RUNS;
 use api::ids::RunId;

@@ -10,6 +10,7 @@ mod sites;
 use crate::client;
 use crate::clock::sleep;
 use crate::components::problem_note::ProblemNote;
+use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::project;

@@ -4,6 +4,7 @@ use crate::components::badge::BadgeView;
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
+use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::project;
 use crate::url_state::UrlState;

@@ -7,6 +7,7 @@ mod recording;
 
 use crate::client;
 use crate::components::problem_note::ProblemNote;
+use crate::context::expect_context;
 use crate::pages::runs::store::RunsStore;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};

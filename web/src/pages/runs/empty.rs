@@ -6,6 +6,7 @@ use crate::components::file_picker::FilePicker;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
+use crate::context::expect_context;
 use crate::project;
 use api::problem::Problem;
 use api::projects::ProjectName;

@@ -7,6 +7,7 @@ mod table;
 mod toolbar;
 
 use crate::components::problem_note::ProblemNote;
+use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
 use crate::project;
 use crate::url_state::use_url_state;

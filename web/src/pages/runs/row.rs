@@ -5,6 +5,7 @@ use crate::components::badge::BadgeView;
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
+use crate::context::expect_context;
 use crate::pages::compare::pick::PickBox;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;

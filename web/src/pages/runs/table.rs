@@ -8,6 +8,7 @@ use crate::components::focus::is_nowhere;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::components::toasts::Toasts;
 use crate::url_state::UrlState;
+use crate::context::expect_context;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;

@@ -3,6 +3,7 @@
 use super::store::{Loaded, RunsStore};
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
+use crate::context::expect_context;
 use crate::format;
 use crate::project;
 use crate::url_state::UrlState;

@@ -8,6 +8,7 @@ mod banner;
 
 use crate::client;
 use crate::components::problem_note::ProblemNote;
+use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::pages::compare::ComparePage;
 use crate::pages::run::RunOf;
