@@ -2,6 +2,7 @@
 //! another browser, in all others, in this one.
 
 use fantoccini::Locator;
+use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
 use tests::{Browser, Page, TestServer, Theme, Viewport};
@@ -261,6 +262,28 @@ async fn signed_in(ada: &Browser, server: &TestServer, role: &str) -> Browser {
     browser
 }
 
+/// Drops a file on the page. Whether the page offers to take it, and whether it does.
+const DROPPED: &str = "
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File(['no snapshot'], 'dropped.pickle'));
+    const about = { bubbles: true, cancelable: true, dataTransfer };
+    const happens = kind => document.body.dispatchEvent(new DragEvent(kind, about));
+    happens('dragenter');
+    happens('dragover');
+    return new Promise(told => setTimeout(() => {
+        const offers = document.querySelector('.drop-veil').classList.contains('shown');
+        happens('drop');
+        setTimeout(() => told([offers, document.body.innerText.includes('dropped.pickle')]), 500);
+    }, 100));";
+
+/// Whether somebody who may send files is offered to drop one.
+async fn ada_drops(ada: &Browser, server: &TestServer) -> Value {
+    ada.goto(&server.url("/")).await;
+    let list = "return !!document.querySelector('tr.run');";
+    ada.wait_until("the list", list).await;
+    ada.eval(DROPPED).await[0].clone()
+}
+
 #[tokio::test]
 async fn nobody_is_offered_what_would_be_refused() {
     let server = TestServer::start();
@@ -284,6 +307,18 @@ async fn nobody_is_offered_what_would_be_refused() {
     };
     let list = none_of("tr.run", ".file-picker, .row-actions, .samples");
     reader.wait_until("the list", &list).await;
+    assert_eq!(reader.eval(DROPPED).await, json!([false, false]));
+    assert_eq!(ada_drops(&ada, &server).await, true);
+    let keys = "const link = document.querySelector('.run-link');
+                for (const key of ['F2', 'Delete']) {
+                    link.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+                }
+                return null;";
+    reader.eval(keys).await;
+    reader.painted().await;
+    let same = "return [document.querySelectorAll('tr.run .run-link').length,
+                        document.querySelector('.toasts').innerText];";
+    assert_eq!(reader.eval(same).await, json!([1, ""]));
     reader.goto(&server.url(&run)).await;
     let page = none_of(".view-actions > .button", ".file-picker, .share-open");
     reader.wait_until("the run", &page).await;

@@ -30,21 +30,28 @@ fn take(uploads: Uploads, data: &DataTransfer) {
     });
 }
 
+/// Whether whoever looks at the page may send files.
+fn takes(link: OpenedLink) -> bool {
+    may_upload() && !link.is_all_here()
+}
+
 /// Listens on the whole page; shows a veil while files are dragged over it.
 #[component]
 pub fn DropTarget() -> impl IntoView {
     let uploads: Uploads = expect_context();
+    let link: OpenedLink = expect_context();
     // Entering a child fires `enter` before the parent's `leave`: count instead of toggling.
     let depth = RwSignal::new(0i32);
     let files_over = |event: &DragEvent| holds_files(event.data_transfer().as_ref());
     let handles = [
         window_event_listener(ev::dragenter, move |event| {
-            if files_over(&event) {
+            if files_over(&event) && takes(link) {
                 event.prevent_default();
                 depth.update(|depth| *depth += 1);
             }
         }),
         window_event_listener(ev::dragover, move |event| {
+            // Also where nobody may: else the browser would leave the page and open the file.
             if files_over(&event) {
                 event.prevent_default();
             }
@@ -58,15 +65,14 @@ pub fn DropTarget() -> impl IntoView {
             if files_over(&event) {
                 event.prevent_default();
                 depth.set(0);
-                if let Some(data) = event.data_transfer() {
+                if let Some(data) = event.data_transfer().filter(|_| takes(link)) {
                     take(uploads, &data);
                 }
             }
         }),
         window_event_listener(ev::paste, move |event| {
-            uploads.add(files_of(
-                event.clipboard_data().and_then(|data| data.files()),
-            ));
+            let data = event.clipboard_data().filter(|_| takes(link));
+            uploads.add(files_of(data.and_then(|data| data.files())));
         }),
     ];
     on_cleanup(move || handles.into_iter().for_each(|handle| handle.remove()));

@@ -3,9 +3,10 @@
 use super::store::RunsStore;
 use crate::components::badge::BadgeView;
 use crate::components::icon::{Icon, IconView};
+use crate::components::permits::may_manage;
 use crate::components::toasts::Toasts;
-use crate::format::{self, UnixMillis};
 use crate::context::expect_context;
+use crate::format::{self, UnixMillis};
 use crate::pages::compare::pick::PickBox;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;
@@ -105,7 +106,7 @@ pub fn RunRow(
         Memo::new(move |_| uploads.fresh().with(|fresh| fresh.contains(&id)))
     };
     let keys = move |event: KeyboardEvent| {
-        if event.key() == "F2" {
+        if event.key() == "F2" && may_manage() {
             row.renaming.set(true);
         }
     };

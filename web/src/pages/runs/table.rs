@@ -6,9 +6,10 @@ use super::store::RunsStore;
 use crate::clock::ticking;
 use crate::components::focus::is_nowhere;
 use crate::components::keys::{is_shortcut, on_key};
+use crate::components::permits::may_manage;
 use crate::components::toasts::Toasts;
-use crate::url_state::UrlState;
 use crate::context::expect_context;
+use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
@@ -55,7 +56,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
         match event.key().as_str() {
             "ArrowDown" => focus_run(&body, focused_run(&body).map_or(0, |at| at + 1)),
             "ArrowUp" => focus_run(&body, focused_run(&body).unwrap_or(0).saturating_sub(1)),
-            "Delete" => {
+            "Delete" if may_manage() => {
                 let Some(at) = focused_run(&body) else { return };
                 let run = runs.with_untracked(|runs| runs.get(at as usize).cloned());
                 let Some(run) = run else { return };
