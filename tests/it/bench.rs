@@ -72,6 +72,24 @@ async fn the_frontier_is_told(browser: &Browser) {
     assert_eq!(browser.eval(told).await, true);
 }
 
+async fn a_filter_without_rows_is_cleared(browser: &Browser) {
+    let choose = "const all = [...document.querySelectorAll('main select')];
+                  const has = select => [...select.options].some(o => o.value === 'failed');
+                  const select = all.find(has);
+                  select.value = 'failed';
+                  select.dispatchEvent(new Event('change', { bubbles: true }));
+                  return null;";
+    browser.eval(choose).await;
+    let none = "return document.querySelectorAll('.bench-row').length === 0
+                && location.search.includes('failed');";
+    browser.wait_until("no row", none).await;
+    browser.click(".no-match button").await;
+    let all = "return document.querySelectorAll('.bench-row').length === 2
+               && !document.querySelector('.no-match')
+               && !location.search.includes('failed') && location.search.includes('bench=');";
+    browser.wait_until("all rows again", all).await;
+}
+
 #[tokio::test]
 async fn a_bench_is_chosen_watched_and_opened() {
     let server = TestServer::start();
@@ -107,6 +125,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     pictures(&browser, "bench-matrix").await;
     offloaders_are_told(&browser).await;
     the_frontier_is_told(&browser).await;
+    a_filter_without_rows_is_cleared(&browser).await;
 
     browser
         .click(".bench-row.base td a[href^=\"/runs/\"]")

@@ -278,3 +278,48 @@ async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
     browser.screenshot("engine-held").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_condition_that_cannot_be_understood_says_so_at_its_field() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_sample(&browser, &server, "forward hook").await;
+    open_tab(&browser, "what-if").await;
+    let typed = |field: &str, text: &str| {
+        format!(
+            "const field = document.querySelector('#questions input[placeholder^=\"{field}\"]');
+             field.value = '{text}';
+             field.dispatchEvent(new Event('change', {{ bubbles: true }}));
+             return null;"
+        )
+    };
+    let wrong = |fields: &str, words: &str| {
+        format!(
+            "const wrong = [...document.querySelectorAll('#questions [aria-invalid=true]')];
+             return wrong.map(field => field.placeholder).join() === '{fields}'
+                 && document.querySelector('#field-wrong').textContent.includes('{words}');"
+        )
+    };
+    let wait = async |what, script: String| browser.wait_until(what, &script).await;
+    wait(
+        "the form",
+        "return !!document.querySelector('#field-wrong');".to_owned(),
+    )
+    .await;
+    browser.eval(&typed("e.g.", "a lot")).await;
+    wait("what is wrong with the limit", wrong("e.g. 24 GiB", "size")).await;
+    browser.eval(&typed("e.g.", "24 GiB")).await;
+    browser.eval(&typed("as rec", "nonsense:1")).await;
+    wait(
+        "what is wrong with the settings",
+        wrong("as recorded", "`nonsense`"),
+    )
+    .await;
+    browser
+        .eval(&typed("as rec", "expandable_segments:True"))
+        .await;
+    wait("an answer", wrong("", "")).await;
+    let answered = "return document.querySelector('#field-wrong').textContent === '' \
+                    && document.querySelector('#questions .alive-view').innerText.length > 100;";
+    wait("an answer", answered.to_owned()).await;
+}
