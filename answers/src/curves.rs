@@ -5,6 +5,7 @@ use api::compare::{Curve, CurvesWanted};
 use trace::compare::curves::{Align, Alignment};
 use trace::compare::phase::Rhythm;
 use trace::trace::DeviceTrace;
+use trace::watch::{Stopped, Watch};
 
 /// The range of a run on the axis; `None` if it has no such device.
 pub fn domain(decoded: &Decoded, wanted: CurvesWanted) -> Option<(f64, f64)> {
@@ -22,28 +23,35 @@ pub fn rhythm(decoded: &Decoded, wanted: CurvesWanted) -> Rhythm {
 }
 
 /// The curve of one run; empty if it has no such device.
+///
+/// # Errors
+/// [`Stopped`].
 pub fn curve(
     decoded: &Decoded,
     base: Option<&Rhythm>,
     wanted: CurvesWanted,
     window: (f64, f64),
-) -> Curve {
+    watch: Watch<'_>,
+) -> Result<Curve, Stopped> {
+    watch.look(0)?;
     let n = wanted.parts as usize;
     let Some(device) = decoded.trace.devices.get(wanted.pair as usize) else {
-        return Curve {
+        return Ok(Curve {
             parts: vec![None; n],
             events: vec![0; n + 1],
             steps: vec![None; n],
-        };
+        });
     };
     let anchors = match (wanted.align, base) {
         (Align::Step, Some(base)) => Rhythm::of(device, &decoded.trace.stacks).over(base),
         _ => Vec::new(),
     };
+    watch.look(0)?;
     let alignment = Alignment::new(device, wanted.align, &anchors);
     let (extents, events) = alignment.curve(wanted.series, window, n);
     let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
-    Curve {
+    watch.look(0)?;
+    Ok(Curve {
         parts: extents
             .into_iter()
             .map(|extent| extent.map(levels))
@@ -53,7 +61,7 @@ pub fn curve(
             .map(|&event| step_at(device, event))
             .collect(),
         events,
-    }
+    })
 }
 
 fn step_at(device: &DeviceTrace, event: u32) -> Option<u32> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use trace::compare::curves::Align;
 use trace::compare::gate::Limits;
 use trace::trace::Series;
+use trace::watch::Watch;
 
 /// Which runs.
 #[derive(Deserialize)]
@@ -109,7 +110,7 @@ fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
     let base = curves::rhythm(&runs[0], wanted);
     let drawn = runs.iter().enumerate().map(|(at, run)| {
         let base = (at > 0).then_some(&base);
-        curves::curve(run, base, wanted, window)
+        Watch::undisturbed(|watch| curves::curve(run, base, wanted, window, watch))
     });
     Curves {
         whole,

@@ -97,10 +97,8 @@ impl Question<'_> {
                 // Its loops are those from which steps are chosen.
                 let whole = self.run.decoded(None)?;
                 let device = whole.device(self.number).map_err(no_device)?;
-                Ok(Response::bytes(
-                    JSON,
-                    Picture::Contents.draw(&whole, device),
-                ))
+                let draw = |watch| Picture::Contents.draw(&whole, device, watch);
+                Ok(Response::bytes(JSON, Watch::undisturbed(draw)))
             }
             ["blocks", block] => self.block(block),
             ["blocks", block, "beside"] => {
@@ -145,10 +143,9 @@ impl Question<'_> {
             Picture::Marks | Picture::Contents => JSON,
             Picture::Series(_) | Picture::Mountain(..) => TILE,
         };
-        Ok(Response::bytes(
-            kind,
-            picture.draw(&self.decoded, self.device()?),
-        ))
+        let device = self.device()?;
+        let draw = |watch| picture.draw(&self.decoded, device, watch);
+        Ok(Response::bytes(kind, Watch::undisturbed(draw)))
     }
 
     fn block(&self, block: &str) -> Result<Response, Refused> {

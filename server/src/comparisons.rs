@@ -165,8 +165,11 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
-            let draw = move || curves::curve(&decoded, base.as_deref(), wanted, window);
-            runs.push(off_runtime(draw).await?);
+            let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
+            let draw = move |watch: Watch<'_>| {
+                curves::curve(&decoded, base.as_deref(), wanted, window, watch)
+            };
+            runs.push(watched(memory, EXPLAINING, draw).await?);
         }
         Ok(Curves {
             whole,
@@ -200,11 +203,17 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, held).await?;
             let first = base.is_none();
-            let look = move || {
-                let domain = curves::domain(&decoded, wanted)?;
-                Some((domain, first.then(|| curves::rhythm(&decoded, wanted))))
+            let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
+            let look = move |watch: Watch<'_>| {
+                watch.look(0)?;
+                let Some(domain) = curves::domain(&decoded, wanted) else {
+                    return Ok(None);
+                };
+                let rhythm = first.then(|| curves::rhythm(&decoded, wanted));
+                watch.look(0)?;
+                Ok(Some((domain, rhythm)))
             };
-            let Some((domain, rhythm)) = off_runtime(look).await? else {
+            let Some((domain, rhythm)) = watched(memory, EXPLAINING, look).await? else {
                 base.get_or_insert_with(Rhythm::default);
                 continue;
             };

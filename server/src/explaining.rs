@@ -56,7 +56,8 @@ impl Drop for Waiting {
 }
 
 impl Waited {
-    fn is_over(&self) -> bool {
+    /// Whether nobody waits any more.
+    pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

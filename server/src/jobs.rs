@@ -5,7 +5,7 @@
 //! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
 //! hundreds of profiles are read in a moment.
 
-use crate::explaining::{Waiting, allowed};
+use crate::explaining::{EXPLAINING, Refused, Waiting, allowed};
 use crate::pictures::{Ask, Traces};
 use crate::processor_time::ProcessorTime;
 use crate::questions::JUDGING;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::{self, Survey, Surveyor};
-use trace::watch::Watch;
+use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
 
 /// Version of stored profiles, combined with that of their input.
@@ -181,26 +181,46 @@ impl Jobs {
                         .collect::<StoreResult<Vec<_>>>()
                 });
                 let packed = read.await?;
-                surveyor = off_runtime(move || {
+                surveyor = watched(move |watch| {
                     for (rank, packed) in packed {
+                        watch.look(0).map_err(too_long)?;
                         surveyor.add(rank, unpack(&packed)?);
                     }
-                    Ok::<_, StoreError>(surveyor)
+                    Ok(surveyor)
                 })
-                .await??;
+                .await?;
             }
-            off_runtime(move || surveyor.finish()).await.map(Arc::new)
+            let finish = move |watch: Watch<'_>| surveyor.finish_while(watch).map_err(too_long);
+            watched(finish).await.map(Arc::new)
         };
         let cell = self.surveys.cell(key.finalize());
         cell.get_or_try_init(make).await.cloned()
     }
 }
 
-async fn off_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
+/// Does work within the time of an answer, and until the future is dropped: then nobody waits. What
+/// it holds is small beside the profiles that are in memory.
+async fn watched<T: Send + 'static>(
+    work: impl FnOnce(Watch<'_>) -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
-    let done = crate::work::answer(work).await;
-    done.map_err(|_| StoreError::Interrupted)
+    let (_waiting, waited) = Waiting::begins();
+    let done = crate::work::answer(move || {
+        let time = ProcessorTime::from_now();
+        let done = work(Watch::new(&|_| {
+            !waited.is_over() && time.used() <= EXPLAINING
+        }));
+        // Whatever the watch said to the work, these are the reasons.
+        match () {
+            () if waited.is_over() => Err(Refused::NobodyWaits.into()),
+            () if time.used() > EXPLAINING => Err(Refused::TooLong(EXPLAINING).into()),
+            () => done,
+        }
+    });
+    done.await.map_err(|_| StoreError::Interrupted)?
+}
+
+fn too_long(Stopped: Stopped) -> StoreError {
+    Refused::TooLong(EXPLAINING).into()
 }
 
 fn pack(profile: &RankProfile) -> StoreResult<Vec<u8>> {

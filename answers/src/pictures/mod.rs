@@ -12,6 +12,7 @@ use api::contents::Contents;
 use api::timeline::Marks;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
+use trace::watch::{Stopped, Watch};
 
 /// One picture of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,12 +73,22 @@ impl Picture {
     }
 
     /// Draws it: the encoded bytes.
-    pub fn draw(self, decoded: &Decoded, device: &DeviceTrace) -> Vec<u8> {
-        match self {
-            Picture::Series(id) => decoded.trace.series_tile(device, id).encode(),
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn draw(
+        self,
+        decoded: &Decoded,
+        device: &DeviceTrace,
+        watch: Watch<'_>,
+    ) -> Result<Vec<u8>, Stopped> {
+        watch.look(0)?;
+        Ok(match self {
+            Picture::Series(id) => decoded.trace.series_tile_while(device, id, watch)?.encode(),
             Picture::Mountain(group, id) => {
                 let index = decoded.mountain_index(device, group);
-                device.mountain_tile(id, &index).encode()
+                watch.look(0)?;
+                device.mountain_tile_while(id, &index, watch)?.encode()
             }
             Picture::Marks => {
                 let marks = marks_beside_host(device, &decoded.trace);
@@ -87,6 +98,6 @@ impl Picture {
                 let contents = contents::contents(device, &decoded.trace.stacks);
                 serde_json::to_vec(&contents).expect("contents are plain data")
             }
-        }
+        })
     }
 }

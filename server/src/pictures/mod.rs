@@ -12,6 +12,7 @@ pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use traces::{Ask, Traces};
 
 use crate::budget::{Budget, Spare};
+use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
 use crate::work;
@@ -148,7 +149,7 @@ impl Pictures {
                 watch.look(0)?;
                 let texts = self.traces.all_texts();
                 let key = key_for(picture, trace, device.device, texts);
-                let packed = pack_tile(&picture.draw(decoded, device))?;
+                let packed = pack_tile(&picture.draw(decoded, device, watch)?)?;
                 let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
                 self.store.write_derived_now(keep)?;
             }
@@ -165,11 +166,13 @@ impl Pictures {
     ) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get_for(trace, texts).await?;
         let memory = self.traces.memory_to_ask(&decoded, asks(picture)).await?;
+        // Whoever pans on leaves pictures behind that nobody waits for any more.
+        let (_waiting, waited) = Waiting::begins();
         let draw = move || {
-            let _memory = memory;
             let device = decoded.device(device)?;
             let key = key_for(picture, trace, device.device, texts);
-            let packed = pack_tile(&picture.draw(&decoded, device))?;
+            let draw = |watch: Watch<'_>| picture.draw(&decoded, device, watch);
+            let packed = pack_tile(&allowed(memory, EXPLAINING, &waited, draw)?)?;
             Ok::<_, StoreError>((key, packed))
         };
         let drawn = work::answer(draw).await;

@@ -2,6 +2,7 @@
 
 use super::odd::median;
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 /// Parts of a curve.
@@ -33,14 +34,18 @@ pub(super) struct Aligned {
 }
 
 /// Lays curves over one axis.
-pub(super) fn aligned(curves: &[Curve]) -> Aligned {
+pub(super) fn aligned(curves: &[Curve], watch: Watch<'_>) -> Result<Aligned, Stopped> {
     let there = curves.iter().filter(|c| c.window.0 < c.window.1);
     let window = there.fold(None, |window: Option<(f64, f64)>, curve| {
         let (from, to) = curve.window;
         Some(window.map_or((from, to), |(a, b)| (a.min(from), b.max(to))))
     });
     let window = window.unwrap_or((0.0, 1.0));
-    let curves: Vec<Curve> = curves.iter().map(|curve| over(curve, window)).collect();
+    let laid = curves.iter().map(|curve| {
+        watch.look(0)?;
+        Ok(over(curve, window))
+    });
+    let curves = laid.collect::<Result<Vec<Curve>, Stopped>>()?;
     let mut highest = Vec::with_capacity(curves.len());
     let parts = (0..PARTS).map(|part| {
         highest.clear();
@@ -54,10 +59,11 @@ pub(super) fn aligned(curves: &[Curve]) -> Aligned {
         Some([Bytes(*low), Bytes(middle), Bytes(*high)])
     });
     let parts = parts.collect();
-    Aligned {
+    watch.look(0)?;
+    Ok(Aligned {
         band: Band { window, parts },
         curves,
-    }
+    })
 }
 
 /// A curve over another window. If a new part overlaps several old ones, it takes the lowest and
@@ -112,11 +118,12 @@ mod tests {
             window: (0.0, to),
             parts: vec![Some([Bytes(level), Bytes(level)]); PARTS],
         };
-        let Aligned { band, .. } = aligned(&[flat(1, 4.0), flat(5, 4.0), flat(30, 8.0)]);
+        let laid = |curves: &[Curve]| Watch::undisturbed(|watch| aligned(curves, watch));
+        let Aligned { band, .. } = laid(&[flat(1, 4.0), flat(5, 4.0), flat(30, 8.0)]);
         assert_eq!(band.window, (0.0, 8.0));
         assert_eq!(band.parts[0], Some([Bytes(1), Bytes(5), Bytes(30)]));
         assert_eq!(band.parts[PARTS - 1], Some([Bytes(30); 3]));
-        let nothing = aligned(&[Curve::default()]);
+        let nothing = laid(&[Curve::default()]);
         assert_eq!(nothing.band.parts, vec![None; PARTS]);
     }
 }

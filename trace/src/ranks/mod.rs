@@ -20,6 +20,7 @@ use crate::compare::profile::OutOfMemory;
 use crate::leaks::Verdict;
 use crate::trace::StepSource;
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 use curves::{Aligned, Band, Curve};
 use odd::Odd;
 use profile::{RankPlace, RankProfile};
@@ -189,6 +190,15 @@ impl Surveyor {
 
     /// The result for all ranks.
     pub fn finish(self) -> Survey {
+        Watch::undisturbed(|watch| self.finish_while(watch))
+    }
+
+    /// The same, with a `watch` that may stop it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn finish_while(self, watch: Watch<'_>) -> Result<Survey, Stopped> {
+        watch.look(0)?;
         let mut ranks = self.rows;
         odd::judge(&mut ranks, &self.wobbles);
         let spread = |level: fn(&RankRow) -> Bytes| {
@@ -196,9 +206,9 @@ impl Surveyor {
             Spread::of(&values)
         };
         let (allocated, reserved) = (spread(|r| r.peak_allocated), spread(|r| r.peak_reserved));
-        let Aligned { band, curves } = curves::aligned(&self.curves);
-        let found = self.across.finish();
-        Survey {
+        let Aligned { band, curves } = curves::aligned(&self.curves, watch)?;
+        let found = self.across.finish(watch)?;
+        Ok(Survey {
             sentences: words::sentences(&ranks, allocated.as_ref()),
             allocated,
             reserved,
@@ -208,7 +218,7 @@ impl Surveyor {
             sites_left_out: found.left_out,
             sites_same: found.same,
             ranks,
-        }
+        })
     }
 }
 

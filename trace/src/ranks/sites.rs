@@ -12,6 +12,7 @@ use crate::compare::noise;
 use crate::compare::profile::Place;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 /// How many sites of all ranks together are looked at. Only a file that was made to be large has
@@ -128,17 +129,22 @@ impl Across {
         });
     }
 
-    pub fn finish(self) -> Found {
+    /// The sites that differ.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn finish(self, watch: Watch<'_>) -> Result<Found, Stopped> {
         let Across {
             ranks,
             floor,
             sites,
         } = self;
         let n = sites.len();
-        let rows = sites.into_iter();
-        let mut rows: Vec<SiteAcross> = rows
-            .filter_map(|(id, site)| row(id, site, &ranks, floor))
-            .collect();
+        let mut rows: Vec<SiteAcross> = Vec::new();
+        for (at, (id, site)) in sites.into_iter().enumerate() {
+            watch.at_row(at, || 0)?;
+            rows.extend(row(id, site, &ranks, floor));
+        }
         let differ = rows.len();
         rows.sort_by(|a, b| {
             b.difference
@@ -146,11 +152,11 @@ impl Across {
                 .then_with(|| a.id.cmp(&b.id))
         });
         rows.truncate(MAX_ROWS);
-        Found {
+        Ok(Found {
             left_out: (differ - rows.len()) as u32,
             same: (n - differ) as u32,
             rows,
-        }
+        })
     }
 }
 

@@ -52,6 +52,28 @@ fn leaking(mib: u64) -> RankProfile {
     }
 }
 
+/// Half a survey would say wrong things of the ranks that it had seen.
+#[test]
+fn whoever_watches_may_stop_a_survey_at_any_time() {
+    let surveyor = || {
+        let mut surveyor = Surveyor::default();
+        for rank in 0..16 {
+            surveyor.add(Rank(rank), leaking(u64::from(rank) + 1));
+        }
+        surveyor
+    };
+    for looks in [0, 1, 9, 17] {
+        let seen = std::cell::Cell::new(0);
+        let go_on = |_| seen.replace(seen.get() + 1) < looks;
+        let stopped = surveyor().finish_while(Watch::new(&go_on));
+        assert_eq!(stopped, Err(Stopped), "{looks}");
+    }
+    assert_eq!(
+        surveyor().finish_while(Watch::nobody()),
+        Ok(surveyor().finish())
+    );
+}
+
 fn unclear() -> RankProfile {
     RankProfile {
         verdict: Verdict::CannotTell,

@@ -11,9 +11,9 @@ use crate::pyramid::Peak;
 use crate::span::Span;
 use crate::trace::{BlockIdx, Blocks, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::convert::Infallible;
 
 /// Most blocks drawn alone in a tile.
 pub const MAX_BLOCKS: usize = 1200;
@@ -30,16 +30,30 @@ impl DeviceTrace {
     /// The mountain of a tile; a tile without samples if it lies outside of the grid or past the
     /// end. `index` must be built from this device.
     pub fn mountain_tile(&self, id: TileId, index: &MountainIndex) -> MountainTile {
+        Watch::undisturbed(|watch| self.mountain_tile_while(id, index, watch))
+    }
+
+    /// The same, with a `watch` that may stop it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn mountain_tile_while(
+        &self,
+        id: TileId,
+        index: &MountainIndex,
+        watch: Watch<'_>,
+    ) -> Result<MountainTile, Stopped> {
         let peaks = self.peaks(id);
         let view = View {
             blocks: &self.blocks,
             index,
             grid: SampleGrid::new(id, id.events(self.events.len()), &peaks),
         };
-        let survey = Survey::take(&view);
+        let survey = Survey::take(&view, watch)?;
         let drawn = survey.choose(&view);
+        watch.look(0)?;
         let bands = Bands::stack(&view, &survey, &drawn);
-        MountainTile {
+        Ok(MountainTile {
             id,
             n_events: self.events.len(),
             group_by: index.group_by,
@@ -48,7 +62,7 @@ impl DeviceTrace {
             blocks: bands.tile_blocks(&view, &drawn),
             groups: bands.groups,
             pending: peaks.iter().map(pending).collect(),
-        }
+        })
     }
 }
 
@@ -185,7 +199,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn take(view: &View) -> Survey {
+    fn take(view: &View, watch: Watch<'_>) -> Result<Survey, Stopped> {
         let mut survey = Survey {
             covers: Vec::new(),
             passing: vec![0; view.index.groups.len()],
@@ -194,16 +208,17 @@ impl Survey {
         let inside = blocks.allocated_in(view.grid.window);
         let start = view.grid.window.start().0;
         let earlier = inside.start;
-        let Ok(()) = view.index.live.outliving(blocks, earlier, start, |block| {
+        view.index.live.outliving(blocks, earlier, start, |block| {
             if blocks.free_requested[block.index()] > start {
                 survey.visit(view, block.0);
             }
-            Ok::<(), Infallible>(())
-        });
+            watch.at_row(block.index(), || 0)
+        })?;
         for block in inside {
             survey.visit(view, block);
+            watch.at_row(block as usize, || 0)?;
         }
-        survey
+        Ok(survey)
     }
 
     #[inline]

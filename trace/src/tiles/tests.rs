@@ -4,6 +4,7 @@ use super::*;
 use crate::stacks::StackIdx;
 use crate::testing::{self, arbitrary};
 use crate::trace::{Action, DeviceTrace, Series, Trace};
+use crate::watch::{Stopped, Watch};
 use proptest::prelude::*;
 
 /// The four levels after each event, from the definitions: sums over all blocks.
@@ -261,6 +262,26 @@ fn tiles_outside_of_the_grid_are_empty() {
     let id = TileId { level: 0, index: 0 };
     assert!(nothing.series_tile(id).series[0].is_empty());
     assert!(nothing.mountain_tile(id, &index).groups.is_empty());
+}
+
+#[test]
+fn whoever_watches_may_stop_a_picture_at_any_time() {
+    let trace = testing::training_run(60_000);
+    let device = &trace.devices[0];
+    let index = MountainIndex::new(device, GroupBy::Stack, &trace.stacks);
+    let id = TileId::covering(0, u64::from(device.events.len()));
+    let stopped_after = |looks: u32| {
+        let seen = std::cell::Cell::new(0);
+        let go_on = |_| seen.replace(seen.get() + 1) < looks;
+        device.mountain_tile_while(id, &index, Watch::new(&go_on))
+    };
+    for looks in [0, 1, 10] {
+        assert_eq!(stopped_after(looks), Err(Stopped));
+    }
+    assert_eq!(
+        stopped_after(u32::MAX),
+        Ok(device.mountain_tile(id, &index))
+    );
 }
 
 #[test]
