@@ -25,6 +25,9 @@ pub struct Leaks {
     pub step_source: StepSource,
     /// How many steps there are.
     pub steps: u32,
+    /// What one of them is called: `step`, or `token`, `request` and so on.
+    #[serde(default = "step")]
+    pub step: String,
     /// What accumulates, most bytes a step first.
     pub groups: Vec<LeakGroup>,
 }
@@ -32,7 +35,7 @@ pub struct Leaks {
 impl Leaks {
     /// Version of the meaning of these answers, combined with that of the method; part of their
     /// address.
-    pub const VERSION: u32 = 3 + 100 * trace::leaks::VERSION;
+    pub const VERSION: u32 = 4 + 100 * trace::leaks::VERSION;
 }
 
 /// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
@@ -50,6 +53,11 @@ pub struct LeakSummary {
     pub reason: String,
     /// Bytes that accumulate for each step, rounded.
     pub bytes_per_step: Bytes,
+}
+
+/// What a step is called by servers that do not say it.
+fn step() -> String {
+    "step".to_owned()
 }
 
 /// How a group grows.

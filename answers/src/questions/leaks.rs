@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use trace::forward::{self, Forward};
 use trace::leaks::{self, LeakReport};
 use trace::stacks::StackIdx;
-use trace::steps::recording;
+use trace::steps::{Word, recording};
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::Watch;
 
@@ -42,6 +42,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         bytes_per_step,
         step_source: device.step_source,
         steps: device.steps.len() as u32,
+        step: Word::of(&device.steps).one().to_owned(),
         groups: groups
             .into_iter()
             .take(MAX_LEAKS)

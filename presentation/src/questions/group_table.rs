@@ -22,15 +22,25 @@ pub enum Column {
     Confidence,
 }
 
-/// The columns with their heads, in the order of the table.
+/// The columns with the beginnings of their heads, in the order of the table.
 pub const COLUMNS: [(Column, &str); 6] = [
     (Column::Group, "Group"),
-    (Column::Rate, "Bytes a step"),
-    (Column::Count, "Blocks a step"),
+    (Column::Rate, "Bytes "),
+    (Column::Count, "Blocks "),
     (Column::Live, "Alive"),
-    (Column::Since, "Steps"),
+    (Column::Since, ""),
     (Column::Confidence, "Confidence"),
 ];
+
+/// The head of a column; `step` is what a step is called.
+pub fn head((column, begins): (Column, &str), step: &str) -> String {
+    let rest = match column {
+        Column::Rate | Column::Count => words::a(step),
+        Column::Since => words::capital(&words::several(step)),
+        _ => String::new(),
+    };
+    [begins, &rest].concat()
+}
 
 /// The groups' positions in the order of a column; numbers from the largest down.
 pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
@@ -98,5 +108,8 @@ mod tests {
         assert_eq!(sorted(&groups, Column::Rate, true), [0, 2, 1]);
         assert_eq!(sorted(&groups, Column::Since, false), [1, 2, 0]);
         assert_eq!(short_path("/srv/a/b/c.py"), "b/c.py");
+        let heads = COLUMNS.map(|column| head(column, "request"));
+        assert_eq!(heads[..3], ["Group", "Bytes a request", "Blocks a request"]);
+        assert_eq!(heads[3..], ["Alive", "Requests", "Confidence"]);
     }
 }

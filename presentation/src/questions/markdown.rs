@@ -59,7 +59,7 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
             format!(
                 "{}{at}, {}",
                 code(&words::group_name(group)),
-                words::pattern(group)
+                words::pattern(group, &leaks.step)
             ),
             words::rate(group.bytes_per_step, group.slope_error),
             words::amount(group.count_per_step),
@@ -67,12 +67,14 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
             format!("{} to {}", group.first_step, group.last_step),
         ]
     };
+    let step = &leaks.step;
+    let a = words::a(step);
     let heads = [
         "group",
-        "bytes a step",
-        "blocks a step",
+        &["bytes ", &a].concat(),
+        &["blocks ", &a].concat(),
         "alive at the end",
-        "steps",
+        &words::several(step),
     ];
     let more = leaks.groups.len().saturating_sub(LISTED) as u64;
     text += "\n";

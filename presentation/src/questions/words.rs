@@ -1,7 +1,7 @@
 //! The names in answers: verdicts, patterns, groups, badges.
 
 use crate::components::badge::{Badge, Weight, badge};
-pub use crate::letters::capital;
+pub use crate::letters::{a, capital, several};
 use ::timeline::format;
 use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
@@ -13,9 +13,10 @@ use trace::units::Bytes;
 pub fn headline(leaks: &Leaks) -> String {
     match leaks.verdict {
         Verdict::Leak if leaks.bytes_per_step > 0.0 => {
-            format!("Leaks {} a step", rounded(leaks.bytes_per_step))
+            let bytes = rounded(leaks.bytes_per_step);
+            ["Leaks ", &bytes, " ", &a(&leaks.step)].concat()
         }
-        Verdict::Leak => "Grows within each step".to_owned(),
+        Verdict::Leak => ["Grows within each ", &leaks.step].concat(),
         Verdict::Clean => "Does not leak".to_owned(),
         Verdict::CannotTell => match leaks.recording.word() {
             // Nothing repeats, so the question does not apply.
@@ -39,14 +40,15 @@ pub fn sentence(text: &str) -> String {
     format!("{}.", capital(text))
 }
 
-/// How a group grows.
-pub fn pattern(group: &LeakGroup) -> String {
+/// How a group grows; `step` is what a step is called.
+pub fn pattern(group: &LeakGroup, step: &str) -> String {
+    let steps = several(step);
     match (group.pattern, group.every, &group.scope) {
-        (Pattern::EveryStep, ..) => "every step".to_owned(),
-        (Pattern::EveryNth, Some(n), _) => format!("every {n} steps"),
+        (Pattern::EveryStep, ..) => ["every ", step].concat(),
+        (Pattern::EveryNth, Some(n), _) => format!("every {n} {steps}"),
         (Pattern::EveryNth, None, _) => "now and then".to_owned(),
-        (Pattern::WithinStep, _, Some(scope)) => format!("within steps, each “{scope}”"),
-        (Pattern::WithinStep, ..) => "within steps".to_owned(),
+        (Pattern::WithinStep, _, Some(scope)) => format!("within {steps}, each “{scope}”"),
+        (Pattern::WithinStep, ..) => ["within ", &steps].concat(),
         (Pattern::Enlarged, ..) => "a buffer that is enlarged".to_owned(),
     }
 }
@@ -184,13 +186,32 @@ mod tests {
     fn groups_have_a_name_whatever_is_known() {
         let mut group = group();
         assert_eq!(group_name(&group), "no stack recorded, 4.00 KiB each");
-        assert_eq!(pattern(&group), "every 5 steps");
+        assert_eq!(pattern(&group, "step"), "every 5 steps");
+        assert_eq!(pattern(&group, "token"), "every 5 tokens");
         group.frame = Some(FrameText {
             name: "keep".to_owned(),
             filename: "cache.py".to_owned(),
             line: 3,
         });
         assert_eq!(group_name(&group), "keep");
+    }
+
+    #[test]
+    fn steps_are_called_what_the_recording_calls_them() {
+        let mut leaks = Leaks {
+            recording: trace::steps::recording::Kind::Loop,
+            verdict: Verdict::Leak,
+            reason: String::new(),
+            caveats: vec![],
+            bytes_per_step: 8_388_608.0,
+            step_source: StepSource::Inferred,
+            steps: 7,
+            step: "token".to_owned(),
+            groups: vec![],
+        };
+        assert_eq!(headline(&leaks), "Leaks 8.00 MiB a token");
+        leaks.bytes_per_step = 0.0;
+        assert_eq!(headline(&leaks), "Grows within each token");
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Reader<'_> {
             bytes_per_step: row.get("bytes_per_step")?,
             step_source: step_source_of(&row.get::<_, String>("step_source")?)?,
             steps: row.get("n_steps")?,
+            step: row.get("step")?,
             groups: self.leak_groups(run, device)?,
         }))
     }
@@ -122,7 +123,7 @@ impl Writer<'_> {
             return Ok(());
         }
         self.tx.execute(
-            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 run.as_str(),
                 device,
@@ -132,6 +133,7 @@ impl Writer<'_> {
                 json(&leaks.caveats),
                 leaks.bytes_per_step,
                 leaks.recording.name(),
+                leaks.step,
             ],
         )?;
         for (position, group) in leaks.groups.iter().enumerate() {

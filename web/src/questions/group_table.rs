@@ -5,7 +5,7 @@ use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
 use presentation::components::frames::short_path;
-use presentation::questions::group_table::{COLUMNS, Column, INFERRED, is_inferred, sorted};
+use presentation::questions::group_table::{COLUMNS, Column, INFERRED, head, is_inferred, sorted};
 use presentation::questions::words;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use std::sync::Arc;
 #[component]
 pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     let order = RwSignal::new((Column::Rate, false));
-    let heads = COLUMNS.map(|(column, title)| {
+    let heads = COLUMNS.map(|(column, begins)| {
+        let title = head((column, begins), &leaks.step);
         let sort = move || {
             order.with(|&(by, reversed)| match (by == column, reversed) {
                 (false, _) => "none",
@@ -37,7 +38,9 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
         move || {
             let (by, reversed) = order.get();
             let order = sorted(&leaks.groups, by, reversed);
-            let rows = order.into_iter().map(|at| row(asker, &leaks.groups[at]));
+            let rows = order
+                .into_iter()
+                .map(|at| row(asker, &leaks.groups[at], &leaks.step));
             rows.collect_view()
         }
     };
@@ -51,7 +54,7 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     }
 }
 
-fn row(asker: Asker, group: &LeakGroup) -> AnyView {
+fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
     let (site, stack) = (group.site.clone(), group.stack);
     let selected = {
         let site = site.clone();
@@ -67,7 +70,7 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
         0 => frame.filename.clone(),
         line => format!("{}:{line}", short_path(&frame.filename)),
     });
-    let pattern = words::pattern(group);
+    let pattern = words::pattern(group, step);
     let place = match place {
         Some(place) => format!("{place} · {pattern}"),
         None => pattern,
@@ -77,6 +80,7 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
     let confidence = format!("{:.0} %", group.confidence * 100.0);
     let steps = format!("{} – {}", group.first_step, group.last_step);
     let exact = format::exact_bytes(group.live_bytes.get());
+    let a = words::a(step);
     view! {
         <tr role="row" class="group" class:selected=selected on:click=move |_| choose()>
             <th role="rowheader" scope="row">
@@ -90,17 +94,17 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
                 {inferred}
                 <span class="muted group-place">{place}</span>
             </th>
-            <td role="cell" class="num" data-label="a step">
+            <td role="cell" class="num" data-label=a.clone()>
                 {words::rate(group.bytes_per_step, group.slope_error)}
             </td>
-            <td role="cell" class="num" data-label="blocks a step">
+            <td role="cell" class="num" data-label=["blocks ", &a].concat()>
                 {words::amount(group.count_per_step)}
             </td>
             <td role="cell" class="num" data-label="alive" title=exact>
                 {group.live_bytes.to_string()}
                 <small class="muted">{format!(" in {}", format::count(group.live_count))}</small>
             </td>
-            <td role="cell" class="num" data-label="steps">{steps}</td>
+            <td role="cell" class="num" data-label=words::several(step)>{steps}</td>
             <td role="cell" class="num" data-label="confidence">{confidence}</td>
         </tr>
     }
