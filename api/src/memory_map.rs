@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the map; part of its entity tags.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;
@@ -12,12 +12,13 @@ pub const MAX_BLOCKS: usize = 40_000;
 /// The largest number of segments in an answer.
 pub const MAX_SEGMENTS: usize = 10_000;
 
-/// Where memory lies after an event.
+/// Where memory lies after an event. A recording of a state alone has no event; then it is where
+/// memory lies in that state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MemoryMap {
-    /// The event.
-    pub event: EventIdx,
+    /// The event; absent where the recording has none.
+    pub event: Option<EventIdx>,
     /// The step it lies in.
     pub step: Option<String>,
     /// The pools of each stream, those that hold most first; `null` where segments are missing

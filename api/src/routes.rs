@@ -380,15 +380,20 @@ pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
     format!("/api/runs/{run}/devices/{device}/growth?by={by}")
 }
 
-/// `GET`: what is alive at an event ([`crate::alive::Alive`]).
-pub fn alive(run: &RunId, device: u32, at: EventIdx, by: Dimension) -> String {
-    let by = by.name();
-    format!("/api/runs/{run}/devices/{device}/alive?at={at}&by={by}")
+/// `GET`: what is alive at an event, or in a state without events ([`crate::alive::Alive`]).
+pub fn alive(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>, by: Dimension) -> String {
+    let at = at.into().map(|at| format!("at={at}&")).unwrap_or_default();
+    format!(
+        "/api/runs/{run}/devices/{device}/alive?{at}by={}",
+        by.name()
+    )
 }
 
-/// `GET`: where memory lies after an event ([`crate::memory_map::MemoryMap`]).
-pub fn memory_map(run: &RunId, device: u32, at: EventIdx) -> String {
-    format!("/api/runs/{run}/devices/{device}/memory-map?at={at}")
+/// `GET`: where memory lies after an event, or in a state without events
+/// ([`crate::memory_map::MemoryMap`]).
+pub fn memory_map(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>) -> String {
+    let at = at.into().map(|at| format!("?at={at}")).unwrap_or_default();
+    format!("/api/runs/{run}/devices/{device}/memory-map{at}")
 }
 
 /// `GET`: reserved memory over a recording ([`crate::memory_map::RoomOverTime`]).

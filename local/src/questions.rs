@@ -116,9 +116,7 @@ impl Question<'_> {
             ["growth"] => self.growth(),
             ["alive"] => {
                 let by = self.by(Dimension::Stack)?;
-                let last = device.events.len().checked_sub(1);
-                let at = self.query.at.or(last);
-                let at = at.map(|at| self.event(at)).transpose()?;
+                let at = self.moment()?;
                 told(&Watch::undisturbed(|watch| {
                     questions::alive(decoded, device, (at, by), watch)
                 }))
@@ -227,10 +225,11 @@ impl Question<'_> {
         Dimension::from_str(by).map_err(|error| bad_request(error.to_string()))
     }
 
-    /// The moment that is asked for; the last one unless given.
-    fn moment(&self) -> Result<EventIdx, Refused> {
-        let last = self.device()?.events.len().checked_sub(1);
-        self.event(self.query.at.or(last).unwrap_or(0))
+    /// The moment that is asked for: the last event unless given; none in a recording of a state
+    /// alone.
+    fn moment(&self) -> Result<Option<EventIdx>, Refused> {
+        let at = self.query.at.or(self.device()?.events.len().checked_sub(1));
+        at.map(|at| self.event(at)).transpose()
     }
 
     fn event(&self, event: u32) -> Result<EventIdx, Refused> {

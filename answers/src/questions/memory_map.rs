@@ -7,15 +7,20 @@ use trace::layout::{self, Layout, Place, Segment};
 use trace::trace::{DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
-/// The map after an event.
-pub fn memory_map(device: &DeviceTrace, at: EventIdx) -> MemoryMap {
+/// The map after an event. Of a recording without events, `at` is `None`, and the map is that of its
+/// state.
+pub fn memory_map(device: &DeviceTrace, at: Option<EventIdx>) -> MemoryMap {
     let mut map = MemoryMap {
         event: at,
-        step: step_at(device, at),
+        step: at.and_then(|at| step_at(device, at)),
         pools: None,
         segments_left_out: 0,
     };
-    let Some(layout) = Layout::at(device, at) else {
+    let layout = match at {
+        Some(at) => Layout::at(device, at),
+        None => Layout::before(device),
+    };
+    let Some(layout) = layout else {
         return map;
     };
     let mut room = Room {
@@ -82,11 +87,17 @@ impl Room {
     }
 }
 
-fn segment(device: &DeviceTrace, layout: &Layout, found: &Segment, at: EventIdx) -> SegmentMap {
+fn segment(
+    device: &DeviceTrace,
+    layout: &Layout,
+    found: &Segment,
+    at: Option<EventIdx>,
+) -> SegmentMap {
     let blocks = &layout.blocks[found.blocks.clone()];
     let all = &device.blocks;
     let offset = |addr: DeviceAddr| Bytes(addr.0 - found.addr);
-    let waits = |block: usize| all.free_requested[block] <= at.0;
+    // Without an event, "never freed" is 0, too.
+    let waits = |block: usize| at.is_some_and(|at| all.free_requested[block] <= at.0);
     let positions = (0..blocks.len() as u32).zip(blocks);
     SegmentMap {
         addr: DeviceAddr(found.addr),

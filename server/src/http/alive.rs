@@ -59,7 +59,8 @@ pub struct Beside {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MapQuery {
-    /// The event after which; the last one unless given.
+    /// The event after which; the last one unless given. A recording without events is asked for its
+    /// state.
     at: Option<u32>,
 }
 
@@ -74,8 +75,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
     let details = format!("{:?}-{}", query.at, by.name());
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
-        let at = query.at.or(device.events.len().checked_sub(1));
-        let at = at.map(|at| event(device, at)).transpose()?;
+        let at = moment(device, query.at)?;
         Ok(questions::alive(decoded, device, (at, by), watch)?)
     };
     question.by(by).answer("alive", &details, ask).await
@@ -94,9 +94,7 @@ pub async fn memory_map(
 ) -> Result<Response, Error> {
     let details = format!("{:?}-m{}", query.at, memory_map::VERSION);
     let ask = move |_: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
-        let last = device.events.len().checked_sub(1);
-        let at = event(device, query.at.or(last).unwrap_or(0))?;
-        Ok(questions::memory_map(device, at))
+        Ok(questions::memory_map(device, moment(device, query.at)?))
     };
     question.answer("memory-map", &details, ask).await
 }
@@ -184,6 +182,12 @@ pub async fn beside(
         found.ok_or_else(missing)
     };
     question.answer("beside", &block.to_string(), ask).await
+}
+
+/// The moment that is asked for: the last event unless given; none in a recording of a state alone.
+fn moment(device: &DeviceTrace, at: Option<u32>) -> Result<Option<EventIdx>, Error> {
+    let at = at.or(device.events.len().checked_sub(1));
+    at.map(|at| event(device, at)).transpose()
 }
 
 fn event(device: &DeviceTrace, event: u32) -> Result<EventIdx, Error> {

@@ -58,13 +58,23 @@ struct OfMoment {
     device: Option<u32>,
     /// `peak` (of allocated, the default), `end`, `oom` (the first failed allocation), or the
     /// number of an event.
-    at: Option<String>,
+    at: Option<At>,
     /// `site` (call shape, the default), `stack`, `module`, `file`, `function`, `category`,
     /// `stream` or `pool`.
     by: Option<String>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
     offset: usize,
+}
+
+/// A moment.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum At {
+    /// An event.
+    Event(u64),
+    /// A word, or the number of an event.
+    Word(String),
 }
 
 /// Two recordings.
@@ -440,7 +450,11 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
 fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     let recording = asker.recordings.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
-    let event = moment(device, asked.at.as_deref())?;
+    let at = asked.at.map(|at| match at {
+        At::Event(number) => number.to_string(),
+        At::Word(word) => word,
+    });
+    let event = moment(device, at.as_deref())?;
     let by: Dimension = match &asked.by {
         Some(by) => by.parse().map_err(|error| format!("by: {error}."))?,
         None => Dimension::Site,
@@ -454,15 +468,21 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
         categories: categories.as_ref(),
     };
     let mut grouping = Grouping::new(device, stacks, by);
-    let cells = alive::alive(subject, Some(event), asker.watch)?;
+    let cells = alive::alive(subject, event, asker.watch)?;
     let sums = grouping.sum(&cells, asker.watch)?;
-    let levels = device.levels_at(event);
-    let (allocated, reserved) = (levels.get(Series::Allocated), levels.get(Series::Reserved));
+    let levels = event.map(|event| device.levels_at(event));
+    let level = |series| match levels {
+        Some(levels) => levels.get(series),
+        None => device.summary[series as usize].end,
+    };
+    let (allocated, reserved) = (level(Series::Allocated), level(Series::Reserved));
+    let moment = match event {
+        Some(event) => format!("Event {}", event.0),
+        None => "The recorded state".to_owned(),
+    };
+    let of = device.device;
     let mut answer = Answer {
-        text: format!(
-            "Event {} of device {}: {allocated} allocated, {reserved} reserved.\n",
-            event.0, device.device
-        ),
+        text: format!("{moment} of device {of}: {allocated} allocated, {reserved} reserved.\n"),
         ..Answer::default()
     };
     answer.field("device", &device.device);
@@ -483,7 +503,7 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     let view = ViewState {
         device: Some(device.device),
         tab: Tab::Alive,
-        at: Some(event),
+        at: event,
         by,
         ..ViewState::default()
     };
@@ -491,23 +511,27 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     Ok(answer.page(asked.offset))
 }
 
-/// The event that the question names.
-fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
+/// The event that the question names; `None` for the state of a recording without events.
+fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<Option<EventIdx>, String> {
     let events = device.events.len();
-    let last = events.checked_sub(1).map(EventIdx);
-    let last = last
-        .ok_or_else(|| "The recording holds no events: `explain` says what it holds.".to_owned())?;
+    let Some(last) = events.checked_sub(1).map(EventIdx) else {
+        return match at {
+            None | Some("peak" | "end") => Ok(None),
+            Some(_) => Err("The recording holds a state and no events: leave out `at`.".to_owned()),
+        };
+    };
     match at.unwrap_or("peak") {
-        "end" => Ok(last),
-        "peak" => Ok(device.summary[Series::Allocated as usize]
-            .peak_event
-            .unwrap_or(EventIdx(0))),
+        "end" => Ok(Some(last)),
+        "peak" => {
+            let peak = device.summary[Series::Allocated as usize].peak_event;
+            Ok(Some(peak.unwrap_or(EventIdx(0))))
+        }
         "oom" => match oom::failures(device).first() {
-            Some(failure) => Ok(failure.event),
+            Some(failure) => Ok(Some(failure.event)),
             None => Err("No allocation failed: ask `at` peak, end, or an event.".to_owned()),
         },
         number => match number.parse() {
-            Ok(event) if event < events => Ok(EventIdx(event)),
+            Ok(event) if event < events => Ok(Some(EventIdx(event))),
             _ => Err(format!(
                 "at: use peak, end, oom, or an event from 0 to {}.",
                 last.0

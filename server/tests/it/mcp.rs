@@ -30,6 +30,23 @@ fn fixture(name: &str) -> String {
     path.to_str().expect("a plain name").to_owned()
 }
 
+/// A recording of a state, without events.
+fn state_alone() -> tempfile::NamedTempFile {
+    let block =
+        |size: u64, state: &str| json!({ "size": size, "requested_size": size, "state": state });
+    let blocks = [
+        block(4096, "active_allocated"),
+        block((2 << 20) - 4096, "inactive"),
+    ];
+    let segment = json!({ "device": 0, "address": 0x7f00_0000_0000_u64, "total_size": 2 << 20,
+        "allocated_size": 4096, "active_size": 4096, "stream": 0, "segment_type": "small",
+        "blocks": blocks });
+    let file = tempfile::NamedTempFile::with_suffix(".json").expect("a file");
+    let state = json!({ "segments": [segment], "device_traces": [[]] });
+    std::fs::write(file.path(), state.to_string()).expect("it is written");
+    file
+}
+
 /// Text and structured content of an answer.
 async fn ask(client: &Client, tool: &'static str, arguments: Value) -> (String, Value) {
     let answer = call(client, tool, arguments).await;
@@ -128,6 +145,25 @@ async fn answers_are_those_of_the_commands() {
         bytes.sum::<u64>(),
         alive["allocated"].as_u64().expect("allocated")
     );
+    let state = state_alone();
+    let at = json!({"recording": state.path(), "by": "pool"});
+    let (text, alive) = ask(&client, "alive", at).await;
+    assert!(
+        text.starts_with("The recorded state of device 0: 4.00 KiB allocated"),
+        "{text}"
+    );
+    assert_eq!(
+        (&alive["event"], &alive["allocated"]),
+        (&json!(null), &json!(4096))
+    );
+    let [word, number] = [json!("5"), json!(5)].map(|at| json!({"recording": oom, "at": at}));
+    assert_eq!(
+        ask(&client, "alive", word).await,
+        ask(&client, "alive", number).await
+    );
+    let at = json!({"recording": state.path(), "at": "0"});
+    let refused = text_of(&call(&client, "alive", at).await);
+    assert!(refused.contains("leave out `at`"), "{refused}");
     let two = json!({"base": fixture("off_v1_moe"), "new": fixture("off_v3_moe")});
     let (_, compared) = ask(&client, "compare", two).await;
     assert_eq!(

@@ -101,7 +101,8 @@ fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
     let summary = format!(
         "After event {}{step}: {} reserved, {} in use. Of the rest {} lie in whole segments, which \
          can be given back, and {} between blocks in use.",
-        count(u64::from(map.event.0)),
+        // A recording without events has no tabs.
+        count(u64::from(map.event.unwrap_or_default().0)),
         sum(|p| p.reserved),
         sum(|p| p.used),
         sum(|p| p.cached),

@@ -230,6 +230,19 @@ async fn a_state_alone_is_asked_what_is_alive() {
         );
         assert_eq!(alive.tree[0].tally, alive.total);
     }
+    let map: MemoryMap = ok(&server, &routes::memory_map(&run.id, 0, None))
+        .await
+        .read();
+    assert_eq!((map.event, map.step), (None, None));
+    let [pool] = &map.pools.expect("its segments are there")[..] else {
+        panic!("one pool");
+    };
+    let held = (pool.reserved, pool.used, pool.split);
+    assert_eq!(held, (Bytes::mib(2), Bytes(5120), Bytes((2 << 20) - 5120)));
+    assert_eq!(pool.segments[0].sizes, [Bytes(4096), Bytes(1024)]);
+    assert!(pool.segments[0].pending.is_empty());
+    let named = routes::memory_map(&run.id, 0, EventIdx(0));
+    server.get(&named).await.expect(StatusCode::NOT_FOUND);
     let named = server
         .get(&format!("/api/runs/{}/devices/0/alive?at=0", run.id))
         .await;
