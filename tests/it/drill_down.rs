@@ -189,6 +189,26 @@ async fn what_is_alive_is_drawn_zoomed_and_compared() {
 }
 
 #[tokio::test]
+async fn a_failed_allocation_leads_to_why_it_failed_and_what_would_have_helped() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Phone, Theme::Light).await;
+    open_sample(&browser, &server, "A run that ends out of memory").await;
+    let find = "[...document.querySelectorAll('.failure-buttons .button')][0]";
+    click(&browser, "why", find).await;
+    let told = "return /tab=what-if/.test(location.search) && \
+                [...document.querySelectorAll('.questions h3')].map(h => h.textContent).join() \
+                .includes('What would have helped');";
+    browser
+        .wait_until("why, and what would have helped", told)
+        .await;
+    // Nobody has to look for it: it came onto the screen.
+    let seen = "const h = document.querySelector('.questions h3').getBoundingClientRect();
+                return h.top >= 0 && h.bottom <= innerHeight;";
+    browser.wait_until("the answer on the screen", seen).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_filter_is_in_the_address_and_every_tab_fits_every_screen() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;

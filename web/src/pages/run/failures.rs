@@ -37,8 +37,8 @@ pub fn Failures(
             return (failed > 0)
                 .then(|| view! { <div class="skeleton-row failures-skeleton"></div> }.into_any());
         };
-        let told = marks.ooms.iter().take(TOLD);
-        let told: Vec<_> = told.map(|oom| failure(&marks, oom, view)).collect();
+        let told = marks.ooms.iter().take(TOLD).enumerate();
+        let told: Vec<_> = told.map(|one| failure(&marks, one, view)).collect();
         let more = more(&marks).map(|more| view! { <p class="muted">{more}</p> });
         (!told.is_empty()).then(|| {
             view! { <section class="failures" aria-label="Out of memory">{told} {more}</section> }
@@ -104,16 +104,22 @@ pub fn LeaksElsewhere(
     }
 }
 
-fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
+fn failure(marks: &Marks, (nth, oom): (usize, &OomMark), view: UrlState<ViewState>) -> AnyView {
     let event = oom.event;
-    let look = move |_| {
+    let open = move |tab| {
         view.update(|state| {
-            state.tab = Tab::Alive;
+            state.tab = tab;
             state.at = Some(event);
             state.root = None;
         });
         reveal();
     };
+    // Only the first one is explained: what came after it depends on what the program did then.
+    let explained = (nth == 0).then(|| {
+        let explain = move |_| open(Tab::WhatIf);
+        view! { <button class="button" on:click=explain>"Why, and what would have helped"</button> }
+    });
+    let look = move |_| open(Tab::Alive);
     let facts = facts(oom).into_iter().map(|(name, value)| {
         view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
     });
@@ -128,7 +134,10 @@ fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
             {asker}
             <div class="failure-numbers">
                 <dl class="failure-facts">{facts.collect_view()}</dl>
-                <button class="button" on:click=look>"What was alive then"</button>
+                <div class="failure-buttons">
+                    {explained}
+                    <button class="button" on:click=look>"What was alive then"</button>
+                </div>
             </div>
             <Composition when="Held then" categories=oom.held.clone() view=view/>
         </article>
