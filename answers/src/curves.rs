@@ -3,9 +3,22 @@
 use crate::decoded::Decoded;
 use api::compare::{Curve, CurvesWanted};
 use trace::compare::curves::{Align, Alignment};
+use trace::compare::pairs::{Load, in_order};
 use trace::compare::phase::Rhythm;
 use trace::trace::DeviceTrace;
 use trace::watch::{Stopped, Watch};
+
+/// What is wanted of two compared runs: `pair` becomes the position of the device of each.
+pub fn of_each(runs: [&Decoded; 2], wanted: CurvesWanted) -> [CurvesWanted; 2] {
+    let loads = runs.map(|run| run.trace.devices.iter().map(Load::of).collect::<Vec<_>>());
+    in_order(&loads[0], &loads[1]).map(|order| {
+        let device = order.get(wanted.pair as usize);
+        CurvesWanted {
+            pair: device.map_or(u32::MAX, |&device| device as u32),
+            ..wanted
+        }
+    })
+}
 
 /// The range of a run on the axis; `None` if it has no such device.
 pub fn domain(decoded: &Decoded, wanted: CurvesWanted) -> Option<(f64, f64)> {

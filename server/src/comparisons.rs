@@ -165,6 +165,7 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
+            let wanted = of_run(at, &decoded, &held, wanted);
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let draw = move |watch: Watch<'_>| {
                 curves::curve(&decoded, base.as_deref(), wanted, window, watch)
@@ -203,6 +204,7 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, held).await?;
             let first = base.is_none();
+            let wanted = of_run(at, &decoded, held, wanted);
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let look = move |watch: Watch<'_>| {
                 watch.look(0)?;
@@ -225,6 +227,15 @@ impl Comparisons {
         }
         let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
         Ok((whole, Arc::new(base.unwrap_or_default())))
+    }
+}
+
+/// What is wanted of the run at a position, beside the baseline.
+fn of_run(at: usize, run: &Decoded, held: &[Arc<Decoded>], wanted: CurvesWanted) -> CurvesWanted {
+    match (at, held) {
+        (0, [base, new, ..]) => curves::of_each([base, new], wanted)[0],
+        (1.., [base, ..]) => curves::of_each([base, run], wanted)[1],
+        _ => wanted,
     }
 }
 

@@ -109,9 +109,8 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         Some(difference) => difference.headline.as_str(),
         None => "no device in both runs holds memory or events",
     };
-    let memory = shown.and_then(ran_out).unwrap_or_default();
     let reason = match comparison.runs.len() {
-        2 => format!("{memory}{}", sentence(reason)),
+        2 => sentence(reason),
         _ => format!("{}: {reason}", shortened(&comparison.runs[at].name)),
     };
     Card {
@@ -125,17 +124,6 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         sites_title,
         sites,
     }
-}
-
-/// A sentence about which of the runs ran out of memory.
-fn ran_out(difference: &Difference) -> Option<String> {
-    let told = match (&difference.base.oom, &difference.new.oom) {
-        (None, None) => return None,
-        (Some(_), None) => "The baseline ran out of memory, this did not. ",
-        (None, Some(_)) => "Ran out of memory, the baseline did not. ",
-        (Some(_), Some(_)) => "Both ran out of memory. ",
-    };
-    Some(told.to_owned())
 }
 
 /// How the composition of the peaks differs: `activations −7.00 GiB`.
@@ -270,7 +258,7 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
         let mut sites: Vec<(i64, &SiteDelta)> = difference
             .sites
             .iter()
-            .map(|site| (site.peak * sign, site))
+            .map(|site| (site.by() * sign, site))
             .filter(|(by, _)| *by > 0)
             .collect();
         sites.sort_by_key(|(by, _)| std::cmp::Reverse(*by));

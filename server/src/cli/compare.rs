@@ -261,7 +261,15 @@ fn sites(difference: &Difference) -> String {
     if difference.sites.is_empty() {
         return format!("\n  by stack: all {same} sites are the same\n");
     }
-    let mut table = Table::new(["change of peak", "of end", "", "base peak", "new peak"]);
+    // A site's own peak need not be at the peak of the run.
+    let mut table = Table::new([
+        "change of own peak",
+        "at the run's peak",
+        "of end",
+        "",
+        "base peak",
+        "new peak",
+    ]);
     let mut places = vec![String::new()];
     for site in difference.sites.iter().take(SITES_SHOWN) {
         let level = |side: &Option<trace::compare::sites::SiteSide>| {
@@ -270,6 +278,7 @@ fn sites(difference: &Difference) -> String {
         };
         table.row([
             change_of(site.peak as f64),
+            change_of(site.at_peak as f64),
             change_of(site.at_end as f64),
             change_word(site).to_owned(),
             level(&site.base),

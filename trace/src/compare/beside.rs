@@ -2,6 +2,7 @@
 //! memory of the host.
 
 use super::names::Room;
+use super::pairs::Pairs;
 use super::profile::{DeviceProfile, Profile};
 use super::{Counterparts, Leaks, leaks_of};
 use crate::leaks::Verdict;
@@ -21,13 +22,11 @@ pub struct LeaksBeside {
 
 /// What leaks beside the pairs that [`super::compare`] makes of the two runs.
 pub fn leaks_beside(base: &Profile, new: &Profile) -> Vec<LeaksBeside> {
-    let pairs = base.devices.len().min(new.devices.len());
-    let gone = base.devices[pairs..]
-        .iter()
-        .map(|device| [Some(device), None]);
-    let added = new.devices[pairs..]
-        .iter()
-        .map(|device| [None, Some(device)]);
+    let pairs = Pairs::of(&base.devices, &new.devices);
+    let gone = pairs.only_base.into_iter();
+    let gone = gone.map(|device| [Some(device), None]);
+    let added = pairs.only_new.into_iter();
+    let added = added.map(|device| [None, Some(device)]);
     let pinned = [base.pinned.as_ref(), new.pinned.as_ref()];
     let mut room = Room::new();
     let found = gone.chain(added).chain([pinned]);

@@ -78,7 +78,8 @@ pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
             name: "devices".to_owned(),
             base: base.devices.len().to_string(),
             new: new.devices.len().to_string(),
-            meaning: "devices are compared in order; those without a counterpart are left out"
+            meaning: "devices are compared in order, those that hold next to nothing last; those \
+                      without a counterpart are left out"
                 .to_owned(),
         });
     }
@@ -165,6 +166,9 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile, found: &mut Vec<Condition>) 
             base: base.steps.len().to_string(),
             new: new.steps.len().to_string(),
             meaning: match base.steps.len().min(new.steps.len()) {
+                _ if base.wrapped || new.wrapped => "a ring that wrapped does not begin with the \
+                    first step: compared are peaks of whole recordings"
+                    .to_owned(),
                 0 => {
                     "one recording has no steps: compared are peaks of whole recordings".to_owned()
                 }

@@ -1,24 +1,34 @@
 //! A difference in one sentence.
 
+use super::failure::{self, Failure};
 use super::{Change, Difference, LeakChange, noise};
 use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
+use std::cmp::Ordering;
 
 /// The headline of a difference.
 pub fn of(difference: &Difference) -> String {
     let n_sites = difference.sites_same;
     let parts = match difference.change {
         Change::None => vec![
-            format!("no change: {}", levels(difference)),
+            format!(
+                "no change{}: {}",
+                as_steps_differ(difference),
+                levels(difference)
+            ),
             match n_sites {
                 1 => "the one allocation site holds the same".to_owned(),
                 n => format!("{n} allocation sites hold the same"),
             },
         ],
         Change::Moved => vec![
-            format!("no change of peak and growth: {}", levels(difference)),
+            format!(
+                "no change of peak and growth{}: {}",
+                as_steps_differ(difference),
+                levels(difference)
+            ),
             match difference.sites.len() {
                 1 => "one allocation site differs".to_owned(),
                 n => format!("{n} allocation sites differ"),
@@ -29,7 +39,12 @@ pub fn of(difference: &Difference) -> String {
     };
     let growth = growth(difference);
     let leak = leaks(difference);
-    let parts = parts.into_iter().chain(growth).chain(leak);
+    let parts = failed(difference).into_iter().chain(parts);
+    let both = match Failure::of(difference) {
+        Failure::Both(None | Some(Ordering::Equal)) => Some("both ran out of memory".to_owned()),
+        _ => None,
+    };
+    let parts = parts.chain(growth).chain(leak).chain(both);
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -38,6 +53,17 @@ fn not_comparable(difference: &Difference) -> String {
     match (base.events, new.events) {
         (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
         (_, 0) => "the new run holds no history, so its peak is not known".to_owned(),
+        _ if difference.is_comparable() => {
+            let side = if base.wrapped && base.common_peak < new.common_peak {
+                "baseline"
+            } else {
+                "new run"
+            };
+            format!(
+                "{}, but the ring of the {side} wrapped: its peak is not known",
+                levels(difference)
+            )
+        }
         _ => format!(
             "the recordings hold different parts of the program (peaks {} and {}): record the \
              same part in both",
@@ -46,15 +72,49 @@ fn not_comparable(difference: &Difference) -> String {
     }
 }
 
+/// A peak may differ by more than peaks usually do, and still not by more than those of its own
+/// steps.
+fn as_steps_differ(difference: &Difference) -> &'static str {
+    let (base, new) = (difference.base.common_peak, difference.new.common_peak);
+    let usual = noise::level(base, new, Bytes::ZERO);
+    match noise::delta(base, new).unsigned_abs() > usual.0 {
+        true => " beyond what the steps of a run differ by",
+        false => "",
+    }
+}
+
+/// Which run failed, if that is news.
+fn failed(difference: &Difference) -> Option<String> {
+    let steps = |done: Option<u32>| match done {
+        Some(1) => " after one step".to_owned(),
+        Some(done) => format!(" after {done} steps"),
+        None => String::new(),
+    };
+    let [base, new] = failure::steps_before(difference).map(steps);
+    match Failure::of(difference) {
+        Failure::Appeared => Some(format!("ran out of memory{new}, the baseline did not")),
+        Failure::Gone => Some("the baseline ran out of memory, this did not".to_owned()),
+        Failure::Both(Some(Ordering::Less | Ordering::Greater)) => {
+            Some(format!("ran out of memory{new}, the baseline{base}"))
+        }
+        Failure::None | Failure::Both(_) => None,
+    }
+}
+
 fn levels(difference: &Difference) -> String {
     let (base, new) = (difference.base.common_peak, difference.new.common_peak);
     let delta = noise::delta(base, new);
     match delta {
         _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
-            format!("peak {new}")
+            format!("peak {new}{}", over(difference))
         }
         _ => {
             let over = over(difference);
+            let [base, new] = [(base, delta > 0), (new, delta < 0)].map(|(peak, is_lower)| {
+                let bounded = is_lower && difference.is_bounded();
+                let least = if bounded { "at least " } else { "" };
+                format!("{least}{peak}")
+            });
             format!("peak {} ({base} → {new}{over})", signed(delta as f64))
         }
     }

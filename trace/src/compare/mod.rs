@@ -19,10 +19,12 @@
 mod beside;
 pub mod conditions;
 pub mod curves;
+mod failure;
 pub mod gate;
 pub mod headline;
 mod names;
 pub mod noise;
+pub mod pairs;
 pub mod pass;
 pub mod phase;
 pub mod profile;
@@ -40,12 +42,15 @@ use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 pub use beside::{LeaksBeside, leaks_beside};
 use conditions::Condition;
+use failure::Failure;
 pub use names::Names;
 use names::Room;
+use pairs::Pairs;
 use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
 use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Whether the new run is better.
@@ -283,6 +288,21 @@ impl Difference {
         (self.base.events > 0) == (self.new.events > 0) && self.phases.iter().all(alike)
     }
 
+    /// Whether the peaks differ by more than those of two runs of one program.
+    pub fn peaks_differ(&self) -> bool {
+        let peak = noise::delta(self.base.common_peak, self.new.common_peak);
+        peak.unsigned_abs() > self.tolerance.0
+    }
+
+    /// Whether the lower peak is of a ring that wrapped: then the run may have needed as much as
+    /// the other one.
+    pub fn is_bounded(&self) -> bool {
+        let (base, new) = (&self.base, &self.new);
+        let delta = noise::delta(base.common_peak, new.common_peak);
+        let lower = if delta > 0 { base } else { new };
+        lower.wrapped && self.peaks_differ()
+    }
+
     /// One of the series.
     pub fn series(&self, series: Series) -> &SeriesDelta {
         &self.series[series as usize]
@@ -336,9 +356,9 @@ pub fn compare(
     watch: Watch<'_>,
 ) -> Result<Vec<Difference>, Stopped> {
     let of_runs = conditions::of_runs(base, new);
-    let pairs = base.devices.iter().zip(&new.devices);
+    let pairs = Pairs::of(&base.devices, &new.devices).pairs;
     let (mut room, mut held) = (Room::new(), 0);
-    let pairs = pairs.map(|(base, new)| {
+    let pairs = pairs.into_iter().map(|[base, new]| {
         let mut difference = devices(base, new, &mut room, watch.beside(held))?;
         held += difference.heap_bytes();
         let about_devices = std::mem::replace(&mut difference.conditions, of_runs.clone());
@@ -379,8 +399,6 @@ fn devices(
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
     let longest = base.steps.len().max(new.steps.len());
     watch.look(sites * PER_ROW + longest * PER_STEP)?;
-    let (rows, left_out, same) = sites::deltas([base, new], &matching, extra_steps, room);
-    let left_out = left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let common = base.steps.len().min(new.steps.len());
     let extra = base.steps.len() != new.steps.len();
     let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
@@ -392,8 +410,16 @@ fn devices(
         new_side.common_peak,
         base_side.wobble.max(new_side.wobble),
     );
+    let peak = noise::delta(base_side.common_peak, new_side.common_peak);
+    let held = sites::Held {
+        extra_steps,
+        peaks_differ: peak.unsigned_abs() > tolerance.0,
+    };
+    let (rows, left_out, same) = sites::deltas([base, new], &matching, held, room);
+    let left_out = left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| series_delta(base, new, series));
     let (varying, excess) = work::excess(base, new);
+    let (_, saved) = work::excess(new, base);
     let steps = steps(base, new);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
@@ -424,7 +450,7 @@ fn devices(
         sites_left_out: left_out as u32,
         sites_same: same,
     };
-    difference.change = change(&difference);
+    difference.change = change(&difference, saved);
     difference.headline = headline::of(&difference);
     Ok(difference)
 }
@@ -606,23 +632,49 @@ fn growth_change(difference: &Difference) -> i8 {
     }
 }
 
-fn change(difference: &Difference) -> Change {
+/// Whether the peak is higher (1), lower (−1), or the same. `saved` is the excess of the baseline
+/// over the new run.
+fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
+    let (base, new) = (&difference.base, &difference.new);
+    let delta = noise::delta(base.common_peak, new.common_peak);
+    let sign = delta.signum() as i8;
+    // A run that fails in its first step needs more than it got.
+    let lower = if sign > 0 { base } else { new };
+    if difference.is_bounded() || lower.oom.is_some() && lower.steps == 0 {
+        return 0;
+    }
+    if difference.peaks_differ() {
+        return sign;
+    }
+    // Where steps vary, the highest step is a matter of luck, but steps of equal work are not.
+    let more = if sign > 0 { difference.excess } else { saved };
+    let usual = noise::level(base.common_peak, new.common_peak, Bytes::ZERO);
+    let is_more = more.is_some_and(|more| more > noise::EXCESS);
+    match is_more && delta.unsigned_abs() > usual.0 {
+        true => sign,
+        false => 0,
+    }
+}
+
+fn change(difference: &Difference, saved: Option<f64>) -> Change {
     if !difference.is_comparable() {
         return Change::NotComparable;
     }
-    let peak = noise::delta(difference.base.common_peak, difference.new.common_peak);
-    let peak = match peak {
-        _ if peak.unsigned_abs() <= difference.tolerance.0 => 0,
-        _ => peak.signum() as i8,
+    let peak = peak_change(difference, saved);
+    let failure = match Failure::of(difference) {
+        Failure::Appeared | Failure::Both(Some(Ordering::Less)) => 1,
+        Failure::Gone | Failure::Both(Some(Ordering::Greater)) => -1,
+        Failure::None | Failure::Both(_) => 0,
     };
     let leaks = match difference.leaks {
         LeakChange::Appeared | LeakChange::Faster => 1,
         LeakChange::Fixed | LeakChange::Slower => -1,
         LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell => 0,
     };
-    let signs = [peak, leaks, growth_change(difference)];
+    let signs = [failure, peak, leaks, growth_change(difference)];
     let (worse, better) = (signs.contains(&1), signs.contains(&-1));
     match (worse, better) {
+        (false, false) if difference.is_bounded() => Change::NotComparable,
         (true, true) => Change::Mixed,
         (true, false) => Change::Worse,
         (false, true) => Change::Better,

@@ -37,6 +37,8 @@ pub const RATE_SHARE: f64 = 0.02;
 pub const RESERVED_SHARE: f64 = 0.10;
 /// Work (bytes requested in a step) is the same within this share.
 pub const WORK_SHARE: f64 = 0.02;
+/// Steps of equal work that need more by this share need more: as much as a gate allows.
+pub const EXCESS: f64 = 0.02;
 /// The steps of a program do different work when it varies by more than this share of its mean.
 pub const VARYING_WORK: f64 = 0.01;
 

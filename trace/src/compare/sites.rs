@@ -115,6 +115,20 @@ impl SiteDelta {
         self.peak.unsigned_abs().max(self.at_end.unsigned_abs())
     }
 
+    /// The difference to name, bytes: of the site's own peak, or where that is the same, of what it
+    /// holds at the end or at the peaks of the runs.
+    pub fn by(&self) -> i64 {
+        let mut levels = [self.peak, self.at_end, self.at_peak].into_iter();
+        let found = levels.find(|by| by.unsigned_abs() > noise::SITE_FLOOR.0);
+        found.unwrap_or(self.peak)
+    }
+
+    /// Whether the site only holds more or less at the peaks of the runs: its own peak and its end
+    /// are the same.
+    pub fn is_of_the_peaks(&self) -> bool {
+        self.at_peak.unsigned_abs() > noise::SITE_FLOOR.0 && self.weight() <= noise::SITE_FLOOR.0
+    }
+
     /// The frame that a person would recognise, of the new run if it has the site.
     pub fn place(&self) -> Option<&Place> {
         let side = self.new.as_ref().or(self.base.as_ref());
@@ -128,6 +142,11 @@ pub fn id(key: SiteKey) -> String {
         SiteKey::Shape(hash) => format!("s{hash:016x}"),
         SiteKey::Size(bytes) => format!("b{}", bytes.0),
     }
+}
+
+/// Whether a name in links is that of a size, not of a stack.
+pub fn is_of_size(id: &str) -> bool {
+    id.starts_with('b')
 }
 
 /// Which sites of two runs are the same.
@@ -304,14 +323,23 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
     both.sum()
 }
 
+/// What is known of two runs when their sites are compared.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    /// By how many steps the new run is longer. A site that grows steadily holds more after more
+    /// steps, and that is not a difference between the programs.
+    pub extra_steps: i64,
+    /// Whether their peaks differ. Then what sites hold at the peaks is told, too: it may be that
+    /// each holds as much as before, but no longer at the same time.
+    pub peaks_differ: bool,
+}
+
 /// The rows of sites that differ, the largest difference first, those beyond [`MAX_ROWS`] as a
-/// number, and how many sites are the same. `extra_steps` says by how many steps the new run is
-/// longer. A site that grows steadily holds more after more steps, and that is not a difference
-/// between the programs.
+/// number, and how many sites are the same.
 pub(super) fn deltas(
     [of_base, of_new]: [&DeviceProfile; 2],
     matching: &Matching,
-    extra_steps: i64,
+    held: Held,
     room: &mut Room,
 ) -> (Vec<SiteDelta>, usize, u32) {
     let (base, new) = (&of_base.sites, &of_new.sites);
@@ -330,12 +358,13 @@ pub(super) fn deltas(
     let mut rows: Vec<(SiteDelta, [Option<&SiteProfile>; 2])> = Vec::new();
     let mut same = 0;
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
-        match row(base, new, matched, extra_steps) {
+        match row(base, new, matched, held) {
             Some(row) => rows.push((row, [base, new])),
             None => same += 1,
         }
     }
-    rows.sort_by(|(a, _), (b, _)| b.weight().cmp(&a.weight()).then_with(|| a.id.cmp(&b.id)));
+    let weight = |row: &SiteDelta| (row.weight(), row.at_peak.unsigned_abs());
+    rows.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.id.cmp(&b.id)));
     let left_out = rows.len().saturating_sub(MAX_ROWS);
     rows.truncate(MAX_ROWS);
     // Only the rows that are listed get their texts.
@@ -356,7 +385,7 @@ fn row(
     base: Option<&SiteProfile>,
     new: Option<&SiteProfile>,
     matched: Matched,
-    extra_steps: i64,
+    held: Held,
 ) -> Option<SiteDelta> {
     let key = new.or(base)?.key;
     let of = |side: Option<&SiteProfile>, level: fn(&SiteProfile) -> Bytes| {
@@ -365,23 +394,27 @@ fn row(
     let difference =
         |level: fn(&SiteProfile) -> Bytes| noise::delta(of(base, level), of(new, level));
     let (peak, at_end) = (difference(|s| s.peak), difference(|s| s.at_end));
-    let wobble = of(base, |s| s.wobble).max(of(new, |s| s.wobble));
+    let at_peak = difference(|s| s.at_peak);
+    // Steps that differ are no excuse for a stack that only one run has. Without stacks, another
+    // length is another site.
+    let wobble = match (base, new, key) {
+        (None, _, SiteKey::Shape(_)) | (_, None, SiteKey::Shape(_)) => Bytes::ZERO,
+        _ => of(base, |s| s.wobble).max(of(new, |s| s.wobble)),
+    };
     let tolerance = noise::site(of(base, |s| s.peak), of(new, |s| s.peak), wobble);
     let growth = |side: Option<&SiteProfile>| side.map_or(0.0, |site| site.growth);
     let expected = match (base, new) {
-        (Some(base), Some(_)) => (base.growth * extra_steps as f64) as i64,
+        (Some(base), Some(_)) => (base.growth * held.extra_steps as f64) as i64,
         _ => 0,
     };
     let differs = |delta: i64| {
         delta.unsigned_abs() > tolerance.0 && (delta - expected).unsigned_abs() > tolerance.0
     };
-    if !differs(peak) && !differs(at_end) {
-        return None;
-    }
-    let larger = if peak.abs() >= at_end.abs() {
-        peak
-    } else {
-        at_end
+    let larger = match differs(peak) || differs(at_end) {
+        true if peak.abs() >= at_end.abs() => peak,
+        true => at_end,
+        false if held.peaks_differ && differs(at_peak) => at_peak,
+        false => return None,
     };
     Some(SiteDelta {
         id: id(key),
@@ -393,7 +426,7 @@ fn row(
         },
         matched,
         peak,
-        at_peak: difference(|s| s.at_peak),
+        at_peak,
         at_end,
         growth: growth(new) - growth(base),
         base: None,

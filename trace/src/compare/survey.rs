@@ -147,12 +147,9 @@ fn leak_profile(report: LeakReport, namer: &mut Namer<'_>) -> LeakProfile {
 }
 
 fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
-    match device.summary[Series::Allocated as usize].peak_event {
-        None => Vec::new(),
-        peak => Categories::of(device, stacks)
-            .alive(device, peak)
-            .largest_first(),
-    }
+    let peak = device.summary[Series::Allocated as usize].peak_event;
+    let categories = Categories::of(device, stacks);
+    categories.alive(device, peak).largest_first()
 }
 
 /// A frame that is not Python: C++ frames have no line.

@@ -6,6 +6,7 @@ use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
 use trace::compare::headline::signed;
+use trace::compare::sites::SiteDelta;
 use trace::compare::{Difference, Leaks};
 use trace::growth::Growth;
 use trace::trace::Series;
@@ -153,21 +154,28 @@ fn with_error(growth: Growth) -> String {
 }
 
 fn sites(difference: &Difference) -> String {
-    let mut out = String::new();
-    let mut sites: Vec<_> = difference.sites.iter().collect();
-    sites.sort_by_key(|site| std::cmp::Reverse(site.peak.unsigned_abs()));
-    for site in sites.into_iter().take(SITES) {
-        let _ = writeln!(out, "- {} {}", signed(site.peak as f64), code(&place(site)));
-    }
-    match difference.sites.len() + difference.sites_left_out as usize {
-        0 => format!(
+    // Where the peaks differ, that difference is told in parts. They add up to it.
+    let of_the_peaks = difference.peaks_differ();
+    let by = |site: &SiteDelta| match of_the_peaks {
+        true => site.at_peak,
+        false => site.by(),
+    };
+    let mut sites: Vec<&SiteDelta> = difference.sites.iter().collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(by(site).unsigned_abs()));
+    let shown = sites.iter().take(SITES).filter(|site| by(site) != 0);
+    let lines: Vec<String> = shown
+        .map(|site| format!("- {} {}\n", signed(by(site) as f64), code(&place(site))))
+        .collect();
+    let total = difference.sites.len() + difference.sites_left_out as usize;
+    let more = total - lines.len();
+    let at_the_peak = if of_the_peaks { " at the peak" } else { "" };
+    let out = lines.concat();
+    match (total, more) {
+        (0, _) => format!(
             "\nAll {} allocation sites hold the same.\n",
             difference.sites_same
         ),
-        n if n > SITES => format!(
-            "\nLargest differences at the peak, by stack:\n\n{out}- … {} more\n",
-            n - SITES
-        ),
-        _ => format!("\nDifferences at the peak, by stack:\n\n{out}"),
+        (_, 0) => format!("\nDifferences{at_the_peak}, by stack:\n\n{out}"),
+        _ => format!("\nLargest differences{at_the_peak}, by stack:\n\n{out}- … {more} more\n"),
     }
 }

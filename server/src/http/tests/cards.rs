@@ -116,7 +116,7 @@ async fn a_run_out_of_memory_says_so() {
     let clean = sample(&server, "plain_lm").await;
     let against = view(&[&clean, &run]).to_string();
     let card = text(&server, &routes::compare_card(&against, "svg")).await;
-    assert!(card.contains("Ran out of memory, the baseline did not."));
+    assert!(card.contains("Ran out of memory after 21 steps, the baseline did not"));
     assert!(card.contains("At the peak (inferred): "), "{card}");
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Finding, Weight};
 use crate::compare::noise;
+use crate::compare::pairs::Pairs;
 use crate::compare::profile::{DeviceProfile, Profile};
 use crate::leaks::Verdict;
 use crate::trace::{PINNED, device_name};
@@ -10,7 +11,8 @@ use crate::units::Bytes;
 
 /// What is found there.
 pub(super) fn findings(base: &Profile, new: &Profile) -> Vec<Finding> {
-    let unpaired = new.devices.iter().skip(base.devices.len());
+    let unpaired = Pairs::of(&base.devices, &new.devices).only_new;
+    let unpaired = unpaired.into_iter();
     let mut found: Vec<Finding> = unpaired.flat_map(unpaired_device).collect();
     if let Some(new) = &new.pinned {
         found.extend(pinned(base.pinned.as_ref(), new));

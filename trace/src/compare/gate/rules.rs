@@ -1,6 +1,7 @@
 //! The questions that the gate asks of a difference, one after another.
 
 use super::{Finding, Limits, Weight};
+use crate::compare::failure::{self, Failure};
 use crate::compare::headline::signed;
 use crate::compare::pass::{self, PhaseDelta};
 use crate::compare::{Difference, LeakChange, Leaks, noise, rate_tolerance};
@@ -8,6 +9,7 @@ use crate::leaks::Verdict;
 use crate::phases::Phase;
 use crate::trace::Series;
 use crate::units::Bytes;
+use std::cmp::Ordering;
 
 /// Everything that is found in the difference of a device.
 pub(super) fn findings(difference: &Difference, limits: &Limits) -> Vec<Finding> {
@@ -56,6 +58,10 @@ impl Judge<'_> {
         }
         if difference.alike {
             self.alike();
+            if self.peak_exceeds() {
+                self.peak();
+            }
+            self.growth();
             return;
         }
         match difference.is_of_single_passes() && !difference.phases.is_empty() {
@@ -66,7 +72,8 @@ impl Judge<'_> {
         self.growth();
     }
 
-    /// Every step and every site agrees, so nothing can have become worse.
+    /// Every step and every site agrees as far as two runs of one program do, so nothing is new. A
+    /// limit may still be tighter than that.
     fn alike(&mut self) {
         let difference = self.difference;
         if difference.new.leaks.verdict == Verdict::Leak {
@@ -81,28 +88,31 @@ impl Judge<'_> {
     }
 
     fn out_of_memory(&mut self) {
-        let (base, new) = (&self.difference.base, &self.difference.new);
+        let new = &self.difference.new;
         let Some(oom) = new.oom else {
             return;
         };
-        let at = oom
-            .step
-            .map_or_else(String::new, |step| format!(" in step {step}"));
+        let [before, done] = failure::steps_before(self.difference);
+        let at = match (oom.step, done) {
+            (Some(step), _) => format!(" in step {step}"),
+            (None, Some(1)) => " after one step".to_owned(),
+            (None, Some(done)) => format!(" after {done} steps"),
+            (None, None) => String::new(),
+        };
         let detail = format!(
             "the new run is out of memory{at}: a request for {} failed",
             oom.wanted
         );
-        match base.oom {
-            None => self.find(Weight::Fail, "out_of_memory", detail),
-            Some(before) if before.step > oom.step => {
-                let detail = format!("{detail}; the baseline got further");
-                self.find(Weight::Fail, "out_of_memory", detail);
-            }
-            Some(_) => {
-                let detail = format!("{detail}; so is the baseline");
-                self.find(Weight::Note, "out_of_memory", detail);
-            }
-        }
+        let (weight, more) = match Failure::of(self.difference) {
+            Failure::Both(Some(Ordering::Less)) => (Weight::Fail, "; the baseline got further"),
+            Failure::Both(None) if before.is_some() && new.steps == 0 => (
+                Weight::Unknown,
+                "; so is the baseline, and which got further is not known",
+            ),
+            Failure::Both(_) => (Weight::Note, "; so is the baseline"),
+            _ => (Weight::Fail, ""),
+        };
+        self.find(weight, "out_of_memory", format!("{detail}{more}"));
     }
 
     fn reserved(&mut self) {
@@ -167,19 +177,31 @@ impl Judge<'_> {
         }
     }
 
+    /// How much higher the peak may be, bytes.
+    fn peak_limit(&self) -> u64 {
+        let base = &self.difference.base;
+        let limit = self.limits.peak_growth.of(base.common_peak);
+        let limit = limit.max(noise::LEVEL_FLOOR.0);
+        // The baseline's own steps differ by some amount, apart from their trend (garbage that is
+        // collected now and then). Two runs may differ by that much too.
+        match self.difference.varying {
+            true => limit,
+            false => limit.max(base.wobble.0),
+        }
+    }
+
+    fn peak_exceeds(&self) -> bool {
+        let (base, new) = (&self.difference.base, &self.difference.new);
+        let more = noise::delta(base.common_peak, new.common_peak);
+        more > 0 && more.unsigned_abs() > self.peak_limit()
+    }
+
     fn peak(&mut self) {
         let difference = self.difference;
         let (base, new) = (&difference.base, &difference.new);
         let (before, after) = (base.common_peak, new.common_peak);
-        let limit = self.limits.peak_growth.of(before).max(noise::LEVEL_FLOOR.0);
-        // The baseline's own steps differ by some amount, apart from their trend (garbage that is
-        // collected now and then). Two runs may differ by that much too.
-        let limit = match difference.varying {
-            true => limit,
-            false => limit.max(base.wobble.0),
-        };
+        let (limit, exceeds) = (self.peak_limit(), self.peak_exceeds());
         let more = noise::delta(before, after);
-        let exceeds = more > 0 && more.unsigned_abs() > limit;
         let sentence = format!(
             "the peak of allocated is {} higher ({before} → {after}, allowed {}){}",
             signed(more as f64).trim_start_matches('+'),
@@ -217,7 +239,13 @@ impl Judge<'_> {
         let requested = self.difference.series(Series::Requested);
         let known = requested.base.peak > Bytes::ZERO && requested.new.peak > Bytes::ZERO;
         let tolerance = noise::level(requested.base.peak, requested.new.peak, Bytes::ZERO);
-        match known && requested.peak.unsigned_abs() <= tolerance.0 {
+        // A limit may be tighter than the tolerance.
+        let most = noise::delta(
+            self.difference.base.common_peak,
+            self.difference.new.common_peak,
+        );
+        let is_less = requested.peak.saturating_mul(2) < most;
+        match known && is_less && requested.peak.unsigned_abs() <= tolerance.0 {
             true => {
                 "; the program requests no more: its blocks are rounded up further, or not split"
             }

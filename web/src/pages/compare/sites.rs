@@ -164,6 +164,18 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
         level(&site.new, |s| s.at_end)
     );
     let (d_peak, d_end) = (change(site.peak as f64), change(site.at_end as f64));
+    let of_the_peaks = site.is_of_the_peaks().then(|| {
+        let held = format!(
+            "{} → {}",
+            level(&site.base, |s| s.at_peak),
+            level(&site.new, |s| s.at_peak)
+        );
+        view! {
+            <span class="site-number" title=format!("at the run's peak: {held}")>
+                <span class="site-label">"at the run's peak"</span> {change(site.at_peak as f64)}
+            </span>
+        }
+    });
     let growth = (site.growth.abs() >= 512.0)
         .then(|| view! { <span class="site-growth">{change(site.growth)} " a step"</span> });
     let detail = move || {
@@ -190,7 +202,7 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
                 <span class="site-number" title=format!("live at the end: {end}")>
                     <span class="site-label">"end"</span> {d_end}
                 </span>
-                {growth}
+                {of_the_peaks} {growth}
             </button>
             {detail}
         </li>
