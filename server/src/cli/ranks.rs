@@ -182,6 +182,9 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
 
 fn sites_table(report: &RanksReport) -> String {
     let same = report.sites_same;
+    if report.sites.is_empty() && report.sites_same == 0 {
+        return "\n  by stack: there is nothing to compare\n".to_owned();
+    }
     if report.sites.is_empty() {
         return format!("\n  by stack: all {same} sites hold the same in all ranks\n");
     }

@@ -208,8 +208,10 @@ impl Surveyor {
         let (allocated, reserved) = (spread(|r| r.peak_allocated), spread(|r| r.peak_reserved));
         let Aligned { band, curves } = curves::aligned(&self.curves, watch)?;
         let found = self.across.finish(watch)?;
+        let mut sentences = words::sentences(&ranks, allocated.as_ref());
+        sentences.extend(words::silent(&found.silent));
         Ok(Survey {
-            sentences: words::sentences(&ranks, allocated.as_ref()),
+            sentences,
             allocated,
             reserved,
             band,

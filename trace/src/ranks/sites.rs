@@ -10,6 +10,7 @@ use super::odd::median;
 use super::profile::{RankProfile, RankSite};
 use crate::compare::noise;
 use crate::compare::profile::Place;
+use crate::compare::sites::is_of_size;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -76,12 +77,16 @@ pub(super) struct Found {
     pub rows: Vec<SiteAcross>,
     pub left_out: u32,
     pub same: u32,
+    /// Ranks that could not be compared.
+    pub silent: Vec<Rank>,
 }
 
 /// Collects what each rank holds.
 #[derive(Default)]
 pub(super) struct Across {
     ranks: Vec<Rank>,
+    /// Of each rank, whether it does not say where most of its memory was allocated.
+    silent: Vec<bool>,
     floor: Bytes,
     sites: FxHashMap<String, Site>,
 }
@@ -106,6 +111,9 @@ impl Across {
     pub fn add(&mut self, rank: Rank, profile: &RankProfile) {
         let at = self.ranks.len() as u32;
         self.ranks.push(rank);
+        let mut ids = profile.sites.iter().map(|site| &site.id);
+        let has_no_stacks = ids.len() > 0 && ids.all(|id| is_of_size(id));
+        self.silent.push(profile.wrapped || has_no_stacks);
         self.floor = self.floor.max(profile.floor);
         for site in &profile.sites {
             self.add_site(at, site);
@@ -133,11 +141,13 @@ impl Across {
     ///
     /// # Errors
     /// [`Stopped`].
-    pub fn finish(self, watch: Watch<'_>) -> Result<Found, Stopped> {
+    pub fn finish(mut self, watch: Watch<'_>) -> Result<Found, Stopped> {
+        let silent = self.without_silent();
         let Across {
             ranks,
             floor,
             sites,
+            ..
         } = self;
         let n = sites.len();
         let mut rows: Vec<SiteAcross> = Vec::new();
@@ -156,7 +166,41 @@ impl Across {
             left_out: (differ - rows.len()) as u32,
             same: (n - differ) as u32,
             rows,
+            silent,
         })
+    }
+
+    /// Leaves out ranks that would seem to hold nothing at sites of others, because they were
+    /// recorded without stacks or their rings wrapped. If all ranks are like that, none is.
+    fn without_silent(&mut self) -> Vec<Rank> {
+        if self.silent.iter().all(|&silent| silent) {
+            return Vec::new();
+        }
+        let silent = std::mem::take(&mut self.silent);
+        // The new position of each rank that stays.
+        let mut place = Vec::with_capacity(silent.len());
+        let mut kept = 0;
+        for &is_silent in &silent {
+            place.push((!is_silent).then_some(kept));
+            kept += u32::from(!is_silent);
+        }
+        self.sites.retain(|_, site| {
+            site.held.retain_mut(|held| match place[held.at as usize] {
+                Some(at) => {
+                    held.at = at;
+                    true
+                }
+                None => false,
+            });
+            !site.held.is_empty()
+        });
+        let ranks = std::mem::take(&mut self.ranks).into_iter().zip(silent);
+        let (out, ranks): (Vec<_>, Vec<_>) = ranks.partition(|(_, silent)| *silent);
+        self.ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
+        if self.ranks.len() < 2 {
+            self.sites.clear();
+        }
+        out.into_iter().map(|(rank, _)| rank).collect()
     }
 }
 

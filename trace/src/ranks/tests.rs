@@ -224,8 +224,7 @@ fn sentences_say_who_and_where() {
     check(
         and(2, leaking(12)),
         &[
-            "Ranks 6 and 7 leak, rank 6 fastest: 12.0 MiB a step in keep (train.py:41); the other \
-             6 ranks do not.",
+            "Ranks 6 and 7 leak 12.0 MiB a step in keep (train.py:41); the other 6 ranks do not.",
             "All peak at about 100 MiB.",
         ],
     );
@@ -316,6 +315,49 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
     assert_eq!(rows([holding(MIB), without(0), without(0)]), 1);
     assert_eq!(rows([holding(MIB), without(2 * MIB), without(0)]), 0);
     assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
+}
+
+#[test]
+fn ranks_that_do_not_say_where_are_not_compared_by_site() {
+    let holding = |id: &str| RankProfile {
+        sites: vec![RankSite {
+            id: id.to_owned(),
+            place: None,
+            at_peak: Bytes::mib(8),
+            at_end: Bytes::ZERO,
+            wobble: Bytes::ZERO,
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let (told, nameless) = (holding("s0000000000000001"), holding("b8388608"));
+    let wrapped = RankProfile {
+        wrapped: true,
+        ..nameless.clone()
+    };
+    let check = |third: &RankProfile, sentence: Option<&str>| {
+        let survey = survey([told.clone(), told.clone(), third.clone()]);
+        assert_eq!((survey.sites.len(), survey.sites_same), (0, 1));
+        let last = survey.sentences.last().map(String::as_str);
+        assert_eq!(last.filter(|last| last.contains("left out")), sentence);
+    };
+    let sentence = "Rank 2 is left out of the comparison by stack: it lost events, or was recorded \
+                    without stacks.";
+    check(&told, None);
+    check(&nameless, Some(sentence));
+    check(&wrapped, Some(sentence));
+    // Without stacks in any rank, sizes are compared.
+    let sizes = [nameless.clone(), nameless.clone(), holding("b4194304")];
+    let survey = survey(sizes);
+    assert_eq!(survey.sites.len(), 2);
+    // One rank that tells has nothing to be compared with.
+    let lone = self::survey([nameless.clone(), told.clone()]);
+    assert_eq!((lone.sites.len(), lone.sites_same), (0, 0));
+    // The ranks that are named are those that stay.
+    let other = holding("s0000000000000002");
+    let survey = self::survey([nameless, told.clone(), told, other]);
+    let named: Vec<u32> = survey.sites[0].farthest.iter().map(|h| h.rank.0).collect();
+    assert_eq!((survey.sites[0].ranks, named), (2, vec![3]));
 }
 
 #[test]

@@ -65,6 +65,21 @@ pub(super) fn missing(ranks: &[Rank]) -> Option<String> {
     Some(format!("{} {are} missing.", listed(ranks)))
 }
 
+/// What is said of ranks whose sites could not be compared; `None` if there are none.
+pub(super) fn silent(ranks: &[Rank]) -> Option<String> {
+    let (are, they) = match ranks.len() {
+        0 => return None,
+        1 => ("is", "it"),
+        _ => ("are", "they"),
+    };
+    Some(format!(
+        "{} {are} left out of the comparison by stack: {they} lost events, or {} recorded without \
+         stacks.",
+        listed(ranks),
+        if ranks.len() == 1 { "was" } else { "were" }
+    ))
+}
+
 /// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
 fn others(n: usize, [one, several]: [&str; 2]) -> String {
     match n {
@@ -131,6 +146,7 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
     Some(match n {
         1 => format!("{} leaks {what}{rest}.", named(&leaking)),
         _ if all && alike => format!("{} leak {what}.", all_ranks(n)),
+        _ if alike => format!("{} leak {what}{rest}.", named(&leaking)),
         _ if all => format!(
             "{} leak, rank {} fastest: {what}.",
             all_ranks(n),

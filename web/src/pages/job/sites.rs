@@ -33,6 +33,7 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     let differ = job.sites_differ as usize;
     let same = format::count(u64::from(job.sites_same));
     let about = match (differ, job.sites_left_out) {
+        (0, _) if job.sites_same == 0 => "There is nothing to compare by stack.".to_owned(),
         (0, _) => format!("All {same} sites hold the same in all ranks."),
         (n, 0) => format!("{} between ranks; {same} hold the same.", differ_text(n)),
         (n, left) => format!(
