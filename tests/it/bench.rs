@@ -73,20 +73,19 @@ async fn the_frontier_is_told(browser: &Browser) {
 }
 
 async fn a_filter_without_rows_is_cleared(browser: &Browser) {
-    let choose = "const all = [...document.querySelectorAll('main select')];
-                  const has = select => [...select.options].some(o => o.value === 'failed');
-                  const select = all.find(has);
-                  select.value = 'failed';
-                  select.dispatchEvent(new Event('change', { bubbles: true }));
-                  return null;";
-    browser.eval(choose).await;
+    let typed = "const field = document.querySelector('[aria-label=\"Filter rows\"]');
+                 field.value = 'no such patch';
+                 field.dispatchEvent(new Event('input', { bubbles: true }));
+                 return null;";
+    browser.eval(typed).await;
     let none = "return document.querySelectorAll('.bench-row').length === 0
-                && location.search.includes('failed');";
+                && location.search.includes('such');";
     browser.wait_until("no row", none).await;
     browser.click(".no-match button").await;
     let all = "return document.querySelectorAll('.bench-row').length === 2
                && !document.querySelector('.no-match')
-               && !location.search.includes('failed') && location.search.includes('bench=');";
+               && document.querySelector('[aria-label=\"Filter rows\"]').value === ''
+               && !location.search.includes('such') && location.search.includes('bench=');";
     browser.wait_until("all rows again", all).await;
 }
 
