@@ -1,5 +1,5 @@
-//! Lower and upper case, one and several. The browser knows the letters of all languages; Rust's own tables would
-//! make the front end several kilobytes larger.
+//! Lower and upper case, one and several. The browser knows the letters of all languages; Rust's
+//! own tables would make the front end several kilobytes larger.
 
 /// The text in lower case.
 pub fn lower(text: &str) -> String {

@@ -7,8 +7,8 @@ use trace::layout::{self, Layout, Place, Segment};
 use trace::trace::{DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
-/// The map after an event. Of a recording without events, `at` is `None`, and the map is that of its
-/// state.
+/// The map after an event. Of a recording without events, `at` is `None`, and the map is that of
+/// its state.
 pub fn memory_map(device: &DeviceTrace, at: Option<EventIdx>) -> MemoryMap {
     let mut map = MemoryMap {
         event: at,

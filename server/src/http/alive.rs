@@ -59,8 +59,8 @@ pub struct Beside {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MapQuery {
-    /// The event after which; the last one unless given. A recording without events is asked for its
-    /// state.
+    /// The event after which; the last one unless given. A recording without events is asked for
+    /// its state.
     at: Option<u32>,
 }
 

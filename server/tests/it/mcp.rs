@@ -103,6 +103,32 @@ async fn every_tool_says_what_it_takes() {
 }
 
 #[tokio::test]
+async fn a_moment_is_an_event_or_a_state_alone() {
+    let client = client(&[]).await;
+    let oom = fixture("oom");
+    let state = state_alone();
+    let at = json!({"recording": state.path(), "by": "pool"});
+    let (text, alive) = ask(&client, "alive", at).await;
+    assert!(
+        text.starts_with("The recorded state of device 0: 4.00 KiB allocated"),
+        "{text}"
+    );
+    assert_eq!(
+        (&alive["event"], &alive["allocated"]),
+        (&json!(null), &json!(4096))
+    );
+    let [word, number] = [json!("5"), json!(5)].map(|at| json!({"recording": oom, "at": at}));
+    assert_eq!(
+        ask(&client, "alive", word).await,
+        ask(&client, "alive", number).await
+    );
+    let at = json!({"recording": state.path(), "at": "0"});
+    let refused = text_of(&call(&client, "alive", at).await);
+    assert!(refused.contains("leave out `at`"), "{refused}");
+    client.cancel().await.expect("it ends");
+}
+
+#[tokio::test]
 async fn answers_are_those_of_the_commands() {
     let client = client(&[]).await;
     let oom = fixture("oom");
@@ -145,25 +171,6 @@ async fn answers_are_those_of_the_commands() {
         bytes.sum::<u64>(),
         alive["allocated"].as_u64().expect("allocated")
     );
-    let state = state_alone();
-    let at = json!({"recording": state.path(), "by": "pool"});
-    let (text, alive) = ask(&client, "alive", at).await;
-    assert!(
-        text.starts_with("The recorded state of device 0: 4.00 KiB allocated"),
-        "{text}"
-    );
-    assert_eq!(
-        (&alive["event"], &alive["allocated"]),
-        (&json!(null), &json!(4096))
-    );
-    let [word, number] = [json!("5"), json!(5)].map(|at| json!({"recording": oom, "at": at}));
-    assert_eq!(
-        ask(&client, "alive", word).await,
-        ask(&client, "alive", number).await
-    );
-    let at = json!({"recording": state.path(), "at": "0"});
-    let refused = text_of(&call(&client, "alive", at).await);
-    assert!(refused.contains("leave out `at`"), "{refused}");
     let two = json!({"base": fixture("off_v1_moe"), "new": fixture("off_v3_moe")});
     let (_, compared) = ask(&client, "compare", two).await;
     assert_eq!(
