@@ -164,18 +164,7 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
         level(&site.new, |s| s.at_end)
     );
     let (d_peak, d_end) = (change(site.peak as f64), change(site.at_end as f64));
-    let of_the_peaks = site.is_of_the_peaks().then(|| {
-        let held = format!(
-            "{} → {}",
-            level(&site.base, |s| s.at_peak),
-            level(&site.new, |s| s.at_peak)
-        );
-        view! {
-            <span class="site-number" title=format!("at the run's peak: {held}")>
-                <span class="site-label">"at the run's peak"</span> {change(site.at_peak as f64)}
-            </span>
-        }
-    });
+    let of_the_peaks = of_the_peaks(&site);
     let growth = (site.growth.abs() >= 512.0)
         .then(|| view! { <span class="site-growth">{change(site.growth)} " a step"</span> });
     let detail = move || {
@@ -207,6 +196,23 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
             {detail}
         </li>
     }
+}
+
+/// What the site holds at the peaks of the runs, where nothing else of it differs.
+fn of_the_peaks(site: &SiteDelta) -> Option<impl IntoView + use<>> {
+    let held = |side: &Option<SiteSide>| {
+        let held = side.as_ref().map(|side| side.at_peak.to_string());
+        held.unwrap_or_else(|| "–".to_owned())
+    };
+    let held = format!("{} → {}", held(&site.base), held(&site.new));
+    let by = change(site.at_peak as f64);
+    site.is_of_the_peaks().then(|| {
+        view! {
+            <span class="site-number" title=format!("at the run's peak: {held}")>
+                <span class="site-label">"at the run's peak"</span> {by}
+            </span>
+        }
+    })
 }
 
 #[component]
