@@ -7,8 +7,9 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use brotli::enc::BrotliEncoderParams;
 
 use crate::compile::Profile;
 use crate::error::Error;
@@ -20,10 +21,11 @@ const PAGE: &str = "/index.html";
 /// How the page names an asset before its final path is known.
 const ASSETS: &str = "\"/assets/";
 
-/// Brotli's best quality and its largest ordinary window: the cost is paid once per build.
-const BROTLI_QUALITY: u32 = 11;
-const BROTLI_WINDOW_BITS: u32 = 24;
-const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
+/// Brotli's best quality and its largest ordinary window: the cost is paid once per build. With
+/// blocks of 512 KiB the program is 2 KB smaller than with those that it would choose itself.
+const BROTLI_QUALITY: i32 = 11;
+const BROTLI_WINDOW_BITS: i32 = 24;
+const BROTLI_BLOCK_BITS: i32 = 19;
 
 /// Names of files, and their content.
 pub type Assets = Vec<(String, Vec<u8>)>;
@@ -246,7 +248,7 @@ impl Packing {
             return None;
         };
         let mut hasher = DefaultHasher::new();
-        (bytes, BROTLI_QUALITY, BROTLI_WINDOW_BITS).hash(&mut hasher);
+        (bytes, BROTLI_QUALITY, BROTLI_WINDOW_BITS, BROTLI_BLOCK_BITS).hash(&mut hasher);
         let kept = folder.join(format!("{:016x}-{}.br", hasher.finish(), bytes.len()));
         if let Ok(packed) = fs::read(&kept) {
             return Some(packed);
@@ -262,16 +264,17 @@ impl Packing {
 }
 
 fn brotli(bytes: &[u8]) -> Vec<u8> {
-    let mut writer = brotli::CompressorWriter::new(
-        Vec::new(),
-        BROTLI_BUFFER_BYTES,
-        BROTLI_QUALITY,
-        BROTLI_WINDOW_BITS,
-    );
-    writer
-        .write_all(bytes)
-        .expect("writing to memory cannot fail");
-    writer.into_inner()
+    let params = BrotliEncoderParams {
+        quality: BROTLI_QUALITY,
+        lgwin: BROTLI_WINDOW_BITS,
+        lgblock: BROTLI_BLOCK_BITS,
+        size_hint: bytes.len(),
+        ..BrotliEncoderParams::default()
+    };
+    let mut packed = Vec::new();
+    brotli::BrotliCompress(&mut &bytes[..], &mut packed, &params)
+        .expect("reading and writing memory cannot fail");
+    packed
 }
 
 #[cfg(test)]
