@@ -9,6 +9,7 @@ use wasm_bindgen_cli_support::Bindgen;
 
 use crate::Workshop;
 use crate::error::Error;
+use crate::fold::fold;
 use crate::progress::Progress;
 use crate::toolchain::Toolchain;
 
@@ -139,10 +140,11 @@ pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
     fs::write(&note, from).map_err(Error::io(&note))
 }
 
-/// Changes with the module, and with how this file calls wasm-bindgen.
+/// Changes with the module, and with how the glue is made.
 fn made_from(module: &[u8], short: bool) -> String {
     let mut hasher = DefaultHasher::new();
-    (module, short, include_str!("compile.rs")).hash(&mut hasher);
+    let how = [include_str!("compile.rs"), include_str!("fold.rs")];
+    (module, short, how).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -156,7 +158,28 @@ fn bindgen_into(dir: &Path, wasm: &Path, short: bool) -> Result<(), Error> {
         .remove_name_section(short)
         .remove_producers_section(true)
         .generate(dir)
-        .map_err(error)
+        .map_err(error)?;
+    match short {
+        true => fold_in(dir),
+        false => Ok(()),
+    }
+}
+
+/// Makes the module in a folder of glue smaller. It then has other numbers for its functions, so
+/// names for stack traces would be wrong.
+fn fold_in(dir: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
+        let path = entry.map_err(Error::io(dir))?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "wasm")
+        {
+            let module = fs::read(&path).map_err(Error::io(&path))?;
+            let folded = fold(&module).map_err(|error| Error::BadModule(error.to_string()))?;
+            fs::write(&path, folded).map_err(Error::io(&path))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

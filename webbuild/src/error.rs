@@ -52,6 +52,10 @@ pub enum Error {
     #[error("wasm-bindgen: {0}")]
     Bindgen(String),
 
+    /// A module that cannot be made smaller.
+    #[error("wasm-bindgen made a module that cannot be read: {0}")]
+    BadModule(String),
+
     /// A profile that does not exist.
     #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
     UnknownProfile(String),

@@ -17,6 +17,7 @@
 pub mod compile;
 pub mod embed;
 pub mod error;
+mod fold;
 mod inner;
 pub mod page;
 pub mod progress;
