@@ -1,8 +1,8 @@
 //! Categories of real programs in bytes, compared with what the process itself knew of each block.
 //!
-//! `cargo nextest run -p trace --test it --no-capture -E 'test(/^categories/)'` prints the figure of
-//! each file. The files next to the repository (`../shared/categories`) have a test that is ignored
-//! without them.
+//! `cargo nextest run -p trace --test it --no-capture -E 'test(/^categories/)'` prints the figure
+//! of each file. The files next to the repository (`../shared/categories`) have a test that is
+//! ignored without them.
 
 use crate::recordings::{fixtures, replayed, shared, truth};
 use serde_json::Value;
