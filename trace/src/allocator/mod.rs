@@ -129,6 +129,8 @@ pub struct Arena {
     searched: u64,
     /// Blocks by address. Kept once searching has cost more than keeping this index.
     by_address: Option<BTreeMap<u64, Slot>>,
+    /// Pools that have shelves.
+    shelved: usize,
     /// The clock that the age of free blocks is counted in (`get_free_blocks_call_count`).
     searches: u64,
 }
@@ -139,6 +141,9 @@ const SEARCH_BEFORE_INDEX: u64 = 30_000_000;
 
 /// Bytes of the smallest free list.
 const PER_LIST: usize = 256;
+
+/// The most pools that have shelves.
+const MOST_SHELVED: usize = 16;
 
 /// So many pools are looked through faster than looked up.
 const FEW_POOLS: usize = 4;
@@ -162,6 +167,7 @@ impl Arena {
             segments: BTreeMap::new(),
             searched: 0,
             by_address: None,
+            shelved: 0,
             searches: 0,
         }
     }
@@ -325,7 +331,12 @@ impl Arena {
         let Block {
             addr, size, pool, ..
         } = *block;
-        self.pools[usize::from(pool)].free.insert(size, addr, slot);
+        let free = &mut self.pools[usize::from(pool)].free;
+        free.insert(size, addr, slot);
+        if free.is_busy() && self.shelved < MOST_SHELVED {
+            self.shelved += 1;
+            free.put_on_shelves();
+        }
     }
 
     /// What a free block is listed under.
@@ -630,10 +641,11 @@ impl Arena {
         let index = self.by_address.as_ref().map_or(0, BTreeMap::len);
         // A free list needs three words for a block, and its runs are half full.
         let lists = blocks / size_of::<Block>() * 48 + self.pools.len() * PER_LIST;
+        let shelves = self.pools.len().min(MOST_SHELVED) * FreeList::BYTES_OF_SHELVES;
         // A full table moves to a larger one: while it moves, both exist.
         let pools = of_vec_after(&self.pools, more) + 3 * of_map(&self.pool_ids);
         let pools = pools + of_vec_after(&self.owners, more) + 3 * of_map(&self.owner_ids);
-        blocks + lists + pools + (self.segments.len() + index) * 32
+        blocks + lists + shelves + pools + (self.segments.len() + index) * 32
     }
 
     /// The used block that ends where `slot` begins, in the same segment.

@@ -1,20 +1,16 @@
-//! Free blocks of one pool, in the order in which best fit looks at them: by size, then address.
+//! Free blocks of any size.
 //!
-//! Every allocation takes an entry out and most put one back. A pool holds tens to thousands of
-//! entries. Short sorted runs are faster here than a B-tree: two binary searches find an entry, and
-//! one short copy moves it.
+//! Short sorted runs are faster here than a B-tree: two binary searches find an entry, and one short
+//! copy moves it.
 
+use super::{Key, Slot};
 use std::cell::Cell;
-
-use super::Slot;
 
 /// Longest run. So a copy moves two kilobytes at most, and a thousand entries are about twenty
 /// runs.
 const LONGEST: usize = 96;
 /// A run shorter than this joins its neighbour where both fit into half a run.
 const SHORTEST: usize = 12;
-
-type Key = (u64, u64);
 
 /// Whether one key comes before another. As one number each, they are compared without a branch.
 fn before((size, addr): Key, (other_size, other_addr): Key) -> bool {
@@ -24,7 +20,7 @@ fn before((size, addr): Key, (other_size, other_addr): Key) -> bool {
 
 /// Sorted entries, and the greatest key of each run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FreeList {
+pub(super) struct Runs {
     /// None of them is empty.
     runs: Vec<Vec<(Key, Slot)>>,
     greatest: Vec<Key>,
@@ -32,10 +28,13 @@ pub(super) struct FreeList {
     fitted: Cell<(usize, usize)>,
 }
 
-impl FreeList {
-    /// Adds the free block at `addr`; it must not be listed yet.
-    pub fn insert(&mut self, size: u64, addr: u64, slot: Slot) {
-        let key = (size, addr);
+impl Runs {
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Adds an entry; it must not be listed yet.
+    pub fn insert(&mut self, key: Key, slot: Slot) {
         if self.runs.is_empty() {
             self.runs.push(vec![(key, slot)]);
             self.greatest.push(key);
@@ -55,8 +54,8 @@ impl FreeList {
     }
 
     /// Takes a free block out, if it is listed.
-    pub fn remove(&mut self, size: u64, addr: u64) {
-        let Some((at, place)) = self.find((size, addr)) else {
+    pub fn remove(&mut self, key: Key) {
+        let Some((at, place)) = self.find(key) else {
             return;
         };
         let run = &mut self.runs[at];
@@ -72,16 +71,16 @@ impl FreeList {
 
     /// Gives an entry another key and another block: what is left of it, or what it became part of.
     /// Mostly it stays in its run, and only what lies between the two places moves.
-    pub fn replace(&mut self, old: (u64, u64), new: (u64, u64), slot: Slot) {
+    pub fn replace(&mut self, old: Key, new: Key, slot: Slot) {
         let Some((at, place)) = self.find(old) else {
-            return self.insert(new.0, new.1, slot);
+            return self.insert(new, slot);
         };
         let after_lower = at == 0 || before(self.greatest[at - 1], new);
         let upper = self.runs.get(at + 1);
         let before_upper = upper.is_none_or(|upper| before(new, upper[0].0));
         if !(after_lower && before_upper) {
-            self.remove(old.0, old.1);
-            return self.insert(new.0, new.1, slot);
+            self.remove(old);
+            return self.insert(new, slot);
         }
         let run = &mut self.runs[at];
         let target = if before(new, old) {
@@ -99,23 +98,23 @@ impl FreeList {
     }
 
     /// The smallest block of at least `size` bytes, the lowest address on ties: size and slot.
-    pub fn best_fit(&self, size: u64) -> Option<(u64, Slot)> {
+    pub fn best_fit(&self, size: u64) -> Option<(Key, Slot)> {
         let key = (size, 0);
         let at = self.run_of(key);
         let run = self.runs.get(at)?;
         let place = run.partition_point(|(other, _)| before(*other, key));
         self.fitted.set((at, place));
-        run.get(place).map(|&((size, _), slot)| (size, slot))
+        run.get(place).copied()
     }
 
     /// The blocks of at least `size` bytes, in the order in which best fit looks at them.
-    pub fn fits(&self, size: u64) -> impl Iterator<Item = Slot> + '_ {
+    pub fn from(&self, size: u64) -> impl Iterator<Item = (Key, Slot)> + '_ {
         let key = (size, 0);
         let at = self.run_of(key);
         let first = self.runs.get(at);
         let place = first.map_or(0, |run| run.partition_point(|(other, _)| *other < key));
         let rest = self.runs[at.min(self.runs.len())..].iter().flatten();
-        rest.skip(place).map(|&(_, slot)| slot)
+        rest.skip(place).copied()
     }
 
     /// Run and place of an entry.
@@ -169,7 +168,7 @@ mod tests {
         fn it_is_a_sorted_map(
             steps in prop::collection::vec((0..4_u8, 0..40_u64, 0..40_u64), 1..3000)
         ) {
-            let mut list = FreeList::default();
+            let mut list = Runs::default();
             let mut model: BTreeMap<Key, Slot> = BTreeMap::new();
             for (number, (what, size, addr)) in steps.into_iter().enumerate() {
                 let slot = Slot(number as u32);
@@ -184,18 +183,18 @@ mod tests {
                     }
                 } else if what < 2 {
                     if model.insert((size, addr), slot).is_some() {
-                        list.remove(size, addr);
+                        list.remove((size, addr));
                     }
-                    list.insert(size, addr, slot);
+                    list.insert((size, addr), slot);
                 } else {
                     model.remove(&(size, addr));
-                    list.remove(size, addr);
+                    list.remove((size, addr));
                 }
-                let all: Vec<Slot> = list.fits(size).collect();
-                let expected: Vec<Slot> = model.range((size, 0)..).map(|(_, slot)| *slot).collect();
+                let all: Vec<(Key, Slot)> = list.from(size).collect();
+                let expected = model.range((size, 0)..).map(|(key, slot)| (*key, *slot));
+                let expected: Vec<(Key, Slot)> = expected.collect();
+                prop_assert_eq!(list.best_fit(size), expected.first().copied());
                 prop_assert_eq!(all, expected);
-                let fits = model.range((size, 0)..).next();
-                prop_assert_eq!(list.best_fit(size), fits.map(|(key, slot)| (key.0, *slot)));
                 prop_assert!(list.runs.iter().all(|run| !run.is_empty()));
             }
             let listed: Vec<(Key, Slot)> = list.runs.into_iter().flatten().collect();
@@ -206,12 +205,12 @@ mod tests {
         /// Everything is removed again: runs join and disappear until the list is empty.
         #[test]
         fn it_shrinks_to_nothing(sizes in prop::collection::vec(0..1000_u64, 1..600)) {
-            let mut list = FreeList::default();
+            let mut list = Runs::default();
             for (addr, &size) in sizes.iter().enumerate() {
-                list.insert(size, addr as u64, Slot(addr as u32));
+                list.insert((size, addr as u64), Slot(addr as u32));
             }
             for (addr, &size) in sizes.iter().enumerate() {
-                list.remove(size, addr as u64);
+                list.remove((size, addr as u64));
             }
             prop_assert!(list.runs.is_empty() && list.greatest.is_empty());
             prop_assert_eq!(list.best_fit(0), None);
