@@ -9,6 +9,7 @@ use super::{CliError, whose};
 use crate::blobs::Blobs;
 use crate::data_folder::{BLOBS, DATABASE};
 use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
+use crate::pictures::decode;
 use crate::store::Store;
 use crate::tensors::{self, TensorTable};
 use api::ids::RunId;
@@ -150,7 +151,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
             write_snapshot(&blobs, runtime.handle(), &row.blob, Watch::nobody(), out)
         });
     }
-    let trace = trace::stored::decode(chunks).map_err(|error| failed(&error))?;
+    let trace = decode(chunks).map_err(|error| failed(&error))?;
     let packed = store.read_now(|reader| reader.tensor_columns(id, tensors::VERSION));
     let packed = packed.map_err(|error| failed(&error))?;
     let table = packed

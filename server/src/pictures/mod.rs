@@ -5,10 +5,12 @@
 //! is drawn from the decoded trace, which a limited cache holds, and is then stored in the
 //! database.
 
+mod decode;
 mod traces;
 
 pub use answers::decoded::{Decoded, is_judged_now};
 pub use answers::pictures::{Picture, details, marks_beside_host};
+pub use decode::decode;
 pub use traces::{Ask, Traces};
 
 use crate::budget::{Budget, Spare};

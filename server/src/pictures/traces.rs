@@ -1,5 +1,6 @@
 //! Decoded traces: loaded once however many requests need them, and kept while they fit.
 
+use super::decode::{self, decode};
 use crate::budget::{Budget, Permit, Spare};
 use crate::store::{Store, StoreError, StoreResult};
 use crate::work;
@@ -227,11 +228,10 @@ impl Traces {
         let unpacked = unpacked.await?;
         let mut permit = self.budget.take(Bytes(unpacked)).await?;
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
-        let needed = unpacked + trace::stored::memory_needed(&chunks) as u64;
-        permit.resize(Bytes(needed)).await?;
+        permit.resize(decode::needs(&chunks)?).await?;
         let own = self.own_rules();
-        let decode = move || {
-            let mut decoded = trace::stored::decode(chunks)?;
+        let decoding = move || {
+            let mut decoded = decode(chunks)?;
             match texts {
                 Texts::Redacted(key) => trace::redact::trace(&mut decoded, key),
                 Texts::All(OwnNames(key)) => {
@@ -239,12 +239,11 @@ impl Traces {
                     decoded.stacks.own = (key != 0 && key == own.key()).then_some(own);
                 }
             }
-            Ok(decoded)
+            Ok::<_, StoreError>(decoded)
         };
-        let decoded = work::answer(decode)
+        let decoded = work::answer(decoding)
             .await
-            .map_err(|_| StoreError::Interrupted)?;
-        let decoded = decoded.map_err(StoreError::Undecodable)?;
+            .map_err(|_| StoreError::Interrupted)??;
         permit.resize(Decoded::weight_of(&decoded)).await?;
         let decoded = Arc::new(Decoded::new(decoded, permit));
         self.keep_for((trace, texts, None), Arc::clone(&decoded));

@@ -36,6 +36,29 @@ impl PackedChunk {
         })
     }
 
+    /// The chunk.
+    ///
+    /// # Errors
+    /// When its bytes are damaged.
+    pub fn unpack(&self) -> StoreResult<Chunk> {
+        Ok(Chunk {
+            device: self.device,
+            column: self.column,
+            seq: self.seq,
+            bytes: unpack(&self.bytes)?,
+        })
+    }
+
+    /// What it is a part of.
+    pub fn column(&self) -> Column {
+        self.column
+    }
+
+    /// Bytes of the chunk, as its own header states them.
+    pub fn unpacked_len(&self) -> usize {
+        stated(&self.bytes).map_or(self.bytes.len(), |bytes| bytes as usize)
+    }
+
     /// Bytes that the packed chunk takes in the database.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -56,27 +79,33 @@ pub(super) fn pack(bytes: &[u8]) -> StoreResult<Vec<u8>> {
         .map_err(StoreError::Packing)
 }
 
+/// How long a chunk is, which the start of the packed one says.
+fn stated(packed: &[u8]) -> Option<u64> {
+    zstd::zstd_safe::get_frame_content_size(packed)
+        .ok()
+        .flatten()
+}
+
 fn unpack(packed: &[u8]) -> StoreResult<Vec<u8>> {
     zstd::stream::decode_all(packed).map_err(StoreError::Packing)
 }
 
 impl Reader<'_> {
-    /// All chunks of a trace, unpacked.
-    pub fn chunks(&self, trace: i64) -> StoreResult<Vec<Chunk>> {
+    /// All chunks of a trace.
+    pub fn chunks(&self, trace: i64) -> StoreResult<Vec<PackedChunk>> {
         let sql = "SELECT device, col, seq, bytes FROM chunks WHERE trace = ?1 \
                    ORDER BY device, col, seq";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([trace])?;
         let mut chunks = Vec::new();
         while let Some(row) = rows.next()? {
-            let packed = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let column: u32 = row.get(1)?;
             let unknown = || corrupt("column", &column.to_string());
-            chunks.push(Chunk {
+            chunks.push(PackedChunk {
                 device: u32::try_from(row.get::<_, i64>(0)?).ok(),
                 column: Column::from_id(column).ok_or_else(unknown)?,
                 seq: row.get(2)?,
-                bytes: unpack(packed)?,
+                bytes: row.get(3)?,
             });
         }
         Ok(chunks)
@@ -84,17 +113,13 @@ impl Reader<'_> {
 
     /// Bytes of all chunks of a trace, unpacked.
     pub fn chunks_bytes(&self, trace: i64) -> StoreResult<u64> {
-        // The start of a packed chunk says how long it is.
         let sql = "SELECT substr(bytes, 1, 18), length(bytes) FROM chunks WHERE trace = ?1";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([trace])?;
         let mut bytes = 0;
         while let Some(row) = rows.next()? {
             let start = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-            let stated = zstd::zstd_safe::get_frame_content_size(start)
-                .ok()
-                .flatten();
-            bytes += stated.unwrap_or(row.get::<_, i64>(1)?.unsigned_abs());
+            bytes += stated(start).unwrap_or(row.get::<_, i64>(1)?.unsigned_abs());
         }
         Ok(bytes)
     }

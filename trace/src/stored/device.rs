@@ -43,6 +43,7 @@ pub(super) fn encode(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
     pyramid::encode(device, emit);
 }
 
+/// Everything but what [`Apart`](super::Apart) decodes.
 pub(super) fn decode(
     chunks: &mut Chunks,
     head: DeviceHead,
@@ -52,20 +53,34 @@ pub(super) fn decode(
     let events = decode_events(chunks, &head, &blocks, stacks)?;
     let annotations = decode_annotations(chunks, &head, stacks)?;
     let segments_before = segments::decode(chunks, head.device)?;
-    let pyramid = pyramid::decode(chunks, &head)?;
     Ok(DeviceTrace {
         device: head.device,
         events,
         blocks,
         segments_before,
-        pyramid,
         summary: head.summary,
         fidelity: head.fidelity,
         unmatched_frees: head.unmatched_frees,
         step_source: head.step_source,
         steps: head.steps,
         annotations,
+        ..DeviceTrace::default()
     })
+}
+
+pub(super) fn decode_times(
+    chunks: &mut Chunks,
+    head: &DeviceHead,
+) -> Result<TimeColumn, StoredError> {
+    let mut time = TimeColumn::default();
+    let mut last = 0_i64;
+    chunks.read(Some(head.device), Column::Time, |cursor| {
+        last = last.wrapping_add(unfold(cursor.number()?));
+        time.push(Micros(last));
+        Ok(())
+    })?;
+    Column::Time.check_rows(time.len(), head.n_events as usize)?;
+    Ok(time)
 }
 
 fn encode_kinds(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
@@ -389,18 +404,7 @@ fn decode_events(
     stacks: &Stacks,
 ) -> Result<Events, StoredError> {
     let device = Some(head.device);
-    let mut time = TimeColumn::default();
-    let mut last = 0_i64;
-    chunks.read(device, Column::Time, |cursor| {
-        last = last.wrapping_add(unfold(cursor.number()?));
-        time.push(Micros(last));
-        Ok(())
-    })?;
-    Column::Time.check_rows(time.len(), head.n_events as usize)?;
-    let mut events = Events {
-        time,
-        ..Events::default()
-    };
+    let mut events = Events::default();
     decode_rare_events(chunks, head, stacks, &mut events)?;
     let (actions, targets) = events_of_blocks(blocks, head.n_events);
     (events.action, events.target) = (actions, targets);

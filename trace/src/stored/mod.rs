@@ -8,6 +8,7 @@
 //! Reading checks everything that later code relies on, so that no damaged chunk can cause a panic:
 //! indexes are in range, lifetimes are in order, and counts agree.
 
+mod apart;
 mod columns;
 mod device;
 mod head;
@@ -17,7 +18,7 @@ mod segments;
 
 use crate::trace::Trace;
 use crate::varint::BadBytes;
-use columns::Chunks;
+pub use apart::{Apart, Rest};
 use head::Head;
 
 /// The version that is written, and the newest that is read.
@@ -207,11 +208,10 @@ pub fn encode(trace: &Trace, emit: &mut dyn FnMut(Chunk)) {
     }
 }
 
-/// The most bytes that [`decode`] holds besides the chunks themselves.
-pub fn memory_needed(chunks: &[Chunk]) -> usize {
-    let head = chunks.iter().find(|chunk| chunk.column == Column::Head);
-    let head = head.and_then(|chunk| Head::from_json(&chunk.bytes).ok());
-    let rows: usize = head.map_or(0, |head| {
+/// The most bytes that [`decode`] holds besides the chunks themselves: given the bytes of
+/// [`Column::Head`], and for each chunk its column and its bytes.
+pub fn memory_needed(head: &[u8], chunks: impl Iterator<Item = (Column, usize)>) -> usize {
+    let rows: usize = Head::from_json(head).map_or(0, |head| {
         let devices = head.devices.iter().chain(&head.pinned);
         let of_device =
             |d: &head::DeviceHead| d.n_events as usize * PER_EVENT + d.n_blocks * PER_BLOCK;
@@ -225,7 +225,7 @@ pub fn memory_needed(chunks: &[Chunk]) -> usize {
         Column::Kinds | Column::Segments | Column::SegmentsBefore | Column::Others => 20,
         _ => 0,
     };
-    let columns = chunks.iter().map(|c| c.bytes.len() * per_byte(c.column));
+    let columns = chunks.map(|(column, bytes)| bytes * per_byte(column));
     rows + columns.sum::<usize>()
 }
 
@@ -239,23 +239,12 @@ const PER_BLOCK: usize = 48;
 /// # Errors
 /// When a chunk is missing or damaged, or was written by a newer version.
 pub fn decode(chunks: impl IntoIterator<Item = Chunk>) -> Result<Trace, StoredError> {
-    let mut chunks = Chunks::collect(chunks);
-    let head = Head::from_json(&chunks.take_single(Column::Head)?)?;
-    let stacks = names::decode(&mut chunks, &head)?;
-    let mut devices = Vec::new();
-    for device in head.devices {
-        devices.push(device::decode(&mut chunks, device, &stacks)?);
-    }
-    let pinned = head
-        .pinned
-        .map(|pinned| device::decode(&mut chunks, pinned, &stacks));
-    Ok(Trace {
-        pinned: pinned.transpose()?,
-        format: head.format,
-        stacks,
-        devices,
-        quality: head.quality,
-    })
+    let chunks = chunks.into_iter();
+    let (apart, rest): (Vec<_>, Vec<_>) = chunks.partition(|chunk| chunk.column.is_apart());
+    let head = rest.iter().find(|chunk| chunk.column == Column::Head);
+    let head = head.map_or(Vec::new(), |chunk| chunk.bytes.clone());
+    let rest = Rest::decode(rest)?;
+    Ok(rest.with(Apart::decode(&head, apart)?))
 }
 
 #[cfg(test)]
