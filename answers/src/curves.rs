@@ -3,21 +3,20 @@
 use crate::decoded::Decoded;
 use api::compare::{Curve, CurvesWanted};
 use trace::compare::curves::{Align, Alignment};
-use trace::compare::pairs::{Load, in_order};
+use trace::compare::pairs::{Load, together};
 use trace::compare::phase::Rhythm;
 use trace::trace::DeviceTrace;
 use trace::watch::{Stopped, Watch};
 
-/// What is wanted of two compared runs: `pair` becomes the position of the device of each.
-pub fn of_each(runs: [&Decoded; 2], wanted: CurvesWanted) -> [CurvesWanted; 2] {
-    let loads = runs.map(|run| run.trace.devices.iter().map(Load::of).collect::<Vec<_>>());
-    in_order(&loads[0], &loads[1]).map(|order| {
-        let device = order.get(wanted.pair as usize);
-        CurvesWanted {
-            pair: device.map_or(u32::MAX, |&device| device as u32),
-            ..wanted
-        }
-    })
+/// What is wanted of each of the compared runs, the baseline first: `pair` becomes the position of
+/// its device.
+pub fn of_each(runs: &[Vec<Load>], wanted: CurvesWanted) -> Vec<CurvesWanted> {
+    let devices = together(runs, wanted.pair as usize).into_iter();
+    let of_device = |device: Option<usize>| CurvesWanted {
+        pair: device.map_or(u32::MAX, |device| device as u32),
+        ..wanted
+    };
+    devices.map(of_device).collect()
 }
 
 /// The range of a run on the axis; `None` if it has no such device.
@@ -28,11 +27,17 @@ pub fn domain(decoded: &Decoded, wanted: CurvesWanted) -> Option<(f64, f64)> {
 
 /// The rhythm of a run's steps, to which those of other runs are aligned; none without such a
 /// device.
-pub fn rhythm(decoded: &Decoded, wanted: CurvesWanted) -> Rhythm {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn rhythm(
+    decoded: &Decoded,
+    wanted: CurvesWanted,
+    watch: Watch<'_>,
+) -> Result<Rhythm, Stopped> {
     let device = decoded.trace.devices.get(wanted.pair as usize);
-    device.map_or_else(Rhythm::default, |device| {
-        Rhythm::of(device, &decoded.trace.stacks)
-    })
+    let rhythm = device.map(|device| Rhythm::of(device, &decoded.trace.stacks, watch));
+    Ok(rhythm.transpose()?.unwrap_or_default())
 }
 
 /// The curve of one run; empty if it has no such device.
@@ -56,7 +61,10 @@ pub fn curve(
         });
     };
     let anchors = match (wanted.align, base) {
-        (Align::Step, Some(base)) => Rhythm::of(device, &decoded.trace.stacks).over(base),
+        (Align::Step, Some(base)) => {
+            let rhythm = Rhythm::of(device, &decoded.trace.stacks, watch)?;
+            rhythm.over(base, watch)?
+        }
         _ => Vec::new(),
     };
     watch.look(0)?;

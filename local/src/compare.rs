@@ -14,6 +14,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use trace::compare::curves::Align;
 use trace::compare::gate::Limits;
+use trace::compare::pairs::Load;
 use trace::trace::Series;
 use trace::watch::Watch;
 
@@ -103,19 +104,18 @@ fn comparison(runs: &[&Run]) -> Comparison {
 }
 
 fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
-    let of_run = |at: usize| match at {
-        0 => curves::of_each([&runs[0], &runs[1]], wanted)[0],
-        at => curves::of_each([&runs[0], &runs[at]], wanted)[1],
-    };
-    let numbered = runs.iter().enumerate();
-    let domains = numbered.filter_map(|(at, run)| curves::domain(run, of_run(at)));
+    let loads = |run: &Arc<Decoded>| run.trace.devices.iter().map(Load::of).collect();
+    let loads: Vec<Vec<Load>> = runs.iter().map(loads).collect();
+    let of_each = curves::of_each(&loads, wanted);
+    let each = || runs.iter().zip(&of_each);
+    let domains = each().filter_map(|(run, &wanted)| curves::domain(run, wanted));
     let whole = domains.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
     let window = wanted.window.unwrap_or(whole);
-    let base = curves::rhythm(&runs[0], of_run(0));
-    let drawn = runs.iter().enumerate().map(|(at, run)| {
+    let base = Watch::undisturbed(|watch| curves::rhythm(&runs[0], of_each[0], watch));
+    let drawn = each().enumerate().map(|(at, (run, &wanted))| {
         let base = (at > 0).then_some(&base);
-        Watch::undisturbed(|watch| curves::curve(run, base, of_run(at), window, watch))
+        Watch::undisturbed(|watch| curves::curve(run, base, wanted, window, watch))
     });
     Curves {
         whole,

@@ -10,16 +10,19 @@ use crate::pictures::{Ask, Decoded, Traces};
 use crate::processor_time::ProcessorTime;
 use crate::questions::JUDGING;
 use crate::recent::Recent;
-use crate::store::{StoreError, StoreResult};
+use crate::store::{RunRow, StoreError, StoreResult};
 use crate::texts::Texts;
 use answers::curves;
+use answers::facts::DeviceFacts;
 use api::compare::{Against, Curves, CurvesWanted};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use trace::compare::gate::Limits;
+use trace::compare::pairs::Load;
 use trace::compare::phase::Rhythm;
 use trace::compare::profile::Profile;
+use trace::trace::Series;
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 
@@ -149,23 +152,26 @@ impl Comparisons {
         }))
     }
 
-    /// Curves of traces over one axis; the first is the baseline.
+    /// Curves of runs over one axis; the first is the baseline.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn curves(&self, traces: &[i64], wanted: CurvesWanted) -> StoreResult<Curves> {
+    pub async fn curves(&self, runs: &[RunRow], wanted: CurvesWanted) -> StoreResult<Curves> {
+        let loads: Vec<Vec<Load>> = runs.iter().map(loads).collect();
+        let of_each = curves::of_each(&loads, wanted);
+        let traces: Vec<i64> = runs.iter().map(|run| run.trace).collect();
         // Held until the curves are drawn, so that two large traces are decoded once, not twice.
         let mut held = Vec::with_capacity(HELD);
         for &trace in traces.iter().take(HELD) {
             held.push(self.traces.get(trace).await?);
         }
-        let (whole, base) = self.axis(traces, &held, wanted).await?;
+        let (whole, base) = self.axis(&traces, &held, &of_each).await?;
         let window = wanted.window.unwrap_or(whole);
         let mut runs = Vec::with_capacity(traces.len());
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
-            let wanted = of_run(at, &decoded, &held, wanted);
+            let wanted = of_each[at];
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let draw = move |watch: Watch<'_>| {
                 curves::curve(&decoded, base.as_deref(), wanted, window, watch)
@@ -197,23 +203,22 @@ impl Comparisons {
         &self,
         traces: &[i64],
         held: &[Arc<Decoded>],
-        wanted: CurvesWanted,
+        of_each: &[CurvesWanted],
     ) -> StoreResult<((f64, f64), Arc<Rhythm>)> {
         let mut whole: Option<(f64, f64)> = None;
         let mut base = None;
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, held).await?;
             let first = base.is_none();
-            let wanted = of_run(at, &decoded, held, wanted);
+            let wanted = of_each[at];
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let look = move |watch: Watch<'_>| {
                 watch.look(0)?;
                 let Some(domain) = curves::domain(&decoded, wanted) else {
                     return Ok(None);
                 };
-                let rhythm = first.then(|| curves::rhythm(&decoded, wanted));
-                watch.look(0)?;
-                Ok(Some((domain, rhythm)))
+                let rhythm = first.then(|| curves::rhythm(&decoded, wanted, watch));
+                Ok(Some((domain, rhythm.transpose()?)))
             };
             let Some((domain, rhythm)) = watched(memory, EXPLAINING, look).await? else {
                 base.get_or_insert_with(Rhythm::default);
@@ -230,13 +235,13 @@ impl Comparisons {
     }
 }
 
-/// What is wanted of the run at a position, beside the baseline.
-fn of_run(at: usize, run: &Decoded, held: &[Arc<Decoded>], wanted: CurvesWanted) -> CurvesWanted {
-    match (at, held) {
-        (0, [base, new, ..]) => curves::of_each([base, new], wanted)[0],
-        (1.., [base, ..]) => curves::of_each([base, run], wanted)[1],
-        _ => wanted,
-    }
+/// How much happens on each device of a run, in the order of its trace.
+fn loads(run: &RunRow) -> Vec<Load> {
+    let load = |device: &DeviceFacts| Load {
+        peak: device.series(Series::Allocated).peak,
+        events: device.events,
+    };
+    run.devices.iter().map(load).collect()
 }
 
 async fn off_runtime<T: Send + 'static>(

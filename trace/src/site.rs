@@ -8,9 +8,11 @@
 
 use crate::code;
 use crate::fingerprint::Fingerprint;
+use crate::footprint::{of_map, of_vec};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{BlockKind, Blocks};
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 use std::fmt;
 use std::str::FromStr;
 
@@ -79,12 +81,24 @@ pub struct Sites {
 impl Sites {
     /// The sites of a device's blocks.
     pub fn new(blocks: &Blocks, stacks: &Stacks) -> Sites {
+        Watch::undisturbed(|watch| Sites::new_while(blocks, stacks, watch))
+    }
+
+    /// The same, with a `watch` that may stop it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn new_while(blocks: &Blocks, stacks: &Stacks, watch: Watch<'_>) -> Result<Sites, Stopped> {
         let mut known: FxHashMap<SiteKey, u32> = FxHashMap::default();
         let mut of_stack: FxHashMap<StackIdx, Option<u64>> = FxHashMap::default();
         let mut keys = Vec::new();
         let mut stack_of = Vec::new();
         let mut of_kind = Vec::with_capacity(blocks.kinds.len());
-        for kind in &blocks.kinds {
+        for (at, kind) in blocks.kinds.iter().enumerate() {
+            watch.at_row(at, || {
+                let tables = 2 * (of_map(&known) + of_map(&of_stack));
+                tables + of_vec(&keys) + of_vec(&stack_of) + of_vec(&of_kind)
+            })?;
             let shape = *of_stack
                 .entry(kind.alloc_stack)
                 .or_insert_with(|| shape(stacks, kind.alloc_stack));
@@ -96,11 +110,16 @@ impl Sites {
             });
             of_kind.push(index);
         }
-        Sites {
+        Ok(Sites {
             of_kind,
             keys,
             stacks: stack_of,
-        }
+        })
+    }
+
+    /// Heap bytes that they use.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.of_kind) + of_vec(&self.keys) + of_vec(&self.stacks)
     }
 
     /// All kinds without a stack as one site, of any size; `None` if all kinds have a stack. Kinds

@@ -153,10 +153,9 @@ impl Subject {
                 run_card(app, row, look, move |card| format.file(&card.scene())).await
             }
             Subject::Comparison(rows, view) => {
-                let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-                let comparison = compare::comparison(app, rows, texts).await?;
+                let comparison = compare::comparison(app, rows.clone(), texts).await?;
                 let wanted = cards::curves_of(&comparison, &view);
-                let curves = app.comparisons.curves(&traces, wanted).await?;
+                let curves = app.comparisons.curves(&rows, wanted).await?;
                 let draw = move || {
                     let card = ComparisonCard::new(&comparison, &curves, &view, theme);
                     format.file(&card.scene())

@@ -186,8 +186,7 @@ pub async fn curves(
 ) -> Result<Response, Error> {
     let wanted = wanted(&query)?;
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
-    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let curves = app.comparisons.curves(&traces, wanted).await?;
+    let curves = app.comparisons.curves(&rows, wanted).await?;
     Ok(packed::json(&headers, &curves))
 }
 

@@ -62,6 +62,31 @@ pub fn in_order(base: &[Load], new: &[Load]) -> [Vec<usize>; 2] {
     })
 }
 
+/// The device of each run that belongs to a pair, the baseline first, where all are drawn over one
+/// baseline: `None` where a run has none. Beside another run, the baseline may have another device
+/// at that place: the one that it has beside most of them is drawn, of several the first.
+pub fn together(runs: &[Vec<Load>], pair: usize) -> Vec<Option<usize>> {
+    let Some((base, others)) = runs.split_first() else {
+        return Vec::new();
+    };
+    let orders: Vec<_> = others.iter().map(|other| in_order(base, other)).collect();
+    let at_place = |order: &[Vec<usize>; 2]| order[0].get(pair).copied();
+    let beside = |device: Option<usize>| {
+        let same = orders.iter().filter(|order| at_place(order) == device);
+        same.count()
+    };
+    // Of equals, `max_by_key` takes the last.
+    let places = orders.iter().rev().map(at_place);
+    let drawn = places.max_by_key(|device| beside(*device)).flatten();
+    let of_other = |[base, new]: &[Vec<usize>; 2]| {
+        let place = base.iter().position(|&device| Some(device) == drawn)?;
+        new.get(place).copied()
+    };
+    std::iter::once(drawn)
+        .chain(orders.iter().map(of_other))
+        .collect()
+}
+
 /// The devices of two runs: the pairs, and those that only one run has.
 pub(super) struct Pairs<'a> {
     pub pairs: Vec<[&'a DeviceProfile; 2]>,
@@ -88,5 +113,46 @@ impl<'a> Pairs<'a> {
             only_base,
             only_new,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUSY: Load = Load {
+        peak: Bytes::mib(1000),
+        events: 1000,
+    };
+    const IDLE: Load = Load {
+        peak: Bytes::mib(1),
+        events: 1,
+    };
+
+    #[test]
+    fn all_runs_are_drawn_over_one_device_of_the_baseline() {
+        let check = |runs: &[&[Load]], expected: [&[Option<usize>]; 2]| {
+            let loads: Vec<Vec<Load>> = runs.iter().map(|run| run.to_vec()).collect();
+            for (pair, expected) in expected.into_iter().enumerate() {
+                assert_eq!(together(&loads, pair), expected, "{runs:?} {pair}");
+            }
+        };
+        let (one, two): (&[Load], &[Load]) = (&[BUSY], &[IDLE, BUSY]);
+        // Of two runs, their pairs.
+        check(&[two, two], [&[Some(0), Some(0)], &[Some(1), Some(1)]]);
+        check(&[two, one], [&[Some(1), Some(0)], &[Some(0), None]]);
+        check(&[one, two], [&[Some(0), Some(1)], &[None, None]]);
+        // Whichever of the others comes first: most have the busy one beside it.
+        let busy = [Some(1), Some(0), Some(1), Some(0)];
+        let idle = [Some(0), None, Some(0), None];
+        check(&[two, one, two, one], [&busy, &idle]);
+        let busy = [Some(1), Some(1), Some(0), Some(0)];
+        let idle = [Some(0), Some(0), None, None];
+        check(&[two, two, one, one], [&busy, &idle]);
+        // Of equally many, the first.
+        check(
+            &[two, two, one],
+            [&[Some(0), Some(0), None], &[Some(1), Some(1), Some(0)]],
+        );
     }
 }

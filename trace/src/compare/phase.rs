@@ -6,12 +6,14 @@
 //! sites with the same number of allocations in both steps are used. Their longest common
 //! subsequence gives anchors; between two anchors phases are interpolated.
 
+use crate::footprint::{of_map, of_vec};
 use crate::growth::settled;
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks};
 use crate::trace::DeviceTrace;
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 
 /// The largest number of anchors kept.
 const MAX_ANCHORS: usize = 96;
@@ -30,7 +32,11 @@ pub struct Rhythm {
 
 impl Rhythm {
     /// The rhythm of a device: that of the settled step whose length is the median.
-    pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Rhythm {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn of(device: &DeviceTrace, stacks: &Stacks, watch: Watch<'_>) -> Result<Rhythm, Stopped> {
+        watch.look(device.steps.len() * 2 * size_of::<Span<EventIdx>>())?;
         let steps = spans_of_steps(device);
         let from = settled(steps.len()).min(steps.len() - 1);
         let mut settled: Vec<Span<EventIdx>> = steps[from..].to_vec();
@@ -38,9 +44,16 @@ impl Rhythm {
         let step = settled[settled.len() / 2];
         let (start, end) = (step.start().0, step.end().0);
         let length = f64::from(end - start).max(1.0);
-        let sites = Sites::new(&device.blocks, stacks);
+        let sites = Sites::new_while(&device.blocks, stacks, watch)?;
+        let watch = watch.beside(sites.heap_bytes());
         let mut rhythm = Rhythm::default();
-        for index in device.blocks.allocated_in(step).take(MAX_ALLOCS) {
+        for (at, index) in device
+            .blocks
+            .allocated_in(step)
+            .take(MAX_ALLOCS)
+            .enumerate()
+        {
+            watch.at_row(at, || 2 * (of_map(&rhythm.counts) + of_vec(&rhythm.allocs)))?;
             let index = index as usize;
             let kind = device.blocks.kind[index].index();
             let key = sites.keys[sites.of_kind[kind] as usize];
@@ -49,12 +62,18 @@ impl Rhythm {
             rhythm.allocs.push((key, *before, fraction));
             *before += 1;
         }
-        rhythm
+        Ok(rhythm)
     }
 
     /// Pairs of positions, as fractions of a step: in this rhythm and in the baseline's. Both rise,
     /// and both ends are included.
-    pub fn over(&self, base: &Rhythm) -> Vec<(f64, f64)> {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn over(&self, base: &Rhythm, watch: Watch<'_>) -> Result<Vec<(f64, f64)>, Stopped> {
+        // The places of the baseline, the pairs, and the search for the longest rise.
+        const PER_ALLOC: usize = 160;
+        watch.look((self.allocs.len() + base.allocs.len()) * PER_ALLOC)?;
         let common = |key: &SiteKey| {
             let count = self.counts.get(key);
             count.is_some() && count == base.counts.get(key)
@@ -70,7 +89,7 @@ impl Rhythm {
             .iter()
             .filter_map(|&(key, nth, own)| Some((own, *places.get(&(key, nth))?)))
             .collect();
-        let rising = longest_rising(&pairs);
+        let rising = longest_rising(&pairs, watch)?;
         let thin = rising.len().div_ceil(MAX_ANCHORS).max(1);
         let mut anchors = vec![(0.0, 0.0)];
         for &(own, theirs) in rising.iter().step_by(thin) {
@@ -81,7 +100,7 @@ impl Rhythm {
             }
         }
         anchors.push((1.0, 1.0));
-        anchors
+        Ok(anchors)
     }
 }
 
@@ -95,10 +114,11 @@ pub(super) fn spans_of_steps(device: &DeviceTrace) -> Vec<Span<EventIdx>> {
 
 /// The longest subsequence whose second members rise (the first ones do already), by patience
 /// sorting.
-fn longest_rising(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn longest_rising(pairs: &[(f64, f64)], watch: Watch<'_>) -> Result<Vec<(f64, f64)>, Stopped> {
     let mut tails: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
     for (at, pair) in pairs.iter().enumerate() {
+        watch.at_row(at, || of_vec(&tails) + of_vec(&before))?;
         let place = tails.partition_point(|&tail| pairs[tail].1 < pair.1);
         before[at] = place.checked_sub(1).map(|previous| tails[previous]);
         match tails.get_mut(place) {
@@ -109,7 +129,7 @@ fn longest_rising(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let chain = std::iter::successors(tails.last().copied(), |&at| before[at]);
     let mut rising: Vec<(f64, f64)> = chain.map(|at| pairs[at]).collect();
     rising.reverse();
-    rising
+    Ok(rising)
 }
 
 /// The second member that belongs to a first one: a straight line between two anchors.
@@ -146,7 +166,7 @@ mod tests {
     fn what_is_inserted_stretches_its_part_of_the_step_only() {
         let base = rhythm(&[(1, 0.1), (2, 0.4), (2, 0.6), (3, 0.9)]);
         let new = rhythm(&[(1, 0.1), (9, 0.2), (9, 0.3), (2, 0.7), (2, 0.8), (3, 0.95)]);
-        let anchors = new.over(&base);
+        let anchors = new.over(&base, Watch::nobody()).unwrap();
         assert_eq!(
             anchors,
             [
@@ -166,7 +186,7 @@ mod tests {
     fn what_came_in_another_order_is_no_anchor() {
         let base = rhythm(&[(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.5)]);
         let new = rhythm(&[(3, 0.1), (1, 0.2), (2, 0.3), (4, 0.5)]);
-        let anchors = new.over(&base);
+        let anchors = new.over(&base, Watch::nobody()).unwrap();
         assert_eq!(
             anchors,
             [(0.0, 0.0), (0.2, 0.1), (0.3, 0.2), (0.5, 0.5), (1.0, 1.0)]
@@ -175,7 +195,8 @@ mod tests {
 
     #[test]
     fn without_anything_in_common_fractions_are_phases() {
-        let anchors = rhythm(&[(1, 0.3)]).over(&rhythm(&[(2, 0.3)]));
+        let (new, base) = (rhythm(&[(1, 0.3)]), rhythm(&[(2, 0.3)]));
+        let anchors = new.over(&base, Watch::nobody()).unwrap();
         assert_eq!(anchors, [(0.0, 0.0), (1.0, 1.0)]);
         assert_eq!(interpolate(&anchors, 0.3), 0.3);
     }
