@@ -9,27 +9,42 @@ use trace::stacks::Stacks;
 use trace::steps::{levels, recording};
 use trace::trace::{DeviceTrace, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
+use trace::watch::{Stopped, Watch};
 
 /// What the recording of a device holds.
-pub fn contents(device: &DeviceTrace, stacks: &Stacks) -> Contents {
-    let peak = device.summary[Series::Allocated as usize].peak_event;
+///
+/// # Errors
+/// [`Stopped`].
+pub fn contents(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Contents, Stopped> {
+    let allocated = device.summary[Series::Allocated as usize];
     let is_loop = device.steps.len() > 1;
-    Contents {
-        recording: recording::of_device(device, stacks),
+    let peak = |event| {
+        let categories = Categories::of_while(device, stacks, watch)?;
+        Ok(Held {
+            event,
+            categories: held(device, stacks, &categories, event),
+        })
+    };
+    Ok(Contents {
+        recording: recording::of_device_while(device, stacks, watch)?,
         // The pinned memory of the host has the steps of its devices.
         levels: match device.device {
             PINNED => Vec::new(),
-            _ => levels::of_device(device, stacks),
+            _ => levels::of_device_while(device, stacks, watch)?,
         },
         phases: match is_loop {
             true => Vec::new(),
-            false => passes(&Phases::of(device, stacks)),
+            false => passes(&Phases::of_while(device, stacks, watch)?),
         },
-        peak: peak.map(|event| Held {
-            event,
-            categories: held(device, stacks, &Categories::of(device, stacks), event),
-        }),
-    }
+        peak: match allocated.peak {
+            Bytes::ZERO => None,
+            _ => Some(peak(allocated.peak_event)?),
+        },
+    })
 }
 
 /// The passes among the phases. Anything inside of a pass (an input, a line of logging) is part of
@@ -65,15 +80,15 @@ fn joined(passes: impl Iterator<Item = PhaseMark>) -> Vec<PhaseMark> {
     found
 }
 
-/// What is allocated at an event, by category, the largest first.
+/// What is allocated at an event, by category, the largest first; `None`: before the first event.
 pub fn held(
     device: &DeviceTrace,
     stacks: &Stacks,
     found: &Categories,
-    event: EventIdx,
+    event: Option<EventIdx>,
 ) -> Vec<CategoryBytes> {
     let mut inferred = vec![Bytes::ZERO; found.len()];
-    for block in categories::alive(device, Some(event)) {
+    for block in categories::alive(device, event) {
         let kind = device.blocks.kind(block);
         let position = found.position(block);
         if categories::is_inferred(stacks, kind, found.name(position)) {
@@ -82,7 +97,7 @@ pub fn held(
     }
     let positions = 0..found.len();
     let inferred: HashMap<_, _> = positions.map(|at| (found.name(at), inferred[at])).collect();
-    let shares = found.alive(device, Some(event)).largest_first();
+    let shares = found.alive(device, event).largest_first();
     let shares = shares.into_iter().map(|(category, bytes)| CategoryBytes {
         category,
         bytes,
@@ -94,12 +109,64 @@ pub fn held(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::compare::phase::Rhythm;
+    use trace::testing::{TraceBuilder, block_of};
 
     fn mark(phase: Phase, from: u32, to: u32) -> PhaseMark {
         PhaseMark {
             phase,
             events: Span::new(EventIdx(from), EventIdx(to)),
         }
+    }
+
+    /// Stops work at each of its looks, and says how many there are.
+    fn looks(work: impl Fn(Watch<'_>) -> Result<(), Stopped>) -> usize {
+        let until = |most: usize| {
+            let seen = std::cell::Cell::new(0);
+            let go_on = |_| seen.replace(seen.get() + 1) < most;
+            (work(Watch::new(&go_on)), seen.get())
+        };
+        let (done, all) = until(usize::MAX);
+        assert_eq!(done, Ok(()));
+        for most in 0..all {
+            assert_eq!(until(most).0, Err(Stopped), "{most} of {all}");
+        }
+        all
+    }
+
+    #[test]
+    fn whoever_watches_may_stop_it_at_any_time() {
+        let trace = trace::testing::training_run(4000);
+        let (device, stacks) = (&trace.devices[0], &trace.stacks);
+        let mut pass = device.clone();
+        pass.steps.clear();
+        let of = |device: &DeviceTrace| looks(|watch| contents(device, stacks, watch).map(drop));
+        let n = [of(device), of(&pass)];
+        assert!(n.iter().all(|&n| n > 20), "{n:?}");
+        let rhythm = |watch: Watch<'_>| Rhythm::of(device, stacks, watch);
+        let base = Watch::undisturbed(rhythm);
+        let n = looks(|watch| rhythm(watch)?.over(&base, watch).map(drop));
+        assert!(n > 3, "{n}");
+    }
+
+    #[test]
+    fn a_peak_before_the_first_event_has_its_categories() {
+        let mut builder = TraceBuilder::default();
+        let block = builder.preexisting(block_of(Bytes::mib(4)));
+        builder.preexisting(block_of(Bytes::mib(1)));
+        builder.pending_before(block_of(Bytes::mib(8)));
+        builder.free_requested(block);
+        builder.free_completed(block);
+        let trace = builder.finish();
+        let device = &trace.devices[0];
+        let found = Watch::undisturbed(|watch| contents(device, &trace.stacks, watch));
+        let peak = found.peak.expect("memory is held");
+        let sum: Bytes = peak.categories.iter().map(|share| share.bytes).sum();
+        assert_eq!((peak.event, sum), (None, Bytes::mib(5)));
+        let nothing = TraceBuilder::default().finish();
+        let device = &nothing.devices[0];
+        let found = Watch::undisturbed(|watch| contents(device, &nothing.stacks, watch));
+        assert_eq!(found.peak, None);
     }
 
     #[test]

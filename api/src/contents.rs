@@ -18,13 +18,13 @@ pub struct Contents {
     pub levels: Vec<Level>,
     /// Where there is no loop: the passes, in order, inferred. The longest where there are many.
     pub phases: Vec<PhaseMark>,
-    /// What is allocated where *allocated* peaks; absent without events.
+    /// What is allocated where *allocated* peaks; absent where nothing is.
     pub peak: Option<Held>,
 }
 
 impl Contents {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 4;
+    pub const VERSION: u32 = 5;
 
     /// The largest number of phases in an answer.
     pub const MAX_PHASES: usize = 48;
@@ -45,8 +45,8 @@ pub struct PhaseMark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Held {
-    /// The moment.
-    pub event: EventIdx,
+    /// The moment; absent when it is before the first event.
+    pub event: Option<EventIdx>,
     /// Bytes of each category that holds any, most first.
     pub categories: Vec<CategoryBytes>,
 }

@@ -118,8 +118,8 @@ pub struct PlaceBytes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Room {
-    /// The event.
-    pub event: EventIdx,
+    /// The event; absent when it is before the first one.
+    pub event: Option<EventIdx>,
     /// Reserved and not in use.
     pub free: Bytes,
     /// Of that, in segments nothing of which is in use: it could be given back.

@@ -18,8 +18,29 @@
 //! is not that free).
 
 use crate::series::Way;
-use crate::trace::{Action, BlockKind, DeviceTrace, Levels, NO_TARGET, Series};
+use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, Levels, NO_TARGET, Series};
 use crate::units::{Bytes, EventIdx};
+
+/// When the program gave a block back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenBack {
+    /// Before the first event, while other streams still used it.
+    Before,
+    /// At this event.
+    At(EventIdx),
+    /// Not in this trace.
+    Never,
+}
+
+impl GivenBack {
+    /// The event, if it is one of the trace.
+    pub fn event(self) -> Option<EventIdx> {
+        match self {
+            GivenBack::At(event) => Some(event),
+            GivenBack::Before | GivenBack::Never => None,
+        }
+    }
+}
 
 /// What one event does to the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +165,20 @@ impl Levels {
 }
 
 impl DeviceTrace {
+    /// When the program gave a block back. The column says 0 for event 0 and for "before it".
+    #[inline]
+    pub fn given_back(&self, block: BlockIdx) -> GivenBack {
+        let event = self.blocks.free_requested[block.index()];
+        if event >= self.events.len() {
+            return GivenBack::Never;
+        }
+        let first = (self.events.action[0], self.events.target[0]);
+        match event == 0 && first != (Action::FreeRequested, block.0) {
+            true => GivenBack::Before,
+            false => GivenBack::At(EventIdx(event)),
+        }
+    }
+
     /// What an event did.
     ///
     /// # Panics

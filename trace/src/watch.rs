@@ -39,6 +39,27 @@ impl<'a> Watch<'a> {
         work(Watch::nobody()).expect("nobody stops it")
     }
 
+    /// Does work that may hold at most so many bytes; `None` if it needs more.
+    ///
+    /// # Errors
+    /// [`Stopped`] by this watch.
+    pub fn within<T>(
+        self,
+        most: usize,
+        work: impl FnOnce(Watch<'_>) -> Result<T, Stopped>,
+    ) -> Result<Option<T>, Stopped> {
+        let stopped = std::cell::Cell::new(false);
+        let go_on = |bytes| {
+            stopped.set(stopped.get() || self.look(bytes).is_err());
+            bytes <= most && !stopped.get()
+        };
+        match work(Watch::new(&go_on)) {
+            Ok(done) => Ok(Some(done)),
+            Err(Stopped) if stopped.get() => Err(Stopped),
+            Err(Stopped) => Ok(None),
+        }
+    }
+
     /// The same, for a stage during which `bytes` more are held.
     pub fn beside(self, bytes: usize) -> Watch<'a> {
         Watch {

@@ -112,11 +112,13 @@ impl RunCard {
             let summary = device.summary[series as usize];
             (series, summary.peak, summary.end)
         });
-        let contents = contents(device, &decoded.trace.stacks);
+        // The time is that of the verdict: a card is drawn without one, not without the rest.
+        let contents = Watch::undisturbed(|watch| contents(device, stacks, watch));
         let word = contents.recording.kind.word();
         let growth = word.is_none().then(|| growth(&report));
         let numbers = numbers(&levels, growth.as_deref());
-        let marks = Arc::new(marks(device, &decoded.trace.stacks));
+        let marks = Watch::undisturbed(|watch| marks(device, stacks, watch));
+        let marks = Arc::new(marks);
         let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
         let mut model = model(decoded, device, marks, (view, theme), numbers.picture());
         let pictures = vec![model.base_scene(), model.overlay_scene()];

@@ -55,7 +55,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         why: String::new(),
         what_would_have_helped: String::new(),
     };
-    let marks = marks(look.device, look.stacks());
+    let marks = marks(look.device, look.stacks(), look.watch)?;
     if let Some(mark) = marks.ooms.first() {
         let asker = Asker::of(look.stacks(), failure.stack);
         // For C++ the operation says more.

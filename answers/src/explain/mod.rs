@@ -48,7 +48,7 @@ use trace::watch::{Stopped, Watch};
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 2 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 3 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -145,7 +145,7 @@ fn explained(
         trace,
         device,
         watch,
-        categories: Categories::of(device, &trace.stacks),
+        categories: Categories::of_while(device, &trace.stacks, watch)?,
         leaks: leaks(trace, device, &report),
         report,
     };
@@ -162,7 +162,7 @@ fn explained(
     Ok(DeviceExplained {
         device: device.device,
         events: device.events.len(),
-        recording: recording::of_device(device, &trace.stacks),
+        recording: recording::of_device_while(device, &trace.stacks, watch)?,
         step_source: device.step_source,
         steps: device.steps.len() as u32,
         fidelity: device.fidelity,

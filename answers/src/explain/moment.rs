@@ -3,7 +3,6 @@
 use super::Look;
 use crate::contents::held;
 use crate::names::{frame_text, shown};
-use api::contents::CategoryBytes;
 use api::explain::{Moment, PlaceBytes};
 use api::frames::FrameText;
 use std::collections::HashMap;
@@ -124,7 +123,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
         step: event.and_then(|event| step_at(look, event)),
         allocated: level(Series::Allocated),
         reserved: level(Series::Reserved),
-        categories: by_category(look, event),
+        categories: held(device, look.stacks(), &look.categories, event),
         places: listed
             .map(|(place, tally)| PlaceBytes {
                 place: place.name.clone(),
@@ -135,19 +134,6 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
             .collect(),
         places_left_out: sums.len().saturating_sub(PLACES) as u64,
     }
-}
-
-fn by_category(look: &Look<'_>, event: Option<EventIdx>) -> Vec<CategoryBytes> {
-    if let Some(event) = event {
-        return held(look.device, look.stacks(), &look.categories, event);
-    }
-    let shares = look.categories.alive(look.device, None).largest_first();
-    let shares = shares.into_iter().map(|(category, bytes)| CategoryBytes {
-        category,
-        bytes,
-        inferred: bytes,
-    });
-    shares.collect()
 }
 
 fn step_at(look: &Look<'_>, event: EventIdx) -> Option<String> {

@@ -196,7 +196,7 @@ fn moment(moment: &Moment, room: Option<&Room>) -> String {
 
 /// What was given back and waits for other streams: it is in use, and not allocated.
 fn waiting(moment: &Moment, room: Option<&Room>) -> String {
-    let is_then = |room: &&Room| moment.event.is_none_or(|event| event == room.event);
+    let is_then = |room: &&Room| moment.event == room.event;
     let used = |room: &Room| moment.reserved.saturating_sub(room.free);
     let waits = room.filter(is_then).map_or(Bytes::ZERO, |room| {
         used(room).saturating_sub(moment.allocated)

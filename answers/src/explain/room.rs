@@ -21,7 +21,6 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
         Some(event) => Layout::at(look.device, event)?,
         None => Layout::before(look.device)?,
     };
-    let event = event.unwrap_or(EventIdx(0));
     let pools = layout.pools();
     let sum = |of: fn(&trace::layout::PoolRoom) -> Bytes| pools.iter().map(of).sum();
     Some(Room {

@@ -245,7 +245,7 @@ fn failure(cause: Cause) -> OutOfMemory {
             places_left_out: 2,
         },
         room: Some(Room {
-            event: EventIdx(9),
+            event: Some(EventIdx(9)),
             free: Bytes::mib(60),
             cached: Bytes::ZERO,
             split: Bytes::mib(60),

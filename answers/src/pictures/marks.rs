@@ -10,16 +10,20 @@ use trace::phases::Phases;
 use trace::stacks::Stacks;
 use trace::stays::HostStay;
 use trace::trace::{DeviceTrace, Trace};
+use trace::watch::{Stopped, Watch};
 
 /// The marks of a device.
-pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn marks(device: &DeviceTrace, stacks: &Stacks, watch: Watch<'_>) -> Result<Marks, Stopped> {
     let mut longest: Vec<_> = device.annotations.iter().collect();
     let length = |span: trace::span::Span<trace::units::EventIdx>| span.end().0 - span.start().0;
     longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
     let left_out = longest.len().saturating_sub(Marks::MAX_ANNOTATIONS);
     longest.truncate(Marks::MAX_ANNOTATIONS);
     let failures = oom::failures(device);
-    Marks {
+    Ok(Marks {
         steps: device.steps.clone(),
         annotations: longest
             .into_iter()
@@ -33,26 +37,38 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
         // The memory of this process plus the free memory of the driver. (Other processes on the
         // device use a part; this is what was available to this one.)
         capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
-        ooms: ooms(device, stacks, &failures),
+        ooms: ooms(device, stacks, &failures, watch)?,
         ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,
         stays: Vec::new(),
         stays_left_out: 0,
-    }
+    })
 }
 
 /// The marks of a device, with what its pinned host memory did meanwhile.
-pub fn marks_beside_host(device: &DeviceTrace, trace: &Trace) -> Marks {
-    let (stays, stays_left_out) = longest_stays(device, trace);
-    Marks {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn marks_beside_host(
+    device: &DeviceTrace,
+    trace: &Trace,
+    watch: Watch<'_>,
+) -> Result<Marks, Stopped> {
+    let marks = marks(device, &trace.stacks, watch)?;
+    let (stays, stays_left_out) = longest_stays(device, trace, watch)?;
+    Ok(Marks {
         stays,
         stays_left_out,
-        ..marks(device, &trace.stacks)
-    }
+        ..marks
+    })
 }
 
 /// The longest stays on the host, and how many there are beside them. It holds few at a time: a
 /// recording may have millions.
-fn longest_stays(device: &DeviceTrace, trace: &Trace) -> (Vec<HostStay>, u64) {
+fn longest_stays(
+    device: &DeviceTrace,
+    trace: &Trace,
+    watch: Watch<'_>,
+) -> Result<(Vec<HostStay>, u64), Stopped> {
     let n_events = device.events.len();
     let longest_first = |stay: &HostStay| {
         let until = stay.until.map_or(n_events, |until| until.0);
@@ -60,7 +76,8 @@ fn longest_stays(device: &DeviceTrace, trace: &Trace) -> (Vec<HostStay>, u64) {
         (Reverse(length), stay.from, Reverse(stay.bytes))
     };
     let (mut longest, mut all) = (Vec::new(), 0);
-    for stay in trace.host_stays(device) {
+    for (at, stay) in trace.host_stays(device).enumerate() {
+        watch.at_row(at, || 0)?;
         all += 1;
         longest.push(stay);
         if longest.len() == 2 * Marks::MAX_STAYS {
@@ -71,15 +88,21 @@ fn longest_stays(device: &DeviceTrace, trace: &Trace) -> (Vec<HostStay>, u64) {
     longest.sort_unstable_by_key(longest_first);
     longest.truncate(Marks::MAX_STAYS);
     let left_out = all - longest.len() as u64;
-    (longest, left_out)
+    Ok((longest, left_out))
 }
 
 /// The first failed allocations: where in the program, who asked, what was held.
-fn ooms(device: &DeviceTrace, stacks: &Stacks, failures: &[Failure]) -> Vec<OomMark> {
+fn ooms(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    failures: &[Failure],
+    watch: Watch<'_>,
+) -> Result<Vec<OomMark>, Stopped> {
     if failures.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let (categories, phases) = (Categories::of(device, stacks), Phases::of(device, stacks));
+    let categories = Categories::of_while(device, stacks, watch)?;
+    let phases = Phases::of_while(device, stacks, watch)?;
     let first = failures.iter().take(Marks::MAX_OOMS);
     let marks = first.map(|oom| {
         let asker = Asker::of(stacks, oom.stack);
@@ -94,8 +117,8 @@ fn ooms(device: &DeviceTrace, stacks: &Stacks, failures: &[Failure]) -> Vec<OomM
             reserved: oom.reserved,
             operation: asker.operation,
             frame: asker.frame.map(|frame| frame_text(stacks, frame)),
-            held: held(device, stacks, &categories, oom.event),
+            held: held(device, stacks, &categories, Some(oom.event)),
         }
     });
-    marks.collect()
+    Ok(marks.collect())
 }

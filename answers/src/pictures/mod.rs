@@ -91,11 +91,11 @@ impl Picture {
                 device.mountain_tile_while(id, &index, watch)?.encode()
             }
             Picture::Marks => {
-                let marks = marks_beside_host(device, &decoded.trace);
+                let marks = marks_beside_host(device, &decoded.trace, watch)?;
                 serde_json::to_vec(&marks).expect("marks are plain data")
             }
             Picture::Contents => {
-                let contents = contents::contents(device, &decoded.trace.stacks);
+                let contents = contents::contents(device, &decoded.trace.stacks, watch)?;
                 serde_json::to_vec(&contents).expect("contents are plain data")
             }
         })

@@ -105,8 +105,8 @@ pub async fn mountain(
 pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
         // This is not stored: only pictures with the steps that Tidemark finds are.
-        let ask = |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
-            Ok(pictures::marks_beside_host(device, &decoded.trace))
+        let ask = |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
+            Ok(pictures::marks_beside_host(device, &decoded.trace, watch)?)
         };
         return question.answer("marks", "", ask).await;
     }

@@ -163,7 +163,7 @@ fn device(
 ) -> Result<Device, Stopped> {
     let stacks = &whole.stacks;
     let facts = DeviceFacts::of(trace);
-    let categories = Categories::of(trace, stacks);
+    let categories = Categories::of_while(trace, stacks, watch)?;
     let last = trace.events.len().checked_sub(1).map(EventIdx);
     let peak = facts.series(Series::Allocated).peak_event;
     let by_category = |at| {

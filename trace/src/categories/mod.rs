@@ -29,10 +29,11 @@ mod tests;
 
 pub use crate::naming::{Category, Named, OwnName};
 
+use crate::levels::GivenBack;
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
-use crate::watch::Watch;
+use crate::watch::{Stopped, Watch};
 
 /// Bytes of each category.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,32 +75,48 @@ impl Categories {
     ///
     /// If that would take more memory than [`memory_needed`], all categories are unknown.
     pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Categories {
-        let found = Categories::inferred_of(device, stacks);
+        Watch::undisturbed(|watch| Categories::of_while(device, stacks, watch))
+    }
+
+    /// The same, with a `watch` that may stop it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn of_while(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Categories, Stopped> {
+        let found = Categories::inferred_of(device, stacks, watch)?;
         let Some(rules) = stacks.own.as_deref().filter(|rules| !rules.is_empty()) else {
-            return Categories {
+            return Ok(Categories {
                 found,
                 ..Categories::default()
-            };
+            });
         };
+        watch.look(2 * found.len())?;
         let ours = Category::ALL.len();
-        let named = own::apply(rules, device, stacks, &found).zip(&found);
+        let named = own::apply(rules, device, stacks, &found, watch)?.zip(&found);
         let shown = named.map(|(own, found)| match own {
             Some(own) => (ours + own) as u8,
             None => *found as u8,
         });
-        Categories {
+        Ok(Categories {
             shown: shown.collect(),
             own: rules.names(),
             found,
-        }
+        })
     }
 
     /// What Tidemark infers for each block.
-    fn inferred_of(device: &DeviceTrace, stacks: &Stacks) -> Vec<Category> {
+    fn inferred_of(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Category>, Stopped> {
         let most = memory_needed(device, stacks);
-        let go_on = |bytes| bytes <= most;
-        let found = rules::apply(device, stacks, Watch::new(&go_on));
-        found.unwrap_or_else(|_| vec![Category::Unknown; device.blocks.len()])
+        let found = watch.within(most, |watch| rules::apply(device, stacks, watch))?;
+        Ok(found.unwrap_or_else(|| vec![Category::Unknown; device.blocks.len()]))
     }
 
     /// What Tidemark takes a block for, whatever the team calls it.
@@ -167,28 +184,14 @@ pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
 pub fn alive(device: &DeviceTrace, at: Option<EventIdx>) -> impl Iterator<Item = BlockIdx> + '_ {
     let blocks = &device.blocks;
     let is_alive = move |index: usize| match at {
-        // A block whose free was pending already has been given back.
-        None => index < blocks.n_preexisting as usize && !was_pending(device, index),
+        None => {
+            let is_given_back = || device.given_back(BlockIdx(index as u32)) == GivenBack::Before;
+            index < blocks.n_preexisting as usize && !is_given_back()
+        }
         Some(at) => blocks.alloc[index] <= at.0 && at.0 < blocks.free_requested[index],
     };
     let all = (0..blocks.len()).filter(move |&index| is_alive(index));
     all.map(|index| BlockIdx(index as u32))
-}
-
-/// Whether a block from before the recording had been given back already, while other streams still
-/// used it.
-fn was_pending(device: &DeviceTrace, index: usize) -> bool {
-    use crate::trace::Action;
-    let first = device
-        .events
-        .action
-        .first()
-        .zip(device.events.target.first());
-    // Without an event, "never freed" is 0, too.
-    first.is_some_and(|first| {
-        device.blocks.free_requested[index] == 0
-            && first != (&Action::FreeRequested, &(index as u32))
-    })
 }
 
 /// Whether the name that a block is shown under rests on inference: the recorder did not note it,

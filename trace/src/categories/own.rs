@@ -35,7 +35,7 @@ pub fn preview(
     watch: Watch<'_>,
 ) -> Result<Vec<Taken>, Stopped> {
     let takers = Takers::new(rules, device, stacks, watch)?;
-    let found = Categories::inferred_of(device, stacks);
+    let found = Categories::inferred_of(device, stacks, watch)?;
     watch.look(0)?;
     let takes_nothing = |rule: &Rule| Taken {
         line: rule.line,
@@ -64,13 +64,14 @@ pub(super) fn apply<'a>(
     device: &'a DeviceTrace,
     stacks: &Stacks,
     found: &'a [Category],
-) -> impl Iterator<Item = Option<usize>> + 'a {
+    watch: Watch<'_>,
+) -> Result<impl Iterator<Item = Option<usize>> + use<'a>, Stopped> {
     let names = rules.names();
     let position = |rule: &Rule| names.iter().position(|name| *name == rule.name);
     let names: Vec<_> = rules.all().iter().map(position).collect();
-    let takers = Watch::undisturbed(|watch| Takers::new(rules, device, stacks, watch));
+    let takers = Takers::new(rules, device, stacks, watch)?;
     let blocks = device.blocks.kind.iter().zip(found);
-    blocks.map(move |(&kind, &found)| takers.of(kind, found).and_then(|rule| names[rule]))
+    Ok(blocks.map(move |(&kind, &found)| takers.of(kind, found).and_then(|rule| names[rule])))
 }
 
 /// The part of a name that rules read. A hostile file can hold names of megabytes, and each rule

@@ -10,9 +10,10 @@ use crate::categories::{Categories, Named};
 use crate::footprint::of_vec;
 use crate::growth::{settled, wobble};
 use crate::leaks::{self, LeakGroup, LeakReport};
+use crate::levels::GivenBack;
 use crate::site::{self, SiteKey, Sites};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
-use crate::trace::{Action, DeviceTrace, Series, Trace};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
@@ -295,18 +296,12 @@ impl<'a> Survey<'a> {
     /// Counts the start as [`crate::levels`] does: blocks that were given back before the trace do
     /// not count.
     fn before_the_trace(&mut self) {
-        let (blocks, events) = (&self.device.blocks, &self.device.events);
-        let first = events.action.first().copied();
-        let first = first.zip(events.target.first().copied());
+        let blocks = &self.device.blocks;
         for index in 0..blocks.n_preexisting as usize {
             let kind = blocks.kind[index].index();
             self.count[kind] += 1;
-            // Without events, 0 also means "never".
-            let pending = first.is_some_and(|(action, target)| {
-                let now = action == Action::FreeRequested && target as usize == index;
-                blocks.free_requested[index] == 0 && !now
-            });
-            if !pending {
+            let block = BlockIdx(index as u32);
+            if self.device.given_back(block) != GivenBack::Before {
                 self.live[self.sites.of_kind[kind] as usize] += blocks.kinds[kind].size.0;
             }
         }

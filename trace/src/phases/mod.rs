@@ -90,6 +90,18 @@ impl Phases {
         Phases::with_roles(device, stacks, &Roles::of(stacks))
     }
 
+    /// The same, with a `watch` that may stop it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn of_while(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Phases, Stopped> {
+        Phases::watched(device, stacks, &Roles::of(stacks), watch)
+    }
+
     /// Finds them where the roles of the stacks are known already.
     pub fn with_roles(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Phases {
         Watch::undisturbed(|watch| Phases::watched(device, stacks, roles, watch))

@@ -54,8 +54,20 @@ pub struct UnknownLevel {
 /// The loops of a device that can be chosen, the outermost first. There are none if the search
 /// takes more memory than [`memory_needed`].
 pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
-    let levels = within_limits(device, stacks).into_iter();
-    levels.map(|(level, _)| level).collect()
+    Watch::undisturbed(|watch| of_device_while(device, stacks, watch))
+}
+
+/// The same, with a `watch` that may stop it.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn of_device_while(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Vec<Level>, Stopped> {
+    let levels = within_limits(device, stacks, watch)?.into_iter();
+    Ok(levels.map(|(level, _)| level).collect())
 }
 
 /// The most memory that the search for loops takes, bytes: several times what it takes for any
@@ -69,10 +81,14 @@ pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
     ANY + scopes + device.blocks.len() * PER_BLOCK + names * PER_NAME
 }
 
-fn within_limits(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> {
+fn within_limits(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Vec<(Level, Vec<Step>)>, Stopped> {
     let most = memory_needed(device, stacks);
-    let go_on = |bytes| bytes <= most;
-    with_steps(device, stacks, Watch::new(&go_on)).unwrap_or_default()
+    let found = watch.within(most, |watch| with_steps(device, stacks, watch))?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Makes the iterations of another loop, chosen by key or label, the device's steps.
@@ -80,7 +96,7 @@ fn within_limits(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>
 /// # Errors
 /// When no level has this name.
 pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(), UnknownLevel> {
-    let levels = within_limits(device, stacks);
+    let levels = Watch::undisturbed(|watch| within_limits(device, stacks, watch));
     let same = |level: &Level| level.key == key || level.label == key;
     match levels.iter().position(|(level, _)| same(level)) {
         Some(at) => {

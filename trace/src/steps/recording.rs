@@ -6,10 +6,11 @@
 use super::choose::Analysis;
 use super::frames::Work;
 use super::levels::memory_needed;
+use crate::categories::{Categories, Category};
 use crate::stacks::Stacks;
-use crate::trace::{DeviceTrace, Series};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
 use crate::units::Bytes;
-use crate::watch::Watch;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 /// A recording of a model being loaded has at least this share of such allocations.
@@ -115,80 +116,145 @@ struct Kept {
 
 /// What the recording of a device holds.
 pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Recording {
-    let (kind, sentence) = described(device, stacks);
-    Recording { kind, sentence }
+    Watch::undisturbed(|watch| of_device_while(device, stacks, watch))
 }
 
-fn described(device: &DeviceTrace, stacks: &Stacks) -> (Kind, String) {
+/// The same, with a `watch` that may stop it.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn of_device_while(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Recording, Stopped> {
+    let (kind, sentence) = described(device, stacks, watch)?;
+    Ok(Recording { kind, sentence })
+}
+
+fn described(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<(Kind, String), Stopped> {
     let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
     let level = device.summary[Series::Allocated as usize];
     if allocs == 0 && device.events.len() <= 1 {
-        return match level.end {
+        return Ok(match level.end {
             Bytes::ZERO => (Kind::Empty, "nothing is recorded".to_owned()),
             end => (
                 Kind::StateOnly,
                 format!("only the state at the end: {end}, without history"),
             ),
-        };
+        });
     }
     if device.steps.len() > 1 {
-        return (Kind::Loop, format!("{} steps", device.steps.len()));
+        return Ok((Kind::Loop, format!("{} steps", device.steps.len())));
     }
     let most = memory_needed(device, stacks);
-    let go_on = |bytes| bytes <= most;
-    let Ok(Some(analysis)) = Analysis::new(device, stacks, Watch::new(&go_on)) else {
+    let told = watch.within(most, |watch| {
+        let analysis = Analysis::new(device, stacks, watch)?;
+        analysis
+            .map(|analysis| pass(&analysis, stacks, watch))
+            .transpose()
+    })?;
+    Ok(told.flatten().unwrap_or_else(|| {
         let sentence = "no steps, and no stacks that say what was done";
-        return (Kind::Unknown, sentence.to_owned());
-    };
-    let kept = kept(&analysis);
+        (Kind::Unknown, sentence.to_owned())
+    }))
+}
+
+/// What a recording without a loop holds, by the work that its stacks show.
+fn pass(
+    analysis: &Analysis<'_>,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<(Kind, String), Stopped> {
+    let device = analysis.device;
+    let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let kept = kept(analysis);
     let total = analysis.total;
-    let peak = level.peak.0 as f64;
+    let peak = device.summary[Series::Allocated as usize].peak.0 as f64;
     if f64::from(analysis.setup) >= LOADS * allocs as f64 {
         let sentence = format!("a model is made or loaded: {} stay", Bytes(kept.any));
-        return (Kind::ModelLoading, sentence);
+        return Ok((Kind::ModelLoading, sentence));
     }
-    match (total.forward > 0, total.backward > 0, total.optimizer > 0) {
-        (_, true, true) if kept.optimizer as f64 >= WAITS * peak => {
-            let state = Bytes(kept.optimizer);
-            let sentence = format!(
-                "one whole step: forward, backward and the optimizer's first step, which keeps \
+    Ok(
+        match (total.forward > 0, total.backward > 0, total.optimizer > 0) {
+            (_, true, true) if kept.optimizer as f64 >= WAITS * peak => {
+                let state = Bytes(kept.optimizer);
+                let sentence = format!(
+                    "one whole step: forward, backward and the optimizer's first step, which keeps \
                  {state} as its state"
-            );
-            (Kind::FirstOptimizerStep, sentence)
-        }
-        (_, true, true) => {
-            let sentence = "one whole step: forward, backward, optimizer";
-            (Kind::WholeStep, sentence.to_owned())
-        }
-        (_, true, false) => {
-            let sentence = "one forward and one backward pass";
-            (Kind::ForwardBackward, sentence.to_owned())
-        }
-        (true, false, _) if kept.forward as f64 >= WAITS * peak => {
-            let waits = Bytes(kept.forward);
+                );
+                (Kind::FirstOptimizerStep, sentence)
+            }
+            (_, true, true) => {
+                let sentence = "one whole step: forward, backward, optimizer";
+                (Kind::WholeStep, sentence.to_owned())
+            }
+            (_, true, false) => {
+                let sentence = "one forward and one backward pass";
+                (Kind::ForwardBackward, sentence.to_owned())
+            }
+            (true, false, _) if kept.forward as f64 >= WAITS * peak => {
+                let much = Bytes((WAITS * peak) as u64);
+                forward_that_keeps(device, stacks, (Bytes(kept.forward), much), watch)?
+            }
+            // What is given back then is given back by the exception.
+            (true, false, _) if device.events.action.contains(&Action::Oom) => {
+                let sentence = "one forward pass, which runs out of memory";
+                (Kind::ForwardPass, sentence.to_owned())
+            }
+            (true, false, _) => {
+                let sentence = "one forward pass: what it allocates is given back";
+                (Kind::ForwardPass, sentence.to_owned())
+            }
+            (false, false, _) => {
+                let sentence = "no steps: no loop is seen that covers the recording";
+                (Kind::Unknown, sentence.to_owned())
+            }
+        },
+    )
+}
+
+/// A forward pass without a backward pass, much of which stays. Whether that waits for a backward
+/// pass, the categories say: what they do not call an activation is not called one here.
+fn forward_that_keeps(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    (stays, much): (Bytes, Bytes),
+    watch: Watch<'_>,
+) -> Result<(Kind, String), Stopped> {
+    let categories = Categories::of_while(device, stacks, watch)?;
+    let is_activation = |&at: &usize| categories.found(BlockIdx(at as u32)) == Category::Activation;
+    let size = |at: usize| device.blocks.kind(BlockIdx(at as u32)).size;
+    let waits: Bytes = staying(device).filter(is_activation).map(size).sum();
+    Ok(match waits >= much {
+        true => {
             let sentence =
                 format!("one forward pass: {waits} of activations wait for their backward");
             (Kind::ForwardThenDump, sentence)
         }
-        (true, false, _) => {
-            let sentence = "one forward pass: what it allocates is given back";
-            (Kind::ForwardPass, sentence.to_owned())
+        false => {
+            let sentence = format!("one forward pass: {stays} of what it allocates stay");
+            (Kind::ForwardPass, sentence)
         }
-        (false, false, _) => {
-            let sentence = "no steps: no loop is seen that covers the recording";
-            (Kind::Unknown, sentence.to_owned())
-        }
-    }
+    })
+}
+
+/// The blocks that were allocated in the recording and are alive at its end.
+fn staying(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
+    let (blocks, n) = (&device.blocks, device.events.len());
+    let made = blocks.n_preexisting as usize..blocks.len();
+    made.filter(move |&at| blocks.free_requested[at] >= n)
 }
 
 /// Bytes that were allocated in the recording and are alive at its end.
 fn kept(analysis: &Analysis<'_>) -> Kept {
-    let (blocks, n) = (&analysis.device.blocks, analysis.device.events.len());
+    let blocks = &analysis.device.blocks;
     let mut kept = Kept::default();
-    for index in blocks.n_preexisting as usize..blocks.len() {
-        if blocks.free_requested[index] < n {
-            continue;
-        }
+    for index in staying(analysis.device) {
         let kind = blocks.kind[index].index();
         let size = blocks.kinds[kind].size.0;
         kept.any += size;
@@ -199,4 +265,70 @@ fn kept(analysis: &Analysis<'_>) -> Kept {
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::program::{MODULE, Program};
+
+    /// A forward pass of this many blocks, of which every `keeps`th stays.
+    fn forward(n: u32, keeps: u32) -> (Kind, String, Bytes) {
+        let mut p = Program::default();
+        for at in 0..n {
+            let call = format!("_call_impl {MODULE}:1");
+            let line = format!("forward net.py:{at}");
+            let block = p.alloc(2048, &["<module> train.py:9", &call, &line]);
+            if at % keeps != 0 {
+                p.free(block);
+            }
+        }
+        let trace = p.finish();
+        let (device, stacks) = (&trace.devices[0], &trace.stacks);
+        let held = Categories::of(device, stacks).alive(device, Some(last(device)));
+        let Recording { kind, sentence } = of_device(device, stacks);
+        (kind, sentence, held.get(Category::Activation))
+    }
+
+    #[test]
+    fn what_an_exception_gives_back_was_not_given_back_by_the_pass() {
+        let mut p = Program::default();
+        let call = format!("_call_impl {MODULE}:1");
+        let frames = ["<module> train.py:9", &call, "forward net.py:1"];
+        let blocks = [0; 8].map(|_| p.alloc(2048, &frames));
+        p.builder.out_of_memory(Bytes(4096));
+        blocks.into_iter().for_each(|block| p.free(block));
+        let trace = p.finish();
+        let Recording { kind, sentence } = of_device(&trace.devices[0], &trace.stacks);
+        let expected = "one forward pass, which runs out of memory";
+        assert_eq!((kind, sentence.as_str()), (Kind::ForwardPass, expected));
+    }
+
+    fn last(device: &DeviceTrace) -> crate::units::EventIdx {
+        crate::units::EventIdx(device.events.len() - 1)
+    }
+
+    /// The table of categories stands right below the sentence.
+    #[test]
+    fn what_is_called_an_activation_has_that_category() {
+        for (n, keeps) in [(9, 1), (9, 2), (40, 5), (40, 8), (40, 9), (40, 40)] {
+            let (kind, sentence, activations) = forward(n, keeps);
+            let claims = sentence.contains("activations");
+            assert_eq!(
+                claims,
+                kind == Kind::ForwardThenDump,
+                "{n}, {keeps}: {sentence}"
+            );
+            match activations {
+                Bytes::ZERO => assert!(!claims, "{n}, {keeps}: {sentence}"),
+                held => assert!(sentence.contains(&held.to_string()), "{held}: {sentence}"),
+            }
+        }
+        let (kind, sentence, _) = forward(40, 9);
+        assert_eq!(kind, Kind::ForwardPass);
+        assert_eq!(
+            sentence,
+            "one forward pass: 10.0 KiB of what it allocates stay"
+        );
+    }
 }

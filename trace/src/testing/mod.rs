@@ -122,6 +122,16 @@ impl TraceBuilder {
         block
     }
 
+    /// A block that existed before the first event, and that the program had given back already
+    /// while other streams still used it.
+    pub fn pending_before(&mut self, kind: BlockKind) -> BlockIdx {
+        let block = self.preexisting(kind);
+        self.device.blocks.free_requested[block.index()] = 0;
+        let allocated = self.start.get_mut(Series::Allocated);
+        *allocated = allocated.saturating_sub(kind.size);
+        block
+    }
+
     /// Memory reserved before the first event.
     pub fn reserved_before(&mut self, size: Bytes) {
         *self.start.get_mut(Series::Reserved) += size;
@@ -347,6 +357,21 @@ impl Script {
 
 fn size(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|error| format!("{text}: {error}"))
+}
+
+/// Four blocks: two that were given back before the trace, one of which becomes free in it; one
+/// that is given back at event 0; one that stays.
+pub fn given_back_before() -> Trace {
+    let mut builder = TraceBuilder::default();
+    let kind = || block_of(Bytes(512));
+    let pending = builder.pending_before(kind());
+    let freed = builder.preexisting(kind());
+    builder.pending_before(kind());
+    builder.free_requested(freed);
+    builder.free_completed(freed);
+    builder.free_completed(pending);
+    builder.alloc(kind());
+    builder.finish()
 }
 
 /// A made-up training run of about `blocks` blocks: weights from before, and steps of activations

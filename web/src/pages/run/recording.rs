@@ -38,7 +38,11 @@ pub fn RecordingStrip(
             {unknown}
             {contents.peak.as_ref().map(|peak| {
                 let categories = peak.categories.clone();
-                view! { <Composition when="At the peak" categories=categories view=view/> }
+                let when = match contents.recording.kind {
+                    Kind::StateOnly => "In the state",
+                    _ => "At the peak",
+                };
+                view! { <Composition when=when categories=categories view=view/> }
             })}
         })
     };
