@@ -53,10 +53,13 @@ pub struct LeakSummary {
     pub reason: String,
     /// Bytes that accumulate for each step, rounded.
     pub bytes_per_step: Bytes,
+    /// What one of the steps is called: `step`, or `token`, `request` and so on.
+    #[serde(default = "step")]
+    pub step: String,
 }
 
 /// What a step is called by servers that do not say it.
-fn step() -> String {
+pub(crate) fn step() -> String {
     "step".to_owned()
 }
 

@@ -220,6 +220,7 @@ impl Run {
             verdict: worst.verdict,
             reason: worst.reason.clone(),
             bytes_per_step: Bytes(worst.bytes_per_step.round() as u64),
+            step: worst.step.clone(),
         })
     }
 }

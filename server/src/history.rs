@@ -154,6 +154,7 @@ mod tests {
                 verdict: leak.map_or(Verdict::CannotTell, |_| Verdict::Leak),
                 reason: String::new(),
                 bytes_per_step: Bytes(leak.unwrap_or(0) * MIB),
+                step: "step".to_owned(),
             }),
             job: None,
             labels: [("commit".to_owned(), commit.to_owned())].into(),

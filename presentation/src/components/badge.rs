@@ -1,5 +1,6 @@
 //! Quality notes as badges: what readers should know about the data.
 
+use crate::letters::{a, several};
 use api::leaks::LeakSummary;
 use api::leaks::Verdict;
 use api::runs::RunSummary;
@@ -129,26 +130,27 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
 
 /// The badge of a verdict.
 fn verdict(leaks: &LeakSummary) -> Badge {
+    let a_step = || a(&leaks.step);
     match (leaks.verdict, leaks.bytes_per_step) {
         (Verdict::Leak, Bytes::ZERO) => Badge::new(
             Weight::Caution,
-            "leaks within steps",
-            "Each part of a step keeps memory until the step ends.",
+            &["leaks within ", &several(&leaks.step)].concat(),
+            "Each of its parts keeps memory until it ends.",
         ),
         (Verdict::Leak, bytes) if leaks.device == PINNED => Badge::new(
             Weight::Caution,
-            &format!("leaks {bytes} a step on the host"),
-            "Pinned memory of the host is kept step after step: choose it on the run's page.",
+            &format!("leaks {bytes} {} on the host", a_step()),
+            "Pinned memory of the host is kept again and again: choose it on the run's page.",
         ),
         (Verdict::Leak, bytes) => Badge::new(
             Weight::Caution,
-            &format!("leaks {bytes} a step"),
-            "Memory is kept step after step: the run's page shows by which code.",
+            &format!("leaks {bytes} {}", a_step()),
+            "Memory is kept again and again: the run's page shows by which code.",
         ),
         (Verdict::Clean, _) => Badge::new(
             Weight::Info,
             "no leak",
-            "What outlives a step is bounded: nothing accumulates.",
+            "What stays is bounded: nothing accumulates.",
         ),
         (Verdict::CannotTell, _) if leaks.recording.is_pass() => Badge::new(
             Weight::Info,
@@ -200,6 +202,7 @@ mod tests {
                 verdict: Verdict::CannotTell,
                 reason: String::new(),
                 bytes_per_step: Bytes::ZERO,
+                step: "step".to_owned(),
             }),
             job: None,
             labels: Default::default(),
@@ -212,18 +215,19 @@ mod tests {
 
     #[test]
     fn a_verdict_is_a_badge() {
-        let label = |recording, verdict, bytes_per_step| {
+        let label = |recording, verdict, bytes_per_step, step: &str| {
             let leaks = LeakSummary {
                 device: 0,
                 recording,
                 verdict,
                 reason: String::new(),
                 bytes_per_step,
+                step: step.to_owned(),
             };
             super::verdict(&leaks).label
         };
         let check = |recording, verdict, bytes: u64, expected: &str| {
-            assert_eq!(label(recording, verdict, Bytes(bytes)), expected);
+            assert_eq!(label(recording, verdict, Bytes(bytes), "step"), expected);
         };
         let eight = Bytes::mib(8).get();
         check(Kind::Loop, Verdict::Leak, eight, "leaks 8.00 MiB a step");
@@ -232,5 +236,8 @@ mod tests {
         check(Kind::Loop, Verdict::CannotTell, 0, "leak: cannot tell");
         check(Kind::Unknown, Verdict::CannotTell, 0, "leak: cannot tell");
         check(Kind::WholeStep, Verdict::CannotTell, 0, "one whole step");
+        let of = |bytes, step| label(Kind::Loop, Verdict::Leak, Bytes(bytes), step);
+        assert_eq!(of(eight, "request"), "leaks 8.00 MiB a request");
+        assert_eq!(of(0, "micro-batch"), "leaks within micro-batches");
     }
 }

@@ -76,7 +76,8 @@ impl Reader<'_> {
     ) -> StoreResult<HashMap<String, LeakSummary>> {
         let version = Leaks::VERSION;
         let sql = format!(
-            "SELECT run, device, recording, verdict, reason, bytes_per_step FROM leak_reports \
+            "SELECT run, device, recording, verdict, reason, bytes_per_step, step \
+             FROM leak_reports \
              WHERE version = {version} AND (device <> {PINNED} OR verdict = 'leak') \
              AND run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
@@ -92,6 +93,7 @@ impl Reader<'_> {
                 verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
                 reason: row.get("reason")?,
                 bytes_per_step: Bytes(row.get::<_, f64>("bytes_per_step")?.round() as u64),
+                step: row.get("step")?,
             };
             // Rows come in ascending order of weight, so the last one replaces the others.
             found.insert(row.get("run")?, summary);

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, MouseEvent};
 
-const ABOUT: &str = "Memory alive at the end of each step, by group. Arrow keys walk, Enter \
-                     selects.";
+const ABOUT: &str = "Memory that stays, by group. Arrow keys walk, Enter selects.";
 
 /// The chart. Click or Enter selects a group.
 #[component]

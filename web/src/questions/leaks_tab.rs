@@ -64,9 +64,10 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
     };
     // A single pass has no ends of steps.
     let stepped = asker.device.with_value(|device| device.steps > 1);
-    let heading = match stepped {
-        true => "Alive at the end of each step",
-        false => "Alive while it was recorded",
+    let heading = move || match (stepped, leaks.with(Answer::shown)) {
+        (false, _) => "Alive while it was recorded".to_owned(),
+        (true, None) => "Alive at the end of each step".to_owned(),
+        (true, Some(leaks)) => ["Alive at the end of each ", &leaks.step].concat(),
     };
     view! {
         {verdict}
@@ -158,8 +159,11 @@ fn Selected(
         }
         let (site, of) = chosen.get();
         let what = match site {
-            Some(_) => "its allocations, step by step",
-            None => "what outlives a step",
+            Some(_) => "its allocations, step by step".to_owned(),
+            None => {
+                let leaks = leaks.with(Answer::shown)?;
+                ["what outlives ", &words::a(&leaks.step)].concat()
+            }
         };
         let key = site.or(of)?;
         let band = growth.with(Answer::shown).and_then(|growth| {

@@ -6,9 +6,8 @@ use ::timeline::oom;
 use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::{Marks, OomMark};
-use trace::leaks;
-use trace::steps::Word;
 use trace::trace::device_name;
+use trace::units::Bytes;
 
 /// How many failed allocations are listed one by one.
 pub const TOLD: usize = 2;
@@ -21,10 +20,11 @@ pub fn failed(device: &DeviceSummary) -> usize {
 /// That a device leaks, or the pinned memory of the host.
 pub fn leaks_there(found: &LeakSummary) -> String {
     let place = words::capital(&device_name(found.device));
-    format!(
-        "{place} {}.",
-        leaks::in_words(found.bytes_per_step, Word::Step)
-    )
+    let step = &found.step;
+    match found.bytes_per_step {
+        Bytes::ZERO => format!("{place} leaks within each {step}."),
+        bytes => format!("{place} leaks {bytes} {}.", words::a(step)),
+    }
 }
 
 /// When it failed.
@@ -64,7 +64,7 @@ mod tests {
     use trace::phases::Phase;
     use trace::span::Span;
     use trace::trace::Step;
-    use trace::units::{Bytes, EventIdx};
+    use trace::units::EventIdx;
 
     fn marks() -> Marks {
         let oom = |event: u32| OomMark {
@@ -111,6 +111,23 @@ mod tests {
         assert!(names(&marks.ooms[0]).any(|name| name == "limit, at most"));
         assert!(!names(&marks.ooms[1]).any(|name| name == "limit, at most"));
         assert_eq!(more(&marks).as_deref(), Some("And 1,001 times more."));
+    }
+
+    #[test]
+    fn a_leak_elsewhere_is_counted_by_what_its_steps_are() {
+        let told = |step: &str, bytes| {
+            leaks_there(&LeakSummary {
+                device: 1,
+                recording: trace::steps::recording::Kind::Loop,
+                verdict: api::leaks::Verdict::Leak,
+                reason: String::new(),
+                bytes_per_step: Bytes(bytes),
+                step: step.to_owned(),
+            })
+        };
+        assert_eq!(told("step", 2048), "Device 1 leaks 2.00 KiB a step.");
+        assert_eq!(told("epoch", 2048), "Device 1 leaks 2.00 KiB an epoch.");
+        assert_eq!(told("request", 0), "Device 1 leaks within each request.");
     }
 
     #[test]
