@@ -2,6 +2,7 @@
 //! and single allocations.
 
 use crate::frames::ForwardOp;
+use crate::leaks::step;
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::alive::Dimension;
@@ -171,6 +172,9 @@ pub struct AllocationRow {
     pub alloc: Option<EventIdx>,
     /// The event at which the program gave it back; absent when not in the trace.
     pub freed: Option<EventIdx>,
+    /// Whether the program had given it back before the trace began, while other streams used it.
+    #[serde(default)]
+    pub freed_before: bool,
     /// The step it was allocated in.
     pub step: Option<String>,
     /// Ends of steps that it has outlived.
@@ -193,6 +197,9 @@ pub struct AllocationPage {
     pub offset: u64,
     /// This page.
     pub items: Vec<AllocationRow>,
+    /// What one of the device's steps is called: `step`, or `token`, `request` and so on.
+    #[serde(default = "step")]
+    pub step: String,
 }
 
 /// In which order.

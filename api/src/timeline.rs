@@ -103,8 +103,11 @@ pub struct BlockDetail {
     pub origin: Origin,
     /// Event and time of its allocation; absent when before the trace.
     pub alloc: Option<(EventIdx, Micros)>,
-    /// Event and time at which the program gave it back.
+    /// Event and time at which the program gave it back; absent when not in the trace.
     pub free_requested: Option<(EventIdx, Micros)>,
+    /// Whether the program had given it back before the trace began, while other streams used it.
+    #[serde(default)]
+    pub freed_before: bool,
     /// Event and time at which it became reusable.
     pub free_completed: Option<(EventIdx, Micros)>,
     /// Name of the step it was allocated in.

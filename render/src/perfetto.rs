@@ -4,6 +4,7 @@ use super::{LONGEST_NAME, Source, TableError};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use trace::clip::clipped;
+use trace::levels::GivenBack;
 use trace::stacks::Stacks;
 use trace::trace::{BlockIdx, DeviceTrace, Levels, Series, device_name};
 use trace::units::EventIdx;
@@ -200,8 +201,12 @@ fn write_slice(
     let kind = blocks.kind(block);
     let seen = block.0 >= blocks.n_preexisting;
     let from = if seen { blocks.alloc[at] } else { 0 };
-    let freed = blocks.free_requested[at];
-    let to = freed.min(n.saturating_sub(1));
+    let given_back = device.given_back(block);
+    let to = match given_back {
+        GivenBack::Before => 0,
+        GivenBack::At(event) => event.0,
+        GivenBack::Never => n.saturating_sub(1),
+    };
     let event = seen.then_some(EventIdx(blocks.alloc[at]));
     let tensor = source.tensors.and_then(|find| find(event, blocks.addr[at]));
     let name = match &tensor {
@@ -211,8 +216,11 @@ fn write_slice(
     let mut args = json!({
         "bytes": kind.size.get(), "requested": kind.requested.get(),
         "address": blocks.addr[at].to_string(), "stream": kind.stream,
-        "before_the_trace": !seen, "freed": freed < n,
+        "before_the_trace": !seen, "freed": given_back != GivenBack::Never,
     });
+    if given_back == GivenBack::Before {
+        args["freed_before_the_trace"] = json!(true);
+    }
     if let Some(tensor) = tensor {
         args["tensor"] = json!(tensor);
     }
@@ -272,6 +280,30 @@ mod tests {
             let expected = device.summary[series as usize].peak.get();
             assert_eq!(values.max(), Some(expected), "{series:?}");
         }
+    }
+
+    #[test]
+    fn a_free_that_was_requested_before_the_trace_ends_at_its_start_and_says_so() {
+        let trace = trace::testing::given_back_before();
+        let mut bytes = Vec::new();
+        let source = Source {
+            trace: &trace,
+            tensors: None,
+            name: "a run",
+        };
+        write(source, Watch::nobody(), &mut bytes).unwrap();
+        let file: Value = serde_json::from_slice(&bytes).unwrap();
+        let mut said = Vec::new();
+        for begin in of_kind(&file, "b") {
+            let args = &begin["args"];
+            said.push((
+                args["freed"] == true,
+                args["freed_before_the_trace"] == true,
+            ));
+        }
+        said.sort_unstable();
+        let expected = [(false, false), (true, false), (true, true), (true, true)];
+        assert_eq!(said, expected);
     }
 
     #[test]

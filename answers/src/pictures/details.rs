@@ -5,6 +5,7 @@ use crate::names::{forward_op, frame_text};
 use api::frames::FrameText;
 use api::timeline::{BlockDetail, Moment};
 use trace::clip::CUT;
+use trace::levels::GivenBack;
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
@@ -20,6 +21,7 @@ pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option
     let kind = blocks.kind(block);
     let seen_allocated = block.0 >= blocks.n_preexisting;
     let alloc = seen_allocated.then(|| timed(device, alloc));
+    let given_back = device.given_back(block);
     let mut notes = Vec::new();
     for (name, value) in [
         ("compile_context", kind.compile_context),
@@ -34,7 +36,8 @@ pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option
         size: kind.size,
         origin: blocks.origin(block, device.events.len()),
         alloc,
-        free_requested: happened(device, blocks.free_requested[at]),
+        free_requested: given_back.event().map(|event| timed(device, event.0)),
+        freed_before: given_back == GivenBack::Before,
         free_completed: happened(device, blocks.free_completed[at]),
         step: alloc.and_then(|(event, _)| step_at(device, event)),
         stream: kind.stream,

@@ -6,7 +6,9 @@ use crate::names::forward_op;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
 use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
 use trace::forward;
+use trace::levels::GivenBack;
 use trace::site::BadSite;
+use trace::steps::Word;
 use trace::tiles::block_label;
 use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, EventIdx};
@@ -57,6 +59,7 @@ pub fn page(
         total: tally(found.total),
         offset,
         items: rows(decoded, device, found.blocks),
+        step: Word::of(&device.steps).one().to_owned(),
     })
 }
 
@@ -80,6 +83,7 @@ pub fn beside(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Optio
         total: tally(total),
         offset: 0,
         items: rows(decoded, device, found),
+        step: Word::of(&device.steps).one().to_owned(),
     })
 }
 
@@ -133,18 +137,48 @@ fn row(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> AllocationRo
     let (blocks, stacks) = (&device.blocks, &decoded.trace.stacks);
     let kind = blocks.kind(block);
     let alloc = (block.0 >= blocks.n_preexisting).then(|| EventIdx(blocks.alloc[block.index()]));
-    let freed = blocks.free_requested[block.index()];
+    let given_back = device.given_back(block);
     let forward = forward::of_block(device, stacks, block);
     AllocationRow {
         block: block.0,
         size: kind.size,
         requested: kind.requested,
         alloc,
-        freed: (freed < device.events.len()).then_some(EventIdx(freed)),
+        freed: given_back.event(),
+        freed_before: given_back == GivenBack::Before,
         step: alloc.and_then(|event| step_at(device, event)),
         age: alive::age(device, block),
         stream: kind.stream,
         label: block_label(device, stacks, block),
         forward: forward.map(|found| forward_op(stacks, &found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pictures::details;
+
+    /// The column of frees says 0 for event 0 and for "before it".
+    #[test]
+    fn what_was_given_back_before_the_trace_was_not_given_back_at_event_0() {
+        let decoded = Decoded::new(trace::testing::given_back_before(), ());
+        let device = &decoded.trace.devices[0];
+        let n = device.blocks.len() as u32;
+        let all = rows(&decoded, device, (0..n).map(BlockIdx).collect());
+        let told: Vec<_> = all
+            .iter()
+            .map(|row| (row.freed, row.freed_before))
+            .collect();
+        let (before, never) = ((None, true), (None, false));
+        assert_eq!(told, [before, (Some(EventIdx(0)), false), before, never]);
+        for row in all {
+            let detail = details::block(&decoded, device, BlockIdx(row.block)).unwrap();
+            let requested = detail.free_requested.map(|(event, _)| event);
+            assert_eq!(
+                (requested, detail.freed_before),
+                (row.freed, row.freed_before)
+            );
+        }
     }
 }

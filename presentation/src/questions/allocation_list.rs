@@ -23,6 +23,7 @@ mod tests {
             requested: Bytes(1),
             alloc: None,
             freed: None,
+            freed_before: false,
             step: step.map(str::to_owned),
             age: 0,
             stream: 0,

@@ -63,6 +63,9 @@ fn life_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) ->
     let before = || "before the trace began".to_owned();
     let freed = match (detail.free_requested, detail.origin) {
         (Some(free), _) => when(free),
+        (None, _) if detail.freed_before => {
+            "before the trace began, while other streams used it".to_owned()
+        }
         (None, Origin::Preexisting) => "not in this trace: there before and after".to_owned(),
         (None, _) => "not in this trace: live at its end".to_owned(),
     };
@@ -156,6 +159,7 @@ mod tests {
             origin: Origin::Allocated,
             alloc: Some((EventIdx(10), Micros(1_000_000))),
             free_requested: Some((EventIdx(40), Micros(1_002_500))),
+            freed_before: false,
             free_completed: Some((EventIdx(41), Micros(1_002_500))),
             step: Some("step 3".to_owned()),
             stream: 0,
@@ -211,6 +215,13 @@ mod tests {
                 .starts_with("not in this trace")
         );
         assert_eq!(value(&facts, "lived"), None);
+        old.freed_before = true;
+        for completed in [None, Some((EventIdx(41), Micros(1_002_500)))] {
+            old.free_completed = completed;
+            let facts = block_facts(&old, |_| None);
+            let freed = value(&facts, "freed").unwrap();
+            assert!(freed.starts_with("before the trace began"), "{freed}");
+        }
     }
 
     #[test]

@@ -51,8 +51,10 @@ impl Row<'_> {
         }
     }
 
+    /// `u32::MAX` if the trace does not show it.
     fn free_requested(&self) -> u32 {
-        self.device.blocks.free_requested[self.block.index()]
+        let given_back = self.device.given_back(self.block).event();
+        given_back.map_or(u32::MAX, |event| event.0)
     }
 
     fn free_completed(&self) -> u32 {
@@ -341,6 +343,27 @@ mod tests {
                 .len(),
             COLUMNS.len()
         );
+    }
+
+    #[test]
+    fn a_free_that_was_requested_before_the_trace_is_null_and_not_event_0() {
+        let trace = trace::testing::given_back_before();
+        let mut bytes = Vec::new();
+        let source = Source {
+            trace: &trace,
+            tensors: None,
+            name: "a run",
+        };
+        write(source, Watch::nobody(), &mut bytes).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+        let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
+        // Requested event and time, completed event.
+        let cells = rows.map(|row| [7, 8, 9].map(|column| row.get_long(column).ok()));
+        let cells: Vec<[Option<i64>; 3]> = cells.collect();
+        let never = [None; 3];
+        let time = |event: usize| trace.devices[0].events.time.get(event).0;
+        let at_0 = [Some(0), Some(time(0)), Some(1)];
+        assert_eq!(cells, [[None, None, Some(2)], at_0, never, never]);
     }
 
     /// Blocks whose stacks share names of 4 KiB, each stack with a frame of its own.

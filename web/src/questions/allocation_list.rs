@@ -10,6 +10,7 @@ use api::routes;
 use api::view_state::Selection;
 use leptos::prelude::*;
 use presentation::questions::allocation_list::new_steps;
+use presentation::questions::words;
 use trace::trace::BlockIdx;
 
 /// Allocations of a page.
@@ -67,7 +68,9 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
     let (back, on) = (page.offset > 0, page.offset + n < total.count);
     let steps = new_steps(&page.items);
     let rows = page.items.into_iter().zip(steps);
-    let rows = rows.map(|(row, new)| allocation(asker, row, new));
+    let word = page.step;
+    let head = words::capital(&word);
+    let rows = rows.map(|(row, new)| allocation(asker, row, new, &word));
     view! {
         <div class="allocations-head">
             <p class="alive-summary">{summary}</p>
@@ -92,7 +95,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
             <table role="table">
                 <thead role="rowgroup">
                     <tr role="row">
-                        <th role="columnheader" scope="col">"Step"</th>
+                        <th role="columnheader" scope="col">{head}</th>
                         <th role="columnheader" scope="col" class="num">"Size"</th>
                         <th role="columnheader" scope="col">"Allocated at"</th>
                         <th role="columnheader" scope="col" class="num">"Event"</th>
@@ -107,7 +110,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
     .into_any()
 }
 
-fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
+fn allocation(asker: Asker, row: AllocationRow, new_step: bool, word: &str) -> AnyView {
     let block = row.block;
     let selected =
         asker.memo(move |state| state.selection == Some(Selection::Block(BlockIdx(block))));
@@ -130,9 +133,11 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
         .into_any(),
         None => row.label.clone().into_any(),
     };
+    let freed_else = if row.freed_before { "before" } else { "never" };
     let outlived = match row.age {
         0 => "–".to_owned(),
-        age => format::plural(u64::from(age), "step"),
+        1 => ["1 ", word].concat(),
+        age => [&count(u64::from(age)), " ", &words::several(word)].concat(),
     };
     view! {
         <tr
@@ -151,7 +156,7 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
             </td>
             <td role="cell" class="block-label">{label}</td>
             <td role="cell" class="num" data-label="allocated at">{event(row.alloc, "before")}</td>
-            <td role="cell" class="num" data-label="freed">{event(row.freed, "never")}</td>
+            <td role="cell" class="num" data-label="freed">{event(row.freed, freed_else)}</td>
             <td role="cell" class="num" data-label="outlived">{outlived}</td>
         </tr>
     }
