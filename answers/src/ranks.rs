@@ -57,5 +57,6 @@ pub fn detail(
         sites_differ: survey.sites.len() as u32,
         sites_left_out: survey.sites_left_out,
         sites_same: survey.sites_same,
+        moments_differ: survey.moments_differ,
     }
 }

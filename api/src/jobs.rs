@@ -76,6 +76,10 @@ pub struct JobDetail {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Whether the ranks stand highest at different moments of their program. Then the most that a
+    /// site holds is compared, not what it holds at the peaks.
+    #[serde(default)]
+    pub moments_differ: bool,
 }
 
 impl JobDetail {
@@ -136,6 +140,10 @@ pub struct RanksReport {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Whether the ranks stand highest at different moments of their program. Then the most that a
+    /// site holds is compared, not what it holds at the peaks.
+    #[serde(default)]
+    pub moments_differ: bool,
     /// Files that cannot be read; the report covers the others.
     pub unreadable: Vec<Unreadable>,
     /// Ranks below the highest that have no file, in order.
@@ -184,6 +192,7 @@ impl RanksReport {
             sites: survey.sites,
             sites_left_out: survey.sites_left_out,
             sites_same: survey.sites_same,
+            moments_differ: survey.moments_differ,
             unreadable: failed,
             missing,
         }

@@ -191,7 +191,7 @@ fn sites_table(report: &RanksReport) -> String {
     let mut table = Table::new(["at most", "median", "ranks", "differs most"]);
     let mut places = vec![String::new()];
     for site in report.sites.iter().take(SHOWN) {
-        let (level, _) = site.shown();
+        let level = site.shown();
         let farthest = site.farthest.first();
         table.row([
             level[2].to_string(),
@@ -212,15 +212,17 @@ fn sites_table(report: &RanksReport) -> String {
     } else {
         "sites differ"
     };
-    format!("\n  by stack: {total} {differ} between ranks, {same} hold the same\n{table}{more}")
+    let moments = match report.moments_differ {
+        true => "\n  peaks at different moments: the most that each site holds is compared",
+        false => "",
+    };
+    format!(
+        "\n  by stack: {total} {differ} between ranks, {same} hold the same{moments}\n{table}{more}"
+    )
 }
 
 fn told(site: &SiteAcross, holds: &RankHolds) -> String {
-    let (_, at_end) = site.shown();
-    let (held, when) = match at_end {
-        true => (holds.at_end, "at its end"),
-        false => (holds.at_peak, "at its peak"),
-    };
+    let (held, when) = (holds.held(site.when), site.when.words());
     let leaks = if holds.leaks { ", leaks" } else { "" };
     format!("rank {}: {held} {when}{leaks}", holds.rank)
 }

@@ -241,7 +241,12 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("SiteSide", &[("frames", profile::MAX_FRAMES)]),
     (
         "SiteAcross",
-        &[("at_end", 3), ("at_peak", 3), ("farthest", MAX_NAMED)],
+        &[
+            ("at_end", 3),
+            ("at_peak", 3),
+            ("farthest", MAX_NAMED),
+            ("most", 3),
+        ],
     ),
     ("StartBench", &[("rows", ROWS)]),
     ("Step", &[("events", 2)]),

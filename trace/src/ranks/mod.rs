@@ -10,6 +10,7 @@
 //! [`Profile`]: crate::compare::profile::Profile
 
 pub mod curves;
+pub mod moment;
 pub mod names;
 pub mod odd;
 pub mod profile;
@@ -79,6 +80,9 @@ pub struct Survey {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Whether the ranks stand highest at different moments of their program, so that what a site
+    /// holds then cannot be compared.
+    pub moments_differ: bool,
 }
 
 /// Smallest, median and largest.
@@ -219,6 +223,7 @@ impl Surveyor {
             sites: found.rows,
             sites_left_out: found.left_out,
             sites_same: found.same,
+            moments_differ: found.moments_differ,
             ranks,
         })
     }

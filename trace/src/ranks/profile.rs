@@ -1,6 +1,7 @@
 //! A summary of one rank, small enough to keep for thousands of ranks.
 
 use super::curves::{Curve, PARTS};
+use super::moment::Moment;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SiteProfile};
@@ -38,6 +39,8 @@ pub struct RankProfile {
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
+    /// Where in its program it stands highest.
+    pub moment: Moment,
     /// How much the peaks of its settled steps differ, apart from their trend.
     pub wobble: Bytes,
     /// Whether it leaks.
@@ -79,6 +82,8 @@ pub struct RankSite {
     pub place: Option<Place>,
     /// Live bytes at the peak of *allocated*.
     pub at_peak: Bytes,
+    /// Live bytes at the site's own highest moment.
+    pub most: Bytes,
     /// Live after the last event.
     pub at_end: Bytes,
     /// How much its own peaks in settled steps differ, apart from their trend.
@@ -108,6 +113,7 @@ impl RankProfile {
         let (extents, _) = alignment.curve(Series::Allocated, domain, PARTS);
         let parts = extents.into_iter();
         Ok(RankProfile {
+            moment: Moment::of_peak(profile, device, &trace.stacks),
             curve: Curve {
                 window: domain,
                 parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
@@ -141,6 +147,7 @@ impl RankProfile {
                     true => growth,
                     false => growth.proven(0.0, Some(growth)),
                 }),
+            moment: Moment::default(),
             wobble: Bytes(wobble(&peaks)),
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
@@ -166,7 +173,7 @@ impl RankProfile {
 /// The largest sites, those that leak first; and the most that any other site holds.
 fn largest(device: &DeviceProfile) -> (Vec<RankSite>, Bytes) {
     let sites = &device.sites;
-    let held = |site: &SiteProfile| site.at_peak.max(site.at_end);
+    let held = |site: &SiteProfile| site.peak.max(site.at_end);
     let mut sorted: Vec<&SiteProfile> = sites.iter().collect();
     sorted.sort_by_key(|site| (std::cmp::Reverse((site.leaks, held(site))), site.key));
     let worth = |site: &&SiteProfile| site.leaks || held(site) > SITE_FLOOR;
@@ -180,6 +187,7 @@ fn largest(device: &DeviceProfile) -> (Vec<RankSite>, Bytes) {
         id: id(site.key),
         place: site.headline.map(|frame| device.names.place(frame)),
         at_peak: site.at_peak,
+        most: site.peak,
         at_end: site.at_end,
         wobble: site.wobble,
         leaks: site.leaks,

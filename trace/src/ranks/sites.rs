@@ -4,8 +4,13 @@
 //! all ranks run one program, so nothing is renamed between them. A rank that does not have a site
 //! holds 0 of it. If its smallest sites were left out, it may hold up to its floor; a difference
 //! below that does not count.
+//!
+//! What a site holds at the peaks of its ranks is compared only if these are the same moment of the
+//! program ([`super::moment`]). Otherwise the most that the site itself holds is compared, which
+//! does not depend on a moment.
 
 use super::Rank;
+use super::moment::Moment;
 use super::odd::median;
 use super::profile::{RankProfile, RankSite};
 use crate::compare::noise;
@@ -24,6 +29,31 @@ pub const MAX_ROWS: usize = 1000;
 /// Ranks named in a row.
 pub const MAX_NAMED: usize = 8;
 
+/// When a site holds what is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HoldsWhen))]
+pub enum When {
+    /// At the peak of *allocated*.
+    #[default]
+    Peak,
+    /// Where the site itself stands highest: the peaks are different moments.
+    Most,
+    /// After the last event.
+    End,
+}
+
+impl When {
+    /// The same for a person, of one rank.
+    pub const fn words(self) -> &'static str {
+        match self {
+            When::Peak => "at its peak",
+            When::Most => "at most",
+            When::End => "at its end",
+        }
+    }
+}
+
 /// One site in all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -36,24 +66,29 @@ pub struct SiteAcross {
     pub at_peak: [Bytes; 3],
     /// Live after the last event, the same.
     pub at_end: [Bytes; 3],
+    /// The most that the site holds at any moment, the same.
+    #[serde(default)]
+    pub most: [Bytes; 3],
+    /// Which of these three is compared: where the ranks differ most.
+    #[serde(default)]
+    pub when: When,
     /// Ranks that have the site.
     pub ranks: u32,
     /// Ranks in which it is found to leak.
     pub leaks: u32,
-    /// How far a rank is from the median at most, at its peak or at its end. Rows are sorted by it.
+    /// How far a rank is from the median at most, in what is compared. Rows are sorted by it.
     pub difference: Bytes,
     /// The ranks that differ most from the median, the farthest first.
     pub farthest: Vec<RankHolds>,
 }
 
 impl SiteAcross {
-    /// The three levels at the peaks, or those at the ends and `true` if the ranks differ more
-    /// there.
-    pub fn shown(&self) -> ([Bytes; 3], bool) {
-        let width = |[low, _, high]: [Bytes; 3]| high.saturating_sub(low);
-        match width(self.at_end) > width(self.at_peak) {
-            true => (self.at_end, true),
-            false => (self.at_peak, false),
+    /// The three levels that are compared.
+    pub fn shown(&self) -> [Bytes; 3] {
+        match self.when {
+            When::Peak => self.at_peak,
+            When::Most => self.most,
+            When::End => self.at_end,
         }
     }
 }
@@ -68,8 +103,22 @@ pub struct RankHolds {
     pub at_peak: Bytes,
     /// Live after the last event.
     pub at_end: Bytes,
+    /// The most that the site holds at any moment.
+    #[serde(default)]
+    pub most: Bytes,
     /// Whether it is found to leak there.
     pub leaks: bool,
+}
+
+impl RankHolds {
+    /// What it holds then.
+    pub fn held(&self, when: When) -> Bytes {
+        match when {
+            When::Peak => self.at_peak,
+            When::Most => self.most,
+            When::End => self.at_end,
+        }
+    }
 }
 
 /// What was found.
@@ -79,6 +128,8 @@ pub(super) struct Found {
     pub same: u32,
     /// Ranks that could not be compared.
     pub silent: Vec<Rank>,
+    /// Whether their peaks are different moments of the program.
+    pub moments_differ: bool,
 }
 
 /// Collects what each rank holds.
@@ -87,6 +138,8 @@ pub(super) struct Across {
     ranks: Vec<Rank>,
     /// Of each rank, whether it does not say where most of its memory was allocated.
     silent: Vec<bool>,
+    /// Of each rank, where it stands highest.
+    moments: Vec<Moment>,
     floor: Bytes,
     sites: FxHashMap<String, Site>,
 }
@@ -104,7 +157,18 @@ struct Held {
     at: u32,
     at_peak: Bytes,
     at_end: Bytes,
+    most: Bytes,
     leaks: bool,
+}
+
+impl Held {
+    fn level(&self, when: When) -> Bytes {
+        match when {
+            When::Peak => self.at_peak,
+            When::Most => self.most,
+            When::End => self.at_end,
+        }
+    }
 }
 
 impl Across {
@@ -114,6 +178,7 @@ impl Across {
         let mut ids = profile.sites.iter().map(|site| &site.id);
         let has_no_stacks = ids.len() > 0 && ids.all(|id| is_of_size(id));
         self.silent.push(profile.wrapped || has_no_stacks);
+        self.moments.push(profile.moment.clone());
         self.floor = self.floor.max(profile.floor);
         for site in &profile.sites {
             self.add_site(at, site);
@@ -133,6 +198,7 @@ impl Across {
             at,
             at_peak: site.at_peak,
             at_end: site.at_end,
+            most: site.most,
             leaks: site.leaks,
         });
     }
@@ -143,6 +209,12 @@ impl Across {
     /// [`Stopped`].
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Found, Stopped> {
         let silent = self.without_silent();
+        let mut others = self.moments.iter().skip(1);
+        let moments_differ = others.any(|moment| !moment.is_like(&self.moments[0]));
+        let first = match moments_differ {
+            true => When::Most,
+            false => When::Peak,
+        };
         let Across {
             ranks,
             floor,
@@ -153,7 +225,7 @@ impl Across {
         let mut rows: Vec<SiteAcross> = Vec::new();
         for (at, (id, site)) in sites.into_iter().enumerate() {
             watch.at_row(at, || 0)?;
-            rows.extend(row(id, site, &ranks, floor));
+            rows.extend(row(id, site, (&ranks, first), floor));
         }
         let differ = rows.len();
         rows.sort_by(|a, b| {
@@ -167,6 +239,7 @@ impl Across {
             same: (n - differ) as u32,
             rows,
             silent,
+            moments_differ,
         })
     }
 
@@ -194,6 +267,8 @@ impl Across {
             });
             !site.held.is_empty()
         });
+        let mut is_kept = silent.iter().map(|silent| !silent);
+        self.moments.retain(|_| is_kept.next().unwrap_or(true));
         let ranks = std::mem::take(&mut self.ranks).into_iter().zip(silent);
         let (out, ranks): (Vec<_>, Vec<_>) = ranks.partition(|(_, silent)| *silent);
         self.ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
@@ -204,20 +279,25 @@ impl Across {
     }
 }
 
-/// The row of a site, if it differs.
-fn row(id: String, site: Site, ranks: &[Rank], floor: Bytes) -> Option<SiteAcross> {
+/// The row of a site, if it differs then or at the ends.
+fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> Option<SiteAcross> {
     let absent = ranks.len() - site.held.len();
-    let spread = |level: fn(&Held) -> Bytes| {
-        let held = site.held.iter().map(|held| level(held).0);
+    let spread = |when: When| {
+        let held = site.held.iter().map(|held| held.level(when).0);
         let mut values: Vec<u64> = held.chain(std::iter::repeat_n(0, absent)).collect();
         let middle = median(&mut values);
         let (low, high) = (values.first().copied(), values.last().copied());
         [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
     };
-    let (at_peak, at_end) = (spread(|h| h.at_peak), spread(|h| h.at_end));
+    let (at_then, at_end) = (spread(then), spread(When::End));
+    let width = |[low, _, high]: [Bytes; 3]| high.saturating_sub(low);
+    let when = match width(at_end) > width(at_then) {
+        true => When::End,
+        false => then,
+    };
     let off = |held: &Held| {
-        let at_peak = held.at_peak.0.abs_diff(at_peak[1].0);
-        Bytes(at_peak.max(held.at_end.0.abs_diff(at_end[1].0)))
+        let at_then = held.level(then).0.abs_diff(at_then[1].0);
+        Bytes(at_then.max(held.at_end.0.abs_diff(at_end[1].0)))
     };
     let nothing = (0..ranks.len() as u32)
         .filter(|at| site.held.binary_search_by_key(at, |held| held.at).is_err())
@@ -225,14 +305,15 @@ fn row(id: String, site: Site, ranks: &[Rank], floor: Bytes) -> Option<SiteAcros
             at,
             at_peak: Bytes::ZERO,
             at_end: Bytes::ZERO,
+            most: Bytes::ZERO,
             leaks: false,
         });
     // Among equally distant ranks, those that hold more come first, then the lower ranks.
     let mut all: Vec<Held> = site.held.iter().copied().chain(nothing).collect();
-    let more = |held: &Held| held.at_peak.max(held.at_end);
+    let more = |held: &Held| held.level(then).max(held.at_end);
     all.sort_by_key(|held| std::cmp::Reverse((off(held), more(held), std::cmp::Reverse(held.at))));
     let difference = all.first().map(off)?;
-    let middle = at_peak[1].max(at_end[1]);
+    let middle = at_then[1].max(at_end[1]);
     let tolerance = noise::site(middle, middle, site.wobble);
     let tolerance = if absent > 0 {
         tolerance.max(floor)
@@ -246,8 +327,10 @@ fn row(id: String, site: Site, ranks: &[Rank], floor: Bytes) -> Option<SiteAcros
     Some(SiteAcross {
         id,
         place: site.place,
-        at_peak,
+        at_peak: spread(When::Peak),
         at_end,
+        most: spread(When::Most),
+        when,
         ranks: site.held.len() as u32,
         leaks: site.held.iter().filter(|held| held.leaks).count() as u32,
         difference,
@@ -257,6 +340,7 @@ fn row(id: String, site: Site, ranks: &[Rank], floor: Bytes) -> Option<SiteAcros
                 rank: ranks[held.at as usize],
                 at_peak: held.at_peak,
                 at_end: held.at_end,
+                most: held.most,
                 leaks: held.leaks,
             })
             .collect(),

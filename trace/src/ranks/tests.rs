@@ -5,9 +5,11 @@ use crate::compare::profile::Place;
 use crate::compare::tests::Program;
 use crate::units::EventIdx;
 use crate::watch::Watch;
+use moment::Moment;
 use odd::OddKind;
 use profile::RankSite;
 use proptest::prelude::*;
+use sites::When;
 
 const MIB: u64 = 1 << 20;
 
@@ -299,6 +301,7 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
         id: "s1".to_owned(),
         place: None,
         at_peak: Bytes(bytes),
+        most: Bytes(bytes),
         at_end: Bytes::ZERO,
         wobble: Bytes::ZERO,
         leaks: false,
@@ -317,6 +320,74 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
     assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
 }
 
+/// Two moments stand almost equally high, and chance decides which is the peak of a rank.
+#[test]
+fn peaks_at_different_moments_are_no_difference_between_ranks() {
+    let site = |id: &str, at_peak: u64, most: u64| RankSite {
+        id: id.to_owned(),
+        place: None,
+        at_peak: Bytes::mib(at_peak),
+        at_end: Bytes::ZERO,
+        most: Bytes::mib(most),
+        wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    let at = |name: &str, logits: (u64, u64), gradient: (u64, u64)| RankProfile {
+        moment: Moment {
+            site: name.to_owned(),
+            ..Moment::default()
+        },
+        sites: vec![
+            site("s1", logits.0, logits.1),
+            site("s2", gradient.0, gradient.1),
+        ],
+        ..peaking(100)
+    };
+    let forward = at("s1", (80, 80), (0, 80));
+    let backward = at("s2", (0, 80), (80, 80));
+    let survey_of = |profiles: [&RankProfile; 3]| survey(profiles.into_iter().cloned());
+    let alike = survey_of([&forward, &forward, &forward]);
+    assert_eq!((alike.sites.len(), alike.moments_differ), (0, false));
+    let differ = survey_of([&forward, &backward, &forward]);
+    assert_eq!((differ.sites.len(), differ.moments_differ), (0, true));
+    // What is really different is told, and when.
+    let more = at("s2", (0, 80), (90, 90));
+    let differ = survey_of([&forward, &more, &forward]);
+    let [site] = &differ.sites[..] else {
+        panic!("{:?}", differ.sites)
+    };
+    assert_eq!((site.id.as_str(), site.when), ("s2", When::Most));
+    assert_eq!(site.shown(), [80, 80, 90].map(Bytes::mib));
+    assert_eq!(site.difference, Bytes::mib(10));
+    assert_eq!(site.farthest[0].held(site.when), Bytes::mib(90));
+    // At the same moment, what is still alive then counts, though the site never holds more.
+    let keeps = at("s1", (80, 80), (80, 80));
+    let differ = survey_of([&forward, &keeps, &forward]);
+    assert_eq!((differ.sites.len(), differ.moments_differ), (1, false));
+    assert_eq!(differ.sites[0].when, When::Peak);
+}
+
+#[test]
+fn the_moment_of_a_peak_is_where_in_the_step_it_is_and_not_which_step() {
+    let leaking = |steps: u32, leak: u64, leaker| Program {
+        steps,
+        leak: leak * MIB,
+        leaker: (leaker, "ddp.py"),
+        ..Program::default()
+    };
+    // Each stands highest in its last step, after what it alone keeps.
+    let moments = [leaking(12, 3, "keep_on_rank"), leaking(9, 5, "keep_too")];
+    let [first, second] = moments.map(|program| of(&program).moment);
+    assert!(!first.site.is_empty());
+    assert_eq!((first.early, second.early), (None, None));
+    assert!(first.is_like(&second), "{first:?} {second:?}");
+    let elsewhere = Moment {
+        part: (first.part + 500) % 1000,
+        ..first.clone()
+    };
+    assert!(!first.is_like(&elsewhere));
+}
+
 #[test]
 fn ranks_that_do_not_say_where_are_not_compared_by_site() {
     let holding = |id: &str| RankProfile {
@@ -324,6 +395,7 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
             id: id.to_owned(),
             place: None,
             at_peak: Bytes::mib(8),
+            most: Bytes::mib(8),
             at_end: Bytes::ZERO,
             wobble: Bytes::ZERO,
             leaks: false,

@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use std::sync::Arc;
-use trace::ranks::sites::SiteAcross;
+use trace::ranks::sites::{SiteAcross, When};
 
 const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
 /// Rows of a page.
@@ -41,6 +41,13 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
             differ_text(n)
         ),
     };
+    let when = match job.moments_differ {
+        true => {
+            "The ranks peak at different moments: what is compared is the most that a site holds, \
+             or what it holds at the end where ranks differ more there."
+        }
+        false => "Live at each rank's peak, or at its end where ranks differ more there.",
+    };
     if differ > 0 {
         load.run(());
     }
@@ -59,7 +66,7 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
         <section aria-labelledby="job-sites-title">
             <h2 id="job-sites-title">"The same site across ranks"</h2>
             <p class="muted">
-                {about} " Live at each rank's peak, or at its end where ranks differ more there."
+                {about} " " {when}
             </p>
             {table}
             {failed}
@@ -80,7 +87,7 @@ fn differ_text(n: usize) -> String {
 }
 
 fn row(site: &SiteAcross) -> AnyView {
-    let ([least, median, most], at_end) = site.shown();
+    let [least, median, most] = site.shown();
     let place = site.place.as_ref();
     let name = place
         .map_or("without a stack", |place| &place.name)
@@ -93,12 +100,15 @@ fn row(site: &SiteAcross) -> AnyView {
         }
     });
     let told = site.farthest.iter().take(3).map(|holds| {
-        let held = if at_end { holds.at_end } else { holds.at_peak };
+        let held = holds.held(site.when);
         let leaks = if holds.leaks { ", leaks" } else { "" };
         format!("rank {}: {held}{leaks}", holds.rank)
     });
     let told = told.collect::<Vec<_>>().join(" · ");
-    let when = if at_end { " at its end" } else { "" };
+    let when = match site.when {
+        When::End => " at its end",
+        When::Peak | When::Most => "",
+    };
     let head = view! { {name} " " <span class="muted">{file}</span> }.into_any();
     cells::row(
         head,

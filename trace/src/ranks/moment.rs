@@ -1,0 +1,97 @@
+//! Where in its program a rank stands highest.
+//!
+//! Two moments of a program often stand almost equally high, and which of them is the peak then
+//! differs from rank to rank by chance. What a site holds at one of them says nothing of the other.
+
+use crate::compare::noise;
+use crate::compare::profile::DeviceProfile;
+use crate::compare::sites::id;
+use crate::growth::settled;
+use crate::site::{self, SiteKey};
+use crate::span::Span;
+use crate::stacks::Stacks;
+use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
+use crate::units::{Bytes, EventIdx};
+use serde::{Deserialize, Serialize};
+
+/// Moments this far from one another, in thousandths of a step, may be the same.
+const NEAR: u32 = 50;
+/// Events before a peak that are searched for an allocation that other ranks have, too.
+const LOOKED_AT: u32 = 64;
+
+/// A moment of a program, as far as other processes of it have the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The site of the block that was allocated last; empty before the first event.
+    pub site: String,
+    /// How far the step is, in thousandths of its events; outside of steps, the recording.
+    pub part: u32,
+    /// The step, if only the first ones stand so high: later ones have the optimizer's state.
+    pub early: Option<u32>,
+}
+
+impl Moment {
+    /// Where *allocated* of a device stands highest.
+    pub fn of_peak(profile: &DeviceProfile, device: &DeviceTrace, stacks: &Stacks) -> Moment {
+        let Some(peak) = device.summary[Series::Allocated as usize].peak_event else {
+            return Moment::default();
+        };
+        let (event, site) = allocated(profile, device, stacks, peak).unwrap_or_default();
+        let in_step = device.steps.iter().position(|s| s.events.contains(event));
+        let recording = Span::new(EventIdx(0), EventIdx(device.events.len()));
+        let of = in_step.map_or(recording, |step| device.steps[step].events);
+        let thousand = u64::from(event.0 - of.start().0) * 1000;
+        let length = u64::from(of.end().0 - of.start().0);
+        Moment {
+            site,
+            part: (thousand / length.max(1)) as u32,
+            early: in_step.and_then(|step| early(profile, step)),
+        }
+    }
+
+    /// Whether two processes stand at the same place of their program.
+    pub fn is_like(&self, other: &Moment) -> bool {
+        self.site == other.site
+            && self.part.abs_diff(other.part) <= NEAR
+            && self.early == other.early
+    }
+}
+
+/// The last allocation, and its site. What leaks in this rank is passed over: other ranks do not
+/// have it.
+fn allocated(
+    profile: &DeviceProfile,
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    peak: EventIdx,
+) -> Option<(EventIdx, String)> {
+    let leaks = |key: SiteKey| {
+        profile
+            .sites
+            .iter()
+            .any(|site| site.leaks && site.key == key)
+    };
+    let near = peak.0.saturating_sub(LOOKED_AT)..=peak.0;
+    let mut made = near.rev().filter_map(|event| {
+        let at = event as usize;
+        let is_alloc = device.events.action[at] == Action::Alloc;
+        let block = is_alloc.then_some(BlockIdx(device.events.target[at]))?;
+        Some((
+            EventIdx(event),
+            site::key(stacks, device.blocks.kind(block)),
+        ))
+    });
+    let (event, key) = made.find(|(_, key)| !leaks(*key))?;
+    Some((event, id(key)))
+}
+
+/// The step of a peak, if no settled step stands about as high.
+fn early(profile: &DeviceProfile, step: usize) -> Option<u32> {
+    let whole = &profile.steps[..profile.steps.len().min(profile.whole_steps as usize)];
+    let first = settled(whole.len());
+    let peak = profile.summary[Series::Allocated as usize].peak;
+    let later = whole[first..].iter().map(|step| step.peak).max();
+    let reached = later
+        .is_some_and(|later| peak.saturating_sub(later) <= noise::level(peak, later, Bytes::ZERO));
+    (step < first && !reached).then_some(step as u32)
+}
