@@ -185,6 +185,20 @@ pub struct Curve {
     pub steps: Vec<Option<u32>>,
 }
 
+/// Longest address of a pull request, bytes.
+const PULL_REQUEST_BYTES: usize = 500;
+
+/// What the address of a pull request has to be.
+pub const PULL_REQUEST_RULE: &str = "a pull request is an https:// or http:// URL without spaces";
+
+/// The address of a pull request as it is kept; `None` if it is none ([`PULL_REQUEST_RULE`]).
+pub fn pull_request(address: &str) -> Option<&str> {
+    let address = address.trim();
+    let known = address.starts_with("https://") || address.starts_with("http://");
+    let plain = address.chars().all(|c| c.is_ascii_graphic());
+    (known && plain && address.len() <= PULL_REQUEST_BYTES).then_some(address)
+}
+
 /// `POST` to record a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -213,4 +227,30 @@ pub struct RecordedComparison {
     pub pr: Option<String>,
     /// When it was recorded first, milliseconds since the epoch.
     pub created_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_address_of_the_web_is_a_pull_request() {
+        let check = |address: &str, expected: Option<&str>| {
+            assert_eq!(pull_request(address), expected, "{address}");
+        };
+        let good = "https://github.com/me/repo/pull/7";
+        check(good, Some(good));
+        check(" http://forge/7 ", Some("http://forge/7"));
+        for bad in [
+            "",
+            "nonsense",
+            "javascript:alert(1)",
+            "https://a b",
+            "ftp://a",
+        ] {
+            check(bad, None);
+        }
+        let long = format!("https://{}", "a".repeat(PULL_REQUEST_BYTES));
+        check(&long, None);
+    }
 }

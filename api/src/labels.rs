@@ -26,6 +26,11 @@ pub struct ChangeLabels {
     pub labels: BTreeMap<String, Option<String>>,
 }
 
+/// Labels in one text: `branch=main,config=a`. `None` if any part is not a label.
+pub fn listed(text: &str) -> Option<Vec<Label>> {
+    text.split(',').map(|label| label.parse().ok()).collect()
+}
+
 /// One label, written `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {

@@ -1,9 +1,9 @@
 //! `tidemark compare`: what changed between runs.
 
-use super::CliError;
 use super::categories::OwnArgs;
 use super::inspect::trace_of;
 use super::output::{json, print};
+use super::{CliError, files};
 
 use crate::cards::{self, markdown, place, word};
 use crate::table::{Table, grouped};
@@ -84,6 +84,7 @@ pub(super) fn compare_files(
     limits: &Limits,
     (level, rules): (Option<&str>, &Rules),
 ) -> Result<Comparison, CliError> {
+    files::all_open(std::iter::once(base).chain(new.iter().map(PathBuf::as_path)))?;
     let base_profile = profile(base, level, rules)?;
     let mut comparison = Comparison {
         runs: vec![compared(base, &base_profile)],

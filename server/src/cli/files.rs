@@ -105,6 +105,25 @@ pub fn open(path: &Path) -> Result<File, String> {
     }
 }
 
+/// Whether all files can be opened: asked before the first of them is read, which may take long.
+/// The standard input and pipes are not asked, since they can be opened only once.
+///
+/// # Errors
+/// [`CliError::BadInput`] for the first that cannot.
+pub fn all_open<'p>(mut paths: impl Iterator<Item = &'p Path>) -> Result<(), CliError> {
+    let is_once = |path: &Path| {
+        let found = path.metadata();
+        path.as_os_str() == "-" || found.is_ok_and(|found| !found.is_file() && !found.is_dir())
+    };
+    paths.try_for_each(|path| match is_once(path) {
+        true => Ok(()),
+        false => open(path).map(drop).map_err(|why| CliError::BadInput {
+            path: path.to_owned(),
+            why,
+        }),
+    })
+}
+
 /// The files of a folder and of its subfolders. Links are followed only to files, and hidden files
 /// are left out.
 fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), CliError> {

@@ -3,7 +3,7 @@
 use super::CliError;
 use super::remote::Remote;
 use api::ids::RunId;
-use api::labels::{ChangeLabels, Label, Labels};
+use api::labels::{ChangeLabels, Label, Labels, MOST};
 use api::routes;
 use api::runs::RunSummary;
 use clap::Args;
@@ -27,6 +27,19 @@ impl LabelArgs {
         let named = self.labels.iter().cloned();
         let all = of_ci(variable).into_iter().chain(named);
         all.map(|label| (label.key, label.value)).collect()
+    }
+
+    /// Refuses more labels than a run can have.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`].
+    pub fn check(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(), CliError> {
+        match self.all(variable).len() {
+            n if n > MOST => Err(CliError::Usage(format!(
+                "a run has at most {MOST} labels, not {n}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The labels that a run must have to be a baseline: the target branch of the change, and the
@@ -99,11 +112,6 @@ pub fn put(
         labels: labels.iter().map(change).collect(),
     };
     remote.patch(&routes::run_labels(run), &change).map(Some)
-}
-
-/// Labels in one text: `branch=main,config=a`. `None` if any part is not a label.
-pub fn listed(text: &str) -> Option<Vec<Label>> {
-    text.split(',').map(|label| label.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::output::tell;
 use crate::forge::{self, ForgeError, Posted, PullRequest, Status, Verdict};
+use api::compare::{PULL_REQUEST_RULE, pull_request};
 use clap::Args;
 use trace::compare::gate::{Outcome, Verdicts};
 
@@ -34,6 +35,14 @@ impl CommentArgs {
     /// # Errors
     /// [`CliError::Usage`] if the address is not valid, or there is no token.
     pub fn thread(&self) -> Result<Option<Thread>, CliError> {
+        if self
+            .pr
+            .as_deref()
+            .map(pull_request)
+            .is_some_and(|kept| kept.is_none())
+        {
+            return Err(CliError::Usage(format!("--pr: {PULL_REQUEST_RULE}")));
+        }
         let Some(address) = self.pr.as_ref().filter(|_| self.comment) else {
             return Ok(None);
         };

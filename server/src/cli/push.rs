@@ -11,7 +11,7 @@ use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
 use api::ids::{JobId, RunId};
 use api::jobs::{JobDetail, JobSummary, NewJob};
-use api::labels::Label;
+use api::labels::{Label, listed};
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use clap::Args;
@@ -92,6 +92,9 @@ struct PushedJob {
 /// # Errors
 /// For the first file that cannot be read or is refused, and when there is nothing to compare.
 pub fn push(args: &PushArgs) -> Result<(), CliError> {
+    check(args)?;
+    let thread = args.comment.thread()?;
+    let alert = args.alert.alert()?;
     let remote = Remote::new(&args.remote);
     let compares = args.compare || args.base.is_some() || args.comment.pr.is_some();
     if compares {
@@ -106,8 +109,6 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
             return push_found(&remote, args, found);
         }
     }
-    let thread = args.comment.thread()?;
-    let alert = args.alert.alert()?;
     // Before anything is sent: a baseline that is not there makes the rest useless.
     let base = args
         .base
@@ -257,6 +258,13 @@ fn sent(
     Ok(answer)
 }
 
+/// Refuses, before anything is sent, what would be refused after it.
+fn check(args: &PushArgs) -> Result<(), CliError> {
+    args.labels.check(environment)?;
+    let named = args.files.iter().filter(|path| !path.is_dir());
+    files::all_open(named.map(PathBuf::as_path))
+}
+
 fn check_count(args: &PushArgs) -> Result<(), CliError> {
     let n = args.files.len() + usize::from(args.base.is_some());
     match n {
@@ -274,7 +282,7 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
 fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId, CliError> {
     let labels = match wanted {
         "auto" => Some(args.labels.of_baseline(environment)?),
-        wanted => labels::listed(wanted),
+        wanted => listed(wanted),
     };
     if let Some(labels) = labels {
         return labelled(remote, &labels);

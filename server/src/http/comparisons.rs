@@ -11,14 +11,11 @@ use crate::identity;
 use crate::problems::Error;
 use crate::store::Reader;
 use answers::run_names;
-use api::compare::{RecordComparison, RecordedComparison, listed};
+use api::compare::{self, PULL_REQUEST_RULE, RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-
-/// Longest URL of a pull request, characters.
-const URL_CHARS: usize = 500;
 
 /// Which comparisons to list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -126,14 +123,7 @@ pub async fn forget(
 }
 
 /// An address that a page may link to: a `javascript:` address would run code when it is clicked.
-fn pull_request(url: &str) -> Result<String, Error> {
-    let url = url.trim();
-    let known = url.starts_with("https://") || url.starts_with("http://");
-    let plain = url.chars().all(|c| c.is_ascii_graphic());
-    match known && plain && url.len() <= URL_CHARS {
-        true => Ok(url.to_owned()),
-        false => Err(Error::BadRequest(
-            "a pull request is an https:// or http:// URL without spaces".to_owned(),
-        )),
-    }
+fn pull_request(address: &str) -> Result<String, Error> {
+    let kept = compare::pull_request(address).map(str::to_owned);
+    kept.ok_or_else(|| Error::BadRequest(PULL_REQUEST_RULE.to_owned()))
 }

@@ -108,3 +108,41 @@ fn whoever_may_not_send_hears_why_whatever_the_size_of_the_file() {
         assert!(error.contains("needs an access token"), "{error}");
     }
 }
+
+/// A run that is on the server though the command failed would be sent again.
+#[test]
+fn what_is_refused_is_refused_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    folder_of(folder.path(), &RANKS);
+    folder_of(&folder.path().join("night"), &RANKS);
+    let runs = || {
+        let mut answer = ureq::get(format!("{}/api/runs", server.url()))
+            .call()
+            .unwrap();
+        let runs = answer.body_mut().read_to_vec().unwrap();
+        let runs: Vec<Value> = serde_json::from_slice(&runs).unwrap();
+        runs.len()
+    };
+    let check = |args: &[&str], why: &str| {
+        let url = server.url();
+        let args = [&["push", "--server", &url], args].concat();
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!((status, out.as_str()), (2, ""), "{args:?}: {error}");
+        assert!(error.contains(why), "{args:?}: {error}");
+        assert_eq!(runs(), 0, "{args:?}");
+    };
+    let two = ["rank0.pickle", "rank1.pickle"];
+    let pr = |address| [&two[..], &["--pr", address]].concat();
+    check(&pr("nonsense"), "--pr: a pull request is");
+    check(&pr("javascript:alert(1)"), "--pr: a pull request is");
+    check(&["rank0.pickle", "night", "--pr", "x"], "--pr: ");
+    check(&["rank0.pickle", "rank7.pickle"], "cannot open it");
+    let missing = ["rank0.pickle", "gone.pickle", "--compare"];
+    check(&missing, "cannot open it");
+    check(&["night", "gone.pickle"], "cannot open it");
+    let labels: Vec<String> = (0..33).map(|at| format!("--label=k{at}=v")).collect();
+    let labels = labels.iter().map(String::as_str);
+    let labels: Vec<&str> = std::iter::once("night").chain(labels).collect();
+    check(&labels, "at most 32 labels, not 33");
+}
