@@ -8,10 +8,13 @@ use super::here::Here;
 use super::runs::summary;
 use crate::budget::Permit;
 use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
-use crate::mcp::{self, Agent, Answers, Library, MOST_RUNS, Page, Panicked, Recording};
+use crate::mcp::{
+    self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Recording, Reference,
+    only_one,
+};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
-use crate::store::{Slice, Which};
+use crate::store::{Reader, Slice, Which};
 use crate::work;
 use api::ids::RunId;
 use api::runs::RunSummary;
@@ -105,7 +108,10 @@ struct Held {
 /// The recordings and runs that are asked about.
 struct Found {
     origin: String,
-    recordings: Vec<(RunId, Arc<Decoded>)>,
+    /// What the question calls it, and the run that this means.
+    recordings: Vec<(String, RunId, Arc<Decoded>)>,
+    /// What the question calls it, and why it means no run.
+    refused: Vec<(String, String)>,
     runs: Vec<RunSummary>,
 }
 
@@ -114,6 +120,7 @@ impl Dashboard {
         let mut found = Found {
             origin: self.origin.clone(),
             recordings: Vec::new(),
+            refused: Vec::new(),
             runs: Vec::new(),
         };
         if tool == mcp::RUNS {
@@ -130,31 +137,64 @@ impl Dashboard {
         let traces = &self.app.pictures.traces;
         let mut memory = None;
         for name in mcp::recordings_of(arguments) {
-            // If the name is no id, the tool reports it.
-            let Ok(run) = name.parse::<RunId>() else {
-                continue;
+            let run = match self.meant(name).await? {
+                Ok(run) => run,
+                Err(why) => {
+                    found.refused.push((name.to_owned(), why));
+                    continue;
+                }
             };
             let row = live(&self.app, run.clone()).await?;
             let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-            found.recordings.push((run, decoded));
+            found.recordings.push((name.to_owned(), run, decoded));
             // Of two recordings, only one is asked about at a time.
             memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
         }
         Ok(Held { memory, found })
+    }
+
+    /// The run that a text means; or why it means none.
+    async fn meant(&self, text: &str) -> Result<Result<RunId, String>, Error> {
+        let wanted = match Reference::read(text) {
+            Reference::Id(run) => return Ok(Ok(run)),
+            other => other,
+        };
+        let find = move |reader: &Reader<'_>| {
+            let mut found: Vec<RunSummary> = Vec::new();
+            let mut offset = 0;
+            while found.len() < ENOUGH {
+                let slice = Slice {
+                    offset,
+                    limit: MOST_RUNS,
+                };
+                let rows = reader.runs(Which::Live, wanted.labels(), slice)?;
+                let is_last = rows.len() < MOST_RUNS as usize;
+                let meant = rows.into_iter().filter(|row| wanted.means(&row.name));
+                found.extend(meant.map(summary));
+                if is_last {
+                    break;
+                }
+                offset += MOST_RUNS;
+            }
+            Ok(found)
+        };
+        let found: Vec<RunSummary> = self.app.store.read(find).await?;
+        Ok(only_one(text, &found))
     }
 }
 
 impl Library for Found {
     fn recording(&self, name: &str) -> Result<Recording, String> {
         let mut recordings = self.recordings.iter();
-        let found = recordings.find(|(run, _)| run.as_str() == name);
-        let (run, decoded) = found.ok_or_else(|| {
-            format!("{name} is not the id of a run: `runs` lists those that are here.")
+        let found = recordings.find(|(called, ..)| called == name);
+        let (_, run, decoded) = found.ok_or_else(|| {
+            let refused = self.refused.iter().find(|(called, _)| called == name);
+            refused.map_or_else(|| format!("{name} is no run."), |(_, why)| why.clone())
         })?;
         let place = Some((self.origin.clone(), run.clone()));
         let trace = Shown(Arc::clone(decoded));
-        Ok(Recording::new(name.to_owned(), trace, place))
+        Ok(Recording::new(run.to_string(), trace, place))
     }
 
     fn runs(&self) -> Result<Vec<RunSummary>, String> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! library      what can be asked about; the command line and the dashboard each have theirs
+//! reference    how a run of a dashboard can be called
 //! tools        what can be asked, and with what
 //! answer       an answer in pages that fit into a context window
 //! ```
@@ -11,10 +12,12 @@
 
 mod answer;
 mod library;
+mod reference;
 mod tools;
 
 pub use answer::Page;
 pub use library::{Library, MOST_RUNS, Recording};
+pub use reference::{ENOUGH, Reference, only_one};
 pub use tools::{RUNS, call, recordings_of};
 
 use rmcp::model::{

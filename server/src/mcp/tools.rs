@@ -37,7 +37,8 @@ use trace::watch::{Stopped, Watch};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OfRecording {
-    /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run's id of the dashboard.
+    /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run of the dashboard: its id
+    /// or link, or its name or labels (`branch=main,config=a`) if no other run has them.
     recording: String,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
     /// events; for `inspect`, all; for `leaks`, the one with the worst verdict.
@@ -51,7 +52,7 @@ struct OfRecording {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OfMoment {
-    /// Path of a snapshot, or a run's id of the dashboard.
+    /// Path of a snapshot, or a run of the dashboard: its id or link, or its name or labels.
     recording: String,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
     /// events.
@@ -81,9 +82,10 @@ enum At {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OfTwo {
-    /// The baseline: path of a snapshot, or a run's id of the dashboard.
+    /// The baseline: path of a snapshot, or a run of the dashboard: its id or link, or its name or
+    /// labels.
     base: String,
-    /// What is compared with it.
+    /// What is compared with it, called in the same ways.
     new: String,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
@@ -94,7 +96,7 @@ struct OfTwo {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OfConditions {
-    /// Path of a snapshot, or a run's id of the dashboard.
+    /// Path of a snapshot, or a run of the dashboard: its id or link, or its name or labels.
     recording: String,
     /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
     /// events.
@@ -473,12 +475,13 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     let levels = event.map(|event| device.levels_at(event));
     let level = |series| match levels {
         Some(levels) => levels.get(series),
-        None => device.summary[series as usize].end,
+        None => device.summary[series as usize].start,
     };
     let (allocated, reserved) = (level(Series::Allocated), level(Series::Reserved));
     let moment = match event {
         Some(event) => format!("Event {}", event.0),
-        None => "The recorded state".to_owned(),
+        None if device.events.is_empty() => "The recorded state".to_owned(),
+        None => "Before the first event".to_owned(),
     };
     let of = device.device;
     let mut answer = Answer {
@@ -522,10 +525,8 @@ fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<Option<EventIdx>, St
     };
     match at.unwrap_or("peak") {
         "end" => Ok(Some(last)),
-        "peak" => {
-            let peak = device.summary[Series::Allocated as usize].peak_event;
-            Ok(Some(peak.unwrap_or(EventIdx(0))))
-        }
+        // Without an event, the peak is the state before the first one.
+        "peak" => Ok(device.summary[Series::Allocated as usize].peak_event),
         "oom" => match oom::failures(device).first() {
             Some(failure) => Ok(Some(failure.event)),
             None => Err("No allocation failed: ask `at` peak, end, or an event.".to_owned()),

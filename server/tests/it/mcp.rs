@@ -354,6 +354,61 @@ async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
     client.cancel().await.expect("it ends");
 }
 
+/// Over HTTP and from `tidemark mcp`: what only one run is called, and a refusal otherwise.
+#[tokio::test]
+async fn a_run_is_called_by_its_id_link_name_or_labels_where_that_is_one_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dashboard = Dashboard::start(&folder.path().join("data"), None);
+    let copy = |at: u8, name: &str| {
+        let mut bytes = zstd::decode_all(std::fs::File::open(fixture("oom")).unwrap()).unwrap();
+        bytes.push(at);
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).expect("it is written");
+        dashboard.push(file.to_str().expect("a plain name"))
+    };
+    let run = copy(0, "one.pickle");
+    let [second, third] = [1, 2].map(|at| copy(at, "two.pickle"));
+    let label = |run: &str, labels: serde_json::Value| {
+        let path = format!("{}/api/runs/{run}/labels", dashboard.url());
+        let body = json!({"labels": labels}).to_string();
+        let request = ureq::patch(path).header("content-type", "application/json");
+        request.send(&body).expect("it has labels");
+    };
+    label(&run, json!({"branch": "main", "config": "a"}));
+    label(&second, json!({"branch": "main"}));
+    let over = over_http(&dashboard, None).await.expect("it is let in");
+    let command = client(&["--server", &dashboard.url()]).await;
+    for client in [&over, &command] {
+        let (_, expected) = ask(client, "leaks", json!({"recording": run})).await;
+        let link = format!("{}/runs/{run}?v=1&tab=leaks", dashboard.url());
+        for name in [&link, "one.pickle", "config=a", "branch=main,config=a"] {
+            let (_, told) = ask(client, "leaks", json!({"recording": name})).await;
+            assert_eq!(told, expected, "{name}");
+        }
+        let two = json!({"base": "one.pickle", "new": third});
+        ask(client, "compare", two).await;
+        for (name, whys) in [
+            (
+                "two.pickle",
+                [second.as_str(), &third, "can mean several runs"],
+            ),
+            ("branch=main", [&run, &second, "can mean several runs"]),
+            (
+                "branch=gone",
+                ["is not the id", "link", "`runs` lists them"],
+            ),
+            ("nobody", ["is not the id", "link", "`runs` lists them"]),
+        ] {
+            let answer = call(client, "leaks", json!({"recording": name})).await;
+            assert_eq!(answer.is_error, Some(true), "{name}");
+            let told = text_of(&answer);
+            assert!(whys.iter().all(|why| told.contains(why)), "{name}: {told}");
+        }
+    }
+    over.cancel().await.expect("it ends");
+    command.cancel().await.expect("it ends");
+}
+
 /// A client over HTTP.
 async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client> {
     let config =
@@ -418,7 +473,7 @@ async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
         ),
         (
             json!({"recording": "/etc/passwd"}),
-            "is not the id of a run",
+            "is not the id, link, name or labels",
         ),
     ] {
         let answer = call(&client, "leaks", asked).await;

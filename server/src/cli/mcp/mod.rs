@@ -29,7 +29,7 @@ in. The token of a dashboard comes from TIDEMARK_TOKEN.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct McpArgs {
-    /// A dashboard, whose runs can then be asked about by their ids
+    /// A dashboard, whose runs can then be asked about by id, link, name or labels
     #[arg(long, value_name = "URL", env = "TIDEMARK_SERVER")]
     server: Option<String>,
     /// The project, where the dashboard has several and the token is not of one

@@ -4,7 +4,7 @@
 use crate::cli::CliError;
 use crate::cli::inspect::{read_from, trace_of};
 use crate::cli::remote::Remote;
-use crate::mcp::{Library, MOST_RUNS, Recording};
+use crate::mcp::{ENOUGH, Library, MOST_RUNS, Recording, Reference, only_one};
 use api::ids::RunId;
 use api::projects::ProjectName;
 use api::routes;
@@ -97,11 +97,40 @@ impl Recordings {
     }
 }
 
+impl Recordings {
+    /// The run of the dashboard that a text means.
+    fn meant(&self, text: &str, server: &str) -> Result<RunId, String> {
+        let wanted = match Reference::read(text) {
+            Reference::Id(run) => return Ok(run),
+            other => other,
+        };
+        let list = routes::runs_with(wanted.labels());
+        let mut found = Vec::new();
+        let enough = |run: &RunSummary| {
+            if wanted.means(&run.name) {
+                found.push(run.clone());
+            }
+            found.len() >= ENOUGH
+        };
+        let asked = self.remote(server).find(&list, enough);
+        asked.map_err(|error: CliError| error.to_string())?;
+        only_one(text, &found)
+    }
+}
+
 impl Library for Recordings {
-    /// A path, or a run's id.
+    /// A path, or a run of the dashboard.
     fn recording(&self, name: &str) -> Result<Recording, String> {
-        let is_file = Path::new(name).exists();
-        let run = name.parse::<RunId>().ok().filter(|_| !is_file);
+        let run = match (Path::new(name).exists(), &self.server) {
+            (true, _) => None,
+            (false, None) => name.parse().ok(),
+            (false, Some(server)) => match self.meant(name, server) {
+                Ok(run) => Some(run),
+                // A path is the more likely meaning of what looks like one.
+                Err(_) if Path::new(name).components().count() > 1 => None,
+                Err(why) => return Err(why),
+            },
+        };
         let (source, name, run) = match (run, &self.server) {
             (None, _) => {
                 let path = PathBuf::from(name);
@@ -111,7 +140,8 @@ impl Library for Recordings {
             }
             (Some(run), Some(server)) => {
                 let place = Some((server.clone(), run.clone()));
-                (Source::Run(run), name.to_owned(), place)
+                let name = run.to_string();
+                (Source::Run(run), name, place)
             }
             (Some(run), None) => {
                 return Err(format!(
