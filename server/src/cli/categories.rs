@@ -2,8 +2,8 @@
 //! them.
 
 use super::CliError;
-use super::inspect::trace_of;
 use super::output::{json, print};
+use super::reading::trace_of;
 use crate::own_categories::{hints, read, taken};
 use crate::table::{Table, grouped};
 use api::categories::TakenOfDevice;

@@ -1,8 +1,8 @@
 //! `tidemark compare`: what changed between runs.
 
 use super::categories::OwnArgs;
-use super::inspect::trace_of;
 use super::output::{json, print};
+use super::reading::trace_of;
 use super::{CliError, files};
 
 use crate::cards::{self, markdown, place, word};

@@ -2,9 +2,9 @@
 
 use super::CliError;
 use super::categories::OwnArgs;
-use super::inspect::trace_of;
 use super::number::from_to;
 use super::output::{json, print};
+use super::reading::trace_of;
 use crate::explain::{chosen, explain as explained, page};
 use clap::Args;
 use std::path::PathBuf;

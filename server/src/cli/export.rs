@@ -1,8 +1,8 @@
 //! `tidemark export`: hand a trace to other tools.
 
 use super::files;
-use super::inspect::read;
 use super::output::{json, print};
+use super::reading::read;
 use super::remote::{Remote, RemoteArgs};
 use super::written::{Target, Written};
 use super::{CliError, whose};

@@ -26,6 +26,7 @@ mod prune;
 mod pull_request;
 mod push;
 mod ranks;
+mod reading;
 mod remote;
 mod replay;
 mod run_row;

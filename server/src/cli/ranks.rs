@@ -2,8 +2,8 @@
 
 use super::CliError;
 use super::files::{self, Found};
-use super::inspect::trace_of;
 use super::output::{json, print};
+use super::reading::trace_of;
 
 use crate::processor_time::within;
 use crate::questions::JUDGING;

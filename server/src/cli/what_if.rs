@@ -1,9 +1,9 @@
 //! `tidemark what-if`: the requests of a recording under other settings or another limit.
 
 use super::CliError;
-use super::inspect::trace_of;
 use super::number::from_to;
 use super::output::{json, print};
+use super::reading::trace_of;
 use crate::explain::chosen;
 use crate::questions::what_if::{self, Asked, Gone, Leaks};
 use crate::table::Table;

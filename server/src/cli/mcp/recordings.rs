@@ -2,7 +2,7 @@
 //! memory, because a client asks several questions about one.
 
 use crate::cli::CliError;
-use crate::cli::inspect::{read_from, trace_of};
+use crate::cli::reading::{read_from, trace_of};
 use crate::cli::remote::Remote;
 use crate::mcp::{ENOUGH, Library, MOST_RUNS, Recording, Reference, only_one};
 use api::ids::RunId;
