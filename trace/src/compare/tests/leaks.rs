@@ -1,0 +1,184 @@
+//! Leaks of two runs: new ones, faster ones, and what hides them.
+
+use super::*;
+
+#[test]
+fn a_new_leak_is_a_regression_that_names_its_place() {
+    let (base, new) = (
+        Program::default(),
+        Program {
+            leak: 8 * MIB,
+            ..Program::default()
+        },
+    );
+    let difference = difference(&base, &new);
+    assert_eq!(
+        (difference.change, difference.leaks),
+        (Change::Worse, LeakChange::Appeared)
+    );
+    let [row] = &difference.sites[..] else {
+        panic!("one site differs: {:?}", difference.sites)
+    };
+    assert_eq!((row.change, row.matched), (SiteChange::New, Matched::Alone));
+    assert_eq!(row.at_end, 96 * MIB as i64);
+    assert_eq!(row.place().unwrap().name, "keep");
+    let growth = difference.new.growth.unwrap();
+    assert!((growth.slope - 8.0 * MIB as f64).abs() < 1.0);
+    let verdicts = gated(&base, &new);
+    assert_eq!(verdicts.outcome, Outcome::Regression);
+    assert!(
+        verdicts.reason.contains("in keep (cache.py:10)"),
+        "{}",
+        verdicts.reason
+    );
+    assert_eq!(gated(&new, &base).outcome, Outcome::Pass);
+}
+
+#[test]
+fn small_leaks_fail_too() {
+    let new = Program {
+        leak: 4096,
+        ..Program::default()
+    };
+    assert_eq!(
+        gated(&Program::default(), &new).outcome,
+        Outcome::Regression
+    );
+}
+
+#[test]
+fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
+    let leaky = |leak: u64, steps: u32| Program {
+        leak,
+        steps,
+        ..Program::default()
+    };
+    let base = leaky(8 * MIB, 12);
+    // A run with more steps holds more, which is not a difference.
+    for new in [base.clone(), leaky(8 * MIB, 20), leaky(4 * MIB, 12)] {
+        let verdicts = gated(&base, &new);
+        assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+        let warned = verdicts
+            .findings
+            .iter()
+            .any(|f| f.weight == Weight::Warn && f.code == "leak");
+        assert!(warned, "{verdicts:?}");
+    }
+    let verdicts = gated(&base, &leaky(9 * MIB, 12));
+    assert_eq!(verdicts.outcome, Outcome::Regression);
+    assert!(
+        verdicts.reason.contains("the leak is faster"),
+        "{}",
+        verdicts.reason
+    );
+}
+
+#[test]
+fn a_leak_traded_for_another_fails() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    // A different size, so that it is not taken for a renamed function.
+    let new = Program {
+        leaker: ("hoard", "other.py"),
+        leak: 8 * MIB + 512,
+        ..base.clone()
+    };
+    let verdicts = gated(&base, &new);
+    assert_eq!(verdicts.outcome, Outcome::Regression, "{}", verdicts.reason);
+    assert!(verdicts.reason.contains("in hoard"), "{}", verdicts.reason);
+}
+
+/// What is leaked where the other run has nothing to compare it with, or on the host.
+#[test]
+fn leaks_outside_of_the_pairs_are_judged() {
+    let clean = Program::default().profile();
+    let leaking = Program {
+        leak: 4 * MIB,
+        ..Program::default()
+    };
+    let leaking = leaking.profile();
+    let second = |first: &Profile, second: &Profile| Profile {
+        devices: [&first.devices[..], &second.devices].concat(),
+        ..first.clone()
+    };
+    let host = |pinned: &Profile| Profile {
+        pinned: Some(pinned.devices[0].clone()),
+        ..clean.clone()
+    };
+    let check = |base: &Profile, new: &Profile, expected, says: &str| {
+        let verdicts = gate::gate_runs(base, new, &compare(base, new), &Limits::default());
+        assert_eq!(verdicts.outcome, expected, "{}", verdicts.reason);
+        let mut told = verdicts.findings.iter().map(|finding| &finding.detail);
+        assert!(
+            says.is_empty() || told.any(|told| told.contains(says)),
+            "{:?}",
+            verdicts.findings
+        );
+    };
+    let leaks = "which the baseline does not have, leaks 4.00 MiB a step in keep";
+    check(
+        &clean,
+        &second(&clean, &leaking),
+        Outcome::Regression,
+        leaks,
+    );
+    check(
+        &clean,
+        &second(&clean, &clean),
+        Outcome::Pass,
+        "devices: 1 → 2",
+    );
+    let leaks = "pinned host memory leaks, and does not in the baseline: 4.00 MiB a step in keep";
+    check(&host(&clean), &host(&leaking), Outcome::Regression, leaks);
+    check(
+        &host(&leaking),
+        &host(&leaking),
+        Outcome::Pass,
+        "leaks in both runs",
+    );
+    check(&clean, &host(&leaking), Outcome::CannotTell, "is not known");
+    check(&host(&leaking), &host(&clean), Outcome::Pass, "");
+}
+
+/// Without stacks, a leak of blocks of any size is no row of the table of sites.
+#[test]
+fn a_leak_without_stacks_is_not_new_beside_itself() {
+    let mut run = Program {
+        leak: 4 * MIB,
+        ..Program::default()
+    }
+    .profile();
+    run.devices[0].leaks.groups[0].key = SiteKey::ANY_SIZE;
+    for site in &mut run.devices[0].sites {
+        site.leaks = false;
+    }
+    // Something else differs, so that the two are not merely alike.
+    let mut other = run.clone();
+    other.devices[0].sites[0].at_end += Bytes(4096);
+    let verdicts = gate::gate(&compare(&run, &other), &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+}
+
+/// The pair with the worst news is shown, though another one changed more.
+#[test]
+fn a_new_leak_is_shown_before_a_larger_change() {
+    let clean = Program::default().profile();
+    let of = |program: Program| program.profile().devices.remove(0);
+    let leaks = of(Program {
+        leak: MIB,
+        ..Program::default()
+    });
+    let smaller = of(Program {
+        weights: 20 * MIB,
+        ..Program::default()
+    });
+    let two = |devices: [profile::DeviceProfile; 2]| Profile {
+        devices: devices.to_vec(),
+        ..clean.clone()
+    };
+    let base = two([clean.devices[0].clone(), clean.devices[0].clone()]);
+    let new = two([smaller, leaks]);
+    assert_eq!(foremost(&compare(&base, &new)), Some(1));
+}

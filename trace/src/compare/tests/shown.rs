@@ -1,0 +1,266 @@
+//! What a comparison shows: renamed sites, conditions, sums.
+
+use super::*;
+
+#[test]
+fn a_program_moved_edited_and_rerun_is_no_change() {
+    let base = Program::default();
+    for new in [
+        base.clone(),
+        Program {
+            shift: 7,
+            ..base.clone()
+        },
+        Program {
+            root: "/home/me/venv/lib/python3.12/",
+            ..base.clone()
+        },
+        Program {
+            dust: 40,
+            ..base.clone()
+        },
+    ] {
+        let difference = difference(&base, &new);
+        assert_eq!(difference.change, Change::None, "{}", difference.headline);
+        assert!(difference.alike && difference.sites.is_empty());
+        assert_eq!(gated(&base, &new).outcome, Outcome::Pass);
+    }
+}
+
+#[test]
+fn renamed_functions_and_files_are_inferred() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    for new in [
+        Program {
+            leaker: ("retain", "cache.py"),
+            ..base.clone()
+        },
+        Program {
+            leaker: ("keep", "storage.py"),
+            ..base.clone()
+        },
+        // In every stack.
+        Program {
+            trainer: ("fit", "loop.py"),
+            ..base.clone()
+        },
+    ] {
+        let difference = difference(&base, &new);
+        assert_eq!(difference.change, Change::None, "{:?}", difference.sites);
+        let place = &difference.new.leaks.places[0];
+        assert!(place.in_both && place.known);
+        assert_eq!(gated(&base, &new).outcome, Outcome::Pass);
+    }
+}
+
+#[test]
+fn another_batch_size_is_said_first() {
+    let base = Program::default();
+    let new = Program {
+        lengths: vec![32 * MIB],
+        ..base.clone()
+    };
+    let difference = difference(&base, &new);
+    let work = &difference.conditions[0];
+    assert_eq!(work.kind, conditions::ConditionKind::Work);
+    assert!(
+        work.meaning
+            .contains("most tensors are 2.00 times as large"),
+        "{}",
+        work.meaning
+    );
+    assert_eq!(gated(&base, &new).outcome, Outcome::Regression);
+}
+
+#[test]
+fn settings_that_differ_are_told_once() {
+    fn check(base: &[(&str, &str)], new: &[(&str, &str)], expected: &[&str]) {
+        let of = |settings: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            Profile {
+                torch: None,
+                settings: settings.iter().map(own).collect(),
+                devices: Vec::new(),
+                pinned: None,
+            }
+        };
+        let found = conditions::of_runs(&of(base), &of(new));
+        let told: Vec<String> = found
+            .iter()
+            .map(|c| format!("{}: {} → {}", c.name, c.base, c.new))
+            .collect();
+        assert_eq!(told, expected);
+    }
+    const RAW: &str = "PYTORCH_CUDA_ALLOC_CONF";
+    const SMALL: &str = "roundup_power2_divisions.1";
+    const LARGE: &str = "roundup_power2_divisions.2";
+    check(
+        &[(RAW, "a")],
+        &[(RAW, "b")],
+        &["PYTORCH_CUDA_ALLOC_CONF: a → b"],
+    );
+    check(
+        &[(RAW, ""), (SMALL, "0"), (LARGE, "0"), ("x", "1")],
+        &[(RAW, "r:8"), (SMALL, "8"), (LARGE, "8"), ("x", "1")],
+        &["roundup_power2_divisions: 0 → 8"],
+    );
+    check(
+        &[(RAW, ""), (SMALL, "0"), (LARGE, "0")],
+        &[(RAW, "r:8"), (SMALL, "8"), (LARGE, "4")],
+        &[
+            "roundup_power2_divisions.1: 0 → 8",
+            "roundup_power2_divisions.2: 0 → 4",
+        ],
+    );
+    check(&[(RAW, "a")], &[], &[]);
+    check(
+        &[("x", "1")],
+        &[("y", "1")],
+        &["x: 1 → not set", "y: not set → 1"],
+    );
+}
+
+#[test]
+fn sequences_of_varying_length_may_come_in_any_order() {
+    let base = Program {
+        lengths: vec![8 * MIB, 40 * MIB, 24 * MIB],
+        ..Program::default()
+    };
+    let longer = Program {
+        lengths: vec![8 * MIB, 48 * MIB, 24 * MIB],
+        ..base.clone()
+    };
+    for new in [
+        Program {
+            lengths: vec![24 * MIB, 8 * MIB, 8 * MIB],
+            ..base.clone()
+        },
+        longer.clone(),
+    ] {
+        let verdicts = gated(&base, &new);
+        assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+    }
+    // With equal lengths, more weights are not a matter of luck.
+    let heavier = Program {
+        weights: 260 * MIB,
+        ..longer
+    };
+    assert_eq!(gated(&base, &heavier).outcome, Outcome::Regression);
+}
+
+/// Rows are made of what the reader sees.
+#[test]
+fn a_site_of_one_run_alone_differs_and_so_do_parts_of_the_peaks() {
+    let base = Program::default().profile();
+    let mut new = base.clone();
+    let sites = &mut new.devices[0].sites;
+    // One that is used now and then, as in a run whose steps differ.
+    sites.push(profile::SiteProfile {
+        key: SiteKey::Shape(7),
+        functions: Vec::new(),
+        wobble: Bytes::mib(500),
+        ..sites[0].clone()
+    });
+    let rows = compare(&base, &new).remove(0).sites;
+    assert_eq!((rows.len(), rows[0].change), (1, SiteChange::New));
+    // Without a stack it may be another length.
+    let added = new.devices[0].sites.last_mut().unwrap();
+    added.key = SiteKey::Size(added.sizes[0].0);
+    assert!(compare(&base, &new).remove(0).sites.is_empty());
+    // Each site holds as much as before, but no longer at the same time.
+    let mut new = base.clone();
+    let device = &mut new.devices[0];
+    let by = Bytes::mib(60);
+    device.sites[1].at_peak = device.sites[1].at_peak.saturating_sub(by);
+    let moved = base.devices[0].sites[1].at_peak.0 - device.sites[1].at_peak.0;
+    assert!(moved > 0);
+    let peak = &mut device.summary[Series::Allocated as usize].peak;
+    *peak = peak.saturating_sub(Bytes(moved));
+    let difference = compare(&base, &new).remove(0);
+    let rows = &difference.sites;
+    assert_eq!((rows.len(), rows[0].change), (1, SiteChange::Shrunk));
+    assert_eq!(
+        (rows[0].at_peak, rows[0].by()),
+        (-(moved as i64), -(moved as i64))
+    );
+    // Where the peaks are the same, it does not matter when they are.
+    new.devices[0].summary = base.devices[0].summary;
+    assert!(compare(&base, &new).remove(0).sites.is_empty());
+}
+
+#[test]
+fn what_differs_adds_up() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    let new = Program {
+        leak: 24 * MIB,
+        weights: 190 * MIB,
+        ..Program::default()
+    };
+    let difference = difference(&base, &new);
+    let allocated = difference.series(Series::Allocated);
+    let sum = |of: fn(&SiteDelta) -> i64| difference.sites.iter().map(of).sum::<i64>();
+    assert_eq!(sum(|row| row.at_peak), allocated.peak);
+    assert_eq!(sum(|row| row.at_end), allocated.end);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Any trace compared with itself shows no change, and passes.
+    #[test]
+    fn a_trace_against_itself_is_no_change(trace in crate::testing::arbitrary::traces(400)) {
+        let profile = Profile::of(&trace);
+        let differences = compare(&profile, &profile);
+        for difference in &differences {
+            prop_assert_eq!(difference.change, Change::None);
+            prop_assert!(difference.alike);
+            prop_assert!(difference.conditions.is_empty());
+        }
+        let outcome = gate::gate(&differences, &Limits::default()).outcome;
+        prop_assert_eq!(outcome, Outcome::Pass);
+    }
+
+    /// The sum over all sites at the peak and at the end equals the series.
+    #[test]
+    fn sites_add_up_to_the_series(trace in crate::testing::arbitrary::traces(400)) {
+        for device in Profile::of(&trace).devices {
+            let allocated = device.summary[Series::Allocated as usize];
+            let sum = |of: fn(&profile::SiteProfile) -> Bytes| device.sites.iter().map(of).sum();
+            prop_assert_eq!(allocated.peak, sum(|site| site.at_peak));
+            prop_assert_eq!(allocated.end, sum(|site| site.at_end));
+        }
+    }
+}
+
+#[test]
+fn what_either_peak_holds_has_a_change() {
+    let profile = |shares: &[(Named, u64)]| Profile {
+        devices: vec![profile::DeviceProfile {
+            at_peak: shares.iter().map(|&(c, bytes)| (c, Bytes(bytes))).collect(),
+            ..profile::DeviceProfile::default()
+        }],
+        ..Profile::default()
+    };
+    let base = profile(&[
+        (Named::Ours(Category::Activation), 700),
+        (Named::Ours(Category::Parameter), 100),
+    ]);
+    let new = profile(&[
+        (Named::Ours(Category::Parameter), 100),
+        (Named::Ours(Category::Input), 5),
+    ]);
+    assert_eq!(
+        compare(&base, &new)[0].category_changes(),
+        [
+            (Named::Ours(Category::Activation), -700),
+            (Named::Ours(Category::Input), 5),
+            (Named::Ours(Category::Parameter), 0),
+        ]
+    );
+}

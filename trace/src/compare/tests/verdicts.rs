@@ -1,0 +1,283 @@
+//! What is worse, better, or cannot be told.
+
+use super::*;
+
+#[test]
+fn too_few_steps_and_wrapped_rings_are_not_judged_unless_nothing_differs() {
+    let short = Program {
+        steps: 3,
+        ..Program::default()
+    };
+    let verdicts = gated(&Program::default(), &short);
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    assert!(verdicts.reason.contains("too few"), "{}", verdicts.reason);
+    assert_eq!(gated(&short, &short).outcome, Outcome::Pass);
+    let mut trace = Program {
+        steps: 8,
+        ..Program::default()
+    }
+    .trace();
+    let whole = Program::default().profile();
+    trace.quality.push(QualityNote {
+        code: "ring_wrapped".to_owned(),
+        detail: "device 0: the ring wrapped".to_owned(),
+    });
+    let wrapped = Profile::of(&trace);
+    let outcome =
+        |base: &Profile, new: &Profile| gate::gate(&compare(base, new), &Limits::default()).outcome;
+    assert_eq!(outcome(&whole, &wrapped), Outcome::CannotTell);
+    assert_eq!(outcome(&wrapped, &wrapped), Outcome::Pass);
+    // A higher peak is a regression whatever came before. Against a wrapped baseline it cannot be
+    // judged.
+    let high = Program {
+        weights: 300 * MIB,
+        ..Program::default()
+    }
+    .profile();
+    assert_eq!(outcome(&wrapped, &high), Outcome::CannotTell);
+}
+
+#[test]
+fn limits_are_the_users() {
+    let base = Program::default();
+    let new = Program {
+        weights: 210 * MIB,
+        ..base.clone()
+    };
+    let differences = compare(&base.profile(), &new.profile());
+    let outcome = |peak_growth| {
+        let limits = Limits {
+            peak_growth,
+            ..Limits::default()
+        };
+        gate::gate(&differences, &limits).outcome
+    };
+    assert_eq!(outcome(Allowance::Share(0.02)), Outcome::Regression);
+    assert_eq!(outcome(Allowance::Share(0.10)), Outcome::Pass);
+    assert_eq!(
+        outcome(Allowance::Bytes(Bytes::mib(5))),
+        Outcome::Regression
+    );
+    assert_eq!(outcome(Allowance::Bytes(Bytes::mib(30))), Outcome::Pass);
+}
+
+/// Two runs may be alike as runs of one program are, and differ by more than a limit allows.
+#[test]
+fn a_limit_tighter_than_the_noise_of_two_runs_is_held() {
+    let base = Program {
+        weights: 400 * MIB,
+        ..Program::default()
+    };
+    let new = Program {
+        weights: 402 * MIB,
+        ..base.clone()
+    };
+    let differences = compare(&base.profile(), &new.profile());
+    assert!(differences[0].alike);
+    let outcome = |peak_growth| {
+        let limits = Limits {
+            peak_growth,
+            ..Limits::default()
+        };
+        gate::gate(&differences, &limits).outcome
+    };
+    assert_eq!(outcome(Allowance::Share(0.02)), Outcome::Pass);
+    assert_eq!(outcome(Allowance::Bytes(Bytes::mib(4))), Outcome::Pass);
+    let tight = Bytes::mib(3);
+    assert_eq!(outcome(Allowance::Bytes(tight)), Outcome::Regression);
+    assert_eq!(outcome(Allowance::Share(0.0)), Outcome::Regression);
+    let limits = Limits {
+        peak_growth: Allowance::Share(0.0),
+        ..Limits::default()
+    };
+    let reason = gate::gate(&differences, &limits).reason;
+    assert!(!reason.contains("requests no more"), "{reason}");
+}
+
+/// A run of some steps that then runs out of memory, in a step that is cut off.
+fn failing(steps: u32) -> Profile {
+    let program = Program {
+        steps,
+        ..Program::default()
+    };
+    let mut profile = program.profile();
+    let device = &mut profile.devices[0];
+    device.oom = Some(OutOfMemory {
+        event: EventIdx(device.events),
+        step: None,
+        wanted: Bytes::mib(64),
+    });
+    profile
+}
+
+#[test]
+fn a_run_that_runs_out_of_memory_is_worse_and_earlier_is_worse_still() {
+    let check = |base: &Profile, new: &Profile, expected: (Change, Outcome), says: &str| {
+        let differences = compare(base, new);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        assert_eq!((differences[0].change, verdicts.outcome), expected);
+        let headline = &differences[0].headline;
+        assert!(headline.contains(says), "{headline}");
+    };
+    let fine = Program::default().profile();
+    let (early, late) = (failing(7), failing(11));
+    let worse = (Change::Worse, Outcome::Regression);
+    let says = "ran out of memory after 7 steps, the baseline did not";
+    check(&fine, &early, worse, says);
+    let says = "ran out of memory after 7 steps, the baseline after 11 steps";
+    check(&late, &early, worse, says);
+    let better = (Change::Better, Outcome::Pass);
+    check(&early, &fine, better, "the baseline ran out of memory");
+    check(
+        &early,
+        &late,
+        better,
+        "after 11 steps, the baseline after 7",
+    );
+    let same = (Change::None, Outcome::Pass);
+    check(&late, &late, same, "both ran out of memory");
+    // In its first step, a run has not come to its peak.
+    let mut first = failing(1);
+    first.devices[0].steps.clear();
+    first.devices[0].whole_steps = 0;
+    first.devices[0].summary[Series::Allocated as usize].peak = Bytes::mib(10);
+    check(
+        &fine,
+        &first,
+        worse,
+        "ran out of memory, the baseline did not",
+    );
+    let verdicts = gate::gate(&compare(&early, &first), &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    assert!(verdicts.reason.contains("which got further is not known"));
+}
+
+/// A process may have next to nothing on a device that it does not use.
+#[test]
+fn a_device_that_holds_next_to_nothing_takes_nobodys_place() {
+    let alone = Program::default().trace();
+    let beside = |program: Program| {
+        let mut trace = program.trace();
+        let mut idle = crate::testing::trace("x alloc 1KiB").devices.remove(0);
+        trace.devices[0].device = 1;
+        idle.device = 0;
+        trace.devices.insert(0, idle);
+        trace
+    };
+    let heavier = Program {
+        weights: 260 * MIB,
+        ..Program::default()
+    };
+    let outcome = |base: &Trace, new: &Trace| {
+        let [base, new] = [base, new].map(Profile::of);
+        let differences = compare(&base, &new);
+        gate::gate_runs(&base, &new, &differences, &Limits::default()).outcome
+    };
+    let same = beside(Program::default());
+    assert_eq!(outcome(&alone, &same), Outcome::Pass);
+    assert_eq!(outcome(&same, &alone), Outcome::Pass);
+    assert_eq!(outcome(&alone, &beside(heavier)), Outcome::Regression);
+    // Where both have as many, a device stays where it is, however little it holds.
+    let load = |mib: u64, events: u32| pairs::Load {
+        peak: Bytes::mib(mib),
+        events,
+    };
+    let (idle, less, used) = (load(1, 2), load(90, 50), load(100, 900));
+    let check = |base: &[pairs::Load], new: &[pairs::Load], expected: [&[usize]; 2]| {
+        assert_eq!(pairs::in_order(base, new), expected.map(<[usize]>::to_vec));
+    };
+    check(&[used], &[idle, used], [&[0], &[1, 0]]);
+    check(&[idle, used], &[less, used], [&[0, 1], &[0, 1]]);
+    check(&[less, used], &[used], [&[0, 1], &[0]]);
+    check(&[], &[idle], [&[], &[0]]);
+}
+
+/// Lengths vary from step to step. That is no excuse for steps of equal work that need more.
+#[test]
+fn steps_of_equal_work_that_need_more_are_worse() {
+    let base = Program {
+        lengths: vec![8 * MIB, 40 * MIB, 24 * MIB],
+        ..Program::default()
+    }
+    .profile();
+    let mut new = base.clone();
+    let device = &mut new.devices[0];
+    let more = |bytes: Bytes| Bytes(bytes.0 + bytes.0 / 20);
+    device.steps.iter_mut().for_each(|s| s.peak = more(s.peak));
+    let peak = &mut device.summary[Series::Allocated as usize].peak;
+    *peak = more(*peak);
+    let [worse, better] = [(&base, &new), (&new, &base)].map(|(a, b)| compare(a, b).remove(0));
+    // The highest step alone says nothing.
+    assert!(!worse.peaks_differ());
+    assert_eq!(
+        (worse.change, better.change),
+        (Change::Worse, Change::Better)
+    );
+    let outcome = |difference| gate::gate(&[difference], &Limits::default()).outcome;
+    assert_eq!(outcome(worse), Outcome::Regression);
+    assert_eq!(outcome(better), Outcome::Pass);
+}
+
+/// A ring that wrapped may have held a higher peak.
+#[test]
+fn a_lower_peak_of_a_ring_that_wrapped_is_not_better() {
+    let whole = Program::default().profile();
+    let light = Program {
+        weights: 100 * MIB,
+        ..Program::default()
+    };
+    let mut wrapped = light.profile();
+    wrapped.devices[0].wrapped = true;
+    let of = |base: &Profile, new: &Profile| compare(base, new).remove(0);
+    let lower = of(&whole, &wrapped);
+    assert_eq!(lower.change, Change::NotComparable);
+    let says = "at least 264 MiB), but the ring of the new run wrapped";
+    assert!(lower.headline.contains(says), "{}", lower.headline);
+    let higher = of(&wrapped, &whole);
+    assert_eq!(higher.change, Change::NotComparable);
+    assert!(higher.headline.contains("the ring of the baseline wrapped"));
+    // The other way round, it needs at least so much more.
+    let mut high = whole.clone();
+    high.devices[0].wrapped = true;
+    assert_eq!(of(&light.profile(), &high).change, Change::Worse);
+}
+
+/// A snapshot without history has no peak.
+#[test]
+fn a_state_is_not_held_against_a_history() {
+    let run = Program::default().profile();
+    let mut state = run.clone();
+    state.devices[0].events = 0;
+    for (base, new, says) in [
+        (&state, &run, "the baseline holds no history"),
+        (&run, &state, "the new run holds no history"),
+    ] {
+        let differences = compare(base, new);
+        assert_eq!(differences[0].change, Change::NotComparable);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        assert_eq!(verdicts.outcome, Outcome::CannotTell);
+        assert!(verdicts.reason.starts_with(says), "{}", verdicts.reason);
+    }
+}
+
+/// What a state is made of is compared as what a peak is.
+#[test]
+fn a_peak_before_the_first_event_has_categories() {
+    let state = Profile::of(&crate::testing::trace("a pre 10MiB"));
+    let falls = Profile::of(&crate::testing::trace("a pre 10MiB\na free"));
+    for profile in [state, falls] {
+        let held: Bytes = profile.devices[0]
+            .at_peak
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .sum();
+        assert_eq!(held, Bytes::mib(10));
+    }
+}
+
+#[test]
+fn no_devices_cannot_be_judged() {
+    let verdicts = gate::gate(&[], &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    assert_eq!(foremost(&[]), None);
+}
