@@ -284,6 +284,18 @@ async fn ada_drops(ada: &Browser, server: &TestServer) -> Value {
     ada.eval(DROPPED).await[0].clone()
 }
 
+/// The keys of these that the help lists.
+async fn helped(browser: &Browser, keys: &str) -> Value {
+    browser.press("?").await;
+    let open = "return !!document.querySelector('dialog[open] .help kbd');";
+    browser.wait_until("the help", open).await;
+    let listed = "return [...document.querySelectorAll('dialog[open] .help kbd')] \
+                  .map(key => key.innerText).filter(key => 'KEYS'.split('|').includes(key));";
+    let listed = browser.eval(&listed.replace("KEYS", keys)).await;
+    browser.press("Escape").await;
+    listed
+}
+
 #[tokio::test]
 async fn nobody_is_offered_what_would_be_refused() {
     let server = TestServer::start();
@@ -319,6 +331,11 @@ async fn nobody_is_offered_what_would_be_refused() {
     let same = "return [document.querySelectorAll('tr.run .run-link').length,
                         document.querySelector('.toasts').innerText];";
     assert_eq!(reader.eval(same).await, json!([1, ""]));
+    // The help lists what they may do, too.
+    let offered = "F2|Del|drop";
+    assert_eq!(helped(&reader, offered).await, json!([]));
+    assert_eq!(helped(&reader, "Esc").await, json!(["Esc", "Esc"]));
+    assert_eq!(helped(&ada, offered).await, json!(["drop", "F2", "Del"]));
     reader.goto(&server.url(&run)).await;
     let page = none_of(".view-actions > .button", ".file-picker, .share-open");
     reader.wait_until("the run", &page).await;

@@ -31,7 +31,7 @@ fn take(uploads: Uploads, data: &DataTransfer) {
 }
 
 /// Whether whoever looks at the page may send files.
-fn takes(link: OpenedLink) -> bool {
+pub fn takes(link: OpenedLink) -> bool {
     may_upload() && !link.is_all_here()
 }
 

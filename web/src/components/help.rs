@@ -1,8 +1,11 @@
 //! The `?` overlay: all keys and gestures.
 
 use crate::components::dialog::{Closing, Dialog};
+use crate::components::drop_target::takes;
 use crate::components::keys::{is_plain, is_shortcut, on_key};
+use crate::components::permits::may_manage;
 use crate::context::expect_context;
+use crate::opened_link::OpenedLink;
 use leptos::prelude::*;
 
 /// Whether the overlay is open; in the context of the whole application.
@@ -92,20 +95,32 @@ pub fn HelpOverlay() -> impl IntoView {
             open.update(|open| *open = !*open);
         }
     });
+    let link: OpenedLink = expect_context();
+    let sections = move || {
+        // What one may do depends on the page from which it is opened.
+        open.track();
+        let sections = SECTIONS.iter();
+        sections
+            .map(|(title, keys)| section(title, keys, link))
+            .collect_view()
+    };
     view! {
         <Dialog open=open title="Keys and gestures" closing=Closing::Free>
-            <div class="help">
-                {SECTIONS.iter().map(|(title, keys)| section(title, keys)).collect_view()}
-            </div>
+            <div class="help">{sections}</div>
         </Dialog>
     }
 }
 
-fn section(title: &'static str, shortcuts: &'static [Shortcut]) -> impl IntoView {
+fn section(title: &'static str, shortcuts: &'static [Shortcut], link: OpenedLink) -> impl IntoView {
+    let allowed = shortcuts.iter().filter(|shortcut| match shortcut.keys[0] {
+        "drop" => takes(link),
+        "F2" | "Del" => may_manage(),
+        _ => true,
+    });
     view! {
         <section>
             <h3>{title}</h3>
-            <dl>{shortcuts.iter().map(row).collect_view()}</dl>
+            <dl>{allowed.map(row).collect_view()}</dl>
         </section>
     }
 }

@@ -4,7 +4,9 @@ use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use crate::connection::when_back;
 use api::problem::Problem;
+use api::routes;
 use leptos::prelude::*;
+use leptos_router::components::A;
 use presentation::components::problem_note::place;
 use presentation::response::{is_no_answer, may_go_better};
 
@@ -40,5 +42,20 @@ pub fn ProblemNote(
                 {button}
             </div>
         </div>
+    }
+}
+
+/// In the place of a page whose subject cannot be shown: the problem, and a way back.
+#[component]
+pub fn ProblemPage(
+    /// The name of the page, for who cannot see it.
+    title: &'static str,
+    problem: Problem,
+    retry: Callback<()>,
+) -> impl IntoView {
+    view! {
+        <h1 class="visually-hidden">{title}</h1>
+        <ProblemNote problem=problem retry=retry/>
+        <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
     }
 }

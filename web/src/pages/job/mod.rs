@@ -9,7 +9,7 @@ mod sites;
 
 use crate::client;
 use crate::clock::sleep;
-use crate::components::problem_note::ProblemNote;
+use crate::components::problem_note::ProblemPage;
 use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
@@ -67,7 +67,9 @@ pub fn JobPage() -> impl IntoView {
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
     let body = move || match loaded.get() {
         Loaded::Loading => view! { <Skeleton/> }.into_any(),
-        Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+        Loaded::Failed(problem) => {
+            view! { <ProblemPage title="Job" problem=problem retry=retry/> }.into_any()
+        }
         Loaded::Ready(job) => view! { <JobView job=job view=view/> }.into_any(),
     };
     view! { <div class="job-page">{body}</div> }

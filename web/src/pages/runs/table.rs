@@ -112,6 +112,15 @@ fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
     (0..links.length()).find(|i| links.get(*i).is_some_and(|link| row.contains(Some(&link))))
 }
 
+/// Gives the focus to the first run of the list.
+pub fn focus_first() {
+    let link = document().query_selector(".runs .run-link").ok().flatten();
+    if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
+        // Fails only for an element that has left the page.
+        let _ = link.focus();
+    }
+}
+
 /// Gives the focus to the run at a position, or to the last one.
 fn focus_run(body: &HtmlTableSectionElement, at: u32) {
     let Ok(links) = body.query_selector_all(".run-link") else {

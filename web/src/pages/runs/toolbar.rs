@@ -1,6 +1,7 @@
 //! Title, count and filter above the list.
 
 use super::store::{Loaded, RunsStore};
+use super::table::focus_first;
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::context::expect_context;
@@ -12,8 +13,10 @@ use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::ListState;
+use web_sys::KeyboardEvent;
 
-/// `/` moves to the filter. Escape clears it; pressed again, it leaves it.
+/// `/` moves to the filter, and an arrow from there into the list. Escape clears it; pressed again,
+/// it leaves it.
 #[component]
 pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl IntoView {
     let store: RunsStore = expect_context();
@@ -53,14 +56,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         of_jobs.get().then(link)
     };
     let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
-    let leave = move |event: web_sys::KeyboardEvent| {
-        if event.key() == "Escape" {
-            if list.state().with_untracked(|state| state.filter.is_empty()) {
-                input.get_untracked().map(|input| input.blur());
-            }
-            list.update(|state| state.filter.clear());
-        }
-    };
+    let leave = move |event| leave(&event, list, input);
     view! {
         <div class="toolbar">
             <h1>"Runs"</h1>
@@ -82,5 +78,22 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
                 <kbd aria-hidden="true">"/"</kbd>
             </div>
         </div>
+    }
+}
+
+/// What keys do in the filter.
+fn leave(event: &KeyboardEvent, list: UrlState<ListState>, input: NodeRef<html::Input>) {
+    match event.key().as_str() {
+        "ArrowDown" if !event.is_composing() => {
+            event.prevent_default();
+            focus_first();
+        }
+        "Escape" => {
+            if list.state().with_untracked(|state| state.filter.is_empty()) {
+                input.get_untracked().map(|input| input.blur());
+            }
+            list.update(|state| state.filter.clear());
+        }
+        _ => {}
     }
 }
