@@ -32,3 +32,4 @@ mod team;
 mod tidy;
 mod truth;
 mod units;
+mod ways;

@@ -26,10 +26,24 @@ pub const fn id(tab: Tab) -> &'static str {
     }
 }
 
-/// The tab that a key on the bar leads to.
-pub fn after_key(tab: Tab, key: &str) -> Option<Tab> {
-    let at = Tab::ALL.iter().position(|&t| t == tab)?;
-    let n = Tab::ALL.len();
+/// The tabs of a recording. Of a state alone, those that ask for no history.
+pub const fn all(has_events: bool) -> &'static [Tab] {
+    match has_events {
+        true => &Tab::ALL,
+        false => &[Tab::Alive, Tab::Allocations, Tab::Map],
+    }
+}
+
+/// The tab that is shown where this one was chosen.
+pub fn shown(tab: Tab, has_events: bool) -> Tab {
+    let all = all(has_events);
+    if all.contains(&tab) { tab } else { all[0] }
+}
+
+/// The tab of these that a key on the bar leads to.
+pub fn after_key(all: &[Tab], tab: Tab, key: &str) -> Option<Tab> {
+    let at = all.iter().position(|&t| t == tab)?;
+    let n = all.len();
     let to = match key {
         "ArrowRight" => (at + 1) % n,
         "ArrowLeft" => (at + n - 1) % n,
@@ -37,7 +51,7 @@ pub fn after_key(tab: Tab, key: &str) -> Option<Tab> {
         "End" => n - 1,
         _ => return None,
     };
-    Some(Tab::ALL[to])
+    Some(all[to])
 }
 
 #[cfg(test)]
@@ -56,10 +70,24 @@ mod tests {
             Tab::Timeline,
         ];
         for expected in round {
-            tab = after_key(tab, "ArrowRight").unwrap();
+            tab = after_key(&Tab::ALL, tab, "ArrowRight").unwrap();
             assert_eq!(tab, expected);
         }
-        assert_eq!(after_key(tab, "ArrowLeft"), Some(Tab::WhatIf));
-        assert_eq!(after_key(tab, "x"), None);
+        assert_eq!(after_key(&Tab::ALL, tab, "ArrowLeft"), Some(Tab::WhatIf));
+        assert_eq!(after_key(&Tab::ALL, tab, "x"), None);
+    }
+
+    #[test]
+    fn a_state_alone_has_the_tabs_that_ask_for_no_history() {
+        for tab in Tab::ALL {
+            assert_eq!(shown(tab, true), tab);
+            assert!(all(false).contains(&shown(tab, false)), "{tab:?}");
+        }
+        assert_eq!(shown(Tab::Timeline, false), Tab::Alive);
+        assert_eq!(shown(Tab::Map, false), Tab::Map);
+        assert_eq!(
+            after_key(all(false), Tab::Map, "ArrowRight"),
+            Some(Tab::Alive)
+        );
     }
 }

@@ -29,10 +29,10 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     let other = asker.memo(move |state| state.compared_with.map(|other| other.min(last)));
     let by = asker.memo(|state| state.by);
     let alive = ask::<Alive>(move || {
-        Some(asker.path(|s| routes::alive(&s.run, s.device, at.get(), by.get())))
+        Some(asker.path(|s| routes::alive(&s.run, s.device, asker.moment(at.get()), by.get())))
     });
     let changes = ask::<Changes>(move || {
-        let (at, other) = (at.get(), other.get()?);
+        let (at, other) = (asker.moment(at.get())?, other.get()?);
         let between = (at.min(other), at.max(other));
         Some(asker.path(|s| routes::changes(&s.run, s.device, between, by.get())))
     });
@@ -107,6 +107,14 @@ fn Moments(asker: Asker) -> impl IntoView {
         });
     };
     let comparing = move || state.with(|s| s.compared_with.is_some());
+    if !asker.has_events() {
+        return view! {
+            <div class="controls" role="toolbar" aria-label="Drawing">
+                <Drawing asker=asker/>
+            </div>
+        }
+        .into_any();
+    }
     view! {
         <div class="controls" role="toolbar" aria-label="Moments">
             <label class="control">
@@ -138,6 +146,7 @@ fn Moments(asker: Asker) -> impl IntoView {
             <Drawing asker=asker/>
         </div>
     }
+    .into_any()
 }
 
 /// How what is alive is grouped and drawn.

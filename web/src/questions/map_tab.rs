@@ -38,8 +38,9 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
             .unwrap_or_else(|| chosen.get())
             .min(last)
     });
-    let map =
-        follow::<MemoryMap>(move || asker.path(|s| routes::memory_map(&s.run, s.device, at.get())));
+    let map = follow::<MemoryMap>(move || {
+        asker.path(|s| routes::memory_map(&s.run, s.device, asker.moment(at.get())))
+    });
     let go_to = move |event: EventIdx| asker.view.update(|state| state.at = Some(event));
     let slide = move |event| {
         if let Ok(event) = event_target_value(&event).parse() {
@@ -57,28 +58,37 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
             None => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
         },
     };
+    let moments = asker.has_events().then(|| {
+        view! {
+            <div class="controls" role="toolbar" aria-label="Moment">
+                <label class="control map-slider">
+                    {move || format!("After event {}", count(u64::from(at.get().0)))}
+                    <input
+                        type="range"
+                        min="0"
+                        max=last.0.to_string()
+                        prop:value=move || at.get().0.to_string()
+                        on:input=slide
+                    />
+                </label>
+                <button
+                    class="button"
+                    title="The event in the middle of the picture"
+                    on:click=middle
+                >
+                    "Middle of the picture"
+                </button>
+                <span class="muted">"Or point at the picture above: the map follows."</span>
+            </div>
+            <RoomChart asker=asker at=at/>
+        }
+    });
     view! {
         <div class="questions-head">
             <h2>"Where memory lies"</h2>
             <Honesty asker=asker/>
         </div>
-        <div class="controls" role="toolbar" aria-label="Moment">
-            <label class="control map-slider">
-                {move || format!("After event {}", count(u64::from(at.get().0)))}
-                <input
-                    type="range"
-                    min="0"
-                    max=last.0.to_string()
-                    prop:value=move || at.get().0.to_string()
-                    on:input=slide
-                />
-            </label>
-            <button class="button" title="The event in the middle of the picture" on:click=middle>
-                "Middle of the picture"
-            </button>
-            <span class="muted">"Or point at the picture above: the map follows."</span>
-        </div>
-        <RoomChart asker=asker at=at/>
+        {moments}
         <div class="alive-view" aria-busy=move || map.with(Answer::is_waiting).to_string()>
             {content}
         </div>
@@ -98,11 +108,13 @@ fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
     let sum = |of: fn(&PoolMap) -> Bytes| pools.iter().map(of).sum::<Bytes>();
     let step = map.step.as_deref();
     let step = step.map_or_else(String::new, |step| format!(", in {}", step_name(step)));
+    let when = match map.event {
+        Some(event) => format!("After event {}", count(u64::from(event.0))),
+        None => "In the recorded state".to_owned(),
+    };
     let summary = format!(
-        "After event {}{step}: {} reserved, {} in use. Of the rest {} lie in whole segments, which \
+        "{when}{step}: {} reserved, {} in use. Of the rest {} lie in whole segments, which \
          can be given back, and {} between blocks in use.",
-        // A recording without events has no tabs.
-        count(u64::from(map.event.unwrap_or_default().0)),
         sum(|p| p.reserved),
         sum(|p| p.used),
         sum(|p| p.cached),

@@ -92,6 +92,16 @@ impl Asker {
         self.run.with_value(|run| run.summary.name.clone())
     }
 
+    /// Whether it has a history, or is a state alone.
+    fn has_events(self) -> bool {
+        self.device.with_value(|device| device.events > 0)
+    }
+
+    /// A moment to ask about: of a state alone, there is only that.
+    fn moment(self, at: EventIdx) -> Option<EventIdx> {
+        self.has_events().then_some(at)
+    }
+
     fn last_event(self) -> EventIdx {
         EventIdx(self.device.with_value(|d| d.events.saturating_sub(1)))
     }

@@ -11,15 +11,19 @@ use crate::components::keys::{is_shortcut, on_key};
 use crate::url_state::UrlState;
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
-use presentation::questions::tabs::{after_key, id, title};
+use presentation::questions::tabs::{after_key, all, id, shown, title};
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
 /// The bar. Arrow keys move along it; the keys 1 to 6 work anywhere on the page.
 #[component]
-pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
+pub fn TabBar(
+    view: UrlState<ViewState>,
+    /// Without events, it has the tabs of a state alone.
+    has_events: bool,
+) -> impl IntoView {
     let state = view.state();
-    let chosen = Memo::new(move |_| state.with(|s| s.tab));
+    let chosen = Memo::new(move |_| state.with(|s| shown(s.tab, has_events)));
     let choose = move |tab: Tab| {
         view.update(|state| state.tab = tab);
         if tab != Tab::Timeline {
@@ -29,12 +33,13 @@ pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
     on_key(move |event| {
         let number = event.key().parse::<usize>().ok();
         let tab = number.and_then(|n| Tab::ALL.get(n.checked_sub(1)?).copied());
-        if let Some(tab) = tab.filter(|_| is_shortcut(event)) {
+        let is_here = |tab: &Tab| is_shortcut(event) && all(has_events).contains(tab);
+        if let Some(tab) = tab.filter(is_here) {
             choose(tab);
         }
     });
     let keys = move |event: KeyboardEvent| {
-        if let Some(tab) = after_key(chosen.get_untracked(), &event.key()) {
+        if let Some(tab) = after_key(all(has_events), chosen.get_untracked(), &event.key()) {
             event.prevent_default();
             event.stop_propagation();
             choose(tab);
@@ -45,24 +50,27 @@ pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
             }
         }
     };
-    let tabs = Tab::ALL.into_iter().enumerate().map(|(at, tab)| {
-        let selected = move || chosen.get() == tab;
-        view! {
-            <button
-                role="tab"
-                id=id(tab)
-                class="tab"
-                class:selected=selected
-                title=format!("{} ({})", title(tab), at + 1)
-                aria-selected=move || selected().to_string()
-                aria-controls="questions"
-                tabindex=move || if selected() { "0" } else { "-1" }
-                on:click=move |_| choose(tab)
-            >
-                {title(tab)}
-            </button>
-        }
-    });
+    let numbered = Tab::ALL.into_iter().enumerate();
+    let tabs = numbered
+        .filter(|(_, tab)| all(has_events).contains(tab))
+        .map(|(at, tab)| {
+            let selected = move || chosen.get() == tab;
+            view! {
+                <button
+                    role="tab"
+                    id=id(tab)
+                    class="tab"
+                    class:selected=selected
+                    title=format!("{} ({})", title(tab), at + 1)
+                    aria-selected=move || selected().to_string()
+                    aria-controls="questions"
+                    tabindex=move || if selected() { "0" } else { "-1" }
+                    on:click=move |_| choose(tab)
+                >
+                    {title(tab)}
+                </button>
+            }
+        });
     view! {
         <div class="tabs" role="tablist" aria-label="Questions" on:keydown=keys>
             {tabs.collect_view()}
@@ -73,7 +81,8 @@ pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
 /// What is shown below the picture.
 #[component]
 pub fn Questions(asker: Asker) -> impl IntoView {
-    let tab = asker.memo(|state| state.tab);
+    let has_events = asker.has_events();
+    let tab = asker.memo(move |state| shown(state.tab, has_events));
     let content = move || match tab.get() {
         Tab::Timeline => ().into_any(),
         Tab::Leaks => view! { <LeaksTab asker=asker/> }.into_any(),

@@ -6,7 +6,7 @@ mod head;
 mod recording;
 
 use crate::client;
-use crate::components::problem_note::ProblemNote;
+use crate::components::problem_note::ProblemPage;
 use crate::context::expect_context;
 use crate::pages::runs::store::RunsStore;
 use crate::questions::answer::{Answer, ask};
@@ -25,7 +25,6 @@ use controls::Controls;
 use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
 use head::RunHead;
 use leptos::prelude::*;
-use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
 use presentation::pages::run::device::{chosen_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
@@ -100,9 +99,7 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
 fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
     view! {
         <div class="run-page">
-            <h1 class="visually-hidden">"Run"</h1>
-            <ProblemNote problem=problem retry=retry/>
-            <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
+            <ProblemPage title="Run" problem=problem retry=retry/>
         </div>
     }
 }
@@ -141,7 +138,10 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     let device = Memo::new(move |_| found.get().map(|found| with_cut(found, &cut.get())));
     let asked = Arc::clone(&run);
     let timeline = move || match (device.get(), cut.get()) {
-        (Some(device), _) if device.events == 0 => view! { <NoDevice/> }.into_any(),
+        (Some(device), _) if device.events == 0 => {
+            let run = Arc::clone(&asked);
+            view! { <StateView run=run device=device view=view/> }.into_any()
+        }
         (None, _) => view! { <NoDevice/> }.into_any(),
         (_, Cut::Waiting) => {
             view! { <div class="skeleton-row run-skeleton-picture"></div> }.into_any()
@@ -237,6 +237,27 @@ fn NoDevice() -> impl IntoView {
     }
 }
 
+/// A state without events: no picture, but what it holds can be asked.
+#[component]
+fn StateView(
+    run: Arc<RunDetail>,
+    device: DeviceSummary,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let source = Source {
+        run: run.summary.id.clone(),
+        device: device.device,
+        steps: None,
+    };
+    let (pointed, orders) = (Memo::new(|_| None), Memo::new(|_| Orders::default()));
+    let asker = Asker::new(run, source, &device, view, pointed, orders);
+    view! {
+        <NoDevice/>
+        <TabBar view=view has_events=false/>
+        <Questions asker=asker/>
+    }
+}
+
 #[component]
 fn DeviceView(
     run: Arc<RunDetail>,
@@ -281,7 +302,7 @@ fn DeviceView(
         })
     };
     view! {
-        <TabBar view=view/>
+        <TabBar view=view has_events=true/>
         <Controls handle=handle view=view/>
         <div class="run-body">
             <div class="run-picture">
