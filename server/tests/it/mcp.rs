@@ -417,6 +417,10 @@ async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client>
         Some(token) => config.auth_header(token),
         None => config,
     };
+    // In a build with S3, rustls has no default for cryptography, so the test's HTTP client must
+    // choose one.
+    #[cfg(feature = "s3")]
+    drop(rustls::crypto::ring::default_provider().install_default());
     let transport = StreamableHttpClientTransport::from_config(config);
     ().serve(transport).await.ok()
 }
@@ -424,10 +428,6 @@ async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client>
 #[tokio::test]
 async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
     const TOKEN: &str = "a-token-that-is-long-enough-for-a-test";
-    // In a build with S3, rustls has no default for cryptography, so the test's HTTP client must
-    // choose one.
-    #[cfg(feature = "s3")]
-    drop(rustls::crypto::ring::default_provider().install_default());
     let folder = tempfile::tempdir().expect("a folder");
     let dashboard = Dashboard::start(folder.path(), Some(TOKEN));
     let run = dashboard.push(&fixture("oom"));

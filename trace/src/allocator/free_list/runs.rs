@@ -1,7 +1,7 @@
 //! Free blocks of any size.
 //!
-//! Short sorted runs are faster here than a B-tree: two binary searches find an entry, and one short
-//! copy moves it.
+//! Short sorted runs are faster here than a B-tree: two binary searches find an entry, and one
+//! short copy moves it.
 
 use super::{Key, Slot};
 use std::cell::Cell;
