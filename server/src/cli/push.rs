@@ -31,8 +31,10 @@ Examples:
 
 --pr records the comparison for the pull request, and implies --compare.
 
-Exit status: 0 when everything was sent, 2 when a file is no snapshot (the other ranks of its job
-are sent all the same), otherwise 1.";
+Of a folder or archive, the ranks of jobs are sent and nothing else.
+
+Exit status: 0 when all of that was sent, 2 when a file is no snapshot (the other ranks of its job
+are sent all the same), or when an option or the baseline is wrong, otherwise 1.";
 
 /// Options of `tidemark push`.
 #[derive(Args)]
