@@ -25,8 +25,8 @@ Examples:
 Judged is allocated memory, and whether it leaks; reserved memory is only warned about, since it
 differs by several per cent between runs of one program. The verdict is the first line.
 
-Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (a ring of events that
-wrapped, or too few steps).";
+Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (such as a ring of
+events that wrapped, too few steps, or another part of the program).";
 
 /// Options of `tidemark gate`.
 #[derive(Args)]
