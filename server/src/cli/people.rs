@@ -53,7 +53,7 @@ enum What {
     Add {
         /// Name of the person
         name: String,
-        /// admin, member or reader
+        /// admin, member, reader or guest
         #[arg(long, default_value = "member")]
         role: Role,
     },
@@ -66,7 +66,7 @@ enum What {
     Role {
         /// Name of the person
         name: String,
-        /// admin, member or reader
+        /// admin, member, reader or guest
         role: Role,
     },
     /// End a person's access, with all tokens and sessions
