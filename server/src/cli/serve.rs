@@ -48,8 +48,9 @@ Examples:
   tidemark serve --token-file token --public-url https://tidemark.example \\
                  --trusted-proxy 127.0.0.1
 
-On loopback nobody has to sign in. Anywhere else everybody has to: the first start prints the token
-of an admin, who adds the others (`tidemark people`, or the page /people).
+On loopback nobody has to sign in while there are no people and no access token. Anywhere else
+everybody has to: without an access token, the first start prints the token of an admin, who adds
+the others (`tidemark people`, or the page /people).
 
 Logs go to stderr; TIDEMARK_LOG=debug shows every request. Lines of one request carry its id, which
 the answer has as X-Request-Id.";
