@@ -50,8 +50,8 @@ pub struct ExportArgs {
     /// Print one JSON document about the file on the standard output: {"file", "bytes"}
     #[arg(long)]
     json: bool,
-    /// Take the run from this data folder, without a server
-    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    /// Take the run from this data folder, and ask no server
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
     remote: RemoteArgs,

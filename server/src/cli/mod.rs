@@ -40,7 +40,8 @@ mod written;
 pub use output::tell;
 
 use crate::site::FrontEnd;
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Where GPU memory went.
@@ -190,12 +191,27 @@ impl CliError {
     }
 }
 
+/// A variable that is set to nothing counts as not set: so CI sets one for a secret that is not
+/// there.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    let command = command.mut_args(|arg| match is_empty(&arg) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
+}
+
 /// Parses the command line and runs the command; `serve` shows this front end.
 ///
 /// # Errors
 /// Why it failed.
 pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
-    let line = Line::parse();
+    let mut found = without_empty_variables(Line::command()).get_matches();
+    let line = Line::from_arg_matches_mut(&mut found).unwrap_or_else(|error| error.exit());
     match line.command {
         None => serve::serve(line.serve, front_end),
         Some(Command::Serve(args)) => serve::serve(*args, front_end),
@@ -228,7 +244,6 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -167,7 +167,10 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
         }
     }
     // A folder may have other files than snapshots. Only files named directly must be snapshots.
-    let named = found.others.iter().filter(|path| args.files.contains(path));
+    let (named, left): (Vec<_>, Vec<_>) = found
+        .others
+        .iter()
+        .partition(|path| args.files.contains(path));
     let mut uploads = Vec::new();
     for path in named {
         let answer = sent(remote, args, path, None)?;
@@ -191,9 +194,25 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
         (true, [one], []) => print(&json(one))?,
         (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
     }
+    if let Some(told) = not_sent(left.len()) {
+        tell(&told);
+    }
     match refused.is_empty() {
         true => Ok(()),
         false => Err(CliError::Several(refused)),
+    }
+}
+
+/// What was not sent, because it is no rank of a job and was not named.
+fn not_sent(files: usize) -> Option<String> {
+    match files {
+        0 => None,
+        1 => {
+            Some("1 other file is no rank of a job and was not sent: name it to send it".to_owned())
+        }
+        n => Some(format!(
+            "{n} other files are no ranks of a job and were not sent: name them to send them"
+        )),
     }
 }
 

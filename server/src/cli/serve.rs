@@ -189,11 +189,13 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
     let runtime = runtime.map_err(|error| failed("start threads", &error))?;
     let served = runtime.block_on(async {
         survive_limit_of_files().map_err(|error| failed("listen for signals", &error))?;
-        let app = App::open(config).await?;
-        let address = app.config.listen;
+        // Before a data folder is made, and before anything works in it. Who connects now is
+        // answered once the data is open.
+        let address = config.listen;
         let listening = Listening::on(address).await;
         let listening =
             listening.map_err(|error| failed(&format!("listen on {address}"), &error))?;
+        let app = App::open(config).await?;
         let stopping = app.stopping.clone();
         let signals = signals().map_err(|error| failed("listen for signals", &error))?;
         tokio::spawn(async move {

@@ -108,11 +108,19 @@ struct Held {
 /// The recordings and runs that are asked about.
 struct Found {
     origin: String,
-    /// What the question calls it, and the run that this means.
-    recordings: Vec<(String, RunId, Arc<Decoded>)>,
+    recordings: Vec<Meant>,
     /// What the question calls it, and why it means no run.
     refused: Vec<(String, String)>,
     runs: Vec<RunSummary>,
+}
+
+/// A run that is asked about.
+struct Meant {
+    /// What the question calls it.
+    called: String,
+    id: RunId,
+    name: String,
+    decoded: Arc<Decoded>,
 }
 
 impl Dashboard {
@@ -147,7 +155,12 @@ impl Dashboard {
             let row = live(&self.app, run.clone()).await?;
             let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-            found.recordings.push((name.to_owned(), run, decoded));
+            found.recordings.push(Meant {
+                called: name.to_owned(),
+                id: run,
+                name: row.name,
+                decoded,
+            });
             // Of two recordings, only one is asked about at a time.
             memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
         }
@@ -187,14 +200,14 @@ impl Dashboard {
 impl Library for Found {
     fn recording(&self, name: &str) -> Result<Recording, String> {
         let mut recordings = self.recordings.iter();
-        let found = recordings.find(|(called, ..)| called == name);
-        let (_, run, decoded) = found.ok_or_else(|| {
+        let found = recordings.find(|meant| meant.called == name);
+        let meant = found.ok_or_else(|| {
             let refused = self.refused.iter().find(|(called, _)| called == name);
             refused.map_or_else(|| format!("{name} is no run."), |(_, why)| why.clone())
         })?;
-        let place = Some((self.origin.clone(), run.clone()));
-        let trace = Shown(Arc::clone(decoded));
-        Ok(Recording::new(run.to_string(), trace, place))
+        let place = Some((self.origin.clone(), meant.id.clone()));
+        let trace = Shown(Arc::clone(&meant.decoded));
+        Ok(Recording::new(meant.name.clone(), trace, place))
     }
 
     fn runs(&self) -> Result<Vec<RunSummary>, String> {

@@ -9,7 +9,7 @@ use trace::trace::Trace;
 
 /// A recording for questions.
 pub struct Recording {
-    /// The file's name, or the run's id.
+    /// The name of the file or of the run.
     pub name: String,
     held: Box<dyn Deref<Target = Trace>>,
     /// The dashboard that has it, and its run there.

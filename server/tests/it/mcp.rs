@@ -387,6 +387,9 @@ async fn a_run_is_called_by_its_id_link_name_or_labels_where_that_is_one_run() {
         }
         let two = json!({"base": "one.pickle", "new": third});
         ask(client, "compare", two).await;
+        // It is called as people call it, not by its id.
+        let (text, _) = ask(client, "explain", json!({"recording": run})).await;
+        assert!(text.contains("one.pickle"), "{text}");
         for (name, whys) in [
             (
                 "two.pickle",

@@ -36,12 +36,7 @@ pub struct McpArgs {
     #[arg(long, value_name = "NAME", env = "TIDEMARK_PROJECT")]
     project: Option<ProjectName>,
     /// Its access token; prefer the variable, since others can read command lines
-    #[arg(
-        long,
-        env = "TIDEMARK_TOKEN",
-        hide_env_values = true,
-        requires = "server"
-    )]
+    #[arg(long, env = "TIDEMARK_TOKEN", hide_env_values = true)]
     token: Option<String>,
     #[command(flatten)]
     own: OwnArgs,

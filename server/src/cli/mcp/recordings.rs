@@ -8,7 +8,7 @@ use crate::mcp::{ENOUGH, Library, MOST_RUNS, Recording, Reference, only_one};
 use api::ids::RunId;
 use api::projects::ProjectName;
 use api::routes;
-use api::runs::RunSummary;
+use api::runs::{RunDetail, RunSummary};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -98,6 +98,13 @@ impl Recordings {
 }
 
 impl Recordings {
+    /// What people call a run.
+    fn name_of(&self, run: &RunId, server: &str) -> Result<String, String> {
+        let asked = self.remote(server).get(&routes::run(run));
+        let detail: RunDetail = asked.map_err(|error: CliError| error.to_string())?;
+        Ok(detail.summary.name)
+    }
+
     /// The run of the dashboard that a text means.
     fn meant(&self, text: &str, server: &str) -> Result<RunId, String> {
         let wanted = match Reference::read(text) {
@@ -140,7 +147,7 @@ impl Library for Recordings {
             }
             (Some(run), Some(server)) => {
                 let place = Some((server.clone(), run.clone()));
-                let name = run.to_string();
+                let name = self.name_of(&run, server)?;
                 (Source::Run(run), name, place)
             }
             (Some(run), None) => {

@@ -5,6 +5,8 @@ mod documents;
 mod files;
 mod people;
 mod push;
+mod serve;
+mod variables;
 
 use std::path::Path;
 use std::process::{Command, Output};

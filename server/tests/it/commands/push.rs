@@ -51,6 +51,30 @@ fn a_folder_that_is_pushed_again_is_the_same_job() {
 }
 
 #[test]
+fn what_a_folder_has_besides_ranks_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let check = |name: &str, others: &[(&str, &str)], expected: &str| {
+        folder_of(&folder.path().join(name), &[&RANKS, others].concat());
+        let args = ["push", name, "--server", &server.url()];
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!(status, 0, "{error}");
+        assert_eq!(out.lines().count(), 1, "{out}");
+        assert!(error.starts_with(expected), "{error}");
+    };
+    check(
+        "one",
+        &[("lone.pickle", "plain_lm.pickle.zst")],
+        "1 other file is no rank of a job and was not sent",
+    );
+    check(
+        "two",
+        &[("lone.pickle", "plain_lm.pickle.zst"), ("notes.txt", "")],
+        "2 other files are no ranks of a job and were not sent",
+    );
+}
+
+#[test]
 fn ci_notices_a_rank_that_is_refused_and_a_person_a_missing_one() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(&folder.path().join("data"));
