@@ -213,7 +213,10 @@ fn sites_table(report: &RanksReport) -> String {
         "sites differ"
     };
     let moments = match report.moments_differ {
-        true => "\n  peaks at different moments: the most that each site holds is compared",
+        true => {
+            "\n  the peaks are at different moments: compared is the most that a site holds, or \
+             what it holds at the end where ranks differ more there"
+        }
         false => "",
     };
     format!(

@@ -7,7 +7,7 @@ use api::leaks::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Named;
-use trace::steps::levels;
+use trace::steps::{Word, levels};
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
 use trace::what_if::Change;
@@ -183,8 +183,13 @@ fn steps(inspection: &Inspection) -> String {
         StepSource::None => return "\n  steps: none found\n".to_owned(),
     };
     let n_steps = steps.items.len();
+    let names = steps
+        .items
+        .iter()
+        .map(|step| (step.name.as_str(), step.index));
+    let word = Word::of_names(names);
     let mut table = Table::new([
-        "step",
+        word.one(),
         "events",
         "allocated peak",
         "allocated end",
@@ -206,7 +211,8 @@ fn steps(inspection: &Inspection) -> String {
     }
     let device = steps.device.unwrap_or_default();
     format!(
-        "\n  {n_steps} steps on device {device}, {source}\n{}",
+        "\n  {} on device {device}, {source}\n{}",
+        word.counted(n_steps),
         table.print("    ")
     )
 }

@@ -247,13 +247,14 @@ impl Teller<'_> {
         let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
         if total > proven {
             let rest = Bytes((total - proven).round() as u64);
-            let places = match others {
-                0 | 1 => "in no place with a rhythm of its own".to_owned(),
-                n => format!("spread over {n} places without a rhythm of their own"),
+            let rest = match others {
+                0 | 1 => format!("no place alone accounts for the other {rest}"),
+                n => format!(
+                    "the other {rest} are spread over {n} places, at each too irregular to be sure"
+                ),
             };
             reason = format!(
-                "{all} accumulate over {n} {many}: {known} of them{rhythm} are {until}; the \
-                 other {rest} are {places}"
+                "{all} accumulate over {n} {many}: {known} of them{rhythm} are {until}; {rest}"
             );
         }
         LeakReport {

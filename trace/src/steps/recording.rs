@@ -6,6 +6,7 @@
 use super::choose::Analysis;
 use super::frames::Work;
 use super::levels::memory_needed;
+use super::word::Word;
 use crate::categories::{Categories, Category};
 use crate::stacks::Stacks;
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
@@ -149,7 +150,8 @@ fn described(
         });
     }
     if device.steps.len() > 1 {
-        return Ok((Kind::Loop, format!("{} steps", device.steps.len())));
+        let word = Word::of(&device.steps);
+        return Ok((Kind::Loop, word.counted(device.steps.len())));
     }
     let most = memory_needed(device, stacks);
     let told = watch.within(most, |watch| {

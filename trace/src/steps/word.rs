@@ -83,14 +83,27 @@ impl Word {
     /// What a device's steps are, as their names say. Names that a program gave them say nothing:
     /// those are steps.
     pub fn of(steps: &[Step]) -> Word {
-        let mut ends = steps.first().into_iter().chain(steps.last());
+        Word::of_names(steps.iter().map(|step| (step.name.as_str(), step.index)))
+    }
+
+    /// The same, from the name and the index of each step.
+    pub fn of_names<'s>(mut steps: impl DoubleEndedIterator<Item = (&'s str, u32)>) -> Word {
+        let Some(first) = steps.next() else {
+            return Word::Step;
+        };
+        let ends = [first, steps.next_back().unwrap_or(first)];
         let found = Word::ALL.into_iter().find(|word| {
-            let is_named = |step: &Step| step.name == word.nth(step.index);
-            ends.clone().all(is_named)
+            let is_named = |(name, index): &(&str, u32)| *name == word.nth(*index);
+            ends.iter().all(is_named)
         });
-        match ends.next() {
-            Some(_) => found.unwrap_or(Word::Step),
-            None => Word::Step,
+        found.unwrap_or(Word::Step)
+    }
+
+    /// So many of them: `1 request`, `12 requests`.
+    pub fn counted(self, n: usize) -> String {
+        match n {
+            1 => format!("1 {}", self.one()),
+            n => format!("{n} {}", self.many()),
         }
     }
 
