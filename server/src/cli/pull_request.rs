@@ -35,12 +35,8 @@ impl CommentArgs {
     /// # Errors
     /// [`CliError::Usage`] if the address is not valid, or there is no token.
     pub fn thread(&self) -> Result<Option<Thread>, CliError> {
-        if self
-            .pr
-            .as_deref()
-            .map(pull_request)
-            .is_some_and(|kept| kept.is_none())
-        {
+        let pr = self.pr.as_deref();
+        if pr.is_some_and(|pr| pull_request(pr).is_none()) {
             return Err(CliError::Usage(format!("--pr: {PULL_REQUEST_RULE}")));
         }
         let Some(address) = self.pr.as_ref().filter(|_| self.comment) else {

@@ -95,9 +95,7 @@ impl Recordings {
         trace.stacks.own = (!self.rules.is_empty()).then(|| Arc::new(self.rules.clone()));
         Ok(trace)
     }
-}
 
-impl Recordings {
     /// What people call a run.
     fn name_of(&self, run: &RunId, server: &str) -> Result<String, String> {
         let asked = self.remote(server).get(&routes::run(run));

@@ -2,7 +2,8 @@
 //!
 //! Every allocation takes an entry out and most put one back. A pool holds tens to thousands of
 //! entries, of any size: these are in `runs`. In a busy pool most entries have one of a few small
-//! sizes: these are in `shelves`, one shelf for each size, where nothing is searched.
+//! sizes: these are in `shelves`, one short shelf for each size, and a bit that says whether
+//! something lies on it.
 
 mod runs;
 mod shelves;
