@@ -13,6 +13,22 @@ async fn tick(browser: &Browser, config: &str) {
     browser.eval(&script).await;
 }
 
+/// From now on the page gets the answer to what it sends a second after it is there, and
+/// `window.answered` is true when it has read it.
+async fn answers_come_late(browser: &Browser) {
+    let late = "const fetch = window.fetch;
+                window.fetch = async request => {
+                    const answer = await fetch(request);
+                    if (request.method === 'POST') {
+                        await new Promise(later => setTimeout(later, 1000));
+                        setTimeout(() => { window.answered = true; }, 100);
+                    }
+                    return answer;
+                };
+                return true;";
+    browser.eval(late).await;
+}
+
 async fn pictures(browser: &Browser, name: &str) {
     for viewport in [Viewport::Desktop, Viewport::Phone] {
         for theme in [Theme::Light, Theme::Dark] {
@@ -101,6 +117,9 @@ async fn a_bench_is_chosen_watched_and_opened() {
         .await;
     pictures(&browser, "bench-empty").await;
 
+    // The page hears of the bench, and folds the form, before the request that started it is
+    // answered.
+    answers_come_late(&browser).await;
     // Deselects the suggestion and selects a small configuration.
     tick(&browser, "vl-qwen3.5-9b").await;
     tick(&browser, "dedupe-reuse").await;
@@ -137,5 +156,24 @@ async fn a_bench_is_chosen_watched_and_opened() {
     assert_eq!(browser.eval(title).await, "dedupe-reuse · baseline");
     let exports = "return document.querySelectorAll('.export-menu a[download]').length;";
     assert_eq!(browser.eval(exports).await, 3);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_bench_goes_on_when_its_page_is_left_before_the_answer() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/bench")).await;
+    answers_come_late(&browser).await;
+    browser.click(".bench-empty .button").await;
+    browser.click(".app-nav a[href='/']").await;
+    let answered = "return !document.querySelector('.bench-page') && window.answered === true;";
+    browser.wait_until("the answer is there", answered).await;
+    let here = "return location.pathname + location.search;";
+    assert_eq!(browser.eval(here).await, "/");
+
+    browser.click(".app-nav a[href='/bench']").await;
+    let rows = "return document.querySelectorAll('.bench-row').length > 2;";
+    browser.wait_until("the bench is there", rows).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

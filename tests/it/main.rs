@@ -12,6 +12,7 @@ mod eyes;
 mod folders;
 mod front_page;
 mod job_page;
+mod late;
 mod live;
 mod local;
 mod local_page;

@@ -57,9 +57,10 @@ impl<T: Query> UrlState<T> {
         self.notes
     }
 
-    /// Replaces the state; the address follows.
+    /// Replaces the state; the address follows. Does nothing once the page was left: an answer may
+    /// come later.
     pub fn set(self, state: T) {
-        if self.state.with_untracked(|old| *old == state) {
+        if self.state.try_with_untracked(|old| *old == state) != Some(false) {
             return;
         }
         let query = state.write();
@@ -69,9 +70,10 @@ impl<T: Query> UrlState<T> {
 
     /// Changes the state in place; the address follows.
     pub fn update(self, change: impl FnOnce(&mut T)) {
-        let mut state = self.state.get_untracked();
-        change(&mut state);
-        self.set(state);
+        if let Some(mut state) = self.state.try_get_untracked() {
+            change(&mut state);
+            self.set(state);
+        }
     }
 }
 

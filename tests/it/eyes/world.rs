@@ -110,7 +110,7 @@ impl World {
     }
 }
 
-fn upload_fixture(server: &TestServer, name: &str) -> String {
+pub fn upload_fixture(server: &TestServer, name: &str) -> String {
     let file = format!("{name}.pickle.zst");
     let path = tests::workspace_root().join("tests/fixtures").join(&file);
     let (_, file) = file.rsplit_once('/').unwrap_or(("", &file));

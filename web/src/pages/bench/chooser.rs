@@ -42,15 +42,15 @@ impl Choice {
             Ok(request) => {
                 self.wrong.set(None);
                 self.busy.set(true);
-                let then = Callback::new(move |started: Option<BenchId>| self.started(started));
+                let then = move |started| self.started(started);
                 self.store.start(self.toasts, request, then);
             }
         }
     }
 
     fn started(self, started: Option<BenchId>) {
-        let _ = self.busy.try_set(false);
-        if let Some(id) = started {
+        let page_was_left = self.busy.try_set(false).is_some();
+        if let (Some(id), false) = (started, page_was_left) {
             self.open.set(false);
             // Filters of the last bench would hide the rows of this one.
             let bench = Some(id);

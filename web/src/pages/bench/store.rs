@@ -141,19 +141,28 @@ impl BenchStore {
         });
     }
 
-    /// Starts a bench; `then` gets its id.
-    pub fn start(self, toasts: Toasts, request: StartBench, then: Callback<Option<BenchId>>) {
+    /// Starts a bench; `then` gets its id. (`then` is no `Callback`: that would end with the form,
+    /// which folds away as soon as the server says that there is a bench, and this can be before
+    /// the answer.)
+    pub fn start(
+        self,
+        toasts: Toasts,
+        request: StartBench,
+        then: impl FnOnce(Option<BenchId>) + 'static,
+    ) {
         leptos::task::spawn_local(async move {
             let path = routes::BENCHES;
             match client::send_json::<_, Bench>(Method::Post, path, &request).await {
                 Ok(bench) => {
-                    then.run(Some(bench.id.clone()));
-                    self.look(Some(bench.id.clone()));
-                    self.bench.set(Loaded::Ready(bench));
+                    then(Some(bench.id.clone()));
+                    if self.watching.get_value() == Watching::Somebody {
+                        self.look(Some(bench.id.clone()));
+                        self.bench.set(Loaded::Ready(bench));
+                    }
                 }
                 Err(problem) => {
                     toasts.fail("Not started", &problem);
-                    then.run(None);
+                    then(None);
                 }
             }
         });

@@ -1,0 +1,95 @@
+//! Pages that are left before the server has answered them.
+
+use super::eyes::world::{large_job, upload_fixture};
+use serde_json::json;
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// From now on every answer comes late, each at another time, and `window.late` counts them.
+const LATE: &str = "
+    window.late = { waiting: 0, read: 0 };
+    const fetch = window.fetch;
+    window.fetch = async (...asked) => {
+        const nth = window.late.waiting++ + window.late.read;
+        try {
+            const answer = await fetch(...asked);
+            await new Promise(later => setTimeout(later, 40 + 60 * (nth % 4)));
+            return answer;
+        } finally {
+            // The page has read it when this runs.
+            setTimeout(() => { window.late.waiting--; window.late.read++; }, 20);
+        }
+    };
+    return true;";
+
+/// Opens each address as a link of the page does, and leaves it again: at once, when it has asked,
+/// when it has read an answer, when it has read most. A page that asks nothing more is left too.
+const VISIT: &str = "
+    const late = window.late;
+    const moments = [
+        () => true,
+        began => late.waiting > began.waiting,
+        began => late.read > began.read,
+        began => late.read > began.read + 2,
+    ];
+    const visit = async (address, moment) => {
+        const link = document.createElement('a');
+        link.href = address;
+        document.body.append(link);
+        link.click();
+        link.remove();
+        const began = { ...late }, at = performance.now();
+        do await new Promise(requestAnimationFrame);
+        while (!moment(began) && performance.now() - at < 700);
+    };
+    (async () => {
+        for (const moment of moments) {
+            for (const address of ADDRESSES) await visit(address, moment);
+        }
+        await visit('/', () => late.waiting === 0);
+        window.visited = true;
+    })();
+    return true;";
+
+#[tokio::test]
+async fn a_page_is_left_at_any_moment_and_nothing_breaks() {
+    let server = TestServer::start();
+    let leak = upload_fixture(&server, "off_v1_moe");
+    let oom = upload_fixture(&server, "oom");
+    let job = large_job(&server, 3);
+    let mut addresses = vec![
+        job,
+        format!("/compare?v=1&runs={leak},{oom}"),
+        "/compare".to_owned(),
+        "/bench".to_owned(),
+        format!("/runs/{oom}?v=5&tab=what-if&alloc_conf=expandable_segments%3ATrue"),
+        "/runs/run_0000000000000000".to_owned(),
+    ];
+    for tab in ["leaks", "alive", "allocations", "map", "what-if"] {
+        addresses.push(format!("/runs/{leak}?v=5&tab={tab}&at=3000&sel=b100"));
+        addresses.push("/".to_owned());
+    }
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    browser
+        .wait_until(
+            "the list is there",
+            "return !!document.querySelector('tr.run');",
+        )
+        .await;
+    browser.eval(LATE).await;
+    browser
+        .eval(&VISIT.replace("ADDRESSES", &json!(addresses).to_string()))
+        .await;
+    let over = "return window.visited === true && window.late.waiting === 0;";
+    browser.wait_until("every page was visited", over).await;
+    let read = browser.eval("return window.late.read;").await;
+    assert!(read.as_u64() > Some(60), "the pages asked: {read}");
+    let complaints = browser.complaints().await;
+    // The browser itself notes an answer with an error status.
+    let broken = complaints
+        .iter()
+        .filter(|said| !said.contains("run_0000000000000000"));
+    assert_eq!(broken.collect::<Vec<_>>(), Vec::<&String>::new());
+    let list = "return document.querySelectorAll('tr.run').length >= 2;";
+    browser.wait_until("the list can be used", list).await;
+}
