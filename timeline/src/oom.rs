@@ -2,6 +2,7 @@
 
 use super::lanes::plain_step_name;
 use api::timeline::{Marks, OomMark};
+use trace::code::last_components;
 use trace::phases::Phase;
 
 /// For example `in step 3, in the backward pass` or `after request 17`; empty if nothing is known.
@@ -53,9 +54,8 @@ pub fn why(oom: &OomMark) -> String {
 pub fn asker(oom: &OomMark) -> Option<String> {
     let line = oom.frame.as_ref().filter(|frame| frame.line > 0);
     let line = line.map(|frame| {
-        let file = &frame.filename;
-        let kept = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
-        format!("{} {}:{}", frame.name, &file[kept..], frame.line)
+        let file = last_components(&frame.filename, 2);
+        format!("{} {file}:{}", frame.name, frame.line)
     });
     match (&oom.operation, line) {
         (Some(operation), Some(line)) => Some(format!("{operation}, called by {line}")),

@@ -14,7 +14,21 @@ pub fn module(path: &str) -> &str {
             return &path[at + marker.len()..];
         }
     }
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
+    file_name(path)
+}
+
+/// The file's name at the end of a path, with slashes or backslashes.
+pub fn file_name(path: &str) -> &str {
+    last_components(path, 1)
+}
+
+/// The last components of a path, with slashes or backslashes; the whole path if it has no more.
+pub fn last_components(path: &str, count: usize) -> &str {
+    // By bytes: a path may be long, and every stack has some.
+    let slashes = path.bytes().enumerate().rev();
+    let mut slashes = slashes.filter(|(_, byte)| matches!(byte, b'/' | b'\\'));
+    let before = count.checked_sub(1).and_then(|more| slashes.nth(more));
+    &path[before.map_or(0, |(at, _)| at + 1)..]
 }
 
 /// Whether a file belongs to a package that is installed beside the program.
@@ -130,6 +144,19 @@ fn without_arguments(function: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_components_of_a_path() {
+        let check = |path, count, expected| assert_eq!(last_components(path, count), expected);
+        check("/srv/model/norm.py", 1, "norm.py");
+        check("/srv/model/norm.py", 2, "model/norm.py");
+        check(r"C:\model\norm.py", 1, "norm.py");
+        check("norm.py", 2, "norm.py");
+        check("/norm.py", 2, "/norm.py");
+        check("/srv/", 1, "");
+        check("", 1, "");
+        check("/größe/née.py", 2, "größe/née.py");
+    }
 
     #[test]
     fn framework_code_is_told_from_the_program_s() {

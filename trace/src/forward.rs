@@ -106,12 +106,25 @@ fn is_forward_stack(stacks: &Stacks, stack: StackIdx) -> bool {
 pub(crate) fn node(stacks: &Stacks, stack: StackIdx) -> Option<&str> {
     let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
     let mut names = frames.map(|frame| stacks.str(frame.name));
-    names.find_map(|name| {
-        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        words.find(|word| {
-            let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
-            stem.len() < word.len() && stem.len() > 8 && stem.ends_with("Backward")
-        })
+    names.find_map(node_in)
+}
+
+fn node_in(name: &str) -> Option<&str> {
+    const NODE: &str = "Backward";
+    let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    // A name may be long and has few words that can be it.
+    name.match_indices(NODE).find_map(|(at, _)| {
+        let after = &name.as_bytes()[at + NODE.len()..];
+        let digits = after
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        if digits == 0 || after.get(digits).is_some_and(in_word) {
+            return None;
+        }
+        let before = name.as_bytes()[..at].iter().rev();
+        let letters = before.take_while(|byte| in_word(byte)).count();
+        (letters > 0).then(|| &name[at - letters..at + NODE.len() + digits])
     })
 }
 
@@ -156,6 +169,7 @@ mod tests {
     use crate::testing::{TraceBuilder, block_of};
     use crate::trace::BlockKind;
     use crate::units::Bytes;
+    use proptest::prelude::*;
 
     fn kind(
         builder: &mut TraceBuilder,
@@ -215,5 +229,27 @@ mod tests {
         assert_eq!(found(native).node.as_deref(), Some("MmBackward0"));
         assert_eq!(found(native).evidence, Evidence::Node);
         assert_eq!(found(forward).evidence, Evidence::ForwardFrames);
+    }
+
+    /// The same, word by word.
+    fn node_among_words(name: &str) -> Option<&str> {
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.find(|word| {
+            let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
+            stem.len() < word.len() && stem.len() > 8 && stem.ends_with("Backward")
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_node_is_the_first_word_that_has_its_form(
+            parts in proptest::collection::vec(
+                proptest::sample::select(vec!["Backward", "Mm", "ward", "1", "23", "_", "::", "é"]),
+                0..12,
+            ),
+        ) {
+            let name = parts.concat();
+            prop_assert_eq!(node_in(&name), node_among_words(&name));
+        }
     }
 }

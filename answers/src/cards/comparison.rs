@@ -7,6 +7,7 @@ use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, 
 use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
+use trace::code::file_name;
 use trace::compare::headline::signed;
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Change, Difference};
@@ -285,7 +286,7 @@ pub fn place(site: &SiteDelta) -> String {
         // For C++, only the name is useful.
         Some(place) if place.line == 0 => place.name.clone(),
         Some(place) => {
-            let file = place.filename.rsplit('/').next().unwrap_or_default();
+            let file = file_name(&place.filename);
             format!("{} ({file}:{})", place.name, place.line)
         }
         None => {

@@ -19,6 +19,7 @@ use timeline::model::{Model, TileRequest};
 use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
+use trace::code::last_components;
 use trace::leaks::{self, LeakGroup, LeakReport, Pattern, Verdict};
 use trace::stacks::{Frame, Stacks};
 use trace::steps::Word;
@@ -369,11 +370,11 @@ fn leaking(group: &LeakGroup, word: Word, stacks: &Stacks) -> (String, String) {
 /// Function and line, with the file but without most of its folders.
 fn place(frame: Frame, stacks: &Stacks) -> String {
     let file = stacks.str(frame.filename);
-    let kept = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    let kept = last_components(file, 2);
     let name = stacks.str(frame.name);
     match (file, frame.line) {
         ("" | "??", _) => name.to_owned(),
-        (_, 0) => format!("{name} · {}", &file[kept..]),
-        (_, line) => format!("{name} · {}:{line}", &file[kept..]),
+        (_, 0) => format!("{name} · {kept}"),
+        (_, line) => format!("{name} · {kept}:{line}"),
     }
 }

@@ -3,6 +3,7 @@
 use super::odd::{OddKind, rate};
 use super::profile::RankPlace;
 use super::{Rank, RankRow, Spread};
+use crate::code::file_name;
 use crate::compare::noise;
 use crate::leaks::Verdict;
 use crate::units::Bytes;
@@ -162,11 +163,7 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
 
 fn place(leak: &RankPlace) -> String {
     let place = &leak.place;
-    let file = place
-        .filename
-        .rsplit(['/', '\\'])
-        .next()
-        .unwrap_or_default();
+    let file = file_name(&place.filename);
     match (place.name.as_str(), file, place.line) {
         ("", _, _) => String::new(),
         (name, "", _) => format!(" in {name}"),

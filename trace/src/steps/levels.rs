@@ -4,6 +4,7 @@ use super::annotated::Scopes;
 use super::choose::{Analysis, Loop};
 use super::iterations::Mark;
 use super::word::Word;
+use crate::code::file_name;
 use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step, StepSource, Trace};
@@ -358,8 +359,7 @@ fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, Strin
     let frame = analysis
         .frames
         .function(analysis.calls.context(context).function);
-    let path = stacks.str(frame.filename);
-    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let file = file_name(stacks.str(frame.filename));
     let plain = |text: &str| {
         let keep = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
         text.chars().filter(keep).collect::<String>()

@@ -1,7 +1,7 @@
 //! What bands and blocks are called: one line each.
 
 use crate::clip::clipped;
-use crate::code::{function_name, is_python};
+use crate::code::{file_name, function_name, is_python, last_components};
 use crate::forward::node;
 use crate::stacks::{Frame, StackIdx, Stacks};
 use crate::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
@@ -14,7 +14,7 @@ pub const FROM_BEFORE: &str = "from before the recording";
 /// `forward model.py:12`; only the function where file or line are unknown.
 pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
     let name = function_name(stacks.str(frame.name));
-    let file = last_components(stacks.str(frame.filename), 1);
+    let file = file_name(stacks.str(frame.filename));
     let shortened = name.len() < stacks.str(frame.name).len();
     let (name, file) = (clipped(name, LONGEST_PART), clipped(file, LONGEST_PART));
     match (&*file, frame.line) {
@@ -78,11 +78,4 @@ pub(super) fn pool_label((pool, size): (PoolId, PoolSize)) -> String {
         PoolId(0, 0) => format!("{size} pool"),
         PoolId(owner, user) => format!("private {size} pool ({owner}, {user})"),
     }
-}
-
-/// The last components of a path, with slashes or backslashes.
-fn last_components(path: &str, count: usize) -> &str {
-    path.rmatch_indices(['/', '\\'])
-        .nth(count - 1)
-        .map_or(path, |(at, _)| &path[at + 1..])
 }

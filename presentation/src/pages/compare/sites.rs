@@ -6,6 +6,7 @@ use api::ids::RunId;
 use api::routes;
 use api::view_state::{Selection, ViewState};
 use timeline::order;
+use trace::code::file_name;
 use trace::compare::sites::{SiteChange, SiteDelta};
 use trace::units::Bytes;
 
@@ -62,11 +63,7 @@ pub const fn change_word(change: SiteChange) -> (&'static str, &'static str) {
 pub fn title(site: &SiteDelta) -> (String, String) {
     match site.place() {
         Some(place) => {
-            let file = place
-                .filename
-                .rsplit(['/', '\\'])
-                .next()
-                .unwrap_or_default();
+            let file = file_name(&place.filename);
             // If a function has no line, its C++ file says nothing.
             let place_in_file = match place.line {
                 0 => String::new(),

@@ -1,6 +1,7 @@
 //! The questions that the gate asks of a difference, one after another.
 
 use super::{Finding, Limits, Weight};
+use crate::code::file_name;
 use crate::compare::failure::{self, Failure};
 use crate::compare::headline::signed;
 use crate::compare::pass::{self, PhaseDelta};
@@ -436,8 +437,4 @@ fn places(leaks: &Leaks) -> String {
         1 => format!("in {} and one more place", names.join(", ")),
         more => format!("in {} and {more} more places", names.join(", ")),
     }
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
