@@ -14,7 +14,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 use trace::units::DeviceAddr;
 
-use log::{Log, Past};
+use log::{Log, Past, Shortest};
 
 /// A stream known to the detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,6 +116,7 @@ pub struct Detector {
     spoilt: HashSet<u64>,
     /// Such operations in steps that were not computed.
     written_down: u64,
+    tidied_from: Shortest,
 }
 
 impl Detector {
@@ -129,7 +130,7 @@ impl Detector {
     pub fn add_lane(&mut self) -> Lane {
         let lane = Lane(u16::try_from(self.lanes.len()).expect("a run has few streams"));
         self.lanes.push(Clock::default());
-        self.logs.push(Log::default());
+        self.logs.push(Log::tidied_from(self.tidied_from));
         self.joined.push(0);
         self.forgotten.push(0);
         lane

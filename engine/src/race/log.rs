@@ -28,15 +28,32 @@ pub(super) struct Log {
     pasts: Vec<Past>,
     /// The length from which on the log is searched for accesses that need not be kept.
     limit: usize,
+    shortest: Shortest,
 }
 
-/// Shorter logs are not tidied up: 12 MiB, a few steps of a large model.
-const SHORTEST: usize = if cfg!(test) { 16 } else { 1 << 18 };
+/// Shorter logs are not tidied up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shortest(pub usize);
+
+impl Default for Shortest {
+    /// 12 MiB, a few steps of a large model. In tests, so few that rows of a bench have such logs.
+    fn default() -> Shortest {
+        Shortest(if cfg!(test) { 1 << 14 } else { 1 << 18 })
+    }
+}
 
 /// Parts of a range, in order.
 type Parts = SmallVec<[Range; 4]>;
 
 impl Log {
+    /// A log without accesses.
+    pub fn tidied_from(shortest: Shortest) -> Log {
+        Log {
+            shortest,
+            ..Log::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pasts.is_empty()
     }
@@ -44,7 +61,7 @@ impl Log {
     /// Adds an access; returns whether it is time to tidy up.
     pub fn push(&mut self, past: Past) -> bool {
         self.pasts.push(past);
-        self.pasts.len() >= self.limit.max(SHORTEST)
+        self.pasts.len() >= self.limit.max(self.shortest.0)
     }
 
     /// Forgets the accesses that all other streams come after.

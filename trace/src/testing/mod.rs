@@ -1,18 +1,15 @@
 //! Traces for tests, written by hand.
 //!
-//! ```
-//! let trace = trace::testing::trace(
-//!     "weights pre 10MiB          # was there before the first event
-//!      seg +20MiB                 # cudaMalloc
-//!      a alloc 2MiB at forward model.py:12
-//!      b alloc 1000B stream 7
-//!      a free                     # free_requested and free_completed: two events
-//!      b request                  # only given back …
-//!      mark                       # an event without effect
-//!      b complete @2000           # … and reusable now, at 2000 us
-//!      seg -20MiB",
-//! );
-//! assert_eq!(trace.devices[0].events.len(), 9);
+//! ```text
+//! weights pre 10MiB          # was there before the first event
+//! seg +20MiB                 # cudaMalloc
+//! a alloc 2MiB at forward model.py:12
+//! b alloc 1000B stream 7
+//! a free                     # free_requested and free_completed: two events
+//! b request                  # only given back …
+//! mark                       # an event without effect
+//! b complete @2000           # … and reusable now, at 2000 us
+//! seg -20MiB
 //! ```
 //!
 //! One event follows another, one microsecond apart unless `@` sets the time. Sizes are `B`, `KiB`,
@@ -543,6 +540,19 @@ pub(crate) mod arbitrary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_example_of_this_module_is_a_trace() {
+        let lines = include_str!("mod.rs").lines();
+        let of_module = lines.take_while(|line| line.starts_with("//!"));
+        let example = of_module
+            .map(|line| line.trim_start_matches("//!"))
+            .skip_while(|line| *line != " ```text")
+            .skip(1)
+            .take_while(|line| *line != " ```");
+        let example = example.collect::<Vec<_>>().join("\n");
+        assert_eq!(trace(&example).devices[0].events.len(), 9);
+    }
 
     #[test]
     fn a_description_becomes_blocks_and_levels() {
