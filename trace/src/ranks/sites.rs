@@ -52,6 +52,15 @@ impl When {
             When::End => "at its end",
         }
     }
+
+    /// What is held then, of what is held at the peak, at most, and at the end.
+    fn of<T>(self, at_peak: T, most: T, at_end: T) -> T {
+        match self {
+            When::Peak => at_peak,
+            When::Most => most,
+            When::End => at_end,
+        }
+    }
 }
 
 /// One site in all ranks.
@@ -85,11 +94,7 @@ pub struct SiteAcross {
 impl SiteAcross {
     /// The three levels that are compared.
     pub fn shown(&self) -> [Bytes; 3] {
-        match self.when {
-            When::Peak => self.at_peak,
-            When::Most => self.most,
-            When::End => self.at_end,
-        }
+        self.when.of(self.at_peak, self.most, self.at_end)
     }
 }
 
@@ -113,11 +118,7 @@ pub struct RankHolds {
 impl RankHolds {
     /// What it holds then.
     pub fn held(&self, when: When) -> Bytes {
-        match when {
-            When::Peak => self.at_peak,
-            When::Most => self.most,
-            When::End => self.at_end,
-        }
+        when.of(self.at_peak, self.most, self.at_end)
     }
 }
 
@@ -163,11 +164,7 @@ struct Held {
 
 impl Held {
     fn level(&self, when: When) -> Bytes {
-        match when {
-            When::Peak => self.at_peak,
-            When::Most => self.most,
-            When::End => self.at_end,
-        }
+        when.of(self.at_peak, self.most, self.at_end)
     }
 }
 
