@@ -163,6 +163,10 @@ async fn hundreds_of_ranks_are_answered_at_once() {
     });
     sent.buffer_unordered(8).collect::<Vec<_>>().await;
     let detail = looked_at(&server, &job).await;
+    let began = Instant::now();
+    let again = looked_at(&server, &job).await;
+    let took = began.elapsed();
+    assert_eq!(again, detail);
     assert_eq!(detail.ranks.len(), RANKS as usize);
     assert_eq!(detail.curves.len(), JobDetail::MAX_CURVES);
     assert_eq!(detail.curves[0].rank, Rank(77));
@@ -184,15 +188,7 @@ async fn hundreds_of_ranks_are_answered_at_once() {
         .read();
     let highest = curve.parts.iter().flatten().map(|part| part[1]).max();
     assert_eq!(highest, Some(mib(65)));
-    // The answer is computed once and then kept, so even a debug build is fast, if the machine does
-    // nothing else at least once.
-    let mut took = Duration::MAX;
-    for _ in 0..5 {
-        let began = Instant::now();
-        let again = looked_at(&server, &job).await;
-        took = took.min(began.elapsed());
-        assert_eq!(again, detail);
-    }
+    // The answer is computed once and then kept, so even a debug build is fast.
     assert!(took < Duration::from_millis(300), "{took:?}");
 }
 

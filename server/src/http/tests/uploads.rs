@@ -359,18 +359,11 @@ async fn what_is_cancelled_while_it_is_stored_is_answered_at_once_and_leaves_not
         .iter()
         .find(|bomb| bomb.name == "distinct events");
     let bomb = bomb.expect("it is listed");
-    let at_once = Duration::from_millis(200);
-    // A machine that does something else meanwhile may make it late, but not three times.
-    let mut late = Vec::new();
     // Larger and larger files, until storing takes long enough to cancel it.
-    for n in [100_000, 200_000, 400_000, 800_000, 800_000, 800_000] {
+    for n in [100_000, 200_000, 400_000, 800_000] {
         let server = Server::start().await;
         if let Some(took) = cancel_while_it_is_stored(&server, bomb.file(n)).await {
-            if took >= at_once && late.len() < 2 {
-                late.push(took);
-                continue;
-            }
-            assert!(took < at_once, "{took:?} after {late:?}");
+            assert!(took < Duration::from_millis(200), "{took:?}");
             assert_nothing_left(&server).await;
             let next = server.put("/api/upload/next", snapshot()).await;
             next.expect(StatusCode::CREATED);
