@@ -1,6 +1,7 @@
 //! What runs may be called: by the file they come from, and by people. The same here and in a
 //! browser without a server.
 
+use trace::code::file_name;
 use trace::plain::is_plain;
 
 /// The longest name, characters.
@@ -13,8 +14,10 @@ pub struct BadName;
 
 /// A file's name without folders, and without characters that hide or reorder others; never empty.
 pub fn of_file(text: &str) -> String {
-    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    let printable = last.chars().filter(|&c| is_plain(c)).take(LONGEST);
+    let printable = file_name(text)
+        .chars()
+        .filter(|&c| is_plain(c))
+        .take(LONGEST);
     let name = printable.collect::<String>();
     match name.trim() {
         "" => "snapshot".to_owned(),

@@ -116,6 +116,7 @@ pub struct Detector {
     spoilt: HashSet<u64>,
     /// Such operations in steps that were not computed.
     written_down: u64,
+    /// The length from which on logs are tidied up.
     tidied_from: Shortest,
 }
 

@@ -1,6 +1,7 @@
 //! The frames of a stack, as pages name them.
 
 use api::frames::FrameText;
+use trace::code::last_components;
 
 /// A stack as text, innermost first, with frames in Python's notation.
 pub fn stack_text(frames: &[FrameText]) -> String {
@@ -12,11 +13,7 @@ pub fn stack_text(frames: &[FrameText]) -> String {
 
 /// The last part of a path, which distinguishes files.
 pub fn short_path(path: &str) -> &str {
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    match slashes.nth(1) {
-        Some(at) => &path[at + 1..],
-        None => path,
-    }
+    last_components(path, 2)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::table::Table;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
 use std::path::PathBuf;
+use trace::code::file_name;
 use trace::compare::headline::signed;
 use trace::compare::profile::Place;
 use trace::leaks::Verdict;
@@ -231,7 +232,7 @@ fn told(site: &SiteAcross, holds: &RankHolds) -> String {
 }
 
 fn place(place: &Place) -> String {
-    let file = place.filename.rsplit('/').next().unwrap_or_default();
+    let file = file_name(&place.filename);
     match place.line {
         0 => format!("{} ({file})", place.name),
         line => format!("{} ({file}:{line})", place.name),

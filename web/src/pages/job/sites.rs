@@ -9,6 +9,7 @@ use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::code::file_name;
 use trace::ranks::sites::{SiteAcross, When};
 
 const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
@@ -93,7 +94,7 @@ fn row(site: &SiteAcross) -> AnyView {
         .map_or("without a stack", |place| &place.name)
         .to_owned();
     let file = place.map(|place| {
-        let file = place.filename.rsplit('/').next().unwrap_or_default();
+        let file = file_name(&place.filename);
         match place.line {
             0 => file.to_owned(),
             line => format!("{file}:{line}"),
