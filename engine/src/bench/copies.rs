@@ -9,7 +9,8 @@
 use api::bench::{CardFacts, DeviceKind};
 use serde::Serialize;
 
-use super::run::{median, open};
+use super::run::open;
+use super::timing::Timing;
 use crate::device::cuda::{Addresses, PlainRates, plain_rates, products};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::device::{Device, DeviceError, Ordinal};
@@ -23,8 +24,6 @@ use trace::units::Bytes;
 pub(super) const PRODUCT_RATE: f64 = 660e12;
 /// Size of a plain copy: that of the workload's smallest activation.
 pub(super) const PLAIN_COPY: Bytes = Bytes::mib(64);
-/// First steps, which pin memory and fill the cache.
-pub(super) const WARM_UP: usize = 3;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -229,14 +228,14 @@ fn run_row(
     plain: &PlainRates,
 ) -> Result<CopyRow, RunError> {
     let mut session = Session::new(open_first(spec.device, sim)?);
-    let mut seconds = Vec::new();
-    let failure = run_steps(spec, tokens, variant, &mut session, &mut seconds).err();
+    let mut timing = Timing::on(spec.device);
+    let failure = run_steps(spec, tokens, variant, &mut session, &mut timing).err();
     let copied = session.accelerator.copied();
     let mut heap = session.heap().borrow_mut();
     let hardware = heap.device.hardware().unwrap_or(None);
-    let steps = seconds.len().max(1) as u64;
+    let steps = timing.steps();
     let (out, back) = (copied.to_host / steps, copied.to_device / steps);
-    let step_seconds = median(seconds.get(WARM_UP..).unwrap_or_default());
+    let step_seconds = timing.step_seconds();
     let floor = out.0 as f64 / plain.to_host + back.0 as f64 / plain.to_device;
     Ok(CopyRow {
         tokens,
@@ -260,7 +259,7 @@ fn run_steps(
     tokens: u64,
     variant: CopyVariant,
     session: &mut Session,
-    seconds: &mut Vec<f64>,
+    timing: &mut Timing,
 ) -> Result<(), RunError> {
     if let Some(version) = variant.version() {
         session.install_offloader(OffloadConfig {
@@ -269,14 +268,7 @@ fn run_steps(
         })?;
     }
     let mut stack = MlpStack::new(session, tokens, variant.every())?;
-    let mut before = session.heap().borrow_mut().device.settle()?;
-    for _ in 0..WARM_UP as u32 + spec.steps {
-        stack.step(session)?;
-        let now = session.heap().borrow_mut().device.settle()?;
-        seconds.push(now - before);
-        before = now;
-    }
-    Ok(())
+    timing.run(spec.steps, session, |session| stack.step(session))
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use api::bench::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE, WARM_UP};
-use super::run::{median, open};
+use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE};
+use super::run::open;
 use super::spec::CopyStream;
+use super::timing::Timing;
 use crate::device::cuda::{Addresses, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::device::{Compute, Ordinal};
@@ -310,13 +311,13 @@ fn run_point(
     };
     let device = open(spec.device, sim, Addresses::default(), spec.ordinal)?;
     let mut session = Session::new(device);
-    let mut seconds = Vec::new();
-    let failure = run_steps(spec, variant, &mut session, &mut seconds).err();
+    let mut timing = Timing::on(spec.device);
+    let failure = run_steps(spec, variant, &mut session, &mut timing).err();
     let copied = session.accelerator.copied();
     let spoilt = session.accelerator.detector().map_or(0, |all| all.spoilt());
     let mut heap = session.heap().borrow_mut();
     let hardware = heap.device.hardware().unwrap_or(None);
-    let steps = seconds.len().max(1) as u64;
+    let steps = timing.steps();
     let measured = variant.measured.and_then(|of| of.measured(TOKENS));
     let compute = heap.device.compute();
     let point = FrontierPoint {
@@ -325,7 +326,7 @@ fn run_point(
         peak_active: heap.caching.highest_active(),
         peak_allocated: heap.caching.highest_allocated(),
         peak_reserved: heap.caching.highest_reserved(),
-        step_seconds: median(seconds.get(WARM_UP..).unwrap_or_default()),
+        step_seconds: timing.step_seconds(),
         to_host: copied.to_host / steps,
         to_device: copied.to_device / steps,
         corrupted_tensors: hardware.map_or(spoilt, |seen| seen.corrupted_tensors),
@@ -342,7 +343,7 @@ fn run_steps(
     spec: &FrontierSpec,
     variant: &Variant,
     session: &mut Session,
-    seconds: &mut Vec<f64>,
+    timing: &mut Timing,
 ) -> Result<(), RunError> {
     session.surround(variant.around)?;
     if let Some(release) = variant.release {
@@ -358,15 +359,11 @@ fn run_steps(
         _ => Box::new(stack),
     };
     session.accelerator.watch_races();
-    let mut before = session.heap().borrow_mut().device.settle()?;
-    for _ in 0..WARM_UP as u32 + spec.steps {
+    timing.run(spec.steps, session, |session| {
         stack.step(session)?;
         session.read_loss()?;
-        let now = session.heap().borrow_mut().device.settle()?;
-        seconds.push(now - before);
-        before = now;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod row;
 mod run;
 mod spec;
 mod table;
+mod timing;
 
 pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_copies};
 pub use devices::{HostRow, hosts, on_devices};

@@ -1,0 +1,96 @@
+//! How long a step takes, once what only the first steps do is over.
+
+use api::bench::DeviceKind;
+
+use super::run::median;
+use crate::session::{RunError, Session};
+
+/// First steps, which pin memory and fill the cache.
+const WARM_UP: usize = 3;
+/// Seconds until a card keeps its clock. At its limit of power it lowers the clock, and it takes a
+/// second to find out. Without this, what runs first would run at a higher clock than what is
+/// compared with it: on an H200 (limit 700 W) an offloader seemed to cost 4 % of a step instead of 2.
+const CLOCK_SETTLES: f64 = 2.0;
+
+/// The steps of one run.
+pub(super) struct Timing {
+    settles: f64,
+    seconds: Vec<f64>,
+    /// How many of them are a warm-up.
+    warm_up: usize,
+}
+
+impl Timing {
+    /// No steps yet.
+    pub fn on(device: DeviceKind) -> Timing {
+        Timing {
+            settles: match device {
+                DeviceKind::Sim => 0.0,
+                DeviceKind::Cuda => CLOCK_SETTLES,
+            },
+            seconds: Vec::new(),
+            warm_up: 0,
+        }
+    }
+
+    /// Runs steps until `timed` of them came after the warm-up.
+    ///
+    /// # Errors
+    /// As `step`; the steps before it stay.
+    pub fn run(
+        &mut self,
+        timed: u32,
+        session: &mut Session,
+        mut step: impl FnMut(&mut Session) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let mut before = session.heap().borrow_mut().device.settle()?;
+        while self.seconds.len() - self.warm_up < timed as usize {
+            step(session)?;
+            let now = session.heap().borrow_mut().device.settle()?;
+            self.push(now - before);
+            before = now;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, seconds: f64) {
+        let so_far: f64 = self.seconds.iter().sum();
+        if self.seconds.len() < WARM_UP || so_far < self.settles {
+            self.warm_up += 1;
+        }
+        self.seconds.push(seconds);
+    }
+
+    /// Steps that ran, those of the warm-up too; at least 1, to divide by.
+    pub fn steps(&self) -> u64 {
+        self.seconds.len().max(1) as u64
+    }
+
+    /// The median step after the warm-up, seconds; 0 if there is none.
+    pub fn step_seconds(&self) -> f64 {
+        median(&self.seconds[self.warm_up..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_count_once_the_clock_is_steady() {
+        let check = |device, seconds: &[f64], warm_up: usize, expected: f64| {
+            let mut timing = Timing::on(device);
+            for &step in seconds {
+                timing.push(step);
+            }
+            assert_eq!(timing.warm_up, warm_up, "{seconds:?}");
+            assert_eq!(timing.step_seconds(), expected, "{seconds:?}");
+        };
+        check(DeviceKind::Sim, &[9.0, 9.0], 2, 0.0);
+        check(DeviceKind::Sim, &[0.1, 0.1, 0.1, 0.2, 0.3, 0.4], 3, 0.3);
+        // Long steps need no more of them, short ones do.
+        check(DeviceKind::Cuda, &[3.0, 1.0, 1.0, 0.5], 3, 0.5);
+        check(DeviceKind::Cuda, &[0.5, 0.5, 0.5, 0.5, 0.7], 4, 0.7);
+        check(DeviceKind::Cuda, &[0.5, 0.5, 0.5], 3, 0.0);
+    }
+}
