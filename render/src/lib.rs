@@ -13,8 +13,10 @@ pub use parquet::fleet::LeakOf;
 pub use png::png;
 pub use svg::svg;
 
+use api::ids::RunId;
 use api::runs::RunSummary;
 use api::timeline::TensorDetail;
+use std::fs::File;
 use std::io::{self, Write};
 use trace::trace::Trace;
 use trace::units::{DeviceAddr, EventIdx};
@@ -31,6 +33,8 @@ pub struct Source<'t> {
     pub trace: &'t Trace,
     /// What the engine knows about its tensors.
     pub tensors: Option<Tensors<'t>>,
+    /// Which run it is: rows of several are told apart, and joined, by it.
+    pub run: &'t RunId,
     /// Its name.
     pub name: &'t str,
 }
@@ -67,6 +71,12 @@ pub fn write_parquet(
     out: impl Write + Send,
 ) -> Result<(), TableError> {
     parquet::allocations::write(source, watch, out)
+}
+
+/// Whether a file has the columns that [`write_parquet`] gives. Those that an earlier version wrote
+/// may have others.
+pub fn is_of_this_version(file: File) -> bool {
+    parquet::allocations::is_of_this_version(file)
 }
 
 /// Runs as a table: a row for each device of each.

@@ -256,6 +256,7 @@ mod tests {
         let source = Source {
             trace: &trace,
             tensors: None,
+            run: &"run_a".parse().unwrap(),
             name: "a run",
         };
         write(source, Watch::nobody(), &mut bytes).unwrap();
@@ -289,6 +290,7 @@ mod tests {
         let source = Source {
             trace: &trace,
             tensors: None,
+            run: &"run_a".parse().unwrap(),
             name: "a run",
         };
         write(source, Watch::nobody(), &mut bytes).unwrap();

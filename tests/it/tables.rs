@@ -13,6 +13,9 @@ use tests::{TestServer, recording};
 
 const RUNS: usize = 1000;
 
+/// The first questions, which need no allocations.
+const OF_RUNS: usize = 3;
+
 /// Runs each query of the standard input, a JSON list, and prints the rows of each.
 const PROGRAM: &str = "import duckdb, json, sys\n\
                        ask = lambda sql: [list(row) for row in duckdb.sql(sql).fetchall()]\n\
@@ -95,8 +98,8 @@ fn the_questions_of_the_document_have_the_right_answers() {
         "{told}"
     );
 
-    let queries = queries();
-    let answers = asked(folder.path(), &queries);
+    let queries = &queries()[..OF_RUNS];
+    let answers = asked(folder.path(), queries);
     let [functions, configs, branches] = &answers[..] else {
         panic!("three questions: {queries:?}");
     };
@@ -136,6 +139,73 @@ fn the_questions_of_the_document_have_the_right_answers() {
 }
 
 #[test]
+#[ignore = "needs DuckDB, which ./check fetches"]
+fn allocations_are_joined_with_their_runs() {
+    let server = TestServer::start();
+    fleet::fill(&server, 3);
+    let folder = tempfile::tempdir().expect("a folder");
+    written(&server, folder.path(), &["--allocations"]);
+    let answers = asked(folder.path(), &queries()[OF_RUNS..]);
+    let told = answers[0].as_array().expect("rows").iter();
+    let mut told: Vec<Value> = told.map(|row| json!([row[0], row[1]])).collect();
+    let mut answer = ureq::get(server.url("/api/runs")).call().expect("the list");
+    let runs = answer.body_mut().read_to_vec().expect("the list");
+    let runs: Vec<Value> = serde_json::from_slice(&runs).expect("JSON");
+    let of_run = |run: &Value| json!([run["name"], run["devices"][0]["blocks"]]);
+    let mut expected: Vec<Value> = runs.iter().map(of_run).collect();
+    for rows in [&mut told, &mut expected] {
+        rows.sort_by_key(Value::to_string);
+    }
+    assert_eq!((told.len(), told), (3, expected));
+}
+
+#[test]
+fn a_file_has_the_same_table_without_a_server() {
+    let server = TestServer::start();
+    send_to(&server, "main", 0);
+    let folder = tempfile::tempdir().expect("a folder");
+    written(&server, folder.path(), &["--allocations"]);
+    let run = allocations(folder.path()).pop().expect("a run");
+    let file = folder.path().join("recording-0.json");
+    std::fs::write(&file, recording::of(0)).expect("a file");
+    let output = Command::new(tests::tidemark())
+        .args([
+            "export",
+            "recording-0.json",
+            "--format",
+            "parquet",
+            "-o",
+            "a.parquet",
+        ])
+        .current_dir(folder.path())
+        .output()
+        .expect("tidemark runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let read = |path: &Path| std::fs::read(path).expect("a file");
+    assert!(
+        read(&folder.path().join("a.parquet")) == read(&run),
+        "another table"
+    );
+}
+
+/// The files of allocations in a folder.
+fn allocations(folder: &Path) -> Vec<PathBuf> {
+    let mut waiting = vec![folder.join("fleet/allocations")];
+    let mut files = Vec::new();
+    while let Some(path) = waiting.pop() {
+        match path.is_dir() {
+            true => {
+                let entries = std::fs::read_dir(&path).expect("a folder");
+                waiting.extend(entries.map(|entry| entry.expect("an entry").path()));
+            }
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+#[test]
 fn tables_are_replaced_and_allocations_kept() {
     let server = TestServer::start();
     fleet::fill(&server, 3);
@@ -145,6 +215,11 @@ fn tables_are_replaced_and_allocations_kept() {
         told.contains("those of 3 runs are new, 0 files were removed"),
         "{told}"
     );
+    // One that was written with other columns is fetched again.
+    let old = allocations(folder.path()).pop().expect("a file");
+    std::fs::write(&old, "of another version").expect("a file");
+    let told = written(&server, folder.path(), &["--allocations"]);
+    assert!(told.contains("those of 1 run are new"), "{told}");
     // What a command that was stopped left is taken away, and so is what is of no run any more.
     let stale = folder.path().join("fleet/runs.unfinished/project=old");
     std::fs::create_dir_all(&stale).expect("a folder");

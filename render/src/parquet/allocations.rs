@@ -8,8 +8,10 @@ use super::columns::{Cells, GROUP_TEXT, Kind, Table, text};
 use crate::{LONGEST_NAME, LONGEST_STACK, MOST_FRAMES};
 use api::timeline::TensorDetail;
 use parquet::data_type::ByteArray;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write;
 use trace::clip::{CUT, clipped};
 use trace::stacks::{StackIdx, Stacks};
@@ -26,6 +28,7 @@ const PER_GROUP: usize = 48 << 10;
 
 /// One allocation.
 struct Row<'t> {
+    run: &'t ByteArray,
     device: &'t DeviceTrace,
     block: BlockIdx,
     kind: &'t BlockKind,
@@ -66,12 +69,15 @@ impl Row<'_> {
 enum Column {
     Number(fn(&Row<'_>) -> Option<i64>),
     Text(fn(&Row<'_>) -> Option<String>),
+    /// The run: the same in every row, as in the other tables.
+    Run,
     /// The stack, innermost frame first, joined by semicolons.
     Stack(fn(&Row<'_>) -> StackIdx),
 }
 
 /// The columns, by name.
-const COLUMNS: [(&str, Column); 24] = [
+const COLUMNS: [(&str, Column); 25] = [
+    ("run", Column::Run),
     (
         "device",
         Column::Number(|r| Some(i64::from(r.device.device))),
@@ -135,7 +141,7 @@ impl Column {
     fn kind(&self) -> Kind {
         match self {
             Column::Number(_) => Kind::Number,
-            Column::Text(_) | Column::Stack(_) => Kind::Text,
+            Column::Text(_) | Column::Run | Column::Stack(_) => Kind::Text,
         }
     }
 
@@ -146,12 +152,23 @@ impl Column {
                 let texts = rows.iter().map(|row| of(row).map(text));
                 Cells::Texts(texts.collect())
             }
+            Column::Run => Cells::Texts(rows.iter().map(|row| Some(row.run.clone())).collect()),
             Column::Stack(of) => {
                 let texts = rows.iter().map(|row| stacks.text(of(row)));
                 Cells::Texts(texts.collect())
             }
         }
     }
+}
+
+/// Whether a file has these columns.
+pub fn is_of_this_version(file: File) -> bool {
+    let Ok(reader) = SerializedFileReader::new(file) else {
+        return false;
+    };
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    let names = fields.iter().map(|field| field.name());
+    names.eq(COLUMNS.iter().map(|(name, _)| *name))
 }
 
 /// Writes the table. `watch` learns what memory that takes.
@@ -161,7 +178,9 @@ pub fn write(
     out: impl Write + Send,
 ) -> Result<(), TableError> {
     let columns = COLUMNS.iter().map(|(name, column)| (*name, column.kind()));
-    let mut table = Table::new(out, "allocations", columns, &[("run", source.name)])?;
+    let run = text(source.run.to_string());
+    let about = [("run", source.run.as_str()), ("name", source.name)];
+    let mut table = Table::new(out, "allocations", columns, &about)?;
     let mut stacks = StackTexts::new(&source.trace.stacks);
     let mut groups = 0;
     for device in source.trace.with_pinned() {
@@ -176,7 +195,7 @@ pub fn write(
             let mut rows: Vec<Row<'_>> = Vec::new();
             while next < n && rows.len() < GROUP && stacks.bytes < GROUP_TEXT {
                 watch.at_row(rows.len(), || group + groups * PER_GROUP)?;
-                let row = row(source, device, BlockIdx(next));
+                let row = row(source, &run, device, BlockIdx(next));
                 stacks.bytes += row.tensor.as_ref().map_or(0, tensor_text);
                 stacks.add(row.kind.alloc_stack);
                 stacks.add(row.kind.free_stack);
@@ -190,12 +209,18 @@ pub fn write(
     table.finish()
 }
 
-fn row<'t>(source: Source<'t>, device: &'t DeviceTrace, block: BlockIdx) -> Row<'t> {
+fn row<'t>(
+    source: Source<'t>,
+    run: &'t ByteArray,
+    device: &'t DeviceTrace,
+    block: BlockIdx,
+) -> Row<'t> {
     let blocks = &device.blocks;
     let seen = block.0 >= blocks.n_preexisting;
     let event = seen.then(|| EventIdx(blocks.alloc[block.index()]));
     let addr = blocks.addr[block.index()];
     Row {
+        run,
         device,
         block,
         kind: blocks.kind(block),
@@ -305,18 +330,25 @@ fn shape(tensor: &TensorDetail) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use api::ids::RunId;
     use parquet::record::RowAccessor;
+    use trace::trace::Trace;
+
+    fn of_run<'t>(trace: &'t Trace, run: &'t RunId) -> Source<'t> {
+        Source {
+            trace,
+            tensors: None,
+            run,
+            name: "a run",
+        }
+    }
 
     #[test]
     fn the_table_reads_back_block_by_block() {
         let trace = trace::testing::training_run(3000);
         let mut bytes = Vec::new();
-        let source = Source {
-            trace: &trace,
-            tensors: None,
-            name: "a run",
-        };
+        let run = "run_a".parse().unwrap();
+        let source = of_run(&trace, &run);
         write(source, Watch::nobody(), &mut bytes).unwrap();
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let device = &trace.devices[0];
@@ -324,13 +356,14 @@ mod tests {
         let mut n = 0;
         for (at, row) in rows.enumerate() {
             let row = row.unwrap();
+            assert_eq!(row.get_string(0).unwrap(), "run_a");
             let block = BlockIdx(at as u32);
-            assert_eq!(row.get_long(1).unwrap(), at as i64);
+            assert_eq!(row.get_long(2).unwrap(), at as i64);
             let size = device.blocks.kind(block).size.get();
-            assert_eq!(row.get_long(4).unwrap(), size as i64);
+            assert_eq!(row.get_long(5).unwrap(), size as i64);
             let preexisting = block.0 < device.blocks.n_preexisting;
-            assert_eq!(row.get_long(5).is_err(), preexisting, "NULL, not zero");
-            assert!(row.get_string(17).is_err(), "an upload knows no tensors");
+            assert_eq!(row.get_long(6).is_err(), preexisting, "NULL, not zero");
+            assert!(row.get_string(18).is_err(), "an upload knows no tensors");
             n += 1;
         }
         assert_eq!(n, device.blocks.len());
@@ -346,19 +379,34 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_other_columns_is_of_another_version() {
+        let trace = trace::testing::training_run(300);
+        let run = "run_a".parse().unwrap();
+        let file = |write: &dyn Fn(&File) -> Result<(), TableError>| {
+            let file = tempfile::tempfile().unwrap();
+            write(&file).unwrap();
+            is_of_this_version(file)
+        };
+        assert!(file(&|out| write(
+            of_run(&trace, &run),
+            Watch::nobody(),
+            out
+        )));
+        assert!(!file(&|out| crate::write_leaks(&[], out)));
+        assert!(!file(&|_| Ok(())), "an empty file");
+    }
+
+    #[test]
     fn a_free_that_was_requested_before_the_trace_is_null_and_not_event_0() {
         let trace = trace::testing::given_back_before();
         let mut bytes = Vec::new();
-        let source = Source {
-            trace: &trace,
-            tensors: None,
-            name: "a run",
-        };
+        let run = "run_a".parse().unwrap();
+        let source = of_run(&trace, &run);
         write(source, Watch::nobody(), &mut bytes).unwrap();
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
         // Requested event and time, completed event.
-        let cells = rows.map(|row| [7, 8, 9].map(|column| row.get_long(column).ok()));
+        let cells = rows.map(|row| [8, 9, 10].map(|column| row.get_long(column).ok()));
         let cells: Vec<[Option<i64>; 3]> = cells.collect();
         let never = [None; 3];
         let time = |event: usize| trace.devices[0].events.time.get(event).0;
@@ -367,7 +415,7 @@ mod tests {
     }
 
     /// Blocks whose stacks share names of 4 KiB, each stack with a frame of its own.
-    fn of_long_stacks(blocks: u32, frames: usize) -> trace::trace::Trace {
+    fn of_long_stacks(blocks: u32, frames: usize) -> Trace {
         let mut trace = trace::testing::training_run(100);
         let stacks = &mut trace.stacks;
         let mut frame = |name: &str| {
@@ -397,11 +445,8 @@ mod tests {
     #[test]
     fn long_stacks_are_cut_and_make_smaller_groups() {
         let trace = of_long_stacks(50, 40_000);
-        let source = Source {
-            trace: &trace,
-            tensors: None,
-            name: "a run",
-        };
+        let run = "run_a".parse().unwrap();
+        let source = of_run(&trace, &run);
         let (mut bytes, most) = (Vec::new(), std::cell::Cell::new(0));
         let go_on = |held| {
             most.set(most.get().max(held));
@@ -415,7 +460,7 @@ mod tests {
         let mut cut = 0;
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();
-            let Ok(stack) = row.get_string(15) else {
+            let Ok(stack) = row.get_string(16) else {
                 continue;
             };
             assert!(stack.len() <= longest, "{} bytes", stack.len());
@@ -427,11 +472,8 @@ mod tests {
     #[test]
     fn a_table_ends_when_it_is_stopped() {
         let trace = trace::testing::training_run(3000);
-        let source = Source {
-            trace: &trace,
-            tensors: None,
-            name: "a run",
-        };
+        let run = "run_a".parse().unwrap();
+        let source = of_run(&trace, &run);
         let stopped = write(source, Watch::new(&|_| false), Vec::new());
         assert!(
             matches!(stopped, Err(TableError::Stopped(_))),

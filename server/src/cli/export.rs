@@ -2,13 +2,14 @@
 
 use super::files;
 use super::output::{json, print};
-use super::reading::read;
+use super::reading::read_from;
 use super::remote::{Remote, RemoteArgs};
 use super::written::{Target, Written};
 use super::{CliError, whose};
 use crate::blobs::Blobs;
 use crate::data_folder::{BLOBS, DATABASE};
 use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
+use crate::identity::run_id;
 use crate::pictures::decode;
 use crate::store::Store;
 use crate::tensors::{self, TensorTable};
@@ -18,6 +19,7 @@ use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use trace::snapshot::Snapshot;
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -102,10 +104,11 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
     let name = path.file_name().unwrap_or(path.as_os_str());
     let name = name.to_string_lossy().into_owned();
     let target = target(args, &name, &[path])?;
-    let snapshot = read(path).map_err(bad)?;
+    let (snapshot, run) = hashed(path).map_err(bad)?;
     if format != Format::Pickle {
         let trace = trace::replay::run(snapshot);
-        return target.write(|out| write_trace(format, &trace, None, &name, Watch::nobody(), out));
+        return target
+            .write(|out| write_trace(format, &trace, None, &run, &name, Watch::nobody(), out));
     }
     if snapshot.pickle_protocol.is_none() {
         return Err(CliError::Failed(ExportError::NoPickle.to_string()));
@@ -119,6 +122,34 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
         }
         unpack.finish(out)
     })
+}
+
+/// What a file holds, and the id that its run has wherever it is sent to.
+fn hashed(path: &Path) -> Result<(Snapshot, RunId), String> {
+    let mut file = files::open(path)?;
+    let mut hasher = blake3::Hasher::new();
+    let snapshot = read_from(Box::new(Hashing {
+        file: &mut file,
+        hasher: &mut hasher,
+    }))?;
+    // What follows the snapshot counts, too.
+    let rest = io::copy(&mut file, &mut hasher);
+    rest.map_err(|error| format!("cannot read it: {error}"))?;
+    Ok((snapshot, run_id(&hasher.finalize())))
+}
+
+/// A file whose bytes are hashed while they are read.
+struct Hashing<'h> {
+    file: &'h mut File,
+    hasher: &'h mut blake3::Hasher,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let filled = self.file.read(to)?;
+        self.hasher.update(&to[..filled]);
+        Ok(filled)
+    }
 }
 
 fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliError> {
@@ -163,6 +194,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
             format,
             &trace,
             table.as_ref(),
+            id,
             &row.name,
             Watch::nobody(),
             out,

@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
 }
 
 /// Reads and parses at the same time; the two are a few megabytes apart.
-pub(super) fn read_from(mut file: Box<dyn Read + Send>) -> Result<Snapshot, String> {
+pub(super) fn read_from(mut file: Box<dyn Read + Send + '_>) -> Result<Snapshot, String> {
     std::thread::scope(|scope| {
         let (to_parser, pieces) = sync_channel(PIECES);
         let (to_reader, emptied) = sync_channel(PIECES + 2);

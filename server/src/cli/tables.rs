@@ -256,7 +256,8 @@ fn allocations(folder: &Path, runs: &BTreeMap<Partition, OfDay<'_>>) -> Result<(
         fs::create_dir_all(&place).map_err(|error| unwritable(&place, &error))?;
         for (run, home) in of_day.iter() {
             let path = place.join(format!("{}.parquet", run.id));
-            if !path.is_file() {
+            // One without today's columns does not stand beside the others.
+            if !File::open(&path).is_ok_and(render::is_of_this_version) {
                 let half = path.with_extension("unfinished");
                 let mut from = home.open(&routes::run_export(&run.id, "parquet"))?;
                 let mut to = File::create(&half).map_err(|error| unwritable(&half, &error))?;

@@ -8,6 +8,7 @@ use crate::explaining::Refused;
 use crate::ingest::IngestError;
 use crate::ingest::decompress::Decompressor;
 use crate::tensors::TensorTable;
+use api::ids::RunId;
 use render::{Source, Tensors, write_parquet, write_perfetto};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -162,6 +163,7 @@ pub fn write_trace(
     format: Format,
     trace: &Trace,
     tensors: Option<&TensorTable>,
+    run: &RunId,
     name: &str,
     watch: Watch<'_>,
     out: &mut (impl Write + Send),
@@ -170,6 +172,7 @@ pub fn write_trace(
     let source = Source {
         trace,
         tensors: find.as_ref().map(|find| find as Tensors<'_>),
+        run,
         name,
     };
     match format {

@@ -100,7 +100,7 @@ pub async fn export(
             let tensors = app.tensors.get(&id).await?;
             let work = move |watch: Watch<'_>, out: &mut Out| {
                 let tensors = tensors.as_deref();
-                export::write_trace(format, &decoded.trace, tensors, &name, watch, out)
+                export::write_trace(format, &decoded.trace, tensors, &id, &name, watch, out)
             };
             drop(background(move || run_to_end(sender, held, work)));
         }
