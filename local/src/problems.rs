@@ -3,6 +3,7 @@
 use answers::decoded::NoDevice;
 use api::problem::{Problem, ProblemCode};
 use trace::clip::clipped;
+use trace::steps::levels::UnknownLevel;
 
 /// Longest detail, bytes: it may quote the request.
 const LONGEST_DETAIL: usize = 2048;
@@ -28,6 +29,12 @@ pub fn bad_request(detail: impl AsRef<str>) -> Refused {
 /// There is no such thing.
 pub fn missing(what: impl AsRef<str>) -> Refused {
     let detail = format!("there is no {}", what.as_ref());
+    problem(404, ProblemCode::NotFound, "Not found", &detail)
+}
+
+/// No loop of the recording is called this.
+pub fn no_level(unknown: &UnknownLevel) -> Refused {
+    let detail = unknown.to_string();
     problem(404, ProblemCode::NotFound, "Not found", &detail)
 }
 

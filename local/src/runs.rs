@@ -90,10 +90,7 @@ impl Run {
         // The earlier copy is as large as the trace.
         self.cut.take();
         let mut trace = self.decoded.trace.clone();
-        let recut = levels::recut_all(&mut trace, level);
-        recut.map_err(|unknown| {
-            crate::problems::missing(format!("loop to take for steps {}", unknown.key))
-        })?;
+        levels::recut_all(&mut trace, level).map_err(|why| crate::problems::no_level(&why))?;
         let cut = Arc::new(Decoded::new(trace, ()));
         self.cut.replace(Some((level.to_owned(), Arc::clone(&cut))));
         Ok(cut)

@@ -466,7 +466,7 @@ fn of_memory(error: &NoMemory) -> Kind {
 
 fn of_store(error: &StoreError) -> Kind {
     match error {
-        StoreError::NotFound { .. } => not_found(),
+        StoreError::NotFound { .. } | StoreError::UnknownLevel(_) => not_found(),
         StoreError::Conflict(_) => (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict"),
         StoreError::TooNew { .. } => (StatusCode::CONFLICT, ProblemCode::TooNew, "Too new"),
         StoreError::Full => full(),

@@ -282,6 +282,8 @@ fn every_question_about_a_run_is_answered_as_by_the_server() {
         let contents = both.ask(&routes::contents(run, 0));
         for level in contents["levels"].as_array().into_iter().flatten() {
             let level = level["key"].as_str();
+            let by_word = routes::with_steps(routes::marks(run, 0), level["label"].as_str());
+            both.ask(&by_word);
             for path in [
                 routes::marks(run, 0),
                 routes::leaks(run, 0),

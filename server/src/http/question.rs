@@ -27,7 +27,8 @@ pub struct Question {
     pub(super) run: RunId,
     pub(super) device: u32,
     pub(super) audience: Audience,
-    /// The key of the loop whose iterations are the steps; `None` for the loop that Tidemark finds.
+    /// The word or the key of the loop whose iterations are the steps; `None` for the loop that
+    /// Tidemark finds.
     pub(super) steps: Option<String>,
     pub(super) headers: HeaderMap,
     /// What is needed to answer.
@@ -38,12 +39,13 @@ pub struct Question {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct StepsQuery {
-    /// The key of a loop (`levels` of the device's contents) whose iterations are the steps.
+    /// The loop whose iterations are the steps, by its word (`epochs`) or its key: `levels` of the
+    /// device's contents.
     steps: Option<String>,
 }
 
 impl StepsQuery {
-    /// The key, if there is one.
+    /// Its word or its key, if there is one.
     pub fn level(&self) -> Option<&str> {
         self.steps.as_deref()
     }

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use trace::naming::Rules;
 use trace::steps::levels;
-use trace::trace::{DeviceTrace, Trace};
+use trace::trace::Trace;
 use trace::units::Bytes;
 
 /// The data that a question needs.
@@ -135,10 +135,10 @@ impl Traces {
         decoded
     }
 
-    /// The same, with the iterations of another loop as the steps.
+    /// The same, with the iterations of another loop as the steps: its key, or its word.
     ///
     /// # Errors
-    /// As [`Traces::get`], and [`StoreError::NotFound`] if there is no such loop.
+    /// As [`Traces::get`], and [`StoreError::UnknownLevel`] if there is no such loop.
     pub async fn get_cut(
         &self,
         trace: i64,
@@ -157,7 +157,7 @@ impl Traces {
         // If the name is not a loop, no copy is made.
         let (checked, named) = (Arc::clone(&whole), level.clone());
         let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
-        let checking = work::answer(move || check_level(&checked.trace, &named));
+        let checking = work::answer(move || levels::check(&checked.trace, &named));
         checking.await.map_err(|_| StoreError::Interrupted)??;
         let permit = self.budget.take(whole.weight()).await?;
         let cutting = work::answer(move || {
@@ -251,29 +251,10 @@ impl Traces {
     }
 }
 
-/// Refuses a loop that no device has.
-fn check_level(trace: &Trace, level: &str) -> StoreResult<()> {
-    let is_named = |device: &DeviceTrace| {
-        let levels = levels::of_device(device, &trace.stacks);
-        levels.iter().any(|known| known.key == level)
-    };
-    match trace.devices.iter().any(is_named) {
-        true => Ok(()),
-        false => Err(no_loop(level.to_owned())),
-    }
-}
-
-fn no_loop(level: String) -> StoreError {
-    StoreError::NotFound {
-        what: "loop to take for steps",
-        id: level,
-    }
-}
-
 /// A copy with other steps.
 fn cut(trace: &Trace, level: &str, permit: Permit) -> StoreResult<Decoded> {
     let mut trace = trace.clone();
-    levels::recut_all(&mut trace, level).map_err(|unknown| no_loop(unknown.key))?;
+    levels::recut_all(&mut trace, level)?;
     Ok(Decoded::new(trace, permit))
 }
 

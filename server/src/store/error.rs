@@ -3,6 +3,7 @@
 use crate::budget::NoMemory;
 use answers::decoded::NoDevice;
 use std::path::PathBuf;
+use trace::steps::levels::UnknownLevel;
 
 /// The result of anything in this folder.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -18,6 +19,9 @@ pub enum StoreError {
         /// The id that was asked for.
         id: String,
     },
+    /// No loop of the trace is called this.
+    #[error(transparent)]
+    UnknownLevel(#[from] UnknownLevel),
     /// The state does not allow it.
     #[error("{0}")]
     Conflict(String),

@@ -48,7 +48,7 @@ impl Eq for Level {}
 pub struct UnknownLevel {
     /// The key or label in the question.
     pub key: String,
-    /// The keys and labels that exist.
+    /// The words that exist, each with its key.
     pub known: String,
 }
 
@@ -92,36 +92,60 @@ fn within_limits(
     Ok(found.unwrap_or_default())
 }
 
+/// The level that is called this: by its key, or by its word.
+pub fn called<'l>(levels: &'l [Level], name: &str) -> Option<&'l Level> {
+    let by_key = levels.iter().find(|level| level.key == name);
+    by_key.or_else(|| levels.iter().find(|level| level.label == name))
+}
+
+/// Whether a device has a level that is called this.
+///
+/// # Errors
+/// When none has: what may be said instead.
+pub fn check(trace: &Trace, name: &str) -> Result<(), UnknownLevel> {
+    let of = |device| of_device(device, &trace.stacks);
+    let all: Vec<Vec<Level>> = trace.devices.iter().map(of).collect();
+    match all.iter().any(|levels| called(levels, name).is_some()) {
+        true => Ok(()),
+        false => Err(unknown(name, all.iter().flatten())),
+    }
+}
+
 /// Makes the iterations of another loop, chosen by key or label, the device's steps.
 ///
 /// # Errors
 /// When no level has this name.
-pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(), UnknownLevel> {
+pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, name: &str) -> Result<(), UnknownLevel> {
     let levels = Watch::undisturbed(|watch| within_limits(device, stacks, watch));
-    let same = |level: &Level| level.key == key || level.label == key;
-    match levels.iter().position(|(level, _)| same(level)) {
-        Some(at) => {
-            let scopes = [ANNOTATED, OPTIMIZER].contains(&levels[at].0.key.as_str());
-            let source = if scopes {
-                StepSource::Annotations
-            } else {
-                StepSource::Inferred
-            };
-            let steps = levels.into_iter().nth(at).map(|(_, steps)| steps);
-            (device.step_source, device.steps) = (source, steps.unwrap_or_default());
-            Ok(())
+    let (levels, mut steps): (Vec<Level>, Vec<Vec<Step>>) = levels.into_iter().unzip();
+    let level = called(&levels, name).ok_or_else(|| unknown(name, levels.iter()))?;
+    device.step_source = match [ANNOTATED, OPTIMIZER].contains(&level.key.as_str()) {
+        true => StepSource::Annotations,
+        false => StepSource::Inferred,
+    };
+    let at = levels.iter().position(|other| other.key == level.key);
+    device.steps = at.map_or_else(Vec::new, |at| steps.swap_remove(at));
+    Ok(())
+}
+
+/// Says which levels there are, each once: `epochs (train.main), steps (train.main-2)`.
+fn unknown<'l>(name: &str, levels: impl Iterator<Item = &'l Level>) -> UnknownLevel {
+    let mut known: Vec<String> = Vec::new();
+    for level in levels {
+        let level = match level.label == level.key {
+            true => level.key.clone(),
+            false => format!("{} ({})", level.label, level.key),
+        };
+        if !known.contains(&level) {
+            known.push(level);
         }
-        None => {
-            let known: Vec<&str> = levels.iter().map(|(level, _)| level.key.as_str()).collect();
-            Err(UnknownLevel {
-                key: key.to_owned(),
-                known: if known.is_empty() {
-                    "none".to_owned()
-                } else {
-                    known.join(", ")
-                },
-            })
-        }
+    }
+    UnknownLevel {
+        key: name.to_owned(),
+        known: match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        },
     }
 }
 
@@ -130,22 +154,18 @@ pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(),
 ///
 /// # Errors
 /// When none has.
-pub fn recut_all(trace: &mut Trace, key: &str) -> Result<(), UnknownLevel> {
-    let mut unknown = None;
+pub fn recut_all(trace: &mut Trace, name: &str) -> Result<(), UnknownLevel> {
     let mut any = false;
     for device in &mut trace.devices {
-        match recut(device, &trace.stacks, key) {
-            Ok(()) => any = true,
-            Err(why) => unknown = Some(why),
-        }
+        any |= recut(device, &trace.stacks, name).is_ok();
+    }
+    if !any {
+        check(trace, name)?;
     }
     if let Some(pinned) = &mut trace.pinned {
         super::take_steps(pinned, &trace.devices);
     }
-    match unknown {
-        Some(why) if !any => Err(why),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The loops inside of `n_steps` steps whose iterations hold all of the backward passes: the

@@ -699,7 +699,13 @@ fn the_reader_can_take_another_level() {
     assert_eq!(levels::recut(device, &stacks, &found[1].key), Ok(()));
     assert_eq!(device.steps.len(), 20);
     let unknown = levels::recut(device, &stacks, "nothing").unwrap_err();
-    assert!(unknown.to_string().contains("train.main"), "{unknown}");
+    let said = "no level is called nothing; there are: steps (train.main), \
+                micro-batches (train.main-2)";
+    assert_eq!(unknown.to_string(), said);
+    // A key goes before a word.
+    let mut found = found;
+    found[0].label = found[1].key.clone();
+    assert_eq!(levels::called(&found, &found[1].key), Some(&found[1]));
 }
 
 /// A loop's body: allocations on separate lines, and perhaps a loop inside.

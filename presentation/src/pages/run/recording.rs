@@ -7,7 +7,7 @@ use api::contents::CategoryBytes;
 use api::runs::RunDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use trace::categories::{Category, Named};
-use trace::steps::levels::Level;
+use trace::steps::levels::{self, Level};
 use trace::tiles::GroupBy;
 
 /// Which loop gives the steps in a view.
@@ -24,14 +24,14 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Which loop gives the steps in a view that names `key`, for a recording with these loops
-    /// (`None`: not known yet).
+    /// Which loop gives the steps in a view that names `key` (or its word), for a recording with
+    /// these loops (`None`: not known yet).
     pub fn of(key: Option<&str>, levels: Option<&[Level]>) -> Cut {
         let Some(key) = key else { return Cut::Found };
         let Some(levels) = levels else {
             return Cut::Waiting;
         };
-        match levels.iter().find(|level| level.key == key) {
+        match levels::called(levels, key) {
             None => Cut::Unknown(key.to_owned()),
             Some(level) if level.chosen => Cut::Found,
             Some(level) => Cut::Other(level.clone()),
@@ -143,6 +143,12 @@ mod tests {
             Some(&levels),
             Cut::Other(levels[1].clone()),
         );
+        let epochs = Level {
+            label: "epochs".to_owned(),
+            ..level("train.main", false)
+        };
+        let named = [levels[0].clone(), epochs.clone()];
+        check(Some("epochs"), Some(&named), Cut::Other(epochs));
         check(Some("x"), Some(&levels), Cut::Unknown("x".to_owned()));
         let other = Cut::of(Some("train.layers"), Some(&levels));
         assert_eq!(other.key().as_deref(), Some("train.layers"));

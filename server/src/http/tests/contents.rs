@@ -78,8 +78,22 @@ async fn another_loop_is_taken_for_steps_everywhere() {
             .read();
         assert_eq!(moment.step.as_ref(), Some(&marks.steps[0].name));
     }
+    // The words of the pages and of the command line do as well.
+    for level in &found.levels {
+        let server = &server;
+        let [word, key] = [&level.label, &level.key].map(|name| {
+            let path = routes::with_steps(routes::marks(&run.id, 0), Some(name));
+            async move { server.get(&path).await.read::<Marks>() }
+        });
+        assert_eq!(word.await.steps, key.await.steps, "{}", level.label);
+    }
     let unknown = routes::with_steps(routes::marks(&run.id, 0), Some("no.such"));
-    assert_eq!(server.get(&unknown).await.problem().status, 404);
+    let problem = server.get(&unknown).await.problem();
+    assert_eq!(problem.status, 404);
+    for level in &found.levels {
+        let said = format!("{} ({})", level.label, level.key);
+        assert!(problem.detail.contains(&said), "{}", problem.detail);
+    }
     let unknown = routes::with_steps(routes::moment(&run.id, 0, EventIdx(0)), Some("no.such"));
     assert_eq!(server.get(&unknown).await.problem().status, 404);
 }
