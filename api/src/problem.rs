@@ -11,7 +11,8 @@ pub enum ProblemCode {
     BadRequest,
     /// A token is needed, or the one sent is wrong.
     Unauthorized,
-    /// The token is not good for this, or the person is no admin.
+    /// The token or the link is not good for this, the person is no admin, or another site asks.
+    /// Every answer with status 403 has this code.
     Forbidden,
     /// Nothing there, or nothing there any more.
     NotFound,

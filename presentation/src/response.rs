@@ -25,7 +25,8 @@ pub fn problem_in(status: u16, body: &str) -> Problem {
         return problem;
     }
     let (code, title) = match status {
-        401 | 403 => (ProblemCode::Unauthorized, "An access token is needed"),
+        401 => (ProblemCode::Unauthorized, "An access token is needed"),
+        403 => (ProblemCode::Forbidden, "Not allowed"),
         404 => (ProblemCode::NotFound, "Not found"),
         413 => (ProblemCode::TooLarge, "Too large"),
         429 => (ProblemCode::TooMany, "Too much at a time"),
@@ -108,6 +109,7 @@ mod tests {
     fn any_other_answer_becomes_a_problem_by_its_status() {
         let check = |status, code| assert_eq!(problem_in(status, "<html>").code, code);
         check(401, ProblemCode::Unauthorized);
+        check(403, ProblemCode::Forbidden);
         check(404, ProblemCode::NotFound);
         check(413, ProblemCode::TooLarge);
         check(418, ProblemCode::BadRequest);

@@ -212,17 +212,11 @@ impl Error {
                 ProblemCode::Unauthorized,
                 "Access token needed",
             ),
-            Error::Foreign(_) | Error::OutOfScope(_) => {
-                (StatusCode::FORBIDDEN, ProblemCode::BadRequest, "Refused")
-            }
+            Error::Foreign(_) | Error::OutOfScope(_) => forbidden("Refused"),
             Error::Scope { .. } | Error::NotAdmin | Error::Project(ProjectError::NotAdmin(_)) => {
-                (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
+                forbidden("Not allowed")
             }
-            Error::NoProject => (
-                StatusCode::FORBIDDEN,
-                ProblemCode::Forbidden,
-                "You are in no project yet",
-            ),
+            Error::NoProject => forbidden("You are in no project yet"),
             Error::Oidc(error) => of_sign_in(error),
             Error::Gone(_) => (
                 StatusCode::GONE,
@@ -259,7 +253,10 @@ pub fn meaning(status: &str) -> Option<&'static str> {
     Some(match status {
         StatusCode::BAD_REQUEST => "The request is malformed. `detail` says where.",
         StatusCode::UNAUTHORIZED => "The token or the link's secret is wrong.",
-        StatusCode::FORBIDDEN => "The token is not good for this, or the person is no admin.",
+        StatusCode::FORBIDDEN => {
+            "The token or the link is not good for this, the person is no admin, or another site \
+             asks."
+        }
         StatusCode::NOT_FOUND => "There is no such thing.",
         StatusCode::REQUEST_TIMEOUT => "The body did not arrive in time.",
         StatusCode::CONFLICT => "It is in a state that does not allow this.",
@@ -307,6 +304,10 @@ pub struct Elsewhere(pub String);
 #[derive(Clone, Copy, Debug)]
 pub struct NoProject;
 
+/// Marks the answer to a browser that another site sent here. Whoever asks may do it from here.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign;
+
 type Kind = (StatusCode, ProblemCode, &'static str);
 
 fn bad_request() -> Kind {
@@ -315,6 +316,11 @@ fn bad_request() -> Kind {
         ProblemCode::BadRequest,
         "Bad request",
     )
+}
+
+/// Whoever asks may not, by whatever rule: the status and the code always go together.
+fn forbidden(title: &'static str) -> Kind {
+    (StatusCode::FORBIDDEN, ProblemCode::Forbidden, title)
 }
 
 fn not_found() -> Kind {
@@ -372,9 +378,7 @@ fn of_sign_in(error: &OidcError) -> Kind {
             ProblemCode::Unauthorized,
             "Not signed in",
         ),
-        OidcError::NotAllowed { .. } => {
-            (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
-        }
+        OidcError::NotAllowed { .. } => forbidden("Not allowed"),
         OidcError::Busy => of_crowd(Crowd::Everybody),
     }
 }
@@ -533,6 +537,9 @@ impl IntoResponse for Error {
         response.extensions_mut().insert(problem);
         if matches!(self, Error::NoProject) {
             response.extensions_mut().insert(NoProject);
+        }
+        if matches!(self, Error::Foreign(_)) {
+            response.extensions_mut().insert(Foreign);
         }
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -7,7 +7,7 @@
 use super::App;
 use super::shell::{page, problem as alert};
 use crate::access::Entry;
-use crate::problems::{Elsewhere, NoProject};
+use crate::problems::{Elsewhere, Foreign, NoProject};
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use axum::extract::{Request, State};
@@ -31,12 +31,19 @@ pub async fn show(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     };
     let shown = entry.as_ref().filter(|entry| **entry != Entry::STRANGER);
     let extensions = response.extensions();
+    let foreign = extensions.get::<Foreign>();
     let back = match (extensions.get(), extensions.get::<Elsewhere>()) {
         (Some(NoProject), _) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
         (None, Some(Elsewhere(address))) => (address.clone(), "Open it under its own name"),
+        // The page that it belongs to would be refused, too.
+        (None, None) if problem.code == ProblemCode::Forbidden && foreign.is_none() => all_runs(),
         (None, None) => way_back(&problem, &path),
     };
-    let mut shown = page(&app, shown, &problem.title, &body(&problem, changes, &back));
+    let advice = match foreign {
+        Some(Foreign) if changes => Some(FROM_HERE),
+        _ => advice(&problem),
+    };
+    let mut shown = page(&app, shown, &problem.title, &body(&problem, advice, &back));
     *shown.status_mut() = response.status();
     for name in [header::RETRY_AFTER, header::ALLOW] {
         if let Some(value) = response.headers().get(&name) {
@@ -64,16 +71,20 @@ fn prefers_pages(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.starts_with("text/html"))
 }
 
-fn body(problem: &Problem, changes: bool, (href, name): &(String, &str)) -> Markup {
+fn body(problem: &Problem, advice: Option<&str>, (href, name): &(String, &str)) -> Markup {
     html! {
         (alert(&problem.detail))
-        @if let Some(next) = next(problem, changes) { p { (next) } }
+        @if let Some(advice) = advice { p { (advice) } }
         p { a class="button" href=(href) { (name) } }
     }
 }
 
-/// What to do next; `changes`: whether something was to be changed.
-fn next(problem: &Problem, changes: bool) -> Option<&'static str> {
+/// What to do next where a form of another site was refused.
+const FROM_HERE: &str = "Nothing was changed. If you filled in a form, open its page from here and \
+                         fill it in again.";
+
+/// What to do next.
+fn advice(problem: &Problem) -> Option<&'static str> {
     match (problem.code, problem.status) {
         (_, 405) => Some(
             "Only a form is sent to this address. If you sent one and it was refused, go back and \
@@ -82,10 +93,6 @@ fn next(problem: &Problem, changes: bool) -> Option<&'static str> {
         (ProblemCode::NotFound, _) => {
             Some("It may have been deleted, or a part of the address is missing.")
         }
-        (ProblemCode::BadRequest, 403) if changes => Some(
-            "Nothing was changed. If you filled in a form, open its page from here and fill it in \
-             again.",
-        ),
         (ProblemCode::BadRequest, 400 | 422) => {
             Some("Correct the address, or go back and choose again.")
         }
@@ -96,31 +103,32 @@ fn next(problem: &Problem, changes: bool) -> Option<&'static str> {
     }
 }
 
+fn all_runs() -> (String, &'static str) {
+    (routes::RUNS_PAGE.to_owned(), "All runs")
+}
+
 /// Where to go from a page that cannot be shown: the page that it belongs to.
 fn way_back(problem: &Problem, path: &str) -> (String, &'static str) {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
-    let runs = (routes::RUNS_PAGE.to_owned(), "All runs");
     let is_missing = problem.status == StatusCode::NOT_FOUND.as_u16();
-    match (problem.code, &parts[..]) {
-        // The page that it belongs to would be refused, too.
-        (ProblemCode::Forbidden, _) => runs,
-        (_, ["people", ..]) => (routes::PEOPLE_PAGE.to_owned(), "People"),
-        (_, ["account", ..]) => (routes::ACCOUNT_PAGE.to_owned(), "Your account"),
-        (_, ["sign-in" | "sign-out", ..]) => (routes::SIGN_IN_PAGE.to_owned(), "Sign in"),
-        (_, ["projects", name, _]) => (routes::project_page(name), "The project"),
-        (_, ["projects", ..]) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
-        (_, ["live", id, "capture"]) if !is_missing => {
+    match &parts[..] {
+        ["people", ..] => (routes::PEOPLE_PAGE.to_owned(), "People"),
+        ["account", ..] => (routes::ACCOUNT_PAGE.to_owned(), "Your account"),
+        ["sign-in" | "sign-out", ..] => (routes::SIGN_IN_PAGE.to_owned(), "Sign in"),
+        ["projects", name, _] => (routes::project_page(name), "The project"),
+        ["projects", ..] => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
+        ["live", id, "capture"] if !is_missing => {
             (format!("{}/{id}", routes::LIVE_PAGE), "The training")
         }
-        (_, ["live", ..]) => (routes::LIVE_PAGE.to_owned(), "All trainings"),
-        (_, ["views", ..]) => (routes::VIEWS_PAGE.to_owned(), "All views"),
-        (_, ["jobs", ..]) => (routes::JOBS_PAGE.to_owned(), "All jobs"),
-        (_, ["history", ..]) => (routes::HISTORY_PAGE.to_owned(), "Choose a history"),
-        (_, ["pull-requests", ..]) => (routes::PULLS_PAGE.to_owned(), "All pull requests"),
-        (_, ["categories", ..]) => (routes::CATEGORIES_PAGE.to_owned(), "The categories"),
-        (_, ["audit", ..]) => (routes::AUDIT_PAGE.to_owned(), "The audit"),
-        (_, ["runs", id, "labels"]) if !is_missing => (format!("/runs/{id}"), "The run"),
-        _ => runs,
+        ["live", ..] => (routes::LIVE_PAGE.to_owned(), "All trainings"),
+        ["views", ..] => (routes::VIEWS_PAGE.to_owned(), "All views"),
+        ["jobs", ..] => (routes::JOBS_PAGE.to_owned(), "All jobs"),
+        ["history", ..] => (routes::HISTORY_PAGE.to_owned(), "Choose a history"),
+        ["pull-requests", ..] => (routes::PULLS_PAGE.to_owned(), "All pull requests"),
+        ["categories", ..] => (routes::CATEGORIES_PAGE.to_owned(), "The categories"),
+        ["audit", ..] => (routes::AUDIT_PAGE.to_owned(), "The audit"),
+        ["runs", id, "labels"] if !is_missing => (format!("/runs/{id}"), "The run"),
+        _ => all_runs(),
     }
 }
 

@@ -146,6 +146,9 @@ impl Answer {
         let problem: Problem = self.read();
         assert_eq!(problem.status, self.status.as_u16());
         assert!(!problem.title.is_empty() && !problem.detail.is_empty());
+        // Programs match on either.
+        let is_forbidden = problem.code == ProblemCode::Forbidden;
+        assert_eq!(problem.status == 403, is_forbidden, "{problem:?}");
         problem
     }
 
