@@ -144,11 +144,35 @@ pub struct Plan {
     pub going: usize,
     /// Their size, as uploaded.
     pub bytes: Bytes,
-    /// How many stay, by reason.
+    /// Jobs among those that go.
+    #[serde(default)]
+    pub going_jobs: JobsAmong,
+    /// How many runs stay, by reason.
     pub kept: std::collections::BTreeMap<WhyKept, usize>,
+    /// Jobs among those that stay; reasons for which none does are left out.
+    #[serde(default)]
+    pub kept_jobs: std::collections::BTreeMap<WhyKept, JobsAmong>,
     /// Labels of the rule that no run has: they tell nothing apart.
     #[serde(default)]
     pub absent: Vec<String>,
+}
+
+/// Jobs among runs. All ranks of a job stay or go together, and a rule counts them as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobsAmong {
+    /// How many jobs.
+    pub jobs: usize,
+    /// How many of the runs are their ranks.
+    pub ranks: usize,
+}
+
+impl JobsAmong {
+    /// Counts one more job.
+    pub const fn add(&mut self, ranks: usize) {
+        self.jobs += 1;
+        self.ranks += ranks;
+    }
 }
 
 /// A run that goes.

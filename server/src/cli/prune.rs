@@ -11,7 +11,6 @@ use api::routes;
 use api::runs::RunSummary;
 use api::shares::Share;
 use clap::Args;
-use timeline::format::plural;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +27,7 @@ for ten minutes.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PruneArgs {
-    /// How many runs stay of each kind, the newest
+    /// How many runs stay of each kind, the newest; all ranks of a job count as one
     #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     keep: u32,
     /// Runs with different values of this label are of different kinds; as often as you like
@@ -98,14 +97,13 @@ fn text(plan: &Plan) -> String {
         out += &format!("{}  {}  {}\n", gone.run, gone.file_bytes, gone.name);
     }
     let bytes = plan.bytes;
-    let runs = plural(plan.going as u64, "run");
+    let runs = retention::going_in_words(plan);
     out += &match plan.deleted {
         true => format!("{runs} deleted ({bytes} as uploaded)\n"),
         false if plan.runs.is_empty() => "nothing would be deleted\n".to_owned(),
         false => format!("{runs} would be deleted ({bytes} as uploaded): add --delete\n"),
     };
-    for (reason, count) in &plan.kept {
-        let runs = plural(*count as u64, "run");
+    for (reason, runs) in retention::kept_in_words(plan) {
         out += &format!("{runs} kept: {}\n", reason.words());
     }
     out

@@ -10,10 +10,11 @@ use crate::store::{Reader, RunRow, Slice, Store, StoreResult, Which};
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
 use api::labels::{Label, Labels, NotALabel};
-use api::projects::{Going, Keep, Plan, WhyKept};
+use api::projects::{Going, JobsAmong, Keep, Plan, WhyKept};
 use api::runs::{RunSource, RunSummary};
 use api::shares::{Share, ShareState};
 use std::collections::{HashMap, HashSet};
+use timeline::format::plural;
 use trace::units::Bytes;
 
 /// The label that keeps a run.
@@ -153,12 +154,22 @@ pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
         let is_new = *of_kind <= keep.newest;
         let held = thing.iter().find_map(|run| holders.hold(run));
         match held.or(is_new.then_some(WhyKept::Newest)) {
-            Some(reason) => *plan.kept.entry(reason).or_default() += thing.len(),
-            None => plan.runs.extend(thing.into_iter().map(|run| Going {
-                run: run.run.clone(),
-                name: run.name.clone(),
-                file_bytes: run.file_bytes,
-            })),
+            Some(reason) => {
+                *plan.kept.entry(reason).or_default() += thing.len();
+                if thing[0].job.is_some() {
+                    plan.kept_jobs.entry(reason).or_default().add(thing.len());
+                }
+            }
+            None => {
+                if thing[0].job.is_some() {
+                    plan.going_jobs.add(thing.len());
+                }
+                plan.runs.extend(thing.into_iter().map(|run| Going {
+                    run: run.run.clone(),
+                    name: run.name.clone(),
+                    file_bytes: run.file_bytes,
+                }));
+            }
         }
     }
     let is_absent = |key: &&String| !runs.iter().any(|run| run.labels.contains_key(*key));
@@ -166,6 +177,29 @@ pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
     plan.going = plan.runs.len();
     plan.bytes = plan.runs.iter().map(|going| going.file_bytes).sum();
     plan
+}
+
+/// `3 runs and 2 jobs (16 ranks)`: what goes.
+pub fn going_in_words(plan: &Plan) -> String {
+    in_words(plan.going, plan.going_jobs)
+}
+
+/// Each reason for which runs stay, and how many, in the same words.
+pub fn kept_in_words(plan: &Plan) -> impl Iterator<Item = (WhyKept, String)> {
+    plan.kept.iter().map(|(reason, runs)| {
+        let jobs = plan.kept_jobs.get(reason).copied().unwrap_or_default();
+        (*reason, in_words(*runs, jobs))
+    })
+}
+
+fn in_words(runs: usize, JobsAmong { jobs, ranks }: JobsAmong) -> String {
+    let told = |n: usize, noun: &str| plural(n as u64, noun);
+    let of_jobs = format!("{} ({})", told(jobs, "job"), told(ranks, "rank"));
+    match (runs.saturating_sub(ranks), jobs) {
+        (_, 0) => told(runs, "run"),
+        (0, _) => of_jobs,
+        (alone, _) => format!("{} and {of_jobs}", told(alone, "run")),
+    }
 }
 
 /// What would happen to the runs of a project; only the first ones are listed.
@@ -283,5 +317,36 @@ mod tests {
             ..Holders::default()
         };
         assert_eq!(gone(&runs, &holders, 1, &[]), ["old"]);
+    }
+
+    #[test]
+    fn a_job_is_told_as_one_thing_with_ranks() {
+        let rank = |name: &str, job: &str| Candidate {
+            job: Some(format!("job_{job}").parse().unwrap()),
+            ..run(name, &[])
+        };
+        let mut runs = vec![run("new", &[]), run("b", &[])];
+        for job in ["x", "y", "z"] {
+            runs.extend((0..4).map(|n| rank(&format!("{job}{n}"), job)));
+        }
+        runs.push(run("old", &[("pinned", "yes")]));
+        let check = |newest: u32, goes: &str, stays: &[&str]| {
+            let per = Vec::new();
+            let plan = plan(&runs, &Holders::default(), &Keep { newest, per });
+            assert_eq!(going_in_words(&plan), goes, "{newest}");
+            let kept = kept_in_words(&plan);
+            let kept: Vec<String> = kept.map(|(why, n)| format!("{n}: {why:?}")).collect();
+            assert_eq!(kept, stays, "{newest}");
+            // Runs and jobs together are everything.
+            let all = plan.going + plan.kept.values().sum::<usize>();
+            assert_eq!(all, runs.len());
+        };
+        let pinned = "1 run: Pinned";
+        check(0, "2 runs and 3 jobs (12 ranks)", &[pinned]);
+        check(1, "1 run and 3 jobs (12 ranks)", &["1 run: Newest", pinned]);
+        let both = "2 runs and 1 job (4 ranks): Newest";
+        check(3, "2 jobs (8 ranks)", &[both, pinned]);
+        let all = "2 runs and 3 jobs (12 ranks): Newest";
+        check(9, "0 runs", &[all, pinned]);
     }
 }

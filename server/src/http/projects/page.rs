@@ -14,6 +14,7 @@ use super::{changed, place, planned, set_role, told};
 use crate::access::{Entry, Place};
 use crate::clock::now_ms;
 use crate::problems::Error;
+use crate::projects::retention;
 use crate::projects::{self, ProjectError};
 use api::ids::PersonId;
 use api::people::Role;
@@ -385,15 +386,15 @@ pub async fn plan_page(
 }
 
 fn plan_told(plan: &Plan) -> Markup {
-    let going = plural(plan.going as u64, "run");
+    let going = retention::going_in_words(plan);
     html! {
         @for key in &plan.absent {
             p class="bad-text" role="alert" {
                 "No run has the label " code { (key) } ": it tells no runs apart. Is it misspelt?"
             }
         }
-        ul { @for (why, count) in &plan.kept {
-            li { (plural(*count as u64, "run")) " kept: " (why.words()) }
+        ul { @for (why, runs) in retention::kept_in_words(plan) {
+            li { (runs) " kept: " (why.words()) }
         } }
         @if plan.runs.is_empty() {
             p { "No run would be deleted now." }
