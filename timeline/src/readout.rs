@@ -129,7 +129,7 @@ fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
 fn describe_stay(model: &Model, stay: HostStay, lines: &mut Vec<Line>) -> String {
     lines.push(line("block", both(stay.bytes)));
     let at = |event: EventIdx| format!("event {}", count(u64::from(event.0)));
-    let taken = stay.from.map_or("before the recording".to_owned(), at);
+    let taken = stay.from.map_or("before the first event".to_owned(), at);
     lines.push(line("taken", taken));
     let given_back = stay.until.map_or("never, in this recording".to_owned(), at);
     lines.push(line("given back", given_back));

@@ -3,9 +3,10 @@
 
 use crate::recordings::{fixtures, replayed};
 use trace::leaks::{self, Verdict};
+use trace::levels::GivenBack;
 use trace::steps::levels;
 use trace::tiles::{SeriesTile, TileId};
-use trace::trace::{DeviceTrace, PINNED, Series, Trace};
+use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series, Trace};
 use trace::units::{Bytes, EventIdx};
 
 fn trace(name: &str) -> Trace {
@@ -110,18 +111,33 @@ fn a_stay_is_as_long_as_its_block_is_in_use_and_lies_on_the_axis_of_the_device()
     assert_eq!(kept, vec![Bytes::mib(2); device.steps.len()]);
     let at_the_end = pinned.summary[Series::Allocated as usize].end;
     assert_eq!(kept.into_iter().sum::<Bytes>(), at_the_end);
-    let before = stays.iter().filter(|stay| stay.from.is_none());
-    assert_eq!(before.count(), pinned.blocks.n_preexisting as usize);
-
     let at = |event: EventIdx| device.events.time.get(event.index());
-    for (&event, stay) in pinned.blocks.alloc.iter().zip(&stays) {
-        let Some(from) = stay.from else { continue };
-        let time = pinned.events.time.get(event as usize);
+    let first = at(EventIdx(0));
+    let blocks = &pinned.blocks;
+    let time = |event: u32| pinned.events.time.get(event as usize);
+    // What was given back before the recording lies beside nothing.
+    let is_beside = |block: &usize| match pinned.given_back(BlockIdx(*block as u32)) {
+        GivenBack::Before => false,
+        GivenBack::At(event) => time(event.0) >= first,
+        GivenBack::Never => true,
+    };
+    let beside: Vec<usize> = (0..blocks.len()).filter(is_beside).collect();
+    assert!(beside.len() < blocks.len(), "the recording has such blocks");
+    assert_eq!(stays.len(), beside.len());
+    let taken = beside.iter().map(|&block| {
+        let seen = block >= blocks.n_preexisting as usize;
+        seen.then(|| time(blocks.alloc[block]))
+    });
+    for (time, stay) in taken.zip(&stays) {
+        let Some(from) = stay.from else {
+            assert!(time.is_none_or(|time| time < first), "{stay:?}");
+            continue;
+        };
+        let time = time.expect("it was taken in the recording");
         assert!(stay.until.is_none_or(|until| from <= until), "{stay:?}");
         let next = EventIdx(from.0 + 1);
         let is_last = next.0 >= device.events.len() || at(next) > time;
-        // What was before the first event of the device is shown at its first event.
-        assert!(is_last && (at(from) <= time || from.0 == 0), "{stay:?}");
+        assert!(is_last && at(from) <= time, "{stay:?}");
     }
     assert_eq!(
         trace.host_stays(pinned).next(),
