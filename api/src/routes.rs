@@ -389,6 +389,12 @@ pub fn alive(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>, by: Dime
     )
 }
 
+/// `GET`: what was there before the first event ([`crate::alive::Alive`]).
+pub fn alive_at_start(run: &RunId, device: u32, by: Dimension) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/alive?start=true&by={by}")
+}
+
 /// `GET`: where memory lies after an event, or in a state without events
 /// ([`crate::memory_map::MemoryMap`]).
 pub fn memory_map(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>) -> String {

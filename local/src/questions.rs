@@ -35,6 +35,8 @@ const EXAMPLE_KEY: &[u8; 16] = b"only an example!";
 struct Query {
     by: Option<String>,
     at: Option<u32>,
+    #[serde(default)]
+    start: bool,
     from: Option<u32>,
     to: Option<u32>,
     steps: Option<String>,
@@ -116,7 +118,10 @@ impl Question<'_> {
             ["growth"] => self.growth(),
             ["alive"] => {
                 let by = self.by(Dimension::Stack)?;
-                let at = self.moment()?;
+                let at = match self.query.start {
+                    true => None,
+                    false => self.moment()?,
+                };
                 told(&Watch::undisturbed(|watch| {
                     questions::alive(decoded, device, (at, by), watch)
                 }))

@@ -264,6 +264,7 @@ fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
         for by in Dimension::ALL {
             asked.push(("growth", routes::growth(run, n, by)));
             asked.push(("alive", routes::alive(run, n, from, by)));
+            asked.push(("alive_at_start", routes::alive_at_start(run, n, by)));
             asked.push(("changes", routes::changes(run, n, (from, to), by)));
         }
     }
@@ -281,9 +282,9 @@ fn every_question_about_a_run_is_answered_as_by_the_server() {
         // The iterations of another loop as the steps.
         let contents = both.ask(&routes::contents(run, 0));
         for level in contents["levels"].as_array().into_iter().flatten() {
-            let level = level["key"].as_str();
             let by_word = routes::with_steps(routes::marks(run, 0), level["label"].as_str());
             both.ask(&by_word);
+            let level = level["key"].as_str();
             for path in [
                 routes::marks(run, 0),
                 routes::leaks(run, 0),

@@ -4,6 +4,7 @@ use super::sizes::size_of;
 use ::timeline::format;
 use api::problem::{Problem, ProblemCode};
 use api::what_if::{Conditions, WhatIf};
+use trace::units::EventIdx;
 
 /// Settings that are offered to try.
 pub const SETTINGS: [&str; 4] = [
@@ -63,6 +64,16 @@ pub fn otherwise(answer: &WhatIf) -> Option<String> {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join(", ")))
+}
+
+/// Which call sites are offered to be left out; `peak`: of allocated memory.
+pub const fn most_at(peak: Option<EventIdx>) -> &'static str {
+    match peak {
+        Some(_) => "Those that hold most at the peak of allocated memory.",
+        None => {
+            "Those that hold most before the first event: that is the peak of allocated memory."
+        }
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ use trace::watch::Watch;
 pub struct AliveQuery {
     /// The event; the last one unless given. A recording without events is asked for its state.
     at: Option<u32>,
+    /// `true` for the moment before the first event, instead of `at`.
+    #[serde(default)]
+    start: bool,
     /// `stack` unless given: stack, module, file, function, category, stream, pool or site.
     by: Option<String>,
 }
@@ -73,9 +76,15 @@ pub struct MapQuery {
     ))]
 pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
-    let details = format!("{:?}-{}", query.at, by.name());
+    let details = match query.start {
+        true => format!("start-{}", by.name()),
+        false => format!("{:?}-{}", query.at, by.name()),
+    };
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
-        let at = moment(device, query.at)?;
+        let at = match query.start {
+            true => None,
+            false => moment(device, query.at)?,
+        };
         Ok(questions::alive(decoded, device, (at, by), watch)?)
     };
     question.by(by).answer("alive", &details, ask).await

@@ -16,7 +16,7 @@ use leptos::prelude::*;
 use presentation::questions::markdown;
 use presentation::questions::sizes::exact;
 use presentation::questions::what_if_tab::{
-    SETTINGS, bad_limit, is_of_settings, otherwise, text, tried, wrong_field,
+    SETTINGS, bad_limit, is_of_settings, most_at, otherwise, text, tried, wrong_field,
 };
 use serde::Deserialize;
 use std::sync::Arc;
@@ -233,8 +233,11 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
         .device
         .with_value(|device| allocated(device).peak_event);
     let alive = ask::<Alive>(move || {
-        let peak = peak?;
-        Some(asker.path(|s| routes::alive(&s.run, s.device, peak, Dimension::Site)))
+        let by = Dimension::Site;
+        Some(asker.path(|s| match peak {
+            Some(peak) => routes::alive(&s.run, s.device, peak, by),
+            None => routes::alive_at_start(&s.run, s.device, by),
+        }))
     });
     let row = move |key: String, label: String, bytes: Bytes| {
         let is_gone = {
@@ -268,7 +271,7 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     view! {
         <details class="left-out">
             <summary>{n_gone}</summary>
-            <p class="muted">"Those that hold most at the peak of allocated memory."</p>
+            <p class="muted">{most_at(peak)}</p>
             <ul>{rows}</ul>
         </details>
     }

@@ -10,6 +10,7 @@ use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use api::timeline::{BlockDetail, Moment};
+use api::what_if::{Conditions, WhatIfDrawn};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::json;
@@ -370,6 +371,28 @@ async fn questions_that_make_no_sense_are_refused() {
         NotFound,
     )
     .await;
+}
+
+/// What the page offers to leave out where the peak is before the first event.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_there_at_the_start_is_listed_and_can_be_left_out() {
+    let server = Server::start().await;
+    let run = sample(&server, "off_v1_moe").await;
+    let allocated = run.devices[0].series[Series::Allocated as usize];
+    let path = routes::alive_at_start(&run.id, 0, Dimension::Site);
+    let there: Alive = ok(&server, &path).await.read();
+    assert_eq!((there.event, there.step), (None, None));
+    assert_eq!(there.total.bytes, allocated.start);
+    assert!(there.total.bytes > Bytes::ZERO);
+    let at_end = routes::alive(&run.id, 0, None, Dimension::Site);
+    let at_end: Alive = ok(&server, &at_end).await.read();
+    assert_ne!(there.total, at_end.total, "another moment, another answer");
+    let mut conditions = Conditions::default();
+    conditions.toggle(&there.groups[0].key);
+    let path = routes::what_if(&run.id, 0, &conditions);
+    let answer: WhatIfDrawn = ok(&server, &path).await.read();
+    let gone = answer.answer.otherwise.gone;
+    assert!(gone >= there.groups[0].tally.count, "{gone}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
