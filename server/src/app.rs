@@ -437,6 +437,9 @@ fn tighten(folder: &Path, kind: Kind) -> Option<String> {
     let place = folder.display();
     match private::tighten(folder, kind) {
         Ok(0) => None,
+        Ok(1) => Some(format!(
+            "a file or folder in {place} could be read by other users; now it cannot"
+        )),
         Ok(closed) => Some(format!(
             "{closed} files and folders in {place} could be read by other users; now they cannot"
         )),

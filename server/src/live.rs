@@ -2,6 +2,7 @@
 //! nears the limit.
 
 use api::live::{LiveRun, LiveStep};
+use timeline::format::plural;
 use trace::growth::Growth;
 use trace::units::Bytes;
 
@@ -41,7 +42,10 @@ pub fn warnings(run: &LiveRun, steps: &[LiveStep]) -> Vec<Warning> {
         let rise = Bytes(slope.round() as u64);
         let said = format!("Memory grows by {rise} a step ({} steps)", steps.len());
         match steps_left(run.limit, steps, slope) {
-            Some(left) => format!("{said}: at this rate it is full in about {left} steps."),
+            Some(left) => {
+                let left = plural(left, "step");
+                format!("{said}: at this rate it is full in about {left}.")
+            }
             None => format!("{said}."),
         }
     });

@@ -4,6 +4,7 @@ use crate::decoded::Decoded;
 use crate::names::{forward_op, frame_text};
 use api::frames::FrameText;
 use api::timeline::{BlockDetail, Moment};
+use timeline::format::plural;
 use trace::clip::CUT;
 use trace::levels::GivenBack;
 use trace::stacks::{StackIdx, Stacks};
@@ -123,7 +124,7 @@ fn frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
     let left_out = all.len() - frames.len();
     if left_out > 0 {
         frames.push(FrameText {
-            name: format!("{CUT} and {left_out} frames further out"),
+            name: format!("{CUT} and {} further out", plural(left_out as u64, "frame")),
             filename: String::new(),
             line: 0,
         });

@@ -5,6 +5,7 @@ use api::alive::{
     Alive, Changes, GroupShare, Growth, GrowthBand, GrowthMoment, MAX_GROUPS, Part, Tally, TreeNode,
 };
 use std::sync::Arc;
+use timeline::format::plural;
 use trace::alive::{self, Cell, Dimension, Grouping, Label, Subject, Tree};
 use trace::categories::Categories;
 use trace::intervals::LiveIndex;
@@ -115,7 +116,7 @@ pub fn growth(
         },
         None => GrowthBand {
             key: String::new(),
-            label: format!("{others} other groups"),
+            label: plural(others as u64, "other group"),
             inferred: false,
             stack: None,
             bytes: band.bytes,

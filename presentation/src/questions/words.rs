@@ -145,10 +145,10 @@ fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
         weight,
     };
     let detail = format!(
-        "The allocator's rules predict the address of {} of {} allocations; block sizes, and so \
+        "The allocator's rules predict the address of {} of {}; block sizes, and so \
          the bytes here, rest on them.",
         format::count(fidelity.predicted),
-        format::count(fidelity.allocs),
+        format::plural(fidelity.allocs, "allocation"),
     );
     Some((badge, detail))
 }

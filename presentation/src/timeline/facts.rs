@@ -1,7 +1,7 @@
 //! The facts about an allocation or a group, for the panel beside the picture.
 
 use ::timeline::facts::GroupFacts;
-use ::timeline::format::count;
+use ::timeline::format::{self, count};
 use ::timeline::{lanes, ticks};
 use api::timeline::{BlockDetail, TensorDetail};
 use trace::trace::{Origin, PoolId, PoolSize};
@@ -57,8 +57,8 @@ fn life_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) ->
         }
     };
     let between = |(from, t0): (EventIdx, Micros), (to, t1): (EventIdx, Micros)| {
-        let events = count(u64::from(to.0 - from.0));
-        format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64))
+        let events = format::plural(u64::from(to.0 - from.0), "event");
+        format!("{events}, {}", ticks::span((t1.0 - t0.0) as f64))
     };
     let before = || "before the trace began".to_owned();
     let freed = match (detail.free_requested, detail.origin) {

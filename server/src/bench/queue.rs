@@ -510,8 +510,8 @@ fn room_for(rows: u64, waiting: u64, most: u32) -> Result<(), Refusal> {
         true => Err(Refusal {
             crowd: Crowd::Everybody,
             why: format!(
-                "{waiting} rows of benches are waiting; with {rows} more there would be more than \
-                 the {most} that may"
+                "rows of benches that are waiting: {waiting}; with {rows} more there would be more \
+                 than the {most} that may"
             ),
             retry: RETRY,
         }),

@@ -260,7 +260,10 @@ fn steps(difference: &Difference) -> String {
 fn sites(difference: &Difference) -> String {
     let same = grouped(u64::from(difference.sites_same));
     if difference.sites.is_empty() {
-        return format!("\n  by stack: all {same} sites are the same\n");
+        return match difference.sites_same {
+            1 => "\n  by stack: the only site is the same\n".to_owned(),
+            _ => format!("\n  by stack: all {same} sites are the same\n"),
+        };
     }
     // A site's own peak need not be at the peak of the run.
     let mut table = Table::new([

@@ -187,7 +187,10 @@ fn sites_table(report: &RanksReport) -> String {
         return "\n  by stack: there is nothing to compare\n".to_owned();
     }
     if report.sites.is_empty() {
-        return format!("\n  by stack: all {same} sites hold the same in all ranks\n");
+        return match same {
+            1 => "\n  by stack: the only site holds the same in all ranks\n".to_owned(),
+            _ => format!("\n  by stack: all {same} sites hold the same in all ranks\n"),
+        };
     }
     let mut table = Table::new(["at most", "median", "ranks", "differs most"]);
     let mut places = vec![String::new()];

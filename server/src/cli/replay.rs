@@ -5,6 +5,7 @@ use super::output::{json, print};
 use clap::Args;
 use engine::tape::{self, Replayed, TapeVersion};
 use std::path::{Path, PathBuf};
+use timeline::format::plural;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,11 +62,11 @@ fn version(text: &str) -> Result<TapeVersion, CliError> {
 fn for_people(tape: &Path, replayed: &Replayed) -> String {
     let report = &replayed.report;
     let mut text = format!(
-        "{}: {}, {} calls, {} values differ\n",
+        "{}: {}, {}, {} differ\n",
         tape.display(),
         replayed.version,
-        report.calls,
-        report.mismatches
+        plural(report.calls, "call"),
+        plural(report.mismatches, "value")
     );
     let equal = replayed.equally_good.iter().map(TapeVersion::to_string);
     let equal: Vec<String> = equal.collect();

@@ -113,7 +113,7 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     let [of_runs, of_leaks] = ["runs", "leaks"].map(|name| Tree::new(&args.folder, name));
     for (partition, of_day) in &runs {
         let leaks = leaks(of_day)?;
-        leaking += of_day.runs.iter().filter(|run| leaks_any(run)).count();
+        leaking += of_day.runs.iter().filter(|run| leaks_any(run)).count() as u64;
         of_runs.put(partition, "runs", |out| {
             render::write_runs(&of_day.runs, out)
         })?;
@@ -121,15 +121,27 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     }
     of_runs.finish()?;
     of_leaks.finish()?;
-    let of = format::plural(found, "run");
-    print(&format!(
-        "{of}, of which {leaking} leak, in {}\n",
-        args.folder.display()
-    ))?;
+    let told = leaking_in_words(found, leaking);
+    print(&format!("{told}, in {}\n", args.folder.display()))?;
     match args.allocations {
         true => allocations(&args.folder, &runs),
         false => Ok(()),
     }
+}
+
+/// `3 runs, of which 1 leaks`.
+fn leaking_in_words(runs: u64, leaking: u64) -> String {
+    let of = format::plural(runs, "run");
+    let verb = if leaking == 1 { "leaks" } else { "leak" };
+    format!("{of}, of which {} {verb}", format::count(leaking))
+}
+
+/// What became of the files of allocations.
+fn files_in_words(new: u64, removed: u64) -> String {
+    let of = format::plural(new, "run");
+    let were = if removed == 1 { "was" } else { "were" };
+    let files = format::plural(removed, "file");
+    format!("allocations: those of {of} are new, {files} {were} removed")
 }
 
 /// The runs of a partition.
@@ -270,14 +282,11 @@ fn allocations(folder: &Path, runs: &BTreeMap<Partition, OfDay<'_>>) -> Result<(
     }
     let removed = remove_others(&folder, &wanted);
     let removed = removed.map_err(|error| unwritable(&folder, &error))?;
-    let of = format::plural(written, "run");
-    print(&format!(
-        "allocations: those of {of} are new, {removed} files were removed\n"
-    ))
+    print(&(files_in_words(written, removed) + "\n"))
 }
 
 /// Removes the files of a folder that nobody wants; how many these were.
-fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<usize> {
+fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<u64> {
     let mut removed = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -308,6 +317,19 @@ mod tests {
         };
         check("my-vision_2", "project=my-vision_2/day=2026-11-20");
         check("../a b", "project=%2E%2E%2Fa%20b/day=2026-11-20");
+    }
+
+    #[test]
+    fn one_is_told_as_one() {
+        let check = |runs, leaking, expected: &str| {
+            assert_eq!(leaking_in_words(runs, leaking), expected);
+        };
+        check(3, 1, "3 runs, of which 1 leaks");
+        check(1, 0, "1 run, of which 0 leak");
+        check(1000, 100, "1,000 runs, of which 100 leak");
+        let files = |new, removed| files_in_words(new, removed).split_off("allocations: ".len());
+        assert_eq!(files(1, 1), "those of 1 run are new, 1 file was removed");
+        assert_eq!(files(3, 0), "those of 3 runs are new, 0 files were removed");
     }
 
     #[test]

@@ -50,12 +50,17 @@ fn known_by(device: &Device) -> String {
         _ if device.device == PINNED => "sizes as recorded".to_owned(),
         0 => "no allocations".to_owned(),
         allocs => format!(
-            "{} of {} allocations at the predicted address ({:.2} %)",
+            "{} of {} at the predicted address ({:.2} %)",
             grouped(fidelity.predicted),
-            grouped(allocs),
+            told(allocs, "allocation"),
             fidelity.predicted as f64 / allocs as f64 * 100.0
         ),
     }
+}
+
+fn told(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", grouped(n))
 }
 
 fn device_table(device: &Device, several: bool) -> String {
@@ -70,11 +75,11 @@ fn device_table(device: &Device, several: bool) -> String {
         table.row(series_row(name, summary));
     }
     format!(
-        "\n  {}: {} events, {} blocks from before, {} unmatched frees\n  {}\n{}{}{}",
+        "\n  {}: {}, {} from before, {}\n  {}\n{}{}{}",
         device_name(device.device),
-        grouped(u64::from(device.events)),
-        grouped(u64::from(device.preexisting_blocks)),
-        grouped(device.unmatched_frees),
+        told(u64::from(device.events), "event"),
+        told(u64::from(device.preexisting_blocks), "block"),
+        told(device.unmatched_frees, "unmatched free"),
         known_by(device),
         table.print("    "),
         categories("at the peak", &device.categories_at_peak),

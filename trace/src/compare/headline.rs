@@ -148,7 +148,10 @@ fn over(difference: &Difference) -> String {
     let (base, new) = (&difference.base, &difference.new);
     match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
         true => String::new(),
-        false => format!(" over the {} steps of both", base.steps.min(new.steps)),
+        false => match base.steps.min(new.steps) {
+            1 => " over the first step of both".to_owned(),
+            steps => format!(" over the {steps} steps of both"),
+        },
     }
 }
 

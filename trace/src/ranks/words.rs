@@ -6,6 +6,7 @@ use super::{Rank, RankRow, Spread};
 use crate::code::file_name;
 use crate::compare::noise;
 use crate::leaks::Verdict;
+use crate::steps::Word;
 use crate::units::Bytes;
 
 /// How many ranks are named one by one.
@@ -195,6 +196,13 @@ fn odd_peaks(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
     }
 }
 
+fn whole_steps(n: u32) -> String {
+    match n {
+        1 => "1 whole step".to_owned(),
+        n => format!("{n} whole steps"),
+    }
+}
+
 fn odd_steps(ranks: &[RankRow]) -> Option<String> {
     let is_odd = |row: &&RankRow| row.odd.iter().any(|odd| odd.kind == OddKind::Steps);
     let odd: Vec<&RankRow> = ranks.iter().filter(is_odd).collect();
@@ -203,12 +211,14 @@ fn odd_steps(ranks: &[RankRow]) -> Option<String> {
     match odd[..] {
         [] => None,
         [one] => Some(format!(
-            "Rank {} ran {} whole steps; most ran {usual}.",
-            one.rank, one.steps
+            "Rank {} ran {}; most ran {usual}.",
+            one.rank,
+            whole_steps(one.steps)
         )),
         _ => Some(format!(
-            "{} did not run {usual} steps as most did.",
-            named(&odd)
+            "{} did not run {} as most did.",
+            named(&odd),
+            Word::Step.counted(usual as usize)
         )),
     }
 }

@@ -41,7 +41,8 @@ fn spread(spread: &Spread) -> String {
         text += &format!(", with {} retries", range(retries.map(|n| n.to_string())));
     }
     if spread.is_torn() {
-        text += &format!(", and {failed} of them run out of memory");
+        let run = if failed == 1 { "runs" } else { "run" };
+        text += &format!(", and {failed} of them {run} out of memory");
     }
     text + "."
 }
@@ -178,6 +179,11 @@ mod tests {
         check(
             spread_of(8, [300, 310], [1, 1]),
             "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB.",
+        );
+        check(
+            spread_of(1, [300, 310], [1, 1]),
+            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB, and 1 of them runs \
+             out of memory.",
         );
         check(
             spread_of(3, [300, 300], [1, 4]),

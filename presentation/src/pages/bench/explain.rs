@@ -2,7 +2,7 @@
 
 use super::figures::{change, growth, level};
 use crate::letters::capital;
-use ::timeline::format::count;
+use ::timeline::format::{self, count};
 use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS, shows_growth};
 
 /// The sentence.
@@ -71,13 +71,21 @@ fn of_result(
 
 /// What a card has seen of wrong bytes, or what the race detector concludes.
 fn wrong_bytes(result: &BenchResult) -> String {
-    let n = count(result.corrupted_tensors);
+    let n = result.corrupted_tensors;
     match result.card {
-        Some(_) => format!("{n} restored tensors hold other bytes than were packed"),
-        None => format!(
-            "{n} kernels or copies may have worked on wrong bytes ({})",
-            places(result.races)
-        ),
+        Some(_) => {
+            let hold = if n == 1 { "holds" } else { "hold" };
+            let tensors = format::plural(n, "restored tensor");
+            format!("{tensors} {hold} other bytes than were packed")
+        }
+        None => {
+            let or_copies = if n == 1 { "or copy" } else { "or copies" };
+            format!(
+                "{} {or_copies} may have worked on wrong bytes ({})",
+                format::plural(n, "kernel"),
+                places(result.races)
+            )
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The kinds of numbers, and the evidence for each.
 
 use super::figures::level;
+use ::timeline::format;
 use api::bench::{Evidence, EvidenceKind};
 
 /// If a loss ends at more than this multiple of its first value, data were damaged.
@@ -65,7 +66,9 @@ pub fn peak_text(known: &Evidence, steps: Option<u32>) -> Option<String> {
         text += ", out of memory";
     }
     match known.steps {
-        Some(n) if steps.is_some_and(|own| own != n) => text += &format!(" ({n} steps)"),
+        Some(n) if steps.is_some_and(|own| own != n) => {
+            text += &format!(" ({})", format::plural(u64::from(n), "step"));
+        }
         _ => {}
     }
     Some(text)
