@@ -193,7 +193,7 @@ impl Dashboard {
             Ok(found)
         };
         let found: Vec<RunSummary> = self.app.store.read(find).await?;
-        Ok(only_one(text, &found))
+        Ok(only_one(text, &found).map(|run| run.id.clone()))
     }
 }
 

@@ -65,13 +65,13 @@ fn linked(text: &str) -> Option<RunId> {
 ///
 /// # Errors
 /// Why there is none, and what to do: an answer about the wrong one of several would not show it.
-pub fn only_one(text: &str, found: &[RunSummary]) -> Result<RunId, String> {
+pub fn only_one<'f>(text: &str, found: &'f [RunSummary]) -> Result<&'f RunSummary, String> {
     match found {
         [] => Err(format!(
             "{text} is not the id, link, name or labels (branch=main,config=a) of a run that is \
              here: `runs` lists them."
         )),
-        [one] => Ok(one.id.clone()),
+        [one] => Ok(one),
         several => {
             let told = several.iter().take(TOLD).map(|run| {
                 let sent = date_time(UnixMillis(run.created_ms));

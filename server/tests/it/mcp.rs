@@ -412,6 +412,36 @@ async fn a_run_is_called_by_its_id_link_name_or_labels_where_that_is_one_run() {
     command.cancel().await.expect("it ends");
 }
 
+/// How often a dashboard was asked for what is at this route.
+fn asked_for(dashboard: &Dashboard, route: &str) -> u64 {
+    let metrics = ureq::get(format!("{}/metrics", dashboard.url())).call();
+    let text = metrics.expect("metrics").body_mut().read_to_string();
+    let text = text.expect("a text");
+    let counted = text
+        .lines()
+        .filter(|line| line.contains("http_requests_total{"));
+    let of_route = counted.filter(|line| line.contains(&format!("route=\"{route}\"")));
+    let counts = of_route.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    counts.sum()
+}
+
+#[tokio::test]
+async fn a_search_that_found_a_run_has_told_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dashboard = Dashboard::start(folder.path(), None);
+    let run = dashboard.push(&fixture("oom"));
+    let client = client(&["--server", &dashboard.url()]).await;
+    let counts = || ["/api/runs", "/api/runs/{run}"].map(|route| asked_for(&dashboard, route));
+    for (name, expected) in [("oom.pickle.zst", [1, 0]), (run.as_str(), [0, 1])] {
+        let before = counts();
+        let (text, _) = ask(&client, "explain", json!({"recording": name})).await;
+        assert!(text.contains("oom.pickle.zst"), "{text}");
+        let now = counts();
+        assert_eq!([now[0] - before[0], now[1] - before[1]], expected, "{name}");
+    }
+    client.cancel().await.expect("it ends");
+}
+
 /// A client over HTTP.
 async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client> {
     let config =

@@ -30,6 +30,13 @@ enum Source {
     Run(RunId),
 }
 
+/// A run of the dashboard.
+struct Called {
+    run: RunId,
+    /// What people call it, if the search for it told.
+    name: Option<String>,
+}
+
 /// The available recordings.
 pub struct Recordings {
     server: Option<String>,
@@ -103,10 +110,14 @@ impl Recordings {
         Ok(detail.summary.name)
     }
 
-    /// The run of the dashboard that a text means.
-    fn meant(&self, text: &str, server: &str) -> Result<RunId, String> {
+    /// The run of the dashboard that a text means, and what people call it. What a name or labels
+    /// mean, and what a run is called, changes, so it is asked each time, and once.
+    fn meant(&self, text: &str, server: &str) -> Result<Called, String> {
         let wanted = match Reference::read(text) {
-            Reference::Id(run) => return Ok(run),
+            Reference::Id(run) => {
+                let name = None;
+                return Ok(Called { run, name });
+            }
             other => other,
         };
         let list = routes::runs_with(wanted.labels());
@@ -119,7 +130,11 @@ impl Recordings {
         };
         let asked = self.remote(server).find(&list, enough);
         asked.map_err(|error: CliError| error.to_string())?;
-        only_one(text, &found)
+        let only = only_one(text, &found)?;
+        Ok(Called {
+            run: only.id.clone(),
+            name: Some(only.name.clone()),
+        })
     }
 }
 
@@ -128,9 +143,12 @@ impl Library for Recordings {
     fn recording(&self, name: &str) -> Result<Recording, String> {
         let run = match (Path::new(name).exists(), &self.server) {
             (true, _) => None,
-            (false, None) => name.parse().ok(),
+            (false, None) => {
+                let run = name.parse().ok();
+                run.map(|run| Called { run, name: None })
+            }
             (false, Some(server)) => match self.meant(name, server) {
-                Ok(run) => Some(run),
+                Ok(called) => Some(called),
                 // A path is the more likely meaning of what looks like one.
                 Err(_) if Path::new(name).components().count() > 1 => None,
                 Err(why) => return Err(why),
@@ -143,12 +161,12 @@ impl Library for Recordings {
                 let shown = shown.to_string_lossy().into_owned();
                 (file(&path)?, shown, None)
             }
-            (Some(run), Some(server)) => {
+            (Some(Called { run, name }), Some(server)) => {
                 let place = Some((server.clone(), run.clone()));
-                let name = self.name_of(&run, server)?;
+                let name = name.map_or_else(|| self.name_of(&run, server), Ok)?;
                 (Source::Run(run), name, place)
             }
-            (Some(run), None) => {
+            (Some(Called { run, .. }), None) => {
                 return Err(format!(
                     "{run} is a run of a dashboard, and none is known: start `tidemark mcp` with \
                      --server URL, or give the path of a snapshot."
