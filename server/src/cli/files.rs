@@ -5,7 +5,7 @@ use super::CliError;
 use super::archives::{self, Unpacked};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use trace::ranks::names::{Chosen, RankSet, sets};
+use trace::ranks::names::{Chosen, RankSet, rank_of, sets};
 use trace::ranks::{MAX_RANKS, Rank};
 
 /// The largest number of files in a folder, including its subfolders.
@@ -70,6 +70,34 @@ impl Found {
     pub fn called(&self, file: &Path) -> String {
         let in_archive = self.archives.iter().find_map(|one| one.called(file));
         in_archive.unwrap_or_else(|| file.display().to_string())
+    }
+
+    /// Whether a file lies in an archive: then it cannot be named, only unpacked.
+    pub fn is_in_archive(&self, file: &Path) -> bool {
+        self.archives.iter().any(|one| one.called(file).is_some())
+    }
+
+    /// Why these files are no ranks of one job: two of them that are not, if there are two.
+    pub fn why_no_job(&self, files: &[&PathBuf]) -> Option<String> {
+        let rank = |file: &Path| rank_of(&file.to_string_lossy().replace('\\', "/"));
+        let mut seen: Vec<(Rank, &Path)> = Vec::new();
+        for file in files {
+            let Some(rank) = rank(file) else { continue };
+            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == rank) {
+                let [one, two] = [other, file.as_path()].map(|file| self.called(file));
+                return Some(format!("{one} and {two} both name rank {rank}"));
+            }
+            seen.push((rank, file));
+        }
+        match files {
+            [one, two, ..] => {
+                let [one, two] = [one, two].map(|file| self.called(file));
+                Some(format!(
+                    "{one} and {two} differ in more than the rank, or name none"
+                ))
+            }
+            _ => None,
+        }
     }
 
     fn add(&mut self, files: Vec<PathBuf>, chosen: Chosen) {
@@ -183,6 +211,37 @@ mod tests {
         check("r.zip", ["out/rank0.pickle", "out/rank1.pickle"], "out");
         check("r.zip", ["a_rank0.pickle", "a_rank1.pickle"], "a");
         check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "r");
+    }
+
+    #[test]
+    fn two_files_that_are_no_ranks_of_one_job_are_named() {
+        let check = |names: &[&str], expected: Option<&str>| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("r.zip");
+            let mut zip = zip::ZipWriter::new(File::create(&path).unwrap());
+            for name in names {
+                let options = zip::write::SimpleFileOptions::default();
+                zip.start_file(*name, options).unwrap();
+                zip.write_all(b"x").unwrap();
+            }
+            zip.finish().unwrap();
+            let found = find(std::slice::from_ref(&path)).unwrap();
+            assert!(found.jobs.is_empty(), "{found:?}");
+            assert!(found.others.iter().all(|file| found.is_in_archive(file)));
+            let files: Vec<&PathBuf> = found.others.iter().collect();
+            let why = found.why_no_job(&files);
+            let why = why.map(|why| why.replace(&format!("{}:", path.display()), ""));
+            assert_eq!(why.as_deref(), expected, "{names:?}");
+        };
+        check(&["a_rank0.pickle"], None);
+        check(
+            &["a_rank0.pickle", "b_rank0.pickle"],
+            Some("a_rank0.pickle and b_rank0.pickle both name rank 0"),
+        );
+        check(
+            &["before.pickle", "later.pickle"],
+            Some("before.pickle and later.pickle differ in more than the rank, or name none"),
+        );
     }
 
     #[test]

@@ -185,16 +185,14 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     match (args.json, &jobs[..], &uploads[..]) {
         (_, [], []) if !refused.is_empty() => {}
         (false, [], []) => {
-            return Err(CliError::Usage(
-                "no two files of the folder are ranks of one job: name the files to upload"
-                    .to_owned(),
-            ));
+            return Err(CliError::Usage(no_job(&found, &left)));
         }
         (false, _, _) => {}
         (true, [one], []) => print(&json(one))?,
         (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
     }
-    if let Some(told) = not_sent(left.len()) {
+    let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
+    for told in not_sent(left.len() - in_archives, in_archives) {
         tell(&told);
     }
     match refused.is_empty() {
@@ -204,15 +202,41 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
 }
 
 /// What was not sent, because it is no rank of a job and was not named.
-fn not_sent(files: usize) -> Option<String> {
-    match files {
+fn not_sent(in_folders: usize, in_archives: usize) -> Vec<String> {
+    let told = |n: usize, [one, several]: [&str; 2]| match n {
         0 => None,
-        1 => {
-            Some("1 other file is no rank of a job and was not sent: name it to send it".to_owned())
-        }
-        n => Some(format!(
-            "{n} other files are no ranks of a job and were not sent: name them to send them"
+        1 => Some(format!(
+            "1 other file is no rank of a job and was not sent: {one}"
         )),
+        n => Some(format!(
+            "{n} other files are no ranks of a job and were not sent: {several}"
+        )),
+    };
+    let to_name = ["name it to send it", "name them to send them"];
+    let to_unpack = [
+        "it lies in an archive: unpack it and name it to send it",
+        "they lie in an archive: unpack them and name them to send them",
+    ];
+    let all = [told(in_folders, to_name), told(in_archives, to_unpack)];
+    all.into_iter().flatten().collect()
+}
+
+/// Why no job was found, and what to do: what lies in an archive cannot be named.
+fn no_job(found: &Found, files: &[&PathBuf]) -> String {
+    let unpack = files.iter().any(|file| found.is_in_archive(file));
+    let advice = match unpack {
+        true => {
+            "unpack the archive and name the files to upload, or rename them inside, so that only \
+             the rank differs (rank0.pickle, rank1.pickle)"
+        }
+        false => "name the files to upload",
+    };
+    let place = if unpack { "archive" } else { "folder" };
+    match found.why_no_job(files) {
+        Some(why) => {
+            format!("no two files of the {place} are ranks of one job ({why}): {advice}")
+        }
+        None => format!("no two files of the {place} are ranks of one job: {advice}"),
     }
 }
 
@@ -370,4 +394,48 @@ fn compare(
         recorded,
         comparison,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_lies_in_an_archive_is_not_asked_to_be_named() {
+        let told = |in_folders, in_archives| not_sent(in_folders, in_archives).join("; ");
+        assert_eq!(told(0, 0), "");
+        assert!(told(1, 0).ends_with("was not sent: name it to send it"));
+        assert!(told(0, 1).ends_with("it lies in an archive: unpack it and name it to send it"));
+        assert_eq!(not_sent(3, 2).len(), 2);
+
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("r.zip");
+        let mut zip = zip::ZipWriter::new(File::create(&archive).unwrap());
+        for name in ["a_rank0.pickle", "b_rank0.pickle"] {
+            let options = zip::write::SimpleFileOptions::default();
+            zip.start_file(name, options).unwrap();
+        }
+        zip.finish().unwrap();
+        let found = files::find(std::slice::from_ref(&archive)).unwrap();
+        let refused = no_job(&found, &found.others.iter().collect::<Vec<_>>());
+        let both = format!(
+            "{0}:a_rank0.pickle and {0}:b_rank0.pickle",
+            archive.display()
+        );
+        assert!(
+            refused.contains(&format!("({both} both name rank 0)")),
+            "{refused}"
+        );
+        assert!(refused.contains("unpack the archive"), "{refused}");
+        assert!(refused.contains("rename them inside"), "{refused}");
+
+        for name in ["before.pickle", "later.pickle"] {
+            File::create(folder.path().join(name)).unwrap();
+        }
+        std::fs::remove_file(archive).unwrap();
+        let found = files::find(&[folder.path().to_owned()]).unwrap();
+        let refused = no_job(&found, &found.others.iter().collect::<Vec<_>>());
+        assert!(refused.ends_with(": name the files to upload"), "{refused}");
+    }
 }

@@ -58,10 +58,12 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
     if jobs.is_empty() {
-        return Err(CliError::Usage(
-            "no two of the files are ranks of one job: a rank is named as in rank0.pickle"
-                .to_owned(),
-        ));
+        let files: Vec<&PathBuf> = found.others.iter().collect();
+        let why = found.why_no_job(&files);
+        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        return Err(CliError::Usage(format!(
+            "no two of the files are ranks of one job{why}: a rank is named as in rank0.pickle"
+        )));
     }
     let mut reports = Vec::new();
     for job in jobs {
