@@ -213,6 +213,7 @@ impl Surveyor {
         let Aligned { band, curves } = curves::aligned(&self.curves, watch)?;
         let found = self.across.finish(watch)?;
         let mut sentences = words::sentences(&ranks, allocated.as_ref());
+        sentences.extend(words::elsewhere(&found.elsewhere));
         sentences.extend(words::silent(&found.silent));
         Ok(Survey {
             sentences,

@@ -57,6 +57,45 @@ impl Moment {
     }
 }
 
+/// Whether ranks stand highest at different moments, and which of them stand elsewhere than most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// Whether not all stand at the usual moment.
+    pub differ: bool,
+    /// Positions of the ranks that do not, rising; none if no more than half of them do, or if
+    /// there are two: then nobody can tell which is odd.
+    pub odd: Vec<usize>,
+}
+
+impl Apart {
+    /// Compares each with the usual one. No rank is special: in another order of the ranks, the
+    /// answer is the same.
+    pub fn of(moments: &[Moment]) -> Apart {
+        let Some(usual) = usual(moments) else {
+            return Apart::default();
+        };
+        let odd = (0..moments.len()).filter(|&at| !moments[at].is_like(&usual));
+        let odd: Vec<usize> = odd.collect();
+        let is_told = moments.len() > 2 && odd.len() * 2 < moments.len();
+        Apart {
+            differ: !odd.is_empty(),
+            odd: if is_told { odd } else { Vec::new() },
+        }
+    }
+}
+
+/// The moment at which most stand: at the site where most do, the median part of the step.
+fn usual(moments: &[Moment]) -> Option<Moment> {
+    let mut sorted: Vec<&Moment> = moments.iter().collect();
+    sorted.sort_by_key(|moment| (&moment.site, moment.early, moment.part));
+    let same_place = |a: &&Moment, b: &&Moment| (&a.site, a.early) == (&b.site, b.early);
+    let places = sorted.chunk_by(same_place);
+    // Of two with equally many, the one that sorts later, whatever the order of the ranks.
+    let most = places.max_by_key(|place| place.len())?;
+    // One that is there: the mean of two would be near to both.
+    Some(most[(most.len() - 1) / 2].clone())
+}
+
 /// The last allocation, and its site. What leaks in this rank is passed over: other ranks do not
 /// have it.
 fn allocated(

@@ -10,7 +10,7 @@
 //! does not depend on a moment.
 
 use super::Rank;
-use super::moment::Moment;
+use super::moment::{Apart, Moment};
 use super::odd::median;
 use super::profile::{RankProfile, RankSite};
 use crate::compare::noise;
@@ -131,6 +131,8 @@ pub(super) struct Found {
     pub silent: Vec<Rank>,
     /// Whether their peaks are different moments of the program.
     pub moments_differ: bool,
+    /// Ranks that peak at another moment than most.
+    pub elsewhere: Vec<Rank>,
 }
 
 /// Collects what each rank holds.
@@ -206,9 +208,8 @@ impl Across {
     /// [`Stopped`].
     pub fn finish(mut self, watch: Watch<'_>) -> Result<Found, Stopped> {
         let silent = self.without_silent();
-        let mut others = self.moments.iter().skip(1);
-        let moments_differ = others.any(|moment| !moment.is_like(&self.moments[0]));
-        let first = match moments_differ {
+        let apart = Apart::of(&self.moments);
+        let first = match apart.differ {
             true => When::Most,
             false => When::Peak,
         };
@@ -218,6 +219,7 @@ impl Across {
             sites,
             ..
         } = self;
+        let elsewhere = apart.odd.iter().map(|&at| ranks[at]).collect();
         let n = sites.len();
         let mut rows: Vec<SiteAcross> = Vec::new();
         for (at, (id, site)) in sites.into_iter().enumerate() {
@@ -236,7 +238,8 @@ impl Across {
             same: (n - differ) as u32,
             rows,
             silent,
-            moments_differ,
+            moments_differ: apart.differ,
+            elsewhere,
         })
     }
 

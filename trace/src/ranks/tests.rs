@@ -5,7 +5,7 @@ use crate::compare::profile::Place;
 use crate::compare::tests::Program;
 use crate::units::EventIdx;
 use crate::watch::Watch;
-use moment::Moment;
+use moment::{Apart, Moment};
 use odd::OddKind;
 use profile::RankSite;
 use proptest::prelude::*;
@@ -154,7 +154,11 @@ fn the_odd_ranks_are_the_fewer_and_those_far_from_the_median() {
         wrapped: true,
         ..steps(7)
     };
-    check(vec![steps(10), steps(10), wrapped], "");
+    check(vec![steps(10), steps(10), wrapped.clone()], "");
+    // Which number is usual is not asked of a rank that does not count.
+    let told = survey([wrapped, steps(10), steps(10), steps(1)]).sentences;
+    let expected = "Rank 3 ran 1 whole step; most ran 10.".to_owned();
+    assert!(told.contains(&expected), "{told:?}");
 }
 
 #[test]
@@ -365,6 +369,60 @@ fn peaks_at_different_moments_are_no_difference_between_ranks() {
     let differ = survey_of([&forward, &keeps, &forward]);
     assert_eq!((differ.sites.len(), differ.moments_differ), (1, false));
     assert_eq!(differ.sites[0].when, When::Peak);
+}
+
+/// The first rank is the odd one as any other would be.
+#[test]
+fn the_rank_that_peaks_elsewhere_is_named_and_not_all_others() {
+    let at = |site: &str, part: u32| RankProfile {
+        moment: Moment {
+            site: site.to_owned(),
+            part,
+            early: None,
+        },
+        ..peaking(100)
+    };
+    let check = |places: &[(&str, u32)], differ: bool, expected: &[&str]| {
+        let found = survey(places.iter().map(|(site, part)| at(site, *part)));
+        assert_eq!(found.moments_differ, differ, "{places:?}");
+        let about = |text: &&String| text.contains("of the program than most");
+        let about: Vec<&String> = found.sentences.iter().filter(about).collect();
+        assert_eq!(about, expected, "{places:?}");
+    };
+    let rank_0 = ["Rank 0 peaks at another moment of the program than most."];
+    let [a, b] = [("s1", 300), ("s2", 300)];
+    check(&[b, a, a, a], true, &rank_0);
+    check(&[("s1", 900), a, a, a], true, &rank_0);
+    let two = ["Ranks 0 and 3 peak at other moments of the program than most."];
+    check(&[b, a, a, b, a], true, &two);
+    // Near enough to the usual one, though not to one another.
+    check(&[("s1", 260), a, ("s1", 340)], false, &[]);
+    check(&[("s1", 260), ("s1", 340)], true, &[]);
+    check(&[a, b], true, &[]);
+    check(&[a, a, b, b], true, &[]);
+}
+
+proptest! {
+    #[test]
+    fn other_numbers_of_the_ranks_change_nothing_but_the_numbers(
+        places in prop::collection::vec((0..3_u32, 0..5_u32, prop::option::of(0..2_u32)), 1..12),
+        by in prop::collection::vec(any::<u32>(), 12),
+    ) {
+        let moment = |(site, part, early): (u32, u32, Option<u32>)| Moment {
+            site: format!("s{site}"),
+            part: part * 40,
+            early,
+        };
+        let before: Vec<Moment> = places.into_iter().map(moment).collect();
+        let mut order: Vec<usize> = (0..before.len()).collect();
+        order.sort_by_key(|&at| by[at]);
+        let after: Vec<Moment> = order.iter().map(|&at| before[at].clone()).collect();
+        let (before, after) = (Apart::of(&before), Apart::of(&after));
+        prop_assert_eq!(before.differ, after.differ);
+        let mut odd: Vec<usize> = after.odd.iter().map(|&at| order[at]).collect();
+        odd.sort_unstable();
+        prop_assert_eq!(before.odd, odd);
+    }
 }
 
 #[test]

@@ -82,6 +82,19 @@ pub(super) fn silent(ranks: &[Rank]) -> Option<String> {
     ))
 }
 
+/// What is said of ranks that peak at another moment than most; `None` if none does.
+pub(super) fn elsewhere(ranks: &[Rank]) -> Option<String> {
+    let peak = match ranks.len() {
+        0 => return None,
+        1 => "peaks at another moment",
+        _ => "peak at other moments",
+    };
+    Some(format!(
+        "{} {peak} of the program than most.",
+        listed(ranks)
+    ))
+}
+
 /// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
 fn others(n: usize, [one, several]: [&str; 2]) -> String {
     match n {
@@ -206,7 +219,9 @@ fn whole_steps(n: u32) -> String {
 fn odd_steps(ranks: &[RankRow]) -> Option<String> {
     let is_odd = |row: &&RankRow| row.odd.iter().any(|odd| odd.kind == OddKind::Steps);
     let odd: Vec<&RankRow> = ranks.iter().filter(is_odd).collect();
-    let others = ranks.iter().find(|row| !is_odd(row) && row.steps > 0)?;
+    // A recording that wrapped has lost steps, and is not odd for it.
+    let counts = |row: &&RankRow| !is_odd(row) && !row.wrapped && row.steps > 0;
+    let others = ranks.iter().find(counts)?;
     let usual = others.steps;
     match odd[..] {
         [] => None,
