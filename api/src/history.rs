@@ -4,6 +4,7 @@ use crate::ids::RunId;
 use crate::labels::Labels;
 use crate::leaks::Verdict;
 use serde::{Deserialize, Serialize};
+use trace::steps::Word;
 use trace::units::Bytes;
 
 /// The largest number of runs in a history; the newest are kept.
@@ -72,6 +73,9 @@ pub struct HistoryRun {
     pub end: Bytes,
     /// What accumulates with each step; `null` where that cannot be told.
     pub growth: Option<Bytes>,
+    /// What one of its steps is called: `step`, or `token`, `request` and so on.
+    #[serde(default = "crate::leaks::step")]
+    pub step: String,
     /// *Reserved* at its peak beyond the peak of *allocated*.
     pub unused: Bytes,
     /// Whether it leaks; `null` until that was looked at.
@@ -89,6 +93,15 @@ impl HistoryRun {
             Measure::Growth => self.growth,
             Measure::Unused => Some(self.unused),
         }
+    }
+
+    /// What accumulates, for a column that is headed "growth a step".
+    pub fn grown(&self) -> Option<String> {
+        let growth = self.growth?;
+        Some(match Word::called(&self.step) {
+            Word::Step => growth.to_string(),
+            word => format!("{growth} {}", word.a()),
+        })
     }
 
     /// Its name for people: the beginning of its commit, or its own name.

@@ -9,6 +9,7 @@ use api::runs::{DeviceSummary, RunSummary};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use trace::history::{changes, median};
+use trace::steps::Word;
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 
@@ -62,6 +63,7 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell && leaks.device != PINNED);
     Some(HistoryRun {
         growth: told.map(|leaks| leaks.bytes_per_step),
+        step: told.map_or(Word::Step.one().to_owned(), |leaks| leaks.step.clone()),
         verdict,
         peak: allocated.peak,
         end: allocated.end,
@@ -161,6 +163,17 @@ mod tests {
             uploaded_by: None,
             deleted_ms: None,
         }
+    }
+
+    #[test]
+    fn growth_is_told_by_what_the_steps_are() {
+        let told = |word: &str| {
+            let mut run = summary("a", 100, 100, Some(4));
+            run.leaks.as_mut().unwrap().step = word.to_owned();
+            super::run(run).unwrap().grown()
+        };
+        assert_eq!(told("step").as_deref(), Some("4.00 MiB"));
+        assert_eq!(told("request").as_deref(), Some("4.00 MiB a request"));
     }
 
     /// Changes of a history that is given oldest first: measure, last before, first after, runs.

@@ -64,8 +64,7 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
             date_time(UnixMillis(run.created_ms)),
             peak,
             run.end.to_string(),
-            run.growth
-                .map_or("cannot tell".to_owned(), |growth| growth.to_string()),
+            run.grown().unwrap_or("cannot tell".to_owned()),
             run.unused.to_string(),
         ]);
     }

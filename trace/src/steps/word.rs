@@ -80,6 +80,12 @@ impl Word {
         }
     }
 
+    /// The word whose singular is this; steps, where no word has it.
+    pub fn called(one: &str) -> Word {
+        let found = Word::ALL.into_iter().find(|word| word.one() == one);
+        found.unwrap_or(Word::Step)
+    }
+
     /// What a device's steps are, as their names say. Names that a program gave them say nothing:
     /// those are steps.
     pub fn of(steps: &[Step]) -> Word {
@@ -156,5 +162,13 @@ mod tests {
         check(Word::Request, "request 3");
         check(Word::DenoisingStep, "denoising step 3");
         assert!(!Word::named("our secret request 3", 3));
+    }
+
+    #[test]
+    fn a_word_is_found_by_its_singular() {
+        for word in Word::ALL {
+            assert_eq!(Word::called(word.one()).one(), word.one());
+        }
+        assert_eq!(Word::called("our secret"), Word::Step);
     }
 }

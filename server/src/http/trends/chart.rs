@@ -63,14 +63,11 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
     let highest = dots.iter().filter_map(|dot| dot.value).max();
     let highest = highest.unwrap_or_default();
     let n = dots.len();
-    let newest = dots.iter().rev().find_map(|dot| dot.value);
     html! {
         figure class="trend" {
             figcaption {
                 strong { (title) }
-                @if let Some(newest) = newest {
-                    span class="muted" { "now " (newest) ", at most " (highest) }
-                }
+                span class="muted" { (stands(dots)) }
             }
             svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label=(title) {
                 @let floor = HEIGHT - MARGIN;
@@ -93,6 +90,16 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// How the newest run stands, and what the highest value is.
+fn stands(dots: &[Dot]) -> String {
+    let newest = dots.last().and_then(|dot| dot.value);
+    let now = newest.map_or("cannot tell".to_owned(), |value| value.to_string());
+    match dots.iter().filter_map(|dot| dot.value).max() {
+        None => now,
+        Some(highest) => format!("now {now}, at most {highest}"),
     }
 }
 
@@ -133,6 +140,23 @@ mod tests {
         check(0, 1, 100, (500.0, 24.0));
         assert_eq!(place(0, 2, Bytes(0), Bytes(0)), (8.0, 152.0));
         assert_eq!([1, 2, 42, 1000].map(reach), [34.0, 34.0, 12.0, 5.0]);
+    }
+
+    #[test]
+    fn the_newest_run_is_told_as_it_is() {
+        let check = |values: &[Option<u64>], expected: &str| {
+            let dot = |value: &Option<u64>| Dot {
+                name: "a".to_owned(),
+                href: String::new(),
+                value: value.map(Bytes::mib),
+                bad: false,
+            };
+            let dots: Vec<Dot> = values.iter().map(dot).collect();
+            assert_eq!(stands(&dots), expected);
+        };
+        check(&[Some(4), Some(3)], "now 3.00 MiB, at most 4.00 MiB");
+        check(&[Some(4), None], "now cannot tell, at most 4.00 MiB");
+        check(&[None, None], "cannot tell");
     }
 
     #[test]

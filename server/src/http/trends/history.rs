@@ -192,16 +192,16 @@ fn usual(dots: &[Dot]) -> Option<Bytes> {
 
 fn rows(runs: &[HistoryRun]) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "Run" } th { "Added" } th { "Peak" } th { "End" }
                 th { "Growth a step" } th { "Verdict" } } }
             tbody { @for run in runs.iter().rev() { tr {
                 td { a href=(routes::run_page(&run.run)) { (run.called()) } }
                 td { (date(run.created_ms)) }
-                td { (run.peak) @if run.out_of_memory { " (out of memory)" } }
-                td { (run.end) }
-                td { (run.growth.map_or("–".to_owned(), |growth| growth.to_string())) }
-                td { (leaks(run.verdict)) }
+                td data-label="Peak" { (run.peak) @if run.out_of_memory { " (out of memory)" } }
+                td data-label="End" { (run.end) }
+                td data-label="Growth a step" { (run.grown().unwrap_or("–".to_owned())) }
+                td data-label="Verdict" { (leaks(run.verdict)) }
             } } }
         } }
     }
@@ -223,6 +223,7 @@ mod tests {
             peak: Bytes(1),
             end: Bytes(1),
             growth: None,
+            step: "step".to_owned(),
             unused: Bytes(0),
             out_of_memory: false,
             verdict: None,

@@ -16,6 +16,8 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use std::sync::Arc;
 use timeline::scene::text_width;
+use trace::leaks;
+use trace::steps::Word;
 
 /// What stands on the left.
 const SUBJECT: &str = "GPU memory";
@@ -100,8 +102,9 @@ fn standing(history: &History) -> Standing {
         return said("out of memory".to_owned(), Tone::Bad);
     }
     if newest.verdict == Some(Verdict::Leak) {
-        let growth = newest.growth.map(|bytes| format!(" {bytes} a step"));
-        return said(format!("leaks{}", growth.unwrap_or_default()), Tone::Bad);
+        let word = Word::called(&newest.step);
+        let words = newest.growth.map(|bytes| leaks::in_words(bytes, word));
+        return said(words.unwrap_or("leaks".to_owned()), Tone::Bad);
     }
     let rises = |change: &&HistoryChange| {
         change.measure == Measure::Peak && change.first == newest.run && change.to > change.from
@@ -155,6 +158,7 @@ mod tests {
             peak: Bytes::gib(3),
             end: Bytes::gib(1),
             growth: Some(Bytes::mib(62)),
+            step: "step".to_owned(),
             unused: Bytes::ZERO,
             verdict,
             out_of_memory: false,
@@ -182,6 +186,15 @@ mod tests {
             Tone::Plain,
         );
         says(vec![run("a", None)], vec![], "peak 3.00 GiB", Tone::Plain);
+        let mut serves = run("a", Some(leaks));
+        serves.step = "request".to_owned();
+        let told = "leaks 62.0 MiB a request";
+        says(vec![serves.clone()], vec![], told, Tone::Bad);
+        serves.growth = Some(Bytes::ZERO);
+        let told = "leaks within each request";
+        says(vec![serves.clone()], vec![], told, Tone::Bad);
+        serves.growth = None;
+        says(vec![serves], vec![], "leaks", Tone::Bad);
         let mut out = run("a", Some(leaks));
         out.out_of_memory = true;
         says(vec![out], vec![], "out of memory", Tone::Bad);
