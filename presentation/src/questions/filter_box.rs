@@ -1,6 +1,7 @@
 //! The fields of an allocation filter: what they show, and how a typed text is read.
 
 use super::sizes::{exact, size_of};
+use crate::letters::several;
 use api::alive::AllocationFilter;
 use trace::units::Bytes;
 
@@ -52,8 +53,8 @@ fn put<T>(place: &mut Option<T>, typed: Typed<T>) -> Result<(), &'static str> {
 
 /// A text field of the filter.
 pub struct Field {
-    /// Its name.
-    pub label: &'static str,
+    /// Its name, where the steps of the run are called so; see [`Field::called`].
+    label: &'static str,
     /// What it shows while it is empty.
     pub hint: &'static str,
     /// The class of the field.
@@ -64,8 +65,33 @@ pub struct Field {
     pub write: fn(&mut AllocationFilter, &str) -> Result<(), &'static str>,
 }
 
+/// The upper end of a range.
+const TO: &str = "to";
+
+impl Field {
+    /// Its name, for a run whose steps are called `step`.
+    pub fn called(&self, step: &str) -> String {
+        match self.label.contains("steps") {
+            true => self.label.replace("steps", &several(step)),
+            false => self.label.replace("step", step),
+        }
+    }
+}
+
+/// The fields with their positions: both ends of a range stay together.
+pub fn ranges() -> Vec<Vec<(usize, &'static Field)>> {
+    let mut ranges: Vec<Vec<(usize, &'static Field)>> = Vec::new();
+    for (at, field) in FIELDS.iter().enumerate() {
+        match ranges.last_mut() {
+            Some(range) if field.label == TO => range.push((at, field)),
+            _ => ranges.push(vec![(at, field)]),
+        }
+    }
+    ranges
+}
+
 /// The text fields, in the order in which they are shown.
-pub static FIELDS: [Field; 9] = [
+static FIELDS: [Field; 9] = [
     Field {
         label: "Function or file",
         hint: "e.g. forward, model.py",
@@ -84,7 +110,7 @@ pub static FIELDS: [Field; 9] = [
         write: |f, text| put(&mut f.min, bytes(text)),
     },
     Field {
-        label: "to",
+        label: TO,
         hint: "e.g. 2 GiB",
         class: "input",
         read: |f| shown_size(f.max),
@@ -98,7 +124,7 @@ pub static FIELDS: [Field; 9] = [
         write: |f, text| put(&mut f.older, number(text)),
     },
     Field {
-        label: "to",
+        label: TO,
         hint: "any",
         class: "input",
         read: |f| shown(f.younger),
@@ -112,7 +138,7 @@ pub static FIELDS: [Field; 9] = [
         write: |f, text| put(&mut f.born, number(text)),
     },
     Field {
-        label: "to",
+        label: TO,
         hint: "last",
         class: "input",
         read: |f| shown(f.until),
@@ -144,6 +170,31 @@ mod tests {
         assert_eq!(stream_of(" 7 "), Ok(Some(7)));
         assert_eq!(stream_of(""), Ok(None));
         assert!(stream_of("default").is_err());
+    }
+
+    #[test]
+    fn fields_ask_for_what_the_steps_are() {
+        let named = |step: &str| FIELDS.each_ref().map(|field| field.called(step));
+        let told = named("step");
+        assert_eq!(
+            [&told[3], &told[5]],
+            ["Outlived steps from", "Allocated in step"]
+        );
+        let told = named("denoising step");
+        let expected = [
+            "Outlived denoising steps from",
+            "Allocated in denoising step",
+        ];
+        assert_eq!([&told[3], &told[5]], expected);
+        assert_eq!(named("micro-batch")[3], "Outlived micro-batches from");
+    }
+
+    #[test]
+    fn both_ends_of_a_range_stay_together() {
+        let sizes: Vec<usize> = ranges().iter().map(Vec::len).collect();
+        assert_eq!(sizes, [1, 2, 2, 2, 1, 1]);
+        let positions: Vec<usize> = ranges().concat().iter().map(|(at, _)| *at).collect();
+        assert!(positions.into_iter().eq(0..FIELDS.len()));
     }
 
     #[test]

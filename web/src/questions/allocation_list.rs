@@ -24,6 +24,9 @@ pub fn AllocationList(
     filter: Signal<Option<AllocationFilter>>,
     /// What to say when nothing is found.
     nothing: &'static str,
+    /// Is told what one of the run's steps is called.
+    #[prop(optional)]
+    step: Option<RwSignal<String>>,
 ) -> impl IntoView {
     let offset = RwSignal::new(0_u64);
     Effect::new(move |_| {
@@ -38,6 +41,11 @@ pub fn AllocationList(
         Some(asker.path(path))
     });
     let shown = Memo::new(move |_| answer.with(Answer::shown).map(|page| (*page).clone()));
+    Effect::new(move |_| {
+        if let (Some(step), Some(page)) = (step, shown.get()) {
+            step.set(page.step);
+        }
+    });
     let content = move || {
         if let Answer::Failed(problem) = answer.get() {
             return view! { <ProblemNote problem=problem/> }.into_any();

@@ -3,7 +3,7 @@
 use super::Asker;
 use api::alive::{AllocationFilter, Sort};
 use leptos::prelude::*;
-use presentation::questions::filter_box::{FIELDS, Field};
+use presentation::questions::filter_box::{Field, ranges};
 use std::collections::BTreeMap;
 
 /// What was typed where it is no value, and why not, by the position of the field.
@@ -11,14 +11,21 @@ type Wrong = RwSignal<BTreeMap<usize, (String, &'static str)>>;
 
 /// The fields.
 #[component]
-pub fn FilterBox(asker: Asker) -> impl IntoView {
+pub fn FilterBox(
+    asker: Asker,
+    /// What one of the run's steps is called.
+    step: RwSignal<String>,
+) -> impl IntoView {
     let filter = asker.memo(|state| state.filter.clone());
     let change = move |change: &dyn Fn(&mut AllocationFilter)| {
         asker.view.update(|state| change(&mut state.filter));
     };
     let wrong: Wrong = RwSignal::new(BTreeMap::new());
-    let fields = FIELDS.iter().enumerate();
-    let fields = fields.map(|(at, field)| text_field(asker, filter, wrong, at, field));
+    let fields = ranges().into_iter().map(|range| {
+        let ends = range.into_iter();
+        let ends = ends.map(|(at, field)| text_field(asker, filter, wrong, at, field, step));
+        view! { <div class="filter-range">{ends.collect_view()}</div> }
+    });
     let fields = fields.collect_view();
     let n_set = move || filter.with(AllocationFilter::n_set);
     let group = move || {
@@ -59,6 +66,7 @@ fn text_field(
     wrong: Wrong,
     at: usize,
     field: &'static Field,
+    step: RwSignal<String>,
 ) -> impl IntoView {
     let set = move |event| {
         let text = event_target_value(&event);
@@ -78,7 +86,7 @@ fn text_field(
     let id = format!("filter-wrong-{at}");
     view! {
         <label class="filter-field">
-            <span>{field.label}</span>
+            <span>{move || step.with(|step| field.called(step))}</span>
             <input
                 class=field.class
                 placeholder=field.hint
