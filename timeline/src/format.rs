@@ -69,6 +69,11 @@ pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{s}", count(n))
 }
 
+/// `1 holds`, `12 hold`: how many do something.
+pub fn doing(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
 /// `820 ms`, `4.2 s`, `3 min 05 s`, `2 h 04 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -159,6 +164,9 @@ mod tests {
         assert_eq!(short_count(11_034_567), "11.0 M");
         assert_eq!(plural(1, "step"), "1 step");
         assert_eq!(plural(1200, "step"), "1,200 steps");
+        assert_eq!(doing(1, "site differs", "sites differ"), "1 site differs");
+        assert_eq!(doing(1200, "holds", "hold"), "1,200 hold");
+        assert_eq!(doing(0, "holds", "hold"), "0 hold");
     }
 
     #[test]

@@ -8,3 +8,4 @@ pub mod labels;
 pub mod problem_note;
 pub mod prose;
 pub mod share;
+pub mod sites;

@@ -11,6 +11,7 @@ use crate::table::Table;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
 use std::path::PathBuf;
+use timeline::format::doing;
 use trace::code::file_name;
 use trace::compare::headline::signed;
 use trace::compare::profile::Place;
@@ -213,11 +214,8 @@ fn sites_table(report: &RanksReport) -> String {
         more => format!("    … {more} more\n"),
     };
     let table = beside(&table, &places);
-    let differ = if total == 1 {
-        "site differs"
-    } else {
-        "sites differ"
-    };
+    let differ = doing(total as u64, "site differs", "sites differ");
+    let same = doing(u64::from(same), "holds the same", "hold the same");
     let moments = match report.moments_differ {
         true => {
             "\n  the peaks are at different moments: compared is the most that a site holds, or \
@@ -225,9 +223,7 @@ fn sites_table(report: &RanksReport) -> String {
         }
         false => "",
     };
-    format!(
-        "\n  by stack: {total} {differ} between ranks, {same} hold the same{moments}\n{table}{more}"
-    )
+    format!("\n  by stack: {differ} between ranks, {same}{moments}\n{table}{more}")
 }
 
 fn told(site: &SiteAcross, holds: &RankHolds) -> String {

@@ -5,6 +5,7 @@ use super::Focus;
 use crate::format;
 use api::compare_view::{Rows, SiteOrder};
 use leptos::prelude::*;
+use presentation::components::sites::Compared;
 use presentation::pages::compare::cards::change;
 use presentation::pages::compare::sites::{arranged, band_page, change_word, is_in, title};
 use trace::compare::sites::{Matched, SiteDelta, SiteSide};
@@ -25,16 +26,12 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
     let count = move || {
         difference.with(|difference| {
             difference.as_ref().map_or_else(String::new, |difference| {
-                let differ = difference.sites.len() as u64 + u64::from(difference.sites_left_out);
-                let same = format::count(u64::from(difference.sites_same));
-                match (differ, difference.sites_left_out) {
-                    (0, _) => format!("all {same} allocation sites hold the same"),
-                    (n, 0) => format!("{} of {same} more the same", format::plural(n, "site")),
-                    (n, left) => format!(
-                        "{}, the {left} smallest not listed; {same} the same",
-                        format::plural(n, "site")
-                    ),
-                }
+                let compared = Compared {
+                    listed: difference.sites.len() as u64,
+                    left_out: u64::from(difference.sites_left_out),
+                    same: u64::from(difference.sites_same),
+                };
+                compared.in_words("")
             })
         })
     };

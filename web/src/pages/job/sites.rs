@@ -8,6 +8,7 @@ use api::jobs::JobDetail;
 use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
+use presentation::components::sites::Compared;
 use std::sync::Arc;
 use trace::code::file_name;
 use trace::ranks::sites::{SiteAcross, When};
@@ -32,16 +33,12 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
         });
     });
     let differ = job.sites_differ as usize;
-    let same = format::count(u64::from(job.sites_same));
-    let about = match (differ, job.sites_left_out) {
-        (0, _) if job.sites_same == 0 => "There is nothing to compare by stack.".to_owned(),
-        (0, _) => format!("All {same} sites hold the same in all ranks."),
-        (n, 0) => format!("{} between ranks; {same} hold the same.", differ_text(n)),
-        (n, left) => format!(
-            "{} between ranks, {left} more are smaller; {same} hold the same.",
-            differ_text(n)
-        ),
+    let compared = Compared {
+        listed: u64::from(job.sites_differ),
+        left_out: u64::from(job.sites_left_out),
+        same: u64::from(job.sites_same),
     };
+    let about = [&compared.in_words(" between ranks"), "."].concat();
     let when = match job.moments_differ {
         true => {
             "The ranks peak at different moments: what is compared is the most that a site holds, \
@@ -78,13 +75,6 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
 
 fn table(rows: &[SiteAcross]) -> AnyView {
     cells::table("Table of sites", &HEADS, rows.iter().map(row).collect())
-}
-
-fn differ_text(n: usize) -> String {
-    match n {
-        1 => "1 site differs".to_owned(),
-        n => format!("{} sites differ", format::count(n as u64)),
-    }
 }
 
 fn row(site: &SiteAcross) -> AnyView {
