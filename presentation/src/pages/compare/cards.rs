@@ -40,8 +40,15 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
         let delta = difference.series(series);
         facts.push(Fact {
             name,
-            value: format!("{} → {}", delta.base.peak, delta.new.peak),
-            change: change(delta.peak as f64),
+            value: format!(
+                "{} → {}",
+                peak(difference.base.events, delta.base.peak),
+                peak(difference.new.events, delta.new.peak)
+            ),
+            change: match difference.base.events.min(difference.new.events) {
+                0 => String::new(),
+                _ => change(delta.peak as f64),
+            },
             exact: format!(
                 "{} → {}",
                 format::exact_bytes(delta.base.peak.0),
@@ -65,6 +72,14 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
         exact: format!("{}; {}", base.leaks.reason, new.leaks.reason),
     });
     facts
+}
+
+/// A peak; a state without events tells only that it was no lower.
+fn peak(events: u32, peak: Bytes) -> String {
+    match events {
+        0 => format!("at least {peak}"),
+        _ => peak.to_string(),
+    }
 }
 
 fn slope(slope: f64) -> String {
@@ -110,6 +125,12 @@ mod tests {
         assert_eq!(change(2048.0), "+2.00 KiB");
         assert_eq!(slope(-2048.0), "−2.00 KiB");
         assert_eq!(slope(0.1), "0 B");
+    }
+
+    #[test]
+    fn a_state_alone_has_no_peak() {
+        assert_eq!(peak(0, Bytes::gib(2)), "at least 2.00 GiB");
+        assert_eq!(peak(1, Bytes::gib(2)), "2.00 GiB");
     }
 
     #[test]

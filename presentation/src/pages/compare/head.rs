@@ -1,10 +1,13 @@
 //! Which runs are compared: their order, and what is picked next.
 
-use crate::letters::lower;
+use crate::letters::{lower, several};
+use ::timeline::format::doing;
 use api::compare::RUNS;
 use api::compare_view::CompareState;
 use api::ids::RunId;
+use api::leaks::LeakSummary;
 use api::runs::RunSummary;
+use trace::units::Bytes;
 
 /// Changes the runs of a view. Window, row and device are reset, because they belonged to the old
 /// runs.
@@ -41,15 +44,54 @@ pub fn is_sought(run: &RunSummary, text: &str) -> bool {
         .all(|word| name.contains(word))
 }
 
+/// What is said of a run that can be picked: its peak, and how long it is where that is known.
+pub fn facts(peak: Bytes, steps: u32, leaks: Option<&LeakSummary>) -> String {
+    let holds = match (leaks.and_then(|leaks| leaks.recording.word()), steps) {
+        (Some(pass), _) => pass.to_owned(),
+        (None, 0) => return format!("peak {peak}"),
+        (None, steps) => {
+            let step = leaks.map_or("step", |leaks| &leaks.step);
+            doing(u64::from(steps), step, &several(step))
+        }
+    };
+    format!("peak {peak} · {holds}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::leaks::Verdict;
+    use trace::steps::recording::Kind;
 
     fn ids(names: &[&str]) -> Vec<RunId> {
         names
             .iter()
             .map(|name| format!("run_{name}").parse().unwrap())
             .collect()
+    }
+
+    #[test]
+    fn a_run_to_pick_says_how_long_it_is_where_that_is_known() {
+        let leaks = |recording, step: &str| LeakSummary {
+            device: 0,
+            recording,
+            verdict: Verdict::Clean,
+            reason: String::new(),
+            bytes_per_step: Bytes::ZERO,
+            step: step.to_owned(),
+        };
+        let told = |steps, recording, step: &str| {
+            facts(Bytes::gib(2), steps, Some(&leaks(recording, step)))
+        };
+        assert_eq!(
+            told(12, Kind::Loop, "request"),
+            "peak 2.00 GiB · 12 requests"
+        );
+        assert_eq!(told(1, Kind::Loop, "step"), "peak 2.00 GiB · 1 step");
+        assert_eq!(told(0, Kind::Unknown, "step"), "peak 2.00 GiB");
+        let whole = told(1, Kind::WholeStep, "step");
+        assert_eq!(whole, "peak 2.00 GiB · one whole step");
+        assert_eq!(facts(Bytes::gib(2), 3, None), "peak 2.00 GiB · 3 steps");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::pick::Picked;
 use crate::context::expect_context;
-use crate::format;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::url_state::UrlState;
 use api::compare::RUNS;
@@ -12,7 +11,7 @@ use api::routes;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::pages::compare::head::{FILTERED_FROM, is_sought, moved, with_runs};
+use presentation::pages::compare::head::{FILTERED_FROM, facts, is_sought, moved, with_runs};
 
 /// Chips of the runs, and a menu to add one.
 #[component]
@@ -168,12 +167,7 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             let state = view.state().get_untracked();
             view.set(with_runs(&state, |runs| runs.push(id.clone())));
         };
-        let pass = run.leaks.as_ref().and_then(|leaks| leaks.recording.word());
-        let holds = match pass {
-            Some(pass) => pass.to_owned(),
-            None => format::plural(u64::from(run.steps), "step"),
-        };
-        let facts = format!("peak {} · {holds}", run.peak_allocated);
+        let facts = facts(run.peak_allocated, run.steps, run.leaks.as_ref());
         view! {
             <li>
                 <button class="pick-row" on:click=add>

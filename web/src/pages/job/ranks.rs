@@ -75,7 +75,10 @@ fn row(rank: &JobRank) -> AnyView {
     };
     let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", row.rank));
     let head = view! { <A href=page>{name}</A> }.into_any();
-    let steps = format::count(u64::from(row.steps));
+    let steps = match row.steps {
+        0 => "–".to_owned(),
+        steps => format::count(u64::from(steps)),
+    };
     cells::row(
         head,
         vec![
