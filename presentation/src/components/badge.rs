@@ -155,7 +155,7 @@ fn verdict(leaks: &LeakSummary) -> Badge {
         (Verdict::CannotTell, _) if leaks.recording.is_pass() => Badge::new(
             Weight::Info,
             leaks.recording.word().unwrap_or_default(),
-            "No loop was recorded, so nothing is said of leaks.",
+            "No loop is seen that covers the recording, so nothing is said of leaks.",
         ),
         (Verdict::CannotTell, _) => Badge::new(
             Weight::Info,

@@ -65,7 +65,9 @@ impl Teller<'_> {
         let (one, many) = (self.word().one(), self.word().many());
         let seen = match (self.device.events.len(), self.n_steps) {
             (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
-            (_, 0) => "no loop was recorded: only a loop can show a leak".to_owned(),
+            (_, 0) => {
+                "no loop is seen that covers the recording: only that can show a leak".to_owned()
+            }
             (_, 1) => format!("one {one} is too few: {MIN_STEPS} {many} are needed to see a leak"),
             (_, n) => {
                 format!("{n} whole {many} are too few: {MIN_STEPS} {many} are needed to see a leak")
