@@ -1,7 +1,25 @@
 //! A problem, shown in the place of what could not be shown.
 
+use crate::letters::capital;
 use ::timeline::format;
 use api::problem::Problem;
+
+/// What a problem tells, as a sentence. Programs read the same text behind a colon.
+pub fn sentence(detail: &str) -> String {
+    let first = detail.split(' ').next().unwrap_or_default();
+    // A name stays as it is written.
+    let is_word = first.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let text = match is_word {
+        true => capital(detail),
+        false => detail.to_owned(),
+    };
+    let end = if text.ends_with(['.', '?', '!']) {
+        ""
+    } else {
+        "."
+    };
+    [&text, end].concat()
+}
 
 /// The position of a problem in the uploaded file, unless its own text names it.
 pub fn place(problem: &Problem) -> Option<String> {
@@ -15,6 +33,15 @@ pub fn place(problem: &Problem) -> Option<String> {
 mod tests {
     use super::*;
     use api::problem::ProblemCode;
+
+    #[test]
+    fn a_problem_is_a_sentence() {
+        let check = |detail: &str, expected: &str| assert_eq!(sentence(detail), expected);
+        check("there is no run run_1", "There is no run run_1.");
+        check("No opcode.", "No opcode.");
+        check("alloc_conf is empty", "alloc_conf is empty.");
+        check("`segments` is missing", "`segments` is missing.");
+    }
 
     #[test]
     fn the_place_is_told_once() {

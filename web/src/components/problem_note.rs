@@ -7,7 +7,7 @@ use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::components::problem_note::place;
+use presentation::components::problem_note::{place, sentence};
 use presentation::response::{is_no_answer, may_go_better};
 
 /// The problem's own text, its position in the file, and a button to try again.
@@ -37,7 +37,7 @@ pub fn ProblemNote(
             <IconView icon=Icon::Warning/>
             <div class="problem-text">
                 <h2>{problem.title}</h2>
-                <p><Prose text=problem.detail/></p>
+                <p><Prose text=sentence(&problem.detail)/></p>
                 {place}
                 {button}
             </div>

@@ -12,7 +12,7 @@ use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
-use presentation::components::problem_note::place;
+use presentation::components::problem_note::{place, sentence};
 use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, State};
 
 /// The tray; nothing while there are no uploads.
@@ -218,7 +218,7 @@ fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
     let place = place(problem);
     view! {
         <p class="tray-problem" role="alert">
-            <Prose text=problem.detail.clone()/>
+            <Prose text=sentence(&problem.detail)/>
             " " {place}
         </p>
     }

@@ -13,6 +13,7 @@ mod steps;
 use crate::client;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::problem_note::ProblemNote;
+use crate::components::prose::Prose;
 use crate::components::share::ShareButton;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
@@ -31,6 +32,7 @@ use head::{Chooser, MorePicks};
 use leptos::prelude::*;
 use multiples::Multiples;
 use picture::Picture;
+use presentation::components::problem_note::sentence;
 use presentation::query::Query;
 use sites::SiteTable;
 use std::sync::Arc;
@@ -92,7 +94,7 @@ pub fn ComparePage() -> impl IntoView {
     let notes = move || {
         let notes = view.notes().get().into_iter();
         notes
-            .map(|note| view! { <p>{note.to_string()}</p> })
+            .map(|note| view! { <p><Prose text=sentence(&note.to_string())/></p> })
             .collect_view()
     };
     let OpenedLink(link) = expect_context();

@@ -7,6 +7,7 @@ mod recording;
 
 use crate::client;
 use crate::components::problem_note::ProblemPage;
+use crate::components::prose::Prose;
 use crate::context::expect_context;
 use crate::pages::runs::store::RunsStore;
 use crate::questions::answer::{Answer, ask};
@@ -26,6 +27,7 @@ use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
 use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
+use presentation::components::problem_note::sentence;
 use presentation::pages::run::device::{chosen_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
@@ -142,7 +144,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
             let run = Arc::clone(&asked);
             view! { <StateView run=run device=device view=view/> }.into_any()
         }
-        (None, _) => view! { <NoDevice/> }.into_any(),
+        (None, _) => view! { <NoEvents holds="neither memory nor history"/> }.into_any(),
         (_, Cut::Waiting) => {
             view! { <div class="skeleton-row run-skeleton-picture"></div> }.into_any()
         }
@@ -174,7 +176,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         let notes = view.notes().get();
         let texts = notes
             .into_iter()
-            .map(|n| view! { <p>{n.to_string()}</p> })
+            .map(|n| view! { <p><Prose text=sentence(&n.to_string())/></p> })
             .collect_view();
         view! { <div class="run-link-notes" role="status">{texts}</div> }
     };
@@ -224,12 +226,15 @@ fn recorded(
 }
 
 #[component]
-fn NoDevice() -> impl IntoView {
+fn NoEvents(
+    /// What the snapshot holds instead.
+    holds: &'static str,
+) -> impl IntoView {
     view! {
         <div class="run-empty">
             <h2>"No events were recorded"</h2>
             <p class="muted">
-                "The snapshot holds memory but no history. Start recording with "
+                "The snapshot holds " {holds} ". Start recording with "
                 <code>"torch.cuda.memory._record_memory_history()"</code>
                 " before the part of the program that matters."
             </p>
@@ -252,7 +257,7 @@ fn StateView(
     let (pointed, orders) = (Memo::new(|_| None), Memo::new(|_| Orders::default()));
     let asker = Asker::new(run, source, &device, view, pointed, orders);
     view! {
-        <NoDevice/>
+        <NoEvents holds="memory but no history"/>
         <TabBar view=view has_events=false/>
         <Questions asker=asker/>
     }
