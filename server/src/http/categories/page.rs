@@ -152,15 +152,25 @@ async fn tried(
     taken_of(app, id, rules).await.map_err(of_run)
 }
 
-async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Error> {
+/// The runs to choose from: the newest, and the one that is chosen.
+async fn offered(app: &App, chosen: &str) -> Result<Vec<RunRow>, Error> {
     let newest = Slice {
         offset: 0,
         limit: RUNS,
     };
-    let runs = app
-        .store
-        .read(move |reader| reader.runs(Which::Live, &[], newest))
-        .await?;
+    let chosen = run_id(chosen).ok();
+    let read = app.store.read(move |reader| {
+        let mut runs = reader.runs(Which::Live, &[], newest)?;
+        let older = chosen.filter(|id| runs.iter().all(|run| run.id != *id));
+        // A run that is not there any more is not offered.
+        runs.extend(older.and_then(|id| reader.run(&id).ok()));
+        Ok(runs)
+    });
+    Ok(read.await?)
+}
+
+async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Error> {
+    let runs = offered(app, shown.run).await?;
     let body = html! {
         p {
             "A category says what memory is for. Tidemark infers its own; here the team adds "
@@ -243,15 +253,15 @@ fn taken(device: &TakenOfDevice) -> Markup {
             p { "There is no rule yet." }
         } @else {
             p class="muted" { "Bytes at the peak of " (device.allocated) " allocated." }
-            div class="account-wide" tabindex="0" { table class="account-table" {
+            div class="account-wide stacked" tabindex="0" { table class="account-table" {
                 thead { tr { th { "Line" } th { "Category" } th { "Blocks" }
                     th { "At the peak" } th { "Share" } } }
                 tbody { @for rule in &device.rules { tr {
-                    td { (rule.line) }
+                    td data-label="Line" { (rule.line) }
                     td { (rule.name.label()) }
-                    td { (rule.blocks) }
-                    td { (rule.bytes) }
-                    td { (format!("{:.1} %", share(rule.bytes.0))) }
+                    td data-label="Blocks" { (rule.blocks) }
+                    td data-label="At the peak" { (rule.bytes) }
+                    td data-label="Share" { (format!("{:.1} %", share(rule.bytes.0))) }
                 } } }
             } }
         }

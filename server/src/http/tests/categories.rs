@@ -156,3 +156,20 @@ async fn rules_that_are_refused_or_tried_stay_in_the_form() {
     let kept: OwnCategories = server.get(ROUTE).await.read();
     assert_eq!(kept.rules, "old size>=0");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_run_stays_the_one_that_rules_are_tried_on() {
+    let server = Server::start().await;
+    let old = step(&server).await;
+    for at in 0..50 {
+        let event = json!({ "action": "alloc", "addr": 4096, "size": 512 * (at + 1), "stream": 0 });
+        let file = json!({ "segments": [], "device_traces": [[event]] }).to_string();
+        let path = routes::upload_named("b.json");
+        let answer = server.put(&path, file.into_bytes()).await;
+        answer.expect(StatusCode::CREATED);
+    }
+    let page = server.get(&routes::categories_page(old.id.as_str())).await;
+    let page = String::from_utf8_lossy(&page.expect(StatusCode::OK).body).into_owned();
+    let chosen = format!("<option value=\"{}\" selected>", old.id);
+    assert!(page.contains(&chosen), "{page}");
+}
