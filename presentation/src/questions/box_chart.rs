@@ -7,19 +7,30 @@ use api::alive::TreeNode;
 
 /// Colours of boxes: all but the first, which the picture has for what was there before the
 /// recording.
-const COLOURS: u64 = N_GROUP_COLOURS as u64 - 1;
+const COLOURS: usize = N_GROUP_COLOURS - 1;
 
 /// The class of a node's colour. All nodes of a branch have one colour, so that callees look like
-/// their callers.
+/// their callers. Branches differ as long as there are colours; the largest ones choose first, so
+/// that they keep theirs from moment to moment.
 pub fn colour(tree: &[TreeNode], shape: &Shape, node: usize) -> String {
     let way = shape.way(node);
     // The colours begin below the chain of frames that all stacks share.
     let first = shape.branching(0);
     let at = way.iter().position(|&n| n == first).unwrap_or(0);
-    match way.get(at + 1) {
-        Some(&branch) => format!("cat-{}", 1 + key(&tree[branch]) % COLOURS),
-        None => "cat-rest".to_owned(),
+    let Some(&branch) = way.get(at + 1) else {
+        return "cat-rest".to_owned();
+    };
+    let mut taken = [false; COLOURS];
+    for other in shape.branches(first) {
+        let wanted = (key(&tree[other]) % COLOURS as u64) as usize;
+        let mut colours = (0..COLOURS).map(|n| (wanted + n) % COLOURS);
+        let colour = colours.find(|&colour| !taken[colour]).unwrap_or(wanted);
+        taken[colour] = true;
+        if other == branch {
+            return format!("cat-{}", 1 + colour);
+        }
     }
+    "cat-rest".to_owned()
 }
 
 /// A node's key as a number.
@@ -79,6 +90,19 @@ mod tests {
         assert_eq!(colour(&tree, &shape, 4), "cat-3", "as its caller");
         assert_eq!(colour(&tree, &shape, 3), "cat-10");
         assert_eq!(colour(&tree, &shape, 1), "cat-rest", "what all share");
+    }
+
+    #[test]
+    fn branches_with_the_same_wish_differ_and_the_largest_has_it() {
+        let mut tree = tree();
+        tree[3].key = format!("{:016x}", 24);
+        let colours = |tree: &[TreeNode]| {
+            let shape = Shape::new(tree);
+            [2, 3].map(|node| colour(tree, &shape, node))
+        };
+        assert_eq!(colours(&tree), ["cat-3", "cat-4"]);
+        tree[3].tally.bytes = Bytes(9000);
+        assert_eq!(colours(&tree), ["cat-4", "cat-3"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! callees), in percent of the width and height of their frame.
 
 use api::alive::TreeNode;
+use std::cmp::Reverse;
+use timeline::order;
 
 /// A node's box, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +69,13 @@ impl Shape {
             at = *only;
         }
         at
+    }
+
+    /// The children of a node, the largest first.
+    pub fn branches(&self, node: usize) -> Vec<usize> {
+        let mut branches = self.children[node].clone();
+        order::sort_by_key(&mut branches, |&node| Reverse(self.bytes[node] as u64));
+        branches
     }
 
     /// The path from the root to a node, including both.
