@@ -21,6 +21,7 @@ mod oidc;
 mod pinned;
 mod projects;
 mod prune;
+mod reach;
 mod recipes;
 mod recorded;
 mod sessions;

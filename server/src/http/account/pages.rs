@@ -174,20 +174,20 @@ fn guesses(wrong: u64) -> Markup {
 
 fn tokens(tokens: &[PersonalToken]) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Token" } th { "May" } th { "Made" } th { "Ends" } th { "Last used" }
                 (unnamed())
             } }
             tbody { @for token in tokens { tr {
                 td { (token.name) }
-                td {
+                td data-label="May" {
                     (token.scopes)
                     @if let Some(project) = &token.project { " in " (project) }
                 }
-                td { (date(token.created_ms)) }
-                td { (token.expires_ms.map_or("never".to_owned(), date)) }
-                td { (token.used_ms.map_or("never".to_owned(), date)) }
+                td data-label="Made" { (date(token.created_ms)) }
+                td data-label="Ends" { (token.expires_ms.map_or("never".to_owned(), date)) }
+                td data-label="Last used" { (token.used_ms.map_or("never".to_owned(), date)) }
                 td { form method="post" action=(routes::end_token_page(&token.id)) {
                     button class="link-button" type="submit"
                         aria-label={ "End the token " (token.name) } { "End" }
@@ -279,7 +279,7 @@ pub fn secret(whose: &str, secret: &str) -> Markup {
 
 fn session_rows(sessions: &[Session]) -> Markup {
     html! {
-        div id="sessions" class="account-wide" tabindex="0" { table class="account-table" {
+        div id="sessions" class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Browser" } th { "Who" } th { "From" } th { "Last used" } th { "Ends" }
                 (unnamed())
@@ -287,9 +287,9 @@ fn session_rows(sessions: &[Session]) -> Markup {
             tbody { @for session in sessions { tr {
                 td title=(session.agent) { (shell::browser(&session.agent)) }
                 td { (session.person.as_deref().unwrap_or("the server's token")) }
-                td { (session.address) }
-                td { (date(session.seen_ms)) }
-                td { (date(session.expires_ms)) }
+                td data-label="From" { (session.address) }
+                td data-label="Last used" { (date(session.seen_ms)) }
+                td data-label="Ends" { (date(session.expires_ms)) }
                 td {
                     @if session.current { span class="badge" { "this browser" } }
                     @else { form method="post" action=(routes::end_session_page(&session.id)) {
@@ -348,7 +348,7 @@ pub async fn audit(
 fn audit_rows(entries: &[AuditEntry]) -> Markup {
     let several = entries.iter().any(|entry| entry.project.is_some());
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "When" } th { "Who" } th { "From" } th { "What" } th { "Of what" }
                 @if several { th { "Project" } }
@@ -356,7 +356,7 @@ fn audit_rows(entries: &[AuditEntry]) -> Markup {
             tbody { @for entry in entries { tr {
                 td { (date(entry.at_ms)) }
                 td { (entry.who) }
-                td { (entry.address) }
+                td data-label="From" { (entry.address) }
                 td { (entry.action.replace('_', " ")) }
                 td { @match entry.subject.starts_with("run_") {
                     true => a href={ "/runs/" (entry.subject) } { (entry.subject) },

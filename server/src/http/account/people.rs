@@ -104,7 +104,7 @@ fn roles(chosen: Role) -> Markup {
 
 fn rows(people: &[Person]) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Name" } th { "Role" } th { "Since" } th { "Token" } th { "Access" }
             } }
@@ -116,7 +116,7 @@ fn rows(people: &[Person]) -> Markup {
                     }
                     button class="link-button" type="submit" { "Change" }
                 } }
-                td { (date(person.created_ms)) }
+                td data-label="Since" { (date(person.created_ms)) }
                 td { @if person.left_ms.is_none() {
                     form method="post" action=(routes::person_token_page(&person.id)) {
                         button class="link-button" type="submit"

@@ -84,20 +84,22 @@ fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
                 ": those that run, then those heard of last."
             }
         }
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
                 th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
             tbody { @for run in runs {
                 @let last = run.last.unwrap_or_default();
                 tr {
                     td { a href=(routes::live_page(&run.id)) { (run.name) } }
-                    td { (rank(run)) }
-                    td { (last.step) }
-                    td { (last.allocated) }
-                    td { (last.peak) }
-                    td { (last.reserved) }
-                    td { @match run.limit { Some(limit) => { (limit) } None => { "–" } } }
-                    td { (state(run)) }
+                    td data-label="Rank" { (rank(run)) }
+                    td data-label="Step" { (last.step) }
+                    td data-label="Allocated" { (last.allocated) }
+                    td data-label="Peak" { (last.peak) }
+                    td data-label="Reserved" { (last.reserved) }
+                    td data-label="May use" {
+                        @match run.limit { Some(limit) => { (limit) } None => { "–" } }
+                    }
+                    td data-label="State" { (state(run)) }
                 }
             } }
         } }
@@ -275,16 +277,21 @@ fn drawn(shown: &LiveCurve) -> Markup {
                 polyline class="live-allocated" points=(line(|step| step.allocated)) {}
             }
             p class="live-key" {
-                span class="live-mark live-allocated" {} "allocated "
-                span class="live-mark live-peak" {} "peak so far "
-                span class="live-mark live-reserved" {} "reserved "
+                (key("live-allocated", "allocated"))
+                (key("live-peak", "peak so far"))
+                (key("live-reserved", "reserved"))
                 @if let Some(limit) = shown.run.limit {
-                    span class="live-mark live-limit" {} "may use " (limit)
+                    (key("live-limit", &format!("may use {limit}")))
                 }
                 span { "From 0 to " (highest) ", steps " (first) " to " (last.step) }
             }
         }
     }
+}
+
+/// The colour of a line and what the line is, never apart.
+fn key(class: &str, name: &str) -> Markup {
+    html! { span class="live-entry" { span class={ "live-mark " (class) } {} (name) } " " }
 }
 
 fn height(value: Bytes, highest: Bytes) -> f64 {

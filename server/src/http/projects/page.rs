@@ -118,7 +118,7 @@ async fn projects_with(main: &Arc<App>, entry: &Entry, typed: &Typed) -> Result<
 
 fn table(projects: &[Project]) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Project" } th { span class="visually-hidden" { "What you can do" } }
                 th { "You are" } th { "Runs" } th { "On disk" } th { "Since" }
@@ -130,10 +130,12 @@ fn table(projects: &[Project]) -> Markup {
                         aria-label={ "Open the project " (project.name) } { "Open" },
                     Some(at) => { "closed " (date(at)) }
                 } }
-                td { (project.role) }
-                td { (project.runs) }
-                td { (disk(project)) }
-                td { @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" } }
+                td data-label="You are" { (project.role) }
+                td data-label="Runs" { (project.runs) }
+                td data-label="On disk" { (disk(project)) }
+                td data-label="Since" {
+                    @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" }
+                }
             } } }
         } }
     }

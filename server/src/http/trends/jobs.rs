@@ -62,22 +62,22 @@ pub async fn jobs(
 
 fn table(rows: &[JobRow]) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "Job" } th { "Made" } th { "Ranks" } th { "Highest peak" }
                 th { "Lowest peak" } th { "Apart by" } th { "Wrong with it" } } }
             tbody { @for row in rows { tr {
                 td { a href=(routes::job_page(&row.job.id)) { (row.job.name) } }
-                td { (date(row.job.created_ms)) }
-                td { (row.job.n_ranks) }
+                td data-label="Made" { (date(row.job.created_ms)) }
+                td data-label="Ranks" { (row.job.n_ranks) }
                 @match row.peaks {
                     None => td colspan="3" { "no rank yet" },
                     Some((lowest, highest)) => {
-                        td { (highest) }
-                        td { (lowest) }
-                        td { (apart(lowest, highest)) }
+                        td data-label="Highest peak" { (highest) }
+                        td data-label="Lowest peak" { (lowest) }
+                        td data-label="Apart by" { (apart(lowest, highest)) }
                     }
                 }
-                td { (wrong(row)) }
+                td data-label="Wrong with it" { (wrong(row)) }
             } } }
         } }
     }

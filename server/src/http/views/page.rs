@@ -97,13 +97,13 @@ async fn shown(
 
 fn table(views: &[View], entry: &Entry) -> Markup {
     html! {
-        div class="account-wide" tabindex="0" { table class="account-table" {
+        div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "View" } th { "Badge" } th { "Saved" } th { "By" } th { "Change" } } }
             tbody { @for view in views { tr {
                 td { a href=(view.path) { (view.name) } }
                 td { @if has_badge(&view.path) { (badge_of(view)) } }
-                td { (date(view.created_ms)) }
-                td { (view.created_by) }
+                td data-label="Saved" { (date(view.created_ms)) }
+                td data-label="By" { (view.created_by) }
                 td { @if entry.may(Scope::Upload) {
                     form method="post" action=(routes::forget_view_page(&view.id)) { (ask(view)) }
                 } }

@@ -88,7 +88,7 @@ fn Multiple(
         >
             <span class="multiple-name">
                 <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
-                {focus.name(run)}
+                <span>{focus.name(run)}</span>
             </span>
             <div class="multiple-picture" node_ref=holder>
                 <canvas node_ref=element aria-hidden="true"></canvas>
