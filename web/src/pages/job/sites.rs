@@ -3,7 +3,6 @@
 use super::cells;
 use crate::client;
 use crate::components::problem_note::ProblemNote;
-use crate::format;
 use api::jobs::JobDetail;
 use api::problem::Problem;
 use api::routes;
