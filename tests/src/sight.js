@@ -13,7 +13,7 @@ window.sight = (() => {
   function describe(el) {
     const text = (el.getAttribute('aria-label') || el.textContent || el.id || '').trim();
     const kinds = [...el.classList].map(name => '.' + name).join('');
-    const within = el.parentElement.closest('[class]');
+    const within = el.parentElement?.closest('[class]');
     const inside = within ? ` in .${within.classList[0]}` : '';
     return `<${el.localName}${kinds}> “${text.slice(0, 40)}”${inside}`;
   }
@@ -264,6 +264,9 @@ window.sight = (() => {
   // Native radio buttons and tabs are one stop; arrow keys go on from there.
   function isReached(el, set) {
     if (set.has(el)) return true;
+    // A page that goes on by itself has put another element in the place of one that was reached.
+    const gone = [...set].filter(other => !other.isConnected);
+    if (gone.some(other => describe(other) === describe(el))) return true;
     if (el.type === 'radio') {
       return targets().some(other => other.name === el.name && set.has(other));
     }

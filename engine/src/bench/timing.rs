@@ -9,7 +9,7 @@ use crate::session::{RunError, Session};
 const WARM_UP: usize = 3;
 /// Seconds until a card keeps its clock. At its limit of power it lowers the clock, and it takes a
 /// second to find out. Without this, what runs first would run at a higher clock than what is
-/// compared with it: on an H200 (limit 700 W) an offloader seemed to cost 4 % of a step instead of 2.
+/// compared with it: on an H200 (limit 700 W) an offloader seemed to cost 4 % of a step, not 2.
 const CLOCK_SETTLES: f64 = 2.0;
 
 /// The steps of one run.
