@@ -137,11 +137,18 @@ impl<'v> Excuses<'v> {
 
     /// Whether the program computes gradients. Without any stack this is not known.
     fn has_backward(&self) -> bool {
-        let kinds = &self.view.device.blocks.kinds;
-        let mut stacks = kinds.iter().map(|kind| kind.alloc_stack);
+        let mut stacks = recorded_stacks(self.view);
         stacks.clone().all(|stack| stack == StackIdx::NONE)
             || stacks.any(|stack| is_backward(self.view, stack))
     }
+}
+
+/// The stacks of what was allocated while it was recorded. Blocks from before it have no stack,
+/// which says nothing about the program.
+pub fn recorded_stacks(view: &View<'_>) -> impl Iterator<Item = StackIdx> + Clone {
+    let blocks = &view.device.blocks;
+    let kinds = blocks.kind[blocks.n_preexisting as usize..].iter();
+    kinds.map(|kind| blocks.kinds[kind.index()].alloc_stack)
 }
 
 /// Whether autograd's engine made the allocation. Its threads have no Python frames, while the

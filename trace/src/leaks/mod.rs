@@ -82,7 +82,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -414,9 +414,8 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
 fn may_be_a_request(view: &View<'_>, growth: &judge::Growth) -> bool {
     let name = |annotation: &Annotation| view.stacks.str(annotation.name);
     let mut scopes = view.device.annotations.iter().map(name);
-    let mut stacks = view.device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
     let trains = scopes.any(|name| name.starts_with("Optimizer.step#"))
-        || stacks.any(|stack| excuse::is_backward(view, stack));
+        || excuse::recorded_stacks(view).any(|stack| excuse::is_backward(view, stack));
     growth.pattern == Pattern::Enlarged && !trains
 }
 

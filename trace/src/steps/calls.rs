@@ -116,6 +116,12 @@ impl Calls {
         &self.spots[idx.index()]
     }
 
+    /// Whether a context is another one, or was called from it.
+    pub fn is_in(&self, inner: ContextIdx, outer: ContextIdx) -> bool {
+        let parent = |&context: &ContextIdx| self.context(context).parent;
+        std::iter::successors(Some(inner), parent).any(|context| context == outer)
+    }
+
     /// The outermost context of a stack: a thread of the program.
     pub fn root(&self, stack: StackIdx) -> Option<ContextIdx> {
         let first = self.path(stack).first()?;
@@ -132,18 +138,16 @@ impl Builder<'_> {
     fn add(&mut self, stacks: &Stacks, stack: StackIdx) {
         let mut place = Place::default();
         let mut parent: Option<(ContextIdx, u32)> = None;
+        // What autograd's threads run is not part of the program's walk.
+        let is_walked = !self.frames.is_of_autograd(stacks, stack);
         let outermost_first = stacks.frames(stack).iter().rev();
-        for &frame in outermost_first {
+        for &frame in outermost_first.take_while(|_| is_walked) {
             let info = self.frames.of(frame);
             if info.is_module_call {
                 place.in_module = true;
             }
             if !info.is_call() {
                 continue;
-            }
-            if parent.is_none() && info.is_torch {
-                // This is a thread of autograd: what it runs is not part of the program's walk.
-                break;
             }
             place = place.inside(info);
             let context = self.context(parent, info.function, place);

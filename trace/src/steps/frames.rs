@@ -75,6 +75,11 @@ impl FrameInfo {
         self.is_python && !self.is_module_call
     }
 
+    /// Autograd's engine, in C++.
+    fn is_engine(&self) -> bool {
+        !self.is_python && self.work == Work::Backward
+    }
+
     /// Whether it is an optimizer that only calls the code that was passed before it.
     fn is_only_calling(&self, passed: Passed) -> bool {
         self.part.is_some_and(|part| passed.is_called_by(part))
@@ -152,14 +157,19 @@ impl Frames {
         frames.any(|&f| self.of(f).is_python)
     }
 
+    /// Whether a stack is one of autograd's threads: what such a thread runs is the backward pass,
+    /// also where it calls the program's hooks, as offloaders that bring back saved tensors do.
+    pub fn is_of_autograd(&self, stacks: &Stacks, stack: StackIdx) -> bool {
+        let outermost_first = stacks.frames(stack).iter().rev().map(|&f| self.of(f));
+        let mut known = outermost_first.filter(|f| f.is_engine() || f.is_call());
+        known.next().is_some_and(|f| f.is_engine() || f.is_torch)
+    }
+
     /// What an allocation is part of. The innermost frame that shows it decides, so that a forward
     /// pass in an optimizer's closure is a forward pass.
     pub fn work(&self, stacks: &Stacks, stack: StackIdx) -> Work {
         let frames = stacks.frames(stack);
-        let outermost = frames.iter().rev().map(|&f| self.of(f));
-        if let Some(first) = outermost.into_iter().find(|f| f.is_call())
-            && first.is_torch
-        {
+        if self.is_of_autograd(stacks, stack) {
             return Work::Backward;
         }
         let mut found = Work::Other;

@@ -1,6 +1,7 @@
 //! The loops of a recording that a reader can choose as steps: epochs, batches, layers, tokens.
 
 use super::annotated::Scopes;
+use super::calls::ContextIdx;
 use super::choose::{Analysis, Loop};
 use super::iterations::Mark;
 use super::word::Word;
@@ -314,8 +315,8 @@ fn of_loops(
                 .map(|i| inner[i].clone()),
         );
     }
-    for one in shown {
-        let (key, place) = named(analysis, stacks, &one);
+    for one in &shown {
+        let (key, place) = named(analysis, stacks, one);
         let taken = levels
             .iter()
             .filter(|(l, _)| l.key.trim_end_matches(char::is_numeric) == key);
@@ -323,7 +324,7 @@ fn of_loops(
             0 => key,
             n => format!("{key}-{}", n + 1),
         };
-        let word = word(analysis, stacks, &one, chosen.as_ref());
+        let word = word(analysis, stacks, one, (&loops, chosen.as_ref()));
         let steps = analysis.steps(&one.iterations, word.unwrap_or(Word::Step));
         let level = Level {
             key,
@@ -392,12 +393,12 @@ fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, Strin
     (key, format!("{file}:{line} in {}", name(context)))
 }
 
-/// The word for a loop, if there is one.
+/// The word for a loop, if there is one, beside the others of the recording.
 pub(super) fn word(
     analysis: &Analysis<'_>,
     stacks: &Stacks,
     one: &Loop,
-    chosen: Option<&Loop>,
+    (others, chosen): (&[Loop], Option<&Loop>),
 ) -> Option<Word> {
     let context = analysis.calls.context(one.owner);
     if context.place.in_optimizer {
@@ -406,10 +407,21 @@ pub(super) fn word(
     if context.place.in_module {
         return Some(Word::Layer);
     }
-    let name = stacks
-        .str(analysis.frames.function(context.function).name)
-        .to_lowercase();
-    let says = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let says = |parts: &[&str]| says(analysis, stacks, one.owner, parts);
+    let makes_tokens = |one: &Loop| {
+        let callers = std::iter::successors(Some(one.owner), |&c| analysis.calls.context(c).parent);
+        let file = |c| file_of(analysis, stacks, c);
+        let mut here = callers.filter(|&c| file(c) == file(one.owner));
+        here.any(|c| self::says(analysis, stacks, c, &["generate", "decode"]))
+    };
+    // Around a loop over tokens there can only be a loop over requests.
+    let is_around_tokens = || {
+        let inside = |other: &&Loop| {
+            other.iterations.len() > one.iterations.len()
+                && analysis.calls.is_in(other.owner, one.owner)
+        };
+        one.work.backward == 0 && others.iter().filter(inside).any(makes_tokens)
+    };
     let chosen = chosen?;
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());
@@ -421,13 +433,27 @@ pub(super) fn word(
         {
             Word::MicroBatch
         }
-        _ if says(&["serve", "request", "handle"]) => Word::Request,
-        _ if says(&["generate", "decode"]) => Word::Token,
+        _ if says(&["serve", "request", "handle"]) || is_around_tokens() => Word::Request,
+        _ if makes_tokens(one) => Word::Token,
         _ if says(&["denois", "p_sample", "diffus"]) => Word::DenoisingStep,
         _ if is_same(one, chosen) => Word::Iteration,
         _ => return None,
     };
     Some(word)
+}
+
+/// Whether the name of a context's function has one of these parts.
+fn says(analysis: &Analysis<'_>, stacks: &Stacks, context: ContextIdx, parts: &[&str]) -> bool {
+    let function = analysis.calls.context(context).function;
+    let name = stacks.str(analysis.frames.function(function).name);
+    let name = name.to_lowercase();
+    parts.iter().any(|part| name.contains(part))
+}
+
+/// The file in which a context's function stands.
+fn file_of<'s>(analysis: &Analysis<'_>, stacks: &'s Stacks, context: ContextIdx) -> &'s str {
+    let function = analysis.calls.context(context).function;
+    stacks.str(analysis.frames.function(function).filename)
 }
 
 #[cfg(test)]

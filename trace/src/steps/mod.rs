@@ -83,10 +83,10 @@ fn found(
     }
     let analysis = Analysis::new(device, stacks, watch)?;
     if let Some(analysis) = &analysis {
-        let mut loops = analysis.loops()?;
+        let loops = analysis.loops()?;
         if let Some(chosen) = analysis.choose(&loops) {
-            let chosen = loops.swap_remove(chosen);
-            let word = levels::word(analysis, stacks, &chosen, Some(&chosen));
+            let chosen = &loops[chosen];
+            let word = levels::word(analysis, stacks, chosen, (&loops, Some(chosen)));
             let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
             return Ok((StepSource::Inferred, steps));
         }

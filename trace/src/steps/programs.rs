@@ -453,6 +453,46 @@ fn requests_and_their_tokens() {
     );
 }
 
+/// Tokens are made in a function that says so, or for one in the same file. Around them are
+/// requests, also where that function's name speaks of tokens too.
+#[test]
+fn what_is_around_tokens_are_requests() {
+    let levels = |text: &str| {
+        let trace = run(text);
+        let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+        let names = levels.iter().map(|l| format!("{} {}", l.count, l.label));
+        let first = trace.devices[0].steps.first();
+        let step = first.map_or("", |step| step.name.as_str());
+        format!("{step}: {}", names.collect::<Vec<_>>().join(", "))
+    };
+    let nested = |outer: &str, inner: &str| {
+        let text = format!(
+            "6x {{
+               {outer}:2 prompt:4
+               20x {{
+                 {outer}:3 {inner}:8 !forward:10
+                 {outer}:3 {inner}:8 !forward:11
+                 {outer}:3 {inner}:9
+               }}
+             }}"
+        );
+        levels(&text)
+    };
+    let both = "request 0: 6 requests, 120 tokens";
+    assert_eq!(nested("main", "generate"), both);
+    assert_eq!(nested("decode_all", "generate"), both);
+    let library = "hf/utils/generate:50 hf/utils/_sample";
+    assert_eq!(nested("main", library), both);
+    let other_file = nested("main", "hf/api/generate:50 hf/utils/_sample");
+    assert!(!other_file.contains("token"), "{other_file}");
+    let one = "200x {
+                 main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:10
+                 main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:11
+                 main:3 hf/utils/generate:50 hf/utils/_sample:9
+               }";
+    assert_eq!(levels(one), "token 0: 200 tokens");
+}
+
 #[test]
 fn a_loop_within_a_loop_of_one_function() {
     check(

@@ -107,6 +107,9 @@ fn micro_batches_that_are_the_steps_are_the_parts_of_optimizer_steps() {
 /// a request stays. Steps are either requests or tokens.
 fn serving(requests: u32, steps_are_tokens: bool, keeps: bool) -> Program {
     let mut program = Program::default();
+    // The model's weights are older than the recording, so they have no stack: that does not make
+    // them a part of a backward pass.
+    program.builder.preexisting(block_of(Bytes::mib(64)));
     for request in 0..requests {
         let start = program.n_events;
         let mut caches: Vec<BlockIdx> = Vec::new();
