@@ -15,9 +15,38 @@ pub const LARGE_BUFFER: u64 = 20 << 20;
 /// Granule of larger segments, bytes (`kRoundLarge`).
 pub const ROUND_LARGE: u64 = 2 << 20;
 
-/// What `PYTORCH_CUDA_ALLOC_CONF` can change about the rules.
+/// Which of several free blocks of equal size is handed out. No setting says so, but the version of
+/// PyTorch does (docs/allocator.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// The one with the lowest address: up to torch 2.11.
+    #[default]
+    Address,
+    /// The one that was made first: torch 2.12. A part that is split off to be handed out is a new
+    /// block. Where free blocks are joined, the one that was given back last goes on.
+    BlockAge,
+    /// The one in the segment that was made first, and in it the lowest: from torch 2.13 on.
+    SegmentAge,
+}
+
+impl Ties {
+    /// Of the version of torch that a file was written with, such as `2.10 to 2.11`.
+    pub fn of_torch(guess: Option<&str>) -> Ties {
+        let minor = guess.and_then(|text| text.strip_prefix("2."));
+        let minor = minor.map(|text| text.split(|c: char| !c.is_ascii_digit()).next());
+        match minor.flatten().and_then(|digits| digits.parse().ok()) {
+            Some(13_u32..) => Ties::SegmentAge,
+            Some(12) => Ties::BlockAge,
+            _ => Ties::Address,
+        }
+    }
+}
+
+/// The rules that depend on the version of PyTorch and on `PYTORCH_CUDA_ALLOC_CONF`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// Which of several free blocks of equal size is handed out.
+    pub ties: Ties,
     /// Blocks of at least this many bytes are never split; `None`: no limit.
     pub max_split_size: Option<u64>,
     /// An oversize block may exceed its request by this many bytes.
@@ -36,6 +65,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            ties: Ties::default(),
             max_split_size: None,
             max_non_split_rounding: LARGE_BUFFER,
             roundup_power2_divisions: [0; 16],

@@ -15,7 +15,7 @@ use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
 pub use config::{
-    Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE,
+    Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE, Ties,
 };
 use free_list::FreeList;
 use std::collections::BTreeMap;
@@ -58,6 +58,9 @@ struct Block {
     state: State,
     /// Whether it lies in an expandable segment.
     expandable: bool,
+    /// Whose number it is, [`Ties`] says: the segment's or the block's. Among free blocks of equal
+    /// size the lowest may come first.
+    age: u32,
     /// The value of [`Arena::searches`] when it became free.
     listed_at: u64,
 }
@@ -70,6 +73,8 @@ struct Pool {
     owner: u32,
     /// The next pool of the same owner and size, or [`NO_POOL`].
     next: u16,
+    /// The age of its expandable segment, if it has one.
+    expandable: Option<u32>,
 }
 
 /// Stands for no pool.
@@ -133,6 +138,8 @@ pub struct Arena {
     shelved: usize,
     /// The clock that the age of free blocks is counted in (`get_free_blocks_call_count`).
     searches: u64,
+    /// How many segments, or blocks, were numbered ([`Ties`]).
+    numbered: u32,
 }
 
 /// How many blocks are looked at in search of an address before an index is kept. Real traces stay
@@ -169,6 +176,7 @@ impl Arena {
             by_address: None,
             shelved: 0,
             searches: 0,
+            numbered: 0,
         }
     }
 
@@ -218,7 +226,7 @@ impl Arena {
         self.searches - self.block(slot).listed_at
     }
 
-    /// The free blocks of a pool, of all its streams: by stream, size, address.
+    /// The free blocks of a pool, of all its streams: by stream, size, rank.
     pub fn free_blocks(&self, pool: PoolId, size: PoolSize) -> impl Iterator<Item = Slot> + '_ {
         let owner = self.owner_ids.get(&pool);
         let first = owner.map_or(NO_POOL, |&at| self.owners[at as usize].first[size as usize]);
@@ -274,6 +282,7 @@ impl Arena {
             free: FreeList::default(),
             owner,
             next: behind,
+            expandable: None,
         });
         self.pool_ids.insert(key, id);
         id
@@ -326,47 +335,70 @@ impl Arena {
 
     fn list(&mut self, slot: Slot) {
         let searches = self.searches;
-        let block = self.block_mut(slot);
-        block.listed_at = searches;
-        let Block {
-            addr, size, pool, ..
-        } = *block;
+        self.block_mut(slot).listed_at = searches;
+        let (size, rank) = self.key(slot);
+        let pool = self.block(slot).pool;
         let free = &mut self.pools[usize::from(pool)].free;
-        free.insert(size, addr, slot);
+        free.insert(size, rank, slot);
         if free.is_busy() && self.shelved < MOST_SHELVED {
             self.shelved += 1;
             free.put_on_shelves();
         }
     }
 
-    /// What a free block is listed under.
+    /// What a free block is listed under: its size, and its rank among those of equal size.
     fn key(&self, slot: Slot) -> (u64, u64) {
+        /// Address bits above the granule of 512 B.
+        const GRANULES: u32 = 40;
         let block = self.block(slot);
-        (block.size, block.addr)
+        let age = u64::from(block.age);
+        let rank = match self.config.ties {
+            Ties::Address => block.addr,
+            Ties::BlockAge => age,
+            Ties::SegmentAge => {
+                age << GRANULES | (block.addr / MIN_BLOCK) & ((1 << GRANULES) - 1)
+            }
+        };
+        (block.size, rank)
+    }
+
+    /// The age of what is made now.
+    fn next_age(&mut self) -> u32 {
+        self.numbered = self.numbered.saturating_add(1);
+        self.numbered
     }
 
     /// Lists a free block of the same pool in the place of another entry.
     fn relist(&mut self, listed: (u64, u64), slot: Slot) {
         let searches = self.searches;
-        let block = self.block_mut(slot);
-        block.listed_at = searches;
-        let Block {
-            addr, size, pool, ..
-        } = *block;
-        let free = &mut self.pools[usize::from(pool)].free;
-        free.replace(listed, (size, addr), slot);
+        self.block_mut(slot).listed_at = searches;
+        let key = self.key(slot);
+        let pool = self.block(slot).pool;
+        self.pools[usize::from(pool)]
+            .free
+            .replace(listed, key, slot);
     }
 
     fn unlist(&mut self, slot: Slot) {
-        let Block {
-            addr, size, pool, ..
-        } = *self.block(slot);
-        self.pools[usize::from(pool)].free.remove(size, addr);
+        let (size, rank) = self.key(slot);
+        let pool = self.block(slot).pool;
+        self.pools[usize::from(pool)].free.remove(size, rank);
     }
 
     /// Adds a segment as one free block (`cudaMalloc`).
     pub fn add_segment(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
         let pool = self.pool_id(key);
+        let age = self.next_age();
+        self.add_range(addr, size, (pool, age, false))
+    }
+
+    /// Adds a range that no block lies next to.
+    fn add_range(
+        &mut self,
+        addr: u64,
+        size: u64,
+        (pool, age, expandable): (u16, u32, bool),
+    ) -> Slot {
         let slot = self.insert(Block {
             addr,
             size,
@@ -374,7 +406,8 @@ impl Arena {
             next: Slot::NONE,
             pool,
             state: State::Free,
-            expandable: false,
+            expandable,
+            age,
             listed_at: 0,
         });
         self.list(slot);
@@ -414,8 +447,8 @@ impl Arena {
             let joins = found.filter(|&slot| self.block(slot).pool == pool);
             joins.unwrap_or(Slot::NONE)
         });
-        let slot = self.add_segment(key, addr, size);
-        self.block_mut(slot).expandable = true;
+        let age = self.age_of_pages(pool);
+        let slot = self.add_range(addr, size, (pool, age, true));
         if above != Slot::NONE {
             self.segments.remove(&(addr + size));
             self.block_mut(slot).next = above;
@@ -430,6 +463,16 @@ impl Arena {
         self.coalesce(slot)
     }
 
+    /// The age of pages that are mapped in a pool: all of them are one segment.
+    fn age_of_pages(&mut self, pool: u16) -> u32 {
+        let age = self.next_age();
+        let segment = &mut self.pools[usize::from(pool)].expandable;
+        match self.config.ties {
+            Ties::SegmentAge => *segment.get_or_insert(age),
+            Ties::Address | Ties::BlockAge => age,
+        }
+    }
+
     /// Unmaps a free range of an expandable segment.
     ///
     /// # Errors
@@ -440,12 +483,11 @@ impl Arena {
         if addr + size > block.addr + block.size {
             return Err(SegmentError::InUse);
         }
-        let key = self.pool(slot);
         self.unlist(slot);
         let (head, tail) = (addr - block.addr, block.addr + block.size - addr - size);
         if tail > 0 {
-            let upper = self.add_segment(key, addr + size, tail);
-            self.block_mut(upper).expandable = true;
+            let age = self.age_of_pages(block.pool);
+            let upper = self.add_range(addr + size, tail, (block.pool, age, true));
             self.relink(upper, Slot::NONE, block.next);
         } else if block.next != Slot::NONE {
             self.relink(block.next, Slot::NONE, self.block(block.next).next);
@@ -476,8 +518,8 @@ impl Arena {
         }
     }
 
-    /// The free block that the allocator would hand out: the smallest that fits, lowest address
-    /// on ties, of the request's own stream.
+    /// The free block that the allocator would hand out: the smallest that fits, of the request's
+    /// own stream. [`Ties`] says which one among those of equal size.
     pub fn best_fit(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
         // An engine has a handful, and asks for them all the time.
         let mut few = self.pools.iter().take(FEW_POOLS);
@@ -668,6 +710,10 @@ impl Arena {
         if self.config.splits(pool_size, rounded, remaining) {
             let listed = self.key(slot);
             let upper = self.split(slot, rounded);
+            if self.config.ties == Ties::BlockAge {
+                // What is handed out is a new block; the rest goes on as the old one.
+                self.block_mut(slot).age = self.next_age();
+            }
             self.relist(listed, upper);
         } else {
             self.unlist(slot);
@@ -693,6 +739,7 @@ impl Arena {
             pool: block.pool,
             state: State::Free,
             expandable: block.expandable,
+            age: block.age,
             listed_at: 0,
         });
         if block.next != Slot::NONE {
@@ -753,7 +800,9 @@ impl Arena {
     /// Joins an unlisted free block with its free neighbours and lists the result. The lowest entry
     /// survives.
     fn coalesce(&mut self, slot: Slot) -> Slot {
-        let Block { prev, next, .. } = *self.block(slot);
+        let Block {
+            prev, next, age, ..
+        } = *self.block(slot);
         let free = |arena: &Arena, slot: Slot| {
             slot != Slot::NONE && arena.block(slot).state == State::Free
         };
@@ -776,6 +825,10 @@ impl Arena {
         } else {
             slot
         };
+        if self.config.ties == Ties::BlockAge {
+            // The block that was given back goes on; it takes in its neighbours.
+            self.block_mut(lowest).age = age;
+        }
         match listed {
             Some(listed) => self.relist(listed, lowest),
             None => self.list(lowest),

@@ -132,6 +132,45 @@ fn the_smallest_block_that_fits_is_taken_and_the_lowest_address_on_ties() {
     assert_eq!(arena.best_fit(PoolKey { stream: 7, ..KEY }, MIB), None);
 }
 
+/// Two segments, the later one at the lower address. In each, a block of 2 MiB is free between used
+/// ones; the earlier one was given back first, or last.
+#[test]
+fn which_of_two_equal_blocks_is_taken_depends_on_the_version() {
+    let check = |torch: &str, high_is_freed_last: bool, expected: u64| {
+        let ties = Ties::of_torch(Some(torch));
+        let mut arena = Arena::new(Config {
+            ties,
+            ..Config::default()
+        });
+        let mut middle = Vec::new();
+        for base in [100 * MIB, 0] {
+            let mut segment = arena.add_segment(KEY, base, 20 * MIB);
+            for n in 0..3 {
+                let used = arena.take(segment, 2 * MIB);
+                if n == 1 {
+                    middle.push(used);
+                }
+                segment = arena.free_above(used).expect("there is a rest");
+            }
+            arena.take(segment, 14 * MIB);
+        }
+        if !high_is_freed_last {
+            middle.reverse();
+        }
+        for slot in middle.into_iter().rev() {
+            arena.free(slot);
+        }
+        let fit = arena.best_fit(KEY, 2 * MIB).map(|slot| arena.addr(slot));
+        assert_eq!(fit, Some(expected), "torch {torch}");
+    };
+    for last in [false, true] {
+        check("2.10 to 2.11", last, 2 * MIB);
+        check("2.12", last, 102 * MIB);
+        check("2.13", last, 102 * MIB);
+        check("2.15 or later", last, 102 * MIB);
+    }
+}
+
 #[test]
 fn oversize_blocks_are_kept_for_oversize_requests() {
     let config = Config {

@@ -59,9 +59,9 @@ impl Builder {
         for key in Key::ALL.iter().filter(|&&key| find(key).is_some()) {
             self.keys_seen |= key.bit();
         }
-        let capture_reuse = KEYS[Key::CaptureReuse as usize];
-        if settings.iter().any(|(name, _)| name == capture_reuse) {
-            self.keys_seen |= Key::CaptureReuse.bit();
+        for key in [Key::CaptureReuse, Key::MaxCachedSize] {
+            let is_set = settings.iter().any(|(name, _)| name == KEYS[key as usize]);
+            self.keys_seen |= if is_set { key.bit() } else { 0 };
         }
         let unknown_keys = self.unknown_keys();
         let mut devices = split(self.events, &ranges);

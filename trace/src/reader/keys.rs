@@ -69,6 +69,7 @@ words! {
     CaptureReuse = "graph_capture_record_stream_reuse",
     TraceOverflowed = "trace_alloc_overflowed",
     TraceMaxEntries = "trace_alloc_max_entries",
+    MaxCachedSize = "max_cached_size",
 }
 
 impl Key {
@@ -128,6 +129,7 @@ impl KeysSeen {
             (Key::CompileContext, 8),
             (Key::UserMetadata, 10),
             (Key::PoolId, 12),
+            (Key::MaxCachedSize, 13),
             (Key::HostSegments, 14),
         ];
         if self.0 == 0 {

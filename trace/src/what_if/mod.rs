@@ -28,7 +28,7 @@ mod run;
 mod spread;
 pub mod words;
 
-use crate::allocator::Config;
+use crate::allocator::{Config, Ties};
 pub use crate::allocator::caching::Placement;
 use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
@@ -172,7 +172,12 @@ pub fn ask(
     let seen = evidence.limit;
     let own_limit = seen.map(|seen| seen.taken());
     let calibration = calibrate(device, own, &evidence, watch)?;
-    let settings = question.settings.as_ref().unwrap_or(own);
+    // Settings do not change the version of PyTorch.
+    let settings = question.settings.as_ref().map_or(own.clone(), |asked| Config {
+        ties: own.ties,
+        ..asked.clone()
+    });
+    let settings = &settings;
     let limit = match question {
         Question {
             settings: None,
@@ -228,7 +233,10 @@ pub fn ask(
 
 /// The settings that a device was recorded under.
 pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
-    let mut settings = Config::from_settings(&format.settings);
+    let mut settings = Config {
+        ties: Ties::of_torch(format.torch_guess.as_deref()),
+        ..Config::from_settings(&format.settings)
+    };
     // Files of torch before 2.2 have no settings, but their events show whether segments are
     // expandable.
     let mut actions = device.events.action.iter();
