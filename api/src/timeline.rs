@@ -10,7 +10,7 @@ use trace::trace::{Action, Levels, Origin, PoolId, PoolSize, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
 
 /// Marks of one device, for bands and rules over the timeline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Marks {
     /// The steps.

@@ -2,9 +2,10 @@
 
 use super::ticks;
 use super::viewport::Viewport;
-use crate::format::count;
+use crate::format::{count, doing};
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
+use trace::steps::Word;
 use trace::trace::{PINNED, SeriesSummary, StepSource};
 
 /// What the whole trace shows.
@@ -32,8 +33,14 @@ pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
     }
     text += &match (device.steps, device.step_source) {
         (0, _) | (_, StepSource::None) => String::new(),
-        (n, StepSource::Annotations) => format!("{} steps, as annotated. ", count(u64::from(n))),
-        (n, StepSource::Inferred) => format!("{} steps, inferred. ", count(u64::from(n))),
+        (n, source) => {
+            let word = Word::of(marks.map_or(&[], |marks| &marks.steps));
+            let how = match source {
+                StepSource::Inferred => "inferred",
+                _ => "as annotated",
+            };
+            format!("{}, {how}. ", doing(u64::from(n), word.one(), word.many()))
+        }
     };
     if let Some(capacity) = marks.and_then(|m| m.capacity) {
         text += &format!("The device holds {capacity}. ");
@@ -79,7 +86,8 @@ pub fn window(viewport: &Viewport, n_events: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::trace::Fidelity;
+    use trace::span::Span;
+    use trace::trace::{Fidelity, Step};
     use trace::units::{Bytes, EventIdx};
 
     #[test]
@@ -115,6 +123,15 @@ mod tests {
              With pending frees, at most 11.0 GiB were in use. 30 steps, inferred. \
              An allocation failed at event 109,000."
         );
+        let mut marks = Marks::default();
+        let request = |index| Step {
+            index,
+            name: Word::Request.nth(index),
+            events: Span::new(EventIdx(index), EventIdx(index + 1)),
+        };
+        marks.steps = (0..30).map(request).collect();
+        let told = trace(&device, Some(&marks));
+        assert!(told.contains(" 30 requests, inferred. "), "{told}");
         let viewport = Viewport {
             from: 10.5,
             to: 20.0,

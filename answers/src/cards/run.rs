@@ -14,7 +14,7 @@ use api::timeline::{Marks, OomMark};
 use api::view_state::ViewState;
 use std::sync::Arc;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Theme, Tone};
-use timeline::format::{count, plural, short_count};
+use timeline::format::{count, doing, short_count};
 use timeline::model::{Model, TileRequest};
 use timeline::oom;
 use timeline::plot::PxRect;
@@ -48,8 +48,8 @@ pub struct RunCard {
     pub memory: &'static str,
     /// Peak and end of allocated and reserved.
     pub levels: [(Series, Bytes, Bytes); 2],
-    /// Growth per step, in words; absent without steps.
-    pub growth: Option<String>,
+    /// Growth per step, in words, under the name of what it counts; absent without steps.
+    pub growth: Option<(String, String)>,
     /// The answer in a word or two, and why.
     pub verdict: (String, String),
     /// The first failed allocation, in words.
@@ -117,7 +117,11 @@ impl RunCard {
         let contents = Watch::undisturbed(|watch| contents(device, stacks, watch));
         let word = contents.recording.kind.word();
         let growth = word.is_none().then(|| growth(&report));
-        let numbers = numbers(&levels, growth.as_deref());
+        let growth = growth.map(|growth| {
+            let step = Word::of(&device.steps).one();
+            (format!("growth per {step}"), growth)
+        });
+        let numbers = numbers(&levels, growth.clone());
         let marks = Watch::undisturbed(|watch| marks(device, stacks, watch));
         let marks = Arc::new(marks);
         let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
@@ -218,7 +222,8 @@ fn model(
 
 fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     let mut parts = vec![device_name(device.device)];
-    let steps = plural(device.steps.len() as u64, "step");
+    let word = Word::of(&device.steps);
+    let steps = doing(device.steps.len() as u64, word.one(), word.many());
     match device.step_source {
         StepSource::None => {}
         StepSource::Annotations => parts.push(steps),
@@ -238,20 +243,15 @@ fn growth(report: &LeakReport) -> String {
     }
 }
 
-fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<&str>) -> Numbers {
+fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<(String, String)>) -> Numbers {
     let [(_, allocated, end), (_, reserved, _)] = levels;
-    let mut numbers = vec![
-        ("peak allocated", allocated.to_string()),
-        ("peak reserved", reserved.to_string()),
-        ("allocated at the end", end.to_string()),
+    let numbers = [
+        ("peak allocated", allocated),
+        ("peak reserved", reserved),
+        ("allocated at the end", end),
     ];
-    numbers.extend(growth.map(|growth| ("growth per step", growth.to_owned())));
-    let numbers = numbers.into_iter();
-    Numbers::Headline(
-        numbers
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
-    )
+    let numbers = numbers.map(|(name, bytes)| (name.to_owned(), bytes.to_string()));
+    Numbers::Headline(numbers.into_iter().chain(growth).collect())
 }
 
 /// The answer and its reason. A single pass has no verdict: its name is given instead.
@@ -376,5 +376,43 @@ fn place(frame: Frame, stacks: &Stacks) -> String {
         ("" | "??", _) => name.to_owned(),
         (_, 0) => format!("{name} · {kept}"),
         (_, line) => format!("{name} · {kept}:{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::span::Span;
+    use trace::trace::Step;
+    use trace::units::EventIdx;
+
+    #[test]
+    fn steps_are_called_what_the_loop_calls_them() {
+        let of = |word: Word, n: u32| {
+            let step = |index| Step {
+                index,
+                name: word.nth(index),
+                events: Span::new(EventIdx(index), EventIdx(index + 1)),
+            };
+            let device = DeviceTrace {
+                steps: (0..n).map(step).collect(),
+                step_source: StepSource::Annotations,
+                ..DeviceTrace::default()
+            };
+            let head = Head {
+                id: &"run_a".parse().unwrap(),
+                name: "a",
+                torch_guess: None,
+                devices: &[],
+            };
+            subtitle(&head, &device)
+        };
+        assert_eq!(of(Word::Step, 1200), "device 0 · 1,200 steps · 0 events");
+        assert_eq!(of(Word::Request, 12), "device 0 · 12 requests · 0 events");
+        assert_eq!(
+            of(Word::MicroBatch, 2),
+            "device 0 · 2 micro-batches · 0 events"
+        );
+        assert_eq!(of(Word::Epoch, 1), "device 0 · 1 epoch · 0 events");
     }
 }

@@ -18,7 +18,7 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use timeline::format::plural;
+use timeline::format::{doing, plural};
 use trace::alive::{self, Dimension, Grouping, Subject};
 use trace::categories::Categories;
 use trace::compare::gate::Limits;
@@ -652,7 +652,11 @@ fn run_row(run: &RunSummary) -> Row {
         _ => "",
     };
     let (id, name, peak, steps) = (&run.id, &run.name, run.peak_allocated, run.steps);
-    let of = plural(u64::from(steps), "step");
+    let word = run
+        .leaks
+        .as_ref()
+        .map_or(Word::Step, |leaks| Word::called(&leaks.step));
+    let of = doing(u64::from(steps), word.one(), word.many());
     let text = format!("{id}  {name}: peak {peak}, {of}{leaks}\n");
     let value = json!({
         "id": id, "name": name, "created_ms": run.created_ms, "peak_allocated": peak,

@@ -25,8 +25,8 @@ pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
         }
         out.push('\n');
     }
-    if let Some(growth) = &run.growth {
-        let _ = writeln!(out, "| growth per step | {growth} | |");
+    if let Some((name, growth)) = &run.growth {
+        let _ = writeln!(out, "| {name} | {growth} | |");
     }
     let (verdict, reason) = &run.verdict;
     let _ = writeln!(out, "\n**{verdict}.** {}", escaped(reason));

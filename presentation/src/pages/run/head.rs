@@ -5,7 +5,9 @@ use ::timeline::format::count;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
 use api::runs::DeviceSummary;
+use api::timeline::Marks;
 use api::view_state::ViewState;
+use trace::steps::Word;
 use trace::trace::{QualityNote, Series, StepSource};
 
 /// The findings by their badges: several devices may have the same one, each with its detail.
@@ -28,8 +30,8 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
     merged
 }
 
-/// The facts about a device.
-pub fn device_facts(device: &DeviceSummary) -> Vec<(&'static str, String)> {
+/// The facts about a device. What its steps are called, the marks of its picture say.
+pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(String, String)> {
     let peak = |series: Series| device.series[series as usize].peak.to_string();
     let mut facts = vec![
         ("peak allocated", peak(Series::Allocated)),
@@ -40,13 +42,17 @@ pub fn device_facts(device: &DeviceSummary) -> Vec<(&'static str, String)> {
     if let Some((first, last)) = device.time {
         facts.push(("lasts", ticks::span((last - first) as f64)));
     }
-    match device.step_source {
-        StepSource::None => {}
-        StepSource::Annotations => facts.push(("steps", count(u64::from(device.steps)))),
-        StepSource::Inferred => {
-            facts.push(("steps, inferred", count(u64::from(device.steps))));
-        }
-    }
+    let mut facts: Vec<_> = facts
+        .into_iter()
+        .map(|(name, fact)| (name.to_owned(), fact))
+        .collect();
+    let how = match device.step_source {
+        StepSource::None => return facts,
+        StepSource::Annotations => "",
+        StepSource::Inferred => ", inferred",
+    };
+    let many = Word::of(marks.map_or(&[], |marks| &marks.steps)).many();
+    facts.push(([many, how].concat(), count(u64::from(device.steps))));
     facts
 }
 
@@ -69,6 +75,47 @@ pub fn choose_device(state: &mut ViewState, device: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::span::Span;
+    use trace::trace::{Fidelity, Step};
+    use trace::units::EventIdx;
+
+    #[test]
+    fn steps_are_called_what_the_loop_calls_them() {
+        let mut device = DeviceSummary {
+            device: 0,
+            events: 40,
+            blocks: 20,
+            series: Default::default(),
+            fidelity: Fidelity::default(),
+            unmatched_frees: 0,
+            step_source: StepSource::Inferred,
+            steps: 12,
+            time: None,
+            oom_events: vec![],
+        };
+        let last = |device: &DeviceSummary, marks: Option<&Marks>| {
+            let (name, value) = device_facts(device, marks).pop().unwrap();
+            format!("{name}: {value}")
+        };
+        let mut marks = Marks::default();
+        assert_eq!(last(&device, None), "steps, inferred: 12");
+        assert_eq!(last(&device, Some(&marks)), "steps, inferred: 12");
+        marks.steps = (0..12).map(|at| step(Word::Request, at)).collect();
+        assert_eq!(last(&device, Some(&marks)), "requests, inferred: 12");
+        marks.steps = (0..12).map(|at| step(Word::Epoch, at)).collect();
+        device.step_source = StepSource::Annotations;
+        assert_eq!(last(&device, Some(&marks)), "epochs: 12");
+        device.step_source = StepSource::None;
+        assert_eq!(last(&device, None), "allocations: 20");
+    }
+
+    fn step(word: Word, index: u32) -> Step {
+        Step {
+            index,
+            name: word.nth(index),
+            events: Span::new(EventIdx(index), EventIdx(index + 1)),
+        }
+    }
 
     #[test]
     fn a_finding_about_two_devices_has_one_badge() {

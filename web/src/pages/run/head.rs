@@ -1,5 +1,6 @@
 //! The head of a run's page: name, facts, and actions for its view.
 
+use super::failures::MarksOf;
 use crate::components::badge::BadgeView;
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
@@ -11,6 +12,7 @@ use crate::url_state::UrlState;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::shares::ShareTarget;
+use api::timeline::Marks;
 use api::view_state::ViewState;
 use leptos::prelude::*;
 use leptos_router::components::A;
@@ -26,6 +28,7 @@ use trace::trace::{PINNED, Series, device_name};
 pub fn RunHead(
     run: Arc<RunDetail>,
     device: Memo<Option<DeviceSummary>>,
+    marks: MarksOf,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
     let noted = Arc::clone(&run);
@@ -37,7 +40,14 @@ pub fn RunHead(
         let notes = notes.filter(|note| of_pinned.get() || !note.is_of_pinned());
         merged(notes).into_iter().map(note_badge).collect_view()
     };
-    let facts = move || device.get().map(|device| device_view(&device));
+    let facts = move || {
+        let device = device.get()?;
+        let marks = marks.get().filter(|(of, _)| *of == device.device);
+        Some(device_view(
+            &device,
+            marks.as_ref().map(|(_, marks)| &**marks),
+        ))
+    };
     let torch = run
         .torch_guess
         .clone()
@@ -168,10 +178,12 @@ fn note_badge((badge, detail): (Badge, String)) -> impl IntoView {
     }
 }
 
-fn device_view(device: &DeviceSummary) -> impl IntoView + use<> {
-    let facts = device_facts(device).into_iter().map(|(name, value)| {
-        view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
-    });
+fn device_view(device: &DeviceSummary, marks: Option<&Marks>) -> impl IntoView + use<> {
+    let facts = device_facts(device, marks)
+        .into_iter()
+        .map(|(name, value)| {
+            view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
+        });
     view! { <dl class="fact-row">{facts.collect_view()}</dl> }
 }
 

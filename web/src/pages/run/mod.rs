@@ -182,7 +182,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     };
     view! {
         <div class="run-page" class:asking=asking>
-            <RunHead run=Arc::clone(&run) device=device view=view/>
+            <RunHead run=Arc::clone(&run) device=device marks=marks view=view/>
             {notes}
             <FailuresElsewhere run=Arc::clone(&run) device=device view=view/>
             <LeaksElsewhere run=run device=device view=view/>
