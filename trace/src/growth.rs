@@ -33,10 +33,8 @@ const SAME: f64 = 0.005;
 impl Growth {
     /// The growth of levels at the ends of steps; `None` with fewer than two settled steps.
     pub fn of(ends: &[u64]) -> Option<Growth> {
+        let line = Line::settled(ends)?;
         let from = settled(ends.len());
-        let line = Line::fit(&ends[from..])?;
-        let shifted = without_shift(&ends[from..]).and_then(|levels| Line::fit(&levels));
-        let line = shifted.filter(|fit| fit.is_flatter(&line)).unwrap_or(line);
         Some(Growth {
             slope: line.slope,
             error: line.error,
@@ -127,6 +125,15 @@ impl Line {
             .map(|(x, &y)| (x as f64, y as f64))
             .collect();
         Line::through(&points)
+    }
+
+    /// Through the levels at the ends of settled steps, where one shift is no growth; `None` with
+    /// fewer than two such steps.
+    pub fn settled(ends: &[u64]) -> Option<Line> {
+        let ends = &ends[settled(ends.len())..];
+        let line = Line::fit(ends)?;
+        let shifted = without_shift(ends).and_then(|levels| Line::fit(&levels));
+        Some(shifted.filter(|fit| fit.is_flatter(&line)).unwrap_or(line))
     }
 
     /// Through points; `None` with fewer than two different abscissas.

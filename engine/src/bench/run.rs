@@ -441,16 +441,12 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     }
 }
 
-/// Slope of a level, and its standard error, over the settled steps; over all steps of a run that
-/// has no more settled steps than others. [`api::bench::FEWEST_STEPS`] says when it means anything.
+/// Slope of a level at the ends of steps, and its standard error, by the rule of [`trace::growth`]:
+/// the row says what the page of its run says. [`api::bench::FEWEST_STEPS`] says when it means
+/// anything.
 fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f64) {
     let ends: Vec<u64> = steps.iter().map(|step| level(step).0).collect();
-    let settled = match ends.len() > 2 * SETTLED_AFTER {
-        true => &ends[SETTLED_AFTER..],
-        false => &ends[..],
-    };
-    let line = Line::fit(settled);
-    line.map_or((0.0, 0.0), |line| {
+    Line::settled(&ends).map_or((0.0, 0.0), |line| {
         (line.slope, line.standard_error.unwrap_or(0.0))
     })
 }

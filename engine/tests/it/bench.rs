@@ -8,6 +8,7 @@ use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
 use trace::categories::{Categories, Category};
+use trace::growth::Growth;
 use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -275,6 +276,24 @@ fn slow_copies_make_slow_steps_and_the_same_memory() {
     let usual = row(System::REUSE, &[], 10);
     assert!(slow.step_seconds > 3.0 * usual.step_seconds);
     assert_eq!(slow.peak_allocated, usual.peak_allocated);
+}
+
+/// The list of runs and a run's page judge the same levels.
+#[test]
+fn a_row_grows_by_the_rule_for_every_recording() {
+    for steps in [6, 8, 12, 24] {
+        let spec = RunSpec {
+            steps: Some(steps),
+            ..RunSpec::new(System::VL_QWEN, &[])
+        };
+        let mut ends = Vec::new();
+        let out = run(&spec, &mut |facts| {
+            ends.push(facts.allocated.0);
+            true
+        });
+        let growth = Growth::of(&ends).map(|growth| growth.slope);
+        assert_eq!(growth, Some(out.growth_per_step), "{steps} steps");
+    }
 }
 
 #[test]

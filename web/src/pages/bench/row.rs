@@ -201,7 +201,7 @@ fn growths(pair: &Pair) -> AnyView {
             false => String::new(),
         };
         let title = format!(
-            "slope over {} steps and its standard error",
+            "slope over the settled ones of {} steps, and its standard error",
             result.steps_run
         );
         let text = match shows_growth(result) {
