@@ -313,28 +313,31 @@ fn percent(window: (f64, f64), most: usize) -> Vec<Tick> {
         .collect()
 }
 
-/// Whole steps, or tenths and hundredths of them when few are visible.
+/// Whole steps. When few are visible, the ticks between them are shares of a step, in the words of
+/// the readout; the first one names its step, too.
 fn steps(window: (f64, f64), most: usize) -> Vec<Tick> {
     let least = (window.1 - window.0) / most as f64;
     let sizes = (-2..9).flat_map(|power| [1.0, 2.0, 5.0].map(|m| m * 10_f64.powi(power)));
     let step = sizes.into_iter().find(|&size| size >= least).unwrap_or(1e9);
-    let digits = (-step.log10()).ceil().clamp(0.0, 2.0) as usize;
     let (first, last) = (
         (window.0 / step).ceil() as i64,
         (window.1 / step).floor() as i64,
     );
+    let first = first.max(0);
     let tick = |i: i64| {
         let at = i as f64 * step;
-        let label = match at {
-            at if at < 0.0 => String::new(),
-            at => format!("step {at:.digits$}"),
+        let hundredths = (at * 100.0).round() as i64;
+        let label = match (hundredths / 100, hundredths % 100) {
+            (whole, 0) => format!("step {whole}"),
+            (whole, part) if i == first => format!("step {whole}, {part} %"),
+            (_, part) => format!("{part} %"),
         };
         Tick { at, label }
     };
     // A step begins at its tick: none of one that would begin at the end is seen.
     (first..=last)
         .map(tick)
-        .filter(|tick| !tick.label.is_empty() && tick.at < window.1)
+        .filter(|tick| tick.at < window.1)
         .collect()
 }
 
@@ -348,7 +351,10 @@ mod tests {
             let ticks = steps(window, 12).into_iter();
             ticks.map(|tick| tick.label).collect()
         };
-        assert_eq!(labels((0.0, 3.0)).first().unwrap(), "step 0.0");
+        let few = ["step 0", "50 %", "step 1", "50 %", "step 2", "50 %"];
+        assert_eq!(labels((0.0, 3.0)), few);
+        assert_eq!(labels((6.2, 6.26))[..2], ["step 6, 20 %", "21 %"]);
+        assert_eq!(labels((-0.5, 1.0))[0], "step 0");
         let twelve = labels((0.0, 12.0));
         assert_eq!(twelve.last().unwrap(), "step 11");
         assert_eq!(labels((0.0, 12.5)).last().unwrap(), "step 12");
