@@ -168,7 +168,7 @@ pub mod tests {
         check(None, (0..100).map(|n| 1000 + n * 7919 % 13).collect(), &[]);
         check(None, (0..100).map(|n| 1000 + 20 * n.min(10)).collect(), &[]);
         check(None, Vec::new(), &[]);
-        let close = "The peak (960 MiB) is close to what the process may use (0.98 GiB).";
+        let close = "The peak (960 MiB) is close to what the process may use (1000 MiB).";
         check(Some(1000), vec![960; 5], &[close]);
     }
 

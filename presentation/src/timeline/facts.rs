@@ -190,7 +190,7 @@ mod tests {
         );
         assert_eq!(
             value(&facts, "requested").as_deref(),
-            Some("0.98 KiB (24 B of rounding)")
+            Some("1000 B (24 B of rounding)")
         );
         assert_eq!(
             value(&facts, "pending"),

@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(item.percent(), Some(10));
         assert_eq!(
             item.status(),
-            "Receiving 10 % · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
+            "Receiving 10 % · 100 B of 1000 B · 50 B/s · 7 events · 18 s left"
         );
     }
 

@@ -34,12 +34,13 @@ pub const DECIMAL: Prefixes = Prefixes {
 pub const PREFIXES: Prefixes = BINARY;
 
 impl Prefixes {
-    /// The position of the unit in which a size has less than four digits before the point.
+    /// The position of the largest unit of which a size has one.
     fn unit_of(&self, size: f64) -> usize {
         let mut value = size;
         let mut unit = 0;
-        // 999.5 would print as "1000", so the next unit is taken, where it is "0.98".
-        while value >= 999.5 && unit + 1 < self.units.len() {
+        // 1023.5 would print as "1024". The unit before would be another for neighbours: "995 MiB"
+        // beside "0.98 GiB".
+        while value >= self.step - 0.5 && unit + 1 < self.units.len() {
             value /= self.step;
             unit += 1;
         }
@@ -52,7 +53,7 @@ impl Prefixes {
     }
 }
 
-/// Three significant digits: `512 B`, `1.50 GiB`.
+/// Three significant digits, or all before the point: `512 B`, `1.50 GiB`, `1000 MiB`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = PREFIXES.unit_of(self.0 as f64);
@@ -153,9 +154,14 @@ mod tests {
         check(0, "0 B");
         check(512, "512 B");
         check(999, "999 B");
-        check(1000, "0.98 KiB");
+        check(1000, "1000 B");
+        check(1023, "1023 B");
         check(1024, "1.00 KiB");
         check(10 << 10, "10.0 KiB");
+        check(995 << 20, "995 MiB");
+        check(1000 << 20, "1000 MiB");
+        check((1023 << 20) + (511 << 10), "1023 MiB");
+        check((1023 << 20) + (513 << 10), "1.00 GiB");
         check(1_610_612_736, "1.50 GiB");
         check(120 << 30, "120 GiB");
         check(u64::MAX, "16.0 EiB");
@@ -167,6 +173,7 @@ mod tests {
         check(21_444_000_000.0, "19.971 GiB");
         check(-1_572_864.0, "-1.500 MiB");
         check(12.4, "12 B");
+        check(1_048_576_000.0, "1000.000 MiB");
         check(0.0, "0 B");
     }
 
