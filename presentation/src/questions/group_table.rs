@@ -42,7 +42,7 @@ pub fn head((column, begins): (Column, &str), step: &str) -> String {
     [begins, &rest].concat()
 }
 
-/// The groups' positions in the order of a column; numbers from the largest down.
+/// The groups' positions in the order of a column; amounts from the largest down.
 pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
     let compare = |a: usize, b: usize| -> Ordering {
         let (a, b) = (&groups[a], &groups[b]);
@@ -59,6 +59,14 @@ pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
         true => compare(b, a),
         false => compare(a, b),
     })
+}
+
+/// The order of a column for `aria-sort`: names, and the steps since when, go up at first.
+pub fn aria(by: Column, reversed: bool) -> &'static str {
+    match matches!(by, Column::Group | Column::Since) == reversed {
+        true => "descending",
+        false => "ascending",
+    }
 }
 
 /// Whether the name of a group was inferred rather than recorded.
@@ -107,6 +115,10 @@ mod tests {
         assert_eq!(sorted(&groups, Column::Rate, false), [1, 0, 2]);
         assert_eq!(sorted(&groups, Column::Rate, true), [0, 2, 1]);
         assert_eq!(sorted(&groups, Column::Since, false), [1, 2, 0]);
+        assert_eq!(aria(Column::Rate, false), "descending");
+        assert_eq!(aria(Column::Rate, true), "ascending");
+        assert_eq!(aria(Column::Since, false), "ascending");
+        assert_eq!(aria(Column::Group, true), "descending");
         assert_eq!(short_path("/srv/a/b/c.py"), "b/c.py");
         let heads = COLUMNS.map(|column| head(column, "request"));
         assert_eq!(heads[..3], ["Group", "Bytes a request", "Blocks a request"]);

@@ -5,7 +5,9 @@ use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
 use presentation::components::frames::short_path;
-use presentation::questions::group_table::{COLUMNS, Column, INFERRED, head, is_inferred, sorted};
+use presentation::questions::group_table::{
+    COLUMNS, Column, INFERRED, aria, head, is_inferred, sorted,
+};
 use presentation::questions::words;
 use std::sync::Arc;
 
@@ -16,10 +18,9 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     let heads = COLUMNS.map(|(column, begins)| {
         let title = head((column, begins), &leaks.step);
         let sort = move || {
-            order.with(|&(by, reversed)| match (by == column, reversed) {
-                (false, _) => "none",
-                (true, false) => "descending",
-                (true, true) => "ascending",
+            order.with(|&(by, reversed)| match by == column {
+                true => aria(by, reversed),
+                false => "none",
             })
         };
         let choose = move |_| {

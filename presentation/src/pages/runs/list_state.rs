@@ -143,6 +143,16 @@ impl ListState {
         }
     }
 
+    /// How the values of a column go down the page, if it sorts. The column of ages shows when runs
+    /// were added: where the youngest is first, the latest time is.
+    pub fn shown(&self, column: Column) -> Option<Direction> {
+        let shown = match column {
+            Column::Age => self.direction.flipped(),
+            _ => self.direction,
+        };
+        (self.sort == column).then_some(shown)
+    }
+
     /// The runs to show, in order.
     pub fn arrange(&self, runs: &[RunSummary]) -> Vec<RunSummary> {
         let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
@@ -378,6 +388,20 @@ mod tests {
         assert_eq!(names(&smallest_first, &runs), ["a", "c", "B"]);
         let by_name = smallest_first.clicked(Column::Name);
         assert_eq!(names(&by_name, &runs), ["a", "B", "c"]);
+    }
+
+    #[test]
+    fn an_arrow_says_how_the_shown_values_go() {
+        let down = Some(Direction::Descending);
+        let state = ListState::default();
+        assert_eq!(state.shown(Column::Age), down, "the newest is on top");
+        assert_eq!(state.shown(Column::Peak), None);
+        let oldest_first = state.clicked(Column::Age);
+        assert_eq!(oldest_first.shown(Column::Age), Some(Direction::Ascending));
+        let by_peak = oldest_first.clicked(Column::Peak);
+        assert_eq!(by_peak.shown(Column::Peak), down, "the largest is on top");
+        let by_name = by_peak.clicked(Column::Name);
+        assert_eq!(by_name.shown(Column::Name), Some(Direction::Ascending));
     }
 
     #[test]
