@@ -16,6 +16,7 @@ pub mod header;
 pub mod help;
 pub mod icon;
 pub mod keys;
+pub mod no_match;
 pub mod permits;
 pub mod problem_note;
 pub mod prose;

@@ -4,6 +4,7 @@ use super::row::RowView;
 use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
 use crate::components::focus::rescue;
+use crate::components::no_match::no_match;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format;
@@ -74,7 +75,9 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
             .collect::<Vec<String>>()
     };
     let nothing = move || sections.with(Vec::is_empty);
-    let clear = move |_| view.set(view.state().with_untracked(BenchState::unfiltered));
+    let clear =
+        Callback::new(move |()| view.set(view.state().with_untracked(BenchState::unfiltered)));
+    let told = Signal::derive(move || view.state().with(BenchState::nothing));
     view! {
         <Filters shared=shared view=view/>
         <Kinds/>
@@ -86,10 +89,7 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
             }
         />
         <Show when=nothing>
-            <p class="no-match muted">
-                {move || view.state().with(BenchState::nothing)} " "
-                <button class="button" on:click=clear>"Clear"</button>
-            </p>
+            {no_match(told, clear)}
         </Show>
     }
 }

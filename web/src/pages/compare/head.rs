@@ -1,6 +1,7 @@
 //! Which runs are compared: their order and baseline, and buttons to add and remove runs.
 
 use super::pick::Picked;
+use crate::components::no_match::no_match;
 use crate::context::expect_context;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::url_state::UrlState;
@@ -181,28 +182,23 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let rows = move || {
         let found = rest.get().into_iter();
         let found = found.filter(|run| sought.with(|text| is_sought(run, text)));
-        found.map(row).collect_view()
+        let found: Vec<_> = found.map(row).collect();
+        match found.is_empty() && sought.with(|text| !text.is_empty()) {
+            true => {
+                let clear = Callback::new(move |()| sought.set(String::new()));
+                no_match("No run matches the filter.".into(), clear)
+            }
+            false => view! { <ul class="pick-list">{found}</ul> }.into_any(),
+        }
     };
     let is_long = Memo::new(move |_| rest.with(Vec::len) > FILTERED_FROM);
-    let filter = move || {
-        is_long.get().then(|| {
-            view! {
-                <input
-                    class="input pick-filter"
-                    type="search"
-                    placeholder="Filter by name"
-                    aria-label="Filter runs"
-                    on:input=move |event| sought.set(event_target_value(&event))
-                />
-            }
-        })
-    };
+    let filter = move || is_long.get().then(|| name_field(sought));
     view! {
         <section class="compare-empty" aria-labelledby="compare-empty-title">
             <h2 id="compare-empty-title">"Two to eight runs on one axis"</h2>
             <p class="muted">{sentence}</p>
             {filter}
-            <ul class="pick-list">{rows}</ul>
+            {rows}
             <p class="muted">
                 "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>
                 ", or from a shell: "
@@ -210,4 +206,18 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             </p>
         </section>
     }
+}
+
+fn name_field(sought: RwSignal<String>) -> AnyView {
+    view! {
+        <input
+            class="input pick-filter"
+            type="search"
+            placeholder="Filter by name"
+            aria-label="Filter runs"
+            prop:value=sought
+            on:input=move |event| sought.set(event_target_value(&event))
+        />
+    }
+    .into_any()
 }

@@ -2,8 +2,10 @@
 //! timelines.
 
 use super::Focus;
+use crate::components::no_match::no_match;
 use crate::format;
-use api::compare_view::{Rows, SiteOrder};
+use crate::url_state::UrlState;
+use api::compare_view::{CompareState, Rows, SiteOrder};
 use leptos::prelude::*;
 use presentation::components::sites::Compared;
 use presentation::pages::compare::cards::change;
@@ -36,6 +38,7 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
         })
     };
     let none = move || rows.with(Vec::is_empty);
+    let view = focus.view;
     let list = move || {
         let rows = rows.get().into_iter();
         rows.map(|site| view! { <SiteRow focus=focus site=site/> })
@@ -48,10 +51,25 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
             <SiteControls focus=focus/>
             <ul class="site-list">{list}</ul>
             <Show when=none>
-                <p class="muted">"No difference to list here."</p>
+                {move || nothing(view)}
             </Show>
         </section>
     }
+}
+
+/// Nothing differs, or nothing that is looked for does.
+fn nothing(view: UrlState<CompareState>) -> AnyView {
+    if view
+        .state()
+        .with(|s| s.rows == Rows::All && s.search.is_empty())
+    {
+        return view! { <p class="muted">"No difference to list here."</p> }.into_any();
+    }
+    let clear = move |()| view.update(|s| (s.rows, s.search) = (Rows::All, String::new()));
+    no_match(
+        "No difference matches the filter.".into(),
+        Callback::new(clear),
+    )
 }
 
 #[component]

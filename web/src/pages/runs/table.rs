@@ -6,6 +6,7 @@ use super::store::RunsStore;
 use crate::clock::ticking;
 use crate::components::focus::is_nowhere;
 use crate::components::keys::{is_shortcut, on_key};
+use crate::components::no_match::no_match;
 use crate::components::permits::may_manage;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
@@ -13,7 +14,7 @@ use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
-use presentation::pages::runs::list_state::{Column, ListState};
+use presentation::pages::runs::list_state::{Column, Direction, ListState};
 use presentation::pages::runs::table::first_run;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
@@ -36,6 +37,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
     });
     let ids = move || runs.with(|runs| runs.iter().map(|run| run.id.clone()).collect::<Vec<_>>());
     let none = move || runs.with(Vec::is_empty);
+    let clear = Callback::new(move |()| list.update(|state| state.filter.clear()));
     let store: RunsStore = expect_context();
     let toasts: Toasts = expect_context();
     let now = ticking(AGES_EVERY);
@@ -85,7 +87,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
             </tbody>
         </table>
         <Show when=none>
-            <p class="no-match muted">"No run matches the filter."</p>
+            {no_match("No run matches the filter.".into(), clear)}
         </Show>
     }
 }
@@ -93,7 +95,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
 fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
     let sorted = move || {
         list.state()
-            .with(|state| (state.sort == column).then(|| state.direction.aria()))
+            .with(|state| state.shown(column).map(Direction::aria))
     };
     view! {
         <th role="columnheader" class="col-head" data-column=column.key() aria-sort=sorted>
