@@ -23,9 +23,10 @@ pub fn bytes(low: f64, high: f64, most: usize) -> Vec<Tick> {
         .collect()
 }
 
-/// The smallest power of two that is at least `least`.
+/// The smallest power of two that is at least `least`. The byte above a picture of nothing is no
+/// tick.
 fn binary_step(least: f64) -> f64 {
-    least.max(1.0).log2().ceil().exp2()
+    least.max(2.0).log2().ceil().exp2()
 }
 
 fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
@@ -177,6 +178,7 @@ mod tests {
             ["0", "512 MiB", "1 GiB", "1.5 GiB"]
         );
         assert_eq!(labels(bytes(0.0, 1000.0, 3)), ["0", "512 B"]);
+        assert_eq!(labels(bytes(0.0, 1.04, 6)), ["0"], "nothing is there");
     }
 
     #[test]

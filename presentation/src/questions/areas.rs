@@ -153,10 +153,10 @@ pub(super) fn step_of(high: u64) -> u64 {
     }
 }
 
-/// The next multiple of a tick.
+/// The next multiple of a tick; 0, which has no tick, for nothing.
 pub(super) fn nice_above(level: u64) -> u64 {
     let step = step_of(level);
-    level.div_ceil(step).max(1).saturating_mul(step)
+    level.div_ceil(step).saturating_mul(step)
 }
 
 #[cfg(test)]
@@ -221,6 +221,12 @@ pub(super) mod tests {
         let one = Areas::new(&growth(&[("a", &[7])]), Rest::Shown);
         assert!(one.path(0).starts_with("M0.0 "));
         assert_eq!(one.spot(0.9, 0.99).map(|s| s.moment), Some(0));
+        let gone = Areas::new(&growth(&[("a", &[0, 0])]), Rest::Shown);
+        assert!(
+            gone.ticks().is_empty(),
+            "512 B within a step are none at its end"
+        );
+        assert_eq!(gone.y(0), SIDE);
     }
 
     proptest! {

@@ -4,6 +4,7 @@ use super::areas::{Areas, Spot};
 use super::picture::show_stack;
 use ::timeline::format::{self, count};
 use ::timeline::lanes::step_name;
+use ::timeline::ticks::{self, Tick};
 use api::alive::{Growth, GrowthBand};
 use api::view_state::ViewState;
 use std::sync::Arc;
@@ -38,6 +39,43 @@ pub fn ended(growth: Arc<Growth>, events: u32, failures: &[u32]) -> (Arc<Growth>
         band.counts.truncate(n - 1);
     }
     (Arc::new(ended), Some(step))
+}
+
+/// The labels below the chart, with their distance from the left in percent. The first one says
+/// what is counted.
+pub fn moment_labels(growth: &Growth) -> Vec<(f64, String)> {
+    const LABELS: usize = 6;
+    let moments = &growth.moments;
+    let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
+        return Vec::new();
+    };
+    if first.step.is_none() {
+        // The moments lie at events that are evenly spaced, but not round.
+        let (from, to) = (f64::from(first.event.0), f64::from(last.event.0));
+        let ticks = ticks::events(from, to, LABELS).into_iter().enumerate();
+        let label = |(at, tick): (usize, Tick)| {
+            let event = if at == 0 { "event " } else { "" };
+            let place = (tick.at - from) / (to - from).max(1.0) * 100.0;
+            (place, [event, &tick.label].concat())
+        };
+        return ticks.map(label).collect();
+    }
+    let n = moments.len();
+    let label = |at: usize| {
+        let name = moments[at].step.as_deref().map_or("", step_name);
+        let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let text = match at > 0 && !number.is_empty() {
+            true => number,
+            false => name,
+        };
+        let place = if n > 1 {
+            at as f64 / (n - 1) as f64
+        } else {
+            0.5
+        };
+        (place * 100.0, text.to_owned())
+    };
+    (0..n).step_by(n.div_ceil(LABELS)).map(label).collect()
 }
 
 /// The text about a spot of the chart.
@@ -175,6 +213,32 @@ mod tests {
         check(&[99, 199, 219], &[], 220, 2);
         check(&[99, 199, 219], &[], 900, 3);
         check(&[99], &[50], 100, 1);
+    }
+
+    #[test]
+    fn labels_are_round_and_say_what_they_count() {
+        let told = |growth: &Growth| -> Vec<String> {
+            let labels = moment_labels(growth).into_iter();
+            labels
+                .map(|(x, text)| format!("{text} at {x:.0}"))
+                .collect()
+        };
+        let mut chart = growth(&[("a", &[1; 8])]);
+        let steps = ["step 0 at 0", "2 at 29", "4 at 57", "6 at 86"];
+        assert_eq!(told(&chart), steps);
+        for (moment, at) in chart.moments.iter_mut().zip(1..) {
+            (moment.event, moment.step) = (EventIdx(at * 1250 - 1), None);
+        }
+        let events = [
+            "event 2,000 at 9",
+            "4,000 at 31",
+            "6,000 at 54",
+            "8,000 at 77",
+        ];
+        assert_eq!(told(&chart), events);
+        let one = growth(&[("a", &[1])]);
+        assert_eq!(told(&one), ["step 0 at 50"], "below the only moment");
+        assert_eq!(told(&growth(&[])), Vec::<String>::new());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The growth chart: what is alive at the end of each step, by group.
 
 use super::Asker;
-use crate::format::{self, count};
+use crate::format;
 use api::alive::{Growth, GrowthBand};
 use leptos::prelude::*;
 use presentation::questions::areas::{Areas, Rest, SIDE, Spot};
 use presentation::questions::band_colours::{Orders, colours};
-use presentation::questions::growth_chart::{moved, readout, select_band, selected_band};
+use presentation::questions::growth_chart::{
+    moment_labels, moved, readout, select_band, selected_band,
+};
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, MouseEvent};
@@ -39,7 +41,7 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
             <div class="growth-frame">
                 {move || areas.with(level_labels)}
                 <Plot asker=asker growth=growth areas=areas spot=spot/>
-                {growth.with_value(|g| moment_labels(g))}
+                {growth.with_value(|g| below(g))}
             </div>
             <figcaption class="growth-head">
                 <p id="growth-readout" class="growth-readout" aria-live="polite">{words}</p>
@@ -170,17 +172,9 @@ fn level_labels(areas: &Areas) -> AnyView {
     view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
 }
 
-/// The first and the last moment, and some between.
-fn moment_labels(growth: &Growth) -> AnyView {
-    const LABELS: usize = 6;
-    let n = growth.moments.len();
-    let every = n.div_ceil(LABELS).max(1);
-    let labels = (0..n).step_by(every).map(|at| {
-        let left = format!("{}%", at as f64 / n.saturating_sub(1).max(1) as f64 * 100.0);
-        let text = match &growth.moments[at].step {
-            Some(_) => at.to_string(),
-            None => count(u64::from(growth.moments[at].event.0)),
-        };
+fn below(growth: &Growth) -> AnyView {
+    let labels = moment_labels(growth).into_iter().map(|(left, text)| {
+        let left = format!("{left}%");
         view! { <span class="growth-moment" style:left=left>{text}</span> }
     });
     view! { <div class="growth-moments" aria-hidden="true">{labels.collect_view()}</div> }
