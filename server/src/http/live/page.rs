@@ -88,14 +88,14 @@ fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
             thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
                 th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
             tbody { @for run in runs {
-                @let last = run.last.unwrap_or_default();
+                @let last = |value: fn(LiveStep) -> String| reported(run, value);
                 tr {
                     td { a href=(routes::live_page(&run.id)) { (run.name) } }
                     td data-label="Rank" { (rank(run)) }
-                    td data-label="Step" { (last.step) }
-                    td data-label="Allocated" { (last.allocated) }
-                    td data-label="Peak" { (last.peak) }
-                    td data-label="Reserved" { (last.reserved) }
+                    td data-label="Step" { (last(|step| step.step.to_string())) }
+                    td data-label="Allocated" { (last(|step| step.allocated.to_string())) }
+                    td data-label="Peak" { (last(|step| step.peak.to_string())) }
+                    td data-label="Reserved" { (last(|step| step.reserved.to_string())) }
                     td data-label="May use" {
                         @match run.limit { Some(limit) => { (limit) } None => { "–" } }
                     }
@@ -104,6 +104,11 @@ fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
             } }
         } }
     }
+}
+
+/// A number of the last step; a dash before the first report.
+fn reported(run: &LiveRun, value: fn(LiveStep) -> String) -> String {
+    run.last.map_or_else(|| "–".to_owned(), value)
 }
 
 fn rank(run: &LiveRun) -> String {
@@ -126,7 +131,7 @@ fn state(run: &LiveRun) -> Markup {
             // Who was killed cannot say so. What it was last warned of comes after that.
             None if silent * 1000 > SILENT_MS => {
                 span class="badge bad" { "silent for " (silent / 60) " min" }
-                @if !run.warnings.is_empty() { " it was growing, or near its limit" }
+                @if !run.warnings.is_empty() { ": it was growing, or near its limit" }
             }
             None if !run.warnings.is_empty() => span class="badge bad" { "look at it" },
             None => "runs",
@@ -329,7 +334,26 @@ mod tests {
         assert_eq!(said(0, &[]), "runs");
         assert!(said(5, &["it grows"]).contains("look at it"));
         assert!(said(190, &[]).contains("silent for 3 min"));
-        assert!(said(190, &["it grows"]).contains("silent for 3 min"));
+        let both = "silent for 3 min</span>: it was growing, or near its limit";
+        assert!(said(190, &["it grows"]).contains(both));
+    }
+
+    #[test]
+    fn nothing_is_shown_as_zero_before_the_first_report() {
+        let row = |last| {
+            let run = LiveRun {
+                last,
+                ..crate::live::tests::run(None)
+            };
+            let runs = vec![run];
+            table(&LiveRuns { runs, total: 1 }).into_string()
+        };
+        let silent = row(None);
+        for column in ["Step", "Allocated", "Peak", "Reserved"] {
+            let cell = format!("data-label=\"{column}\">–<");
+            assert!(silent.contains(&cell), "{column}: {silent}");
+        }
+        assert!(row(Some(LiveStep::default())).contains("0 B"));
     }
 
     #[test]
