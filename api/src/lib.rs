@@ -38,6 +38,7 @@ pub mod progress;
 mod project_name;
 pub mod projects;
 pub mod query;
+pub mod recipes;
 pub mod routes;
 pub mod runs;
 pub mod shares;

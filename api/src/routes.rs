@@ -79,6 +79,8 @@ pub const PEOPLE_PAGE: &str = "/people";
 /// The page with what was done, for admins.
 pub const AUDIT_PAGE: &str = "/audit";
 
+/// The page that says how to find one's way, and how to send a snapshot from a shell.
+pub const HELP_PAGE: &str = "/help";
 /// The page that lists jobs.
 pub const JOBS_PAGE: &str = "/jobs";
 /// The page with the team's own categories; `POST` tries them or keeps them.

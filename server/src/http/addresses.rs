@@ -5,7 +5,8 @@ use api::projects::{PARAMETER, ProjectName};
 use api::routes;
 
 /// Pages without a program that show what is in a project.
-const OF_A_PROJECT: [&str; 6] = [
+const OF_A_PROJECT: [&str; 7] = [
+    routes::HELP_PAGE,
     routes::JOBS_PAGE,
     routes::HISTORY_PAGE,
     routes::PULLS_PAGE,

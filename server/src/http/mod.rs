@@ -22,6 +22,7 @@ mod export;
 mod extract;
 mod guard;
 mod health;
+mod help;
 mod here;
 mod history;
 mod jobs;
@@ -264,6 +265,7 @@ fn account_pages() -> Router<Arc<App>> {
         .route("/people/{person}", post(account::change_person))
         .route("/people/{person}/token", post(account::new_token))
         .route(api::routes::AUDIT_PAGE, get(account::audit))
+        .route(api::routes::HELP_PAGE, get(help::help_page))
         .route(
             "/runs/{run}/labels",
             get(labels::labels_page).post(labels::change_on_page),

@@ -107,6 +107,7 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                         a href=(routes::PEOPLE_PAGE) aria-current=[here("People")] { "People" }
                         a href=(routes::AUDIT_PAGE) aria-current=[here("Audit")] { "Audit" }
                     }
+                    a href=(routes::HELP_PAGE) aria-current=[here("Help")] { "Help" }
                 }
             }
         }

@@ -1,5 +1,4 @@
 //! The list of runs.
 
 pub mod list_state;
-pub mod recipes;
 pub mod table;

@@ -10,12 +10,12 @@ use crate::context::expect_context;
 use crate::project;
 use api::problem::Problem;
 use api::projects::ProjectName;
+use api::recipes::{RECORD, curl_line, push_line};
 use api::routes;
 use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
-use presentation::pages::runs::recipes::{RECORD, curl_line, push_line};
 
 /// The project that this page shows, unless it is the first one: whoever sends nothing about it
 /// sends to that.

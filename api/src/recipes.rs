@@ -1,7 +1,7 @@
 //! What to do first: commands that record a snapshot and send it to this server.
 
-use api::projects::HEADER;
-use api::runs::Access;
+use crate::projects::HEADER;
+use crate::runs::Access;
 
 /// Records and writes a snapshot.
 pub const RECORD: &str = "\
