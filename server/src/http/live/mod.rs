@@ -6,6 +6,7 @@ mod page;
 pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
 
 use super::App;
+use super::audited::Subject;
 use super::extract::{Json, Origin, Path};
 use super::here::Here;
 use crate::clock::now_ms;
@@ -22,6 +23,7 @@ use api::live::{
 use api::problem::Problem;
 use api::routes;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use trace::plain::is_plain;
 use trace::units::Bytes;
 
@@ -40,7 +42,7 @@ pub async fn begin(
     Here(app): Here,
     origin: Origin,
     Json(new): Json<NewLive>,
-) -> Result<(StatusCode, axum::Json<LiveMade>), Error> {
+) -> Result<Response, Error> {
     let texts = [Some(&new.name), new.job.as_ref()];
     for text in texts.into_iter().flatten() {
         check(text)?;
@@ -50,13 +52,15 @@ pub async fn begin(
         ..new
     };
     let live = identity::live_id();
+    let subject = Subject::of(format!("{} ({live})", new.name));
     let (id, now) = (live.clone(), now_ms());
     let begin = app
         .store
         .write(move |writer| writer.begin_live(&id, &new, now));
     begin.await?;
     let page = format!("{origin}{}", routes::live_page(&live));
-    Ok((StatusCode::CREATED, axum::Json(LiveMade { live, page })))
+    let made = axum::Json(LiveMade { live, page });
+    Ok((StatusCode::CREATED, subject, made).into_response())
 }
 
 fn check(text: &str) -> Result<(), Error> {

@@ -286,6 +286,60 @@ async fn what_is_done_is_written_down_with_a_name() {
     assert!(!text.contains("tidemark_"), "no secret is written down");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_pages_lead_to_help_which_says_how_to_send_a_snapshot() {
+    let (server, ada) = with_admin().await;
+    let lo = add(&server, Some(&ada), "lo", Role::Reader).await;
+    let signed_in = async |token: &str| {
+        cookie_of(&form(&server, "", "/sign-in", &format!("token={token}")).await)
+    };
+    let (ada, lo) = (signed_in(&ada).await, signed_in(&lo.token.secret).await);
+    let (_, text) = page(&server, &ada, "/account").await;
+    assert!(
+        text.contains("href=\"/help\""),
+        "every plain page leads to it"
+    );
+    let (_, text) = page(&server, &ada, "/help").await;
+    for said in [
+        "-T snapshot.pickle http://",
+        "tidemark push",
+        "Bearer $TIDEMARK_TOKEN",
+    ] {
+        assert!(
+            text.replace("&quot;", "\"").contains(said),
+            "{said}: {text}"
+        );
+    }
+    let (_, text) = page(&server, &lo, "/help").await;
+    assert!(
+        text.contains("Find your way") && !text.contains("curl"),
+        "{text}"
+    );
+}
+
+/// What is made has no id in the address to which it is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_is_written_down_with_its_name() {
+    let (server, ada) = with_admin().await;
+    let view = r#"{"name":"nightly","path":"/runs?v=1&q=nightly"}"#;
+    let training = r#"{"name":"llama","device":0}"#;
+    let made = [
+        ("/api/views", view, "save_view nightly"),
+        ("/api/live", training, "begin_live llama (live_"),
+        ("/api/jobs", r#"{"name":"wide"}"#, "make_job job_"),
+        ("/api/samples/oom", "", "open_sample run_"),
+    ];
+    for (path, body, _) in made {
+        let answer = send(&server, Some(&ada), Method::POST, path, body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.status);
+    }
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    for (entry, (.., expected)) in audit.iter().zip(made.iter().rev()) {
+        let said = format!("{} {}", entry.action, entry.subject);
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
 /// No route that changes something may be missing: a new route is listed, or listed as changing
 /// nothing.
 #[test]

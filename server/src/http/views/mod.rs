@@ -7,6 +7,7 @@ pub use badge::badge;
 pub use page::{forget_on_page, save_on_page, views_page};
 
 use super::App;
+use super::audited::Subject;
 use super::extract::{Json, Origin, Path};
 use super::here::Here;
 use crate::access::Entry;
@@ -18,6 +19,7 @@ use api::problem::Problem;
 use api::views::{NewView, View, Views};
 use axum::Extension;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 /// Saved views, by name.
 #[utoipa::path(get, path = "/api/views", tag = "views",
@@ -38,9 +40,10 @@ pub async fn save(
     Extension(entry): Extension<Entry>,
     origin: Origin,
     Json(new): Json<NewView>,
-) -> Result<(StatusCode, axum::Json<View>), Error> {
+) -> Result<Response, Error> {
     let view = saved(&app, &entry, &origin, new).await?;
-    Ok((StatusCode::CREATED, axum::Json(view)))
+    let subject = Subject::of(&view.name);
+    Ok((StatusCode::CREATED, subject, axum::Json(view)).into_response())
 }
 
 async fn saved(app: &App, entry: &Entry, origin: &Origin, new: NewView) -> Result<View, Error> {
