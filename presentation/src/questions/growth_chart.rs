@@ -63,17 +63,23 @@ pub fn moment_labels(growth: &Growth) -> Vec<(f64, String)> {
     let n = moments.len();
     let label = |at: usize| {
         let name = moments[at].step.as_deref().map_or("", step_name);
-        let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-        let text = match at > 0 && !number.is_empty() {
-            true => number,
-            false => name,
+        let (word, number) =
+            name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+        let is_word = word
+            .chars()
+            .all(|c| c.is_ascii_alphabetic() || c == ' ' || c == '-');
+        let text = match at {
+            _ if number.is_empty() => name.to_owned(),
+            0 if is_word => name.to_owned(),
+            0 => ["step ", number].concat(),
+            _ => number.to_owned(),
         };
         let place = if n > 1 {
             at as f64 / (n - 1) as f64
         } else {
             0.5
         };
-        (place * 100.0, text.to_owned())
+        (place * 100.0, text)
     };
     (0..n).step_by(n.div_ceil(LABELS)).map(label).collect()
 }
@@ -226,6 +232,10 @@ mod tests {
         let mut chart = growth(&[("a", &[1; 8])]);
         let steps = ["step 0 at 0", "2 at 29", "4 at 57", "6 at 86"];
         assert_eq!(told(&chart), steps);
+        for (moment, at) in chart.moments.iter_mut().zip(12..) {
+            moment.step = Some(format!("Optimizer.step#SGD.step 1.{at}"));
+        }
+        assert_eq!(told(&chart)[..2], ["step 12 at 0", "14 at 29"]);
         for (moment, at) in chart.moments.iter_mut().zip(1..) {
             (moment.event, moment.step) = (EventIdx(at * 1250 - 1), None);
         }
