@@ -355,9 +355,7 @@ impl Arena {
         let rank = match self.config.ties {
             Ties::Address => block.addr,
             Ties::BlockAge => age,
-            Ties::SegmentAge => {
-                age << GRANULES | (block.addr / MIN_BLOCK) & ((1 << GRANULES) - 1)
-            }
+            Ties::SegmentAge => age << GRANULES | (block.addr / MIN_BLOCK) & ((1 << GRANULES) - 1),
         };
         (block.size, rank)
     }

@@ -21,7 +21,8 @@ struct Program {
 
 impl Program {
     /// Allocates at a stack such as `main:3 train:10 !forward:20`, outermost first. `!` stands for
-    /// the call of a module, `torch/…/f:1` for a function of PyTorch, `-` for no stack.
+    /// the call of a module, `torch/…/f:1` for a function of PyTorch, `~f:0` for one in C++, `-`
+    /// for no stack.
     fn alloc(&mut self, stack: &str) {
         let alloc_stack = self.stack(stack);
         let kind = crate::trace::BlockKind {
@@ -55,6 +56,7 @@ impl Program {
             let (path, line) = call.rsplit_once(':').expect("function:line");
             let line = line.parse().expect("a line");
             let frame = match path.rsplit_once('/') {
+                None if path.starts_with('~') => self.frame(&path[1..], "??", line),
                 Some((file, name)) => {
                     self.frame(name, &format!("/x/site-packages/{file}.py"), line)
                 }
@@ -451,6 +453,32 @@ fn requests_and_their_tokens() {
          }",
         12,
     );
+}
+
+/// An offloader's hook that autograd's engine calls, on its own thread, is a part of the backward
+/// pass: a loop over what it brings back is none over micro-batches.
+#[test]
+fn what_the_engine_calls_is_no_loop() {
+    let engine = "~torch::autograd::Engine::thread_main:0";
+    let trace = run(&format!(
+        "10x {{
+           main:9 batch:3
+           4x {{
+             main:10 !forward:11
+             main:10 !forward:12
+           }}
+           6x {{
+             {engine} unpack:438
+             {engine} unpack:440
+             {engine}
+           }}
+           main:11 torch/optim/adam/step:3
+         }}"
+    ));
+    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let inside = levels.iter().filter(|level| level.place.contains("unpack"));
+    assert_eq!(inside.count(), 0, "{}", levels::in_words(&levels));
+    assert_eq!(trace.devices[0].steps.len(), 10);
 }
 
 /// Tokens are made in a function that says so, or for one in the same file. Around them are

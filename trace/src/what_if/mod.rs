@@ -28,8 +28,8 @@ mod run;
 mod spread;
 pub mod words;
 
-use crate::allocator::{Config, Ties};
 pub use crate::allocator::caching::Placement;
+use crate::allocator::{Config, Ties};
 use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
 use crate::units::{Bytes, EventIdx};
@@ -158,6 +158,16 @@ pub struct Answer {
     pub curves: Option<Curves>,
 }
 
+impl Question {
+    /// The settings that it asks for, under the version of PyTorch that the file is of.
+    fn settings_beside(&self, own: &Config) -> Config {
+        Config {
+            ties: own.ties,
+            ..self.settings.as_ref().unwrap_or(own).clone()
+        }
+    }
+}
+
 /// Answers a question about a device of a file with these settings.
 ///
 /// # Errors
@@ -172,12 +182,7 @@ pub fn ask(
     let seen = evidence.limit;
     let own_limit = seen.map(|seen| seen.taken());
     let calibration = calibrate(device, own, &evidence, watch)?;
-    // Settings do not change the version of PyTorch.
-    let settings = question.settings.as_ref().map_or(own.clone(), |asked| Config {
-        ties: own.ties,
-        ..asked.clone()
-    });
-    let settings = &settings;
+    let settings = &question.settings_beside(own);
     let limit = match question {
         Question {
             settings: None,

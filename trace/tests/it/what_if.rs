@@ -175,6 +175,54 @@ fn recordings_of_other_programs_predict_each_other() {
     assert_eq!(score, expected);
 }
 
+/// From torch 2.12 on, addresses decide nothing, so no answer depends on them: one recording
+/// without a limit predicts the program under every setting and limit to the byte.
+#[test]
+fn programs_of_newer_versions_are_predicted_to_the_byte() {
+    let folder = fixtures().join("versions");
+    let truths = json(&folder.join("limits.truth.json"));
+    let truths = truths.as_object().expect("by version");
+    assert_eq!(truths.len(), 2);
+    for (version, rows) in truths {
+        let trace = replayed(&folder.join(format!("limits-torch-{version}.pickle.zst")));
+        for truth in rows.as_array().expect("a list") {
+            let number = |key: &str| truth[key].as_u64().expect("a number");
+            let limit = Some(Bytes(number("limit"))).filter(|limit| *limit > Bytes::ZERO);
+            let answer = ask(&trace, truth["setting"].as_str().expect("text"), limit);
+            let what_if = answer.what_if;
+            let told = (
+                what_if.peak_allocated.0,
+                what_if.peak_reserved.0,
+                what_if.retries,
+            );
+            let counted = (
+                number("peak_allocated"),
+                number("peak_reserved"),
+                number("retries"),
+            );
+            assert_eq!(told, counted, "torch {version}: {truth}");
+            let fails = truth["fails"].as_bool();
+            assert_eq!(
+                Some(what_if.failed.is_some()),
+                fails,
+                "torch {version}: {truth}"
+            );
+        }
+    }
+}
+
+/// Each version hands out another one of several free blocks of equal size.
+#[test]
+fn every_address_of_every_version_is_predicted() {
+    let folder = fixtures().join("versions");
+    for version in ["2.11", "2.12", "2.15"] {
+        let trace = replayed(&folder.join(format!("torch-{version}.pickle.zst")));
+        let fidelity = trace.devices[0].fidelity;
+        assert_eq!(fidelity.predicted, fidelity.allocs, "torch {version}");
+        assert!(fidelity.allocs > 800, "torch {version}");
+    }
+}
+
 /// What would have got past a failure, and the text to set it: `PYTORCH_CUDA_ALLOC_CONF` replaces
 /// the settings of the file.
 #[test]
