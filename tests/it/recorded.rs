@@ -19,17 +19,17 @@ async fn another_level_is_taken_for_steps() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     open(&browser, &server, "trainer_accumulation").await;
-    let pressed = |count: u32| {
+    let pressed = |count: u32, many: &str| {
         format!(
             "const one = document.querySelector('.recording-levels [aria-pressed=true]');
              const facts = document.querySelector('.fact-row')?.textContent ?? '';
              const summary = document.querySelector('#timeline-summary')?.textContent ?? '';
              return !!one?.textContent.endsWith(': {count}') && facts.endsWith('inferred{count}')
-                 && summary.includes('{count} steps');"
+                 && summary.includes('{count} {many}');"
         )
     };
     browser
-        .wait_until("the steps that are found", &pressed(6))
+        .wait_until("the steps that are found", &pressed(6, "steps"))
         .await;
     let clean = browser.eval("return location.search;").await;
     assert_eq!(clean, "");
@@ -38,7 +38,8 @@ async fn another_level_is_taken_for_steps() {
                  one?.click();
                  return !!one;";
     browser.wait_until("the micro-batches", other).await;
-    browser.wait_until("24 steps", &pressed(24)).await;
+    let parts = pressed(24, "micro-batches");
+    browser.wait_until("24 micro-batches", &parts).await;
     let address = "return /[?&]steps=/.test(location.search);";
     browser
         .wait_until("the level in the address", address)
@@ -49,7 +50,7 @@ async fn another_level_is_taken_for_steps() {
     let link = format!("{}&tab=leaks", link.as_str().expect("an address"));
     browser.goto(&link).await;
     wait_for_picture(&browser).await;
-    browser.wait_until("24 steps again", &pressed(24)).await;
+    browser.wait_until("24 micro-batches again", &parts).await;
     let labels = "const labels = [...document.querySelectorAll('.growth-moment')];
                   return labels.some(label => Number(label.textContent) >= 20);";
     browser.wait_until("24 moments", labels).await;
