@@ -296,6 +296,28 @@ async fn helped(browser: &Browser, keys: &str) -> Value {
     listed
 }
 
+/// Whether `?` opens the help when the browser has closed it, but has not reported that yet.
+async fn help_opens_again_at_once(browser: &Browser) -> bool {
+    browser.press("?").await;
+    let open = "return !!document.querySelector('dialog[open] .help kbd');";
+    browser.wait_until("the help", open).await;
+    let again = "return (async () => {
+        const help = document.querySelector('dialog[open]');
+        const reported = new Promise(resolve => {
+            help.addEventListener('close', resolve, { once: true });
+        });
+        help.requestClose();
+        const key = new KeyboardEvent('keydown', { key: '?', bubbles: true });
+        document.body.dispatchEvent(key);
+        await reported;
+        await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+        return help.open;
+    })();";
+    let is_open = browser.eval(again).await == json!(true);
+    browser.press("Escape").await;
+    is_open
+}
+
 #[tokio::test]
 async fn nobody_is_offered_what_would_be_refused() {
     let server = TestServer::start();
@@ -336,6 +358,7 @@ async fn nobody_is_offered_what_would_be_refused() {
     assert_eq!(helped(&reader, offered).await, json!([]));
     assert_eq!(helped(&reader, "Esc").await, json!(["Esc", "Esc"]));
     assert_eq!(helped(&ada, offered).await, json!(["drop", "F2", "Del"]));
+    assert!(help_opens_again_at_once(&ada).await);
     reader.goto(&server.url(&run)).await;
     let page = none_of(".view-actions > .button", ".file-picker, .share-open");
     reader.wait_until("the run", &page).await;

@@ -50,19 +50,28 @@ fn element(
             _ => {}
         }
     });
-    let cancel = move |event: web_sys::Event| {
-        if closing == Closing::Never {
-            event.prevent_default();
+    let is_at_itself = move |event: &web_sys::Event| {
+        let dialog = element.get_untracked();
+        event.target().as_ref() == dialog.as_deref().map(AsRef::<web_sys::EventTarget>::as_ref)
+    };
+    // The browser reports later that it has closed the dialog. A key pressed in between finds it
+    // closed already.
+    let cancel = move |event: web_sys::Event| match closing {
+        Closing::Never => event.prevent_default(),
+        // A file picker inside of it that is left says so by an event of the same name.
+        Closing::Free if is_at_itself(&event) => open.set(false),
+        Closing::Free => {}
+    };
+    // It may have been opened again in the meantime.
+    let closed = move |_| {
+        let is_open = element.get_untracked().is_some_and(|dialog| dialog.open());
+        if !is_open {
+            open.set(false);
         }
     };
     let beside = move |event: web_sys::MouseEvent| {
         // The backdrop belongs to the dialog element itself; its content does not.
-        let on_backdrop = event.target().as_ref()
-            == element
-                .get()
-                .as_deref()
-                .map(AsRef::<web_sys::EventTarget>::as_ref);
-        if closing == Closing::Free && on_backdrop {
+        if closing == Closing::Free && is_at_itself(&event) {
             open.set(false);
         }
     };
@@ -72,7 +81,7 @@ fn element(
             node_ref=element
             aria-label=title
             on:cancel=cancel
-            on:close=move |_| open.set(false)
+            on:close=closed
             on:click=beside
         >
             <div class="dialog-body">
