@@ -13,6 +13,13 @@ const GROWS_A_LITTLE: f64 = 0.1;
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
 
+/// So many rises make a buffer that is enlarged, if they are of one amount.
+const MIN_RISES: usize = 5;
+/// The same, if they are not: five random sizes are in order once in 120 cases, six in 720.
+const MIN_IRREGULAR_RISES: usize = 6;
+/// The same, if they are of one amount, but blocks are added, not replaced.
+const MIN_ADDED_RISES: usize = 8;
+
 /// Growth that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
@@ -293,9 +300,9 @@ fn by_level(kept: &Kept) -> Finding {
     let Some(rhythm) = Rhythm::of(&rises, n - 1) else {
         return Finding::Bounded;
     };
-    // By chance alone, a random series has a few such rises at its end. Five in a rhythm over the
-    // whole trace happen by chance once in hundreds of series.
-    if rises.len() < 5 || n <= 5 || rhythm.is_late(n) {
+    // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
+    // the whole trace.
+    if rises.len() < MIN_RISES || n <= 5 || rhythm.is_late(n) {
         return Finding::Bounded;
     }
     let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
@@ -342,10 +349,45 @@ fn by_level(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: rises.len(),
     };
-    match replaced || room == Room::Unknown {
+    let is_chance = (replaced || is_young) && may_be_chance(kept, &rises);
+    match (replaced || room == Room::Unknown) && !is_chance {
         true => Finding::Grows(growth),
         false => Finding::TooFew(growth),
     }
+}
+
+/// Whether sizes and lives at random may have made a level rise like this. Blocks of random lives
+/// pile up before the first of them are given back, and then random sizes rise a few times.
+fn may_be_chance(kept: &Kept, rises: &[usize]) -> bool {
+    let needed = match (is_replaced(kept, rises), is_steady(&kept.requested, rises)) {
+        (true, true) => MIN_RISES,
+        (true, false) => MIN_IRREGULAR_RISES,
+        // A queue that is filled faster than it is emptied.
+        (false, true) => MIN_ADDED_RISES,
+        (false, false) => return true,
+    };
+    rises.len() < needed
+}
+
+/// Whether in at least three quarters of the `rises`, blocks are replaced by larger ones or by more
+/// of them: as many are alive as before, or none of those before is, but for what always stays.
+fn is_replaced(kept: &Kept, rises: &[usize]) -> bool {
+    let old = |&end: &usize| kept.live_count[end] - kept.new_count[end];
+    let stay = rises.iter().map(old).min();
+    let replaces = |end: &&usize| {
+        let is_as_many = kept.live_count[**end] == kept.live_count[**end - 1];
+        is_as_many || Some(old(end)) == stay
+    };
+    rises.iter().filter(replaces).count() * 4 >= rises.len() * 3
+}
+
+/// Whether the level rises by one amount in at least three quarters of the `rises`.
+fn is_steady(level: &[u64], rises: &[usize]) -> bool {
+    let mut amounts: Vec<u64> = rises.iter().map(|&i| level[i] - level[i - 1]).collect();
+    amounts.sort_unstable();
+    let alike = amounts.chunk_by(|a, b| a == b);
+    let most = alike.map(<[u64]>::len).max().unwrap_or_default();
+    most * 4 >= rises.len() * 3
 }
 
 /// A buffer may make the program's work grow (it is searched in every step), or the program's data

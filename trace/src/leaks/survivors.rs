@@ -46,6 +46,8 @@ pub struct Kept {
     pub requested: Vec<u64>,
     /// Per end, blocks alive.
     pub live_count: Vec<u32>,
+    /// Per period, how many of the blocks that are alive at its end were made in it.
+    pub new_count: Vec<u32>,
     /// Per period, bytes allocated in it that are alive at the last end.
     pub survivors: Vec<u64>,
     /// Per period, how many blocks these are.
@@ -76,7 +78,7 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 33 bytes each. This is enough for
+/// The largest number of sites times ends that is surveyed, at 37 bytes each. This is enough for
 /// hundreds of sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 3 << 20;
 
@@ -182,6 +184,7 @@ impl Kept {
             live: vec![0; n],
             requested: vec![0; n],
             live_count: vec![0; n],
+            new_count: vec![0; n],
             survivors: vec![0; n],
             survivor_count: vec![0; n],
             longest_freed: 0,
@@ -201,6 +204,7 @@ impl Kept {
         self.live[period] = self.live[period].wrapping_add(size);
         self.requested[period] = self.requested[period].wrapping_add(requested.0);
         self.live_count[period] = self.live_count[period].wrapping_add(1);
+        self.new_count[period] += 1;
         if freed < n {
             self.live[freed] = self.live[freed].wrapping_sub(size);
             self.requested[freed] = self.requested[freed].wrapping_sub(requested.0);

@@ -258,3 +258,31 @@ fn a_leak_beside_a_full_buffer_of_the_same_place_is_found() {
     })
     .leaks();
 }
+
+/// No block lives for more than five steps. By chance, the level rises five times without a fall.
+#[test]
+fn blocks_of_random_lives_that_pile_up_at_first_are_no_leak() {
+    let made = [
+        (3, 748_305, 4),
+        (5, 1_891_754, 4),
+        (7, 2_655_217, 5),
+        (8, 3_155_352, 5),
+        (8, 1_000_000, 5),
+        (9, 4_089_979, 5),
+        (9, 2_000_000, 5),
+    ];
+    let mut live: Vec<(u32, BlockIdx)> = Vec::new();
+    let reason = Program::run(12, |p, step| {
+        for (due, block) in std::mem::take(&mut live) {
+            match due <= step {
+                true => p.free(block),
+                false => live.push((due, block)),
+            }
+        }
+        for &(_, size, age) in made.iter().filter(|(at, ..)| *at == step) {
+            live.push((step + age, p.alloc(&HOLD, size)));
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("5 times so far"), "{reason}");
+}

@@ -178,6 +178,39 @@ fn a_history_that_is_copied_in_each_step_is_a_leak_and_more_data_are_none() {
     copied(HOLD, |step| u64::from(step) << 24).is(Verdict::Clean);
 }
 
+#[test]
+fn a_queue_that_is_filled_faster_than_it_is_emptied_is_a_leak() {
+    let mut queue = std::collections::VecDeque::new();
+    let group = Program::run(16, |p, _| {
+        queue.push_back(p.alloc(&KEEP, 3 << 17));
+        queue.push_back(p.alloc(&KEEP, 3 << 17));
+        p.free(queue.pop_front().expect("two were added"));
+    })
+    .leaks();
+    assert_eq!(group.bytes_per_step, f64::from(3 << 17));
+}
+
+/// The weights are without a stack, too, and stay.
+#[test]
+fn a_history_that_is_copied_is_found_without_stacks() {
+    let mut program = Program::default();
+    for _ in 0..5 {
+        program.alloc(&[], 1 << 20);
+    }
+    let mut history: Vec<BlockIdx> = Vec::new();
+    for step in 0..12 {
+        let start = program.n_events;
+        let copy = (0..=step).map(|_| program.alloc(&[], 1 << 17)).collect();
+        for block in std::mem::replace(&mut history, copy) {
+            program.free(block);
+        }
+        program.scope(optimizer_step(step), start, 0);
+    }
+    let (report, _) = program.report();
+    assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+    assert_eq!(report.groups[0].pattern, Pattern::Enlarged);
+}
+
 /// The allocator does not split off less than 1 MiB of a large block, so the level of allocated
 /// bytes falls now and then.
 #[test]
