@@ -296,8 +296,10 @@ impl<'a> Rules<'a> {
         let span = &self.survey.spans[life.span];
         let free = self.facts.get(life.kind.free_stack);
         if life.freed < span.end {
-            // A checkpoint recomputes this block, and the backward pass then consumes it.
-            let again = life.fact.calls_module && !free.calls_module;
+            // A checkpoint recomputes this block, and the backward pass then consumes it, or would
+            // have done so.
+            let is_consumed = !free.calls_module || self.is_cut_off(life);
+            let again = life.fact.calls_module && is_consumed;
             return if again {
                 Category::Activation
             } else {
@@ -308,16 +310,17 @@ impl<'a> Rules<'a> {
         let parameters = &self.survey.parameters;
         match () {
             () if cleared || life.fact.accumulates => Category::Gradient,
+            // The backward pass is not over, and a checkpoint recomputes this block, whatever its
+            // size.
+            () if span.end == self.device.events.len() && life.fact.calls_module => {
+                Category::Activation
+            }
             () if parameters.has(life.kind.requested) => Category::Gradient,
             () if self.lasts(life) && workspaces::is_size(life.kind.requested) => {
                 Category::Temporary
             }
             // Nothing is known about the parameters.
             () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
-            // The backward pass is not over.
-            () if span.end == self.device.events.len() && life.fact.calls_module => {
-                Category::Activation
-            }
             () if span.end == self.device.events.len() => Category::Temporary,
             () => Category::Unknown,
         }
@@ -396,7 +399,9 @@ impl<'a> Rules<'a> {
         if first.is_none_or(|first| alloc < first) && lasts {
             let requested = life.kind.requested;
             return Verdict::Is(match () {
-                () if self.budget.take(requested) => Category::Parameter,
+                () if !self.survey.was_there(requested) && self.budget.take(requested) => {
+                    Category::Parameter
+                }
                 () if self.survey.copies.contains(&life.kind.alloc_stack) => {
                     Category::OptimizerState
                 }

@@ -7,6 +7,7 @@ use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
 use crate::trace::{BlockIdx, DeviceTrace, Origin};
+use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
@@ -213,9 +214,16 @@ impl Survey {
         before(ended.max(backward + 1)) as usize - before(backward + 1) as usize
     }
 
+    /// Whether the parameters of all gradients of this size may be from before the recording, as
+    /// they are where a ring began in the middle of training.
+    pub fn was_there(&self, requested: Bytes) -> bool {
+        let count = self.gradients.count(requested);
+        count > 0 && self.before.count(requested) >= count
+    }
+
     /// Whether there is exactly one lasting block from before the recording for each gradient of
     /// this size, and this holds for nearly all gradients. Then there is no optimizer state.
-    pub fn is_bare(&self, requested: crate::units::Bytes) -> bool {
+    pub fn is_bare(&self, requested: Bytes) -> bool {
         let count = self.gradients.count(requested);
         count > 0 && self.before.count(requested) == count && self.bare
     }

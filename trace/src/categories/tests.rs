@@ -156,6 +156,69 @@ fn a_list_of_weights_and_copies_of_it() {
     assert_eq!(of(data), Category::Input);
 }
 
+/// The recording begins in the middle of training: the weight is older.
+#[test]
+fn a_copy_of_a_gradient_at_the_beginning_is_no_parameter() {
+    let copied = |is_older: bool| {
+        let mut p = Program::default();
+        if is_older {
+            p.builder.preexisting(crate::testing::block_of(Bytes(4096)));
+        }
+        let copy = p.alloc(4096, &["<module> train.py:13"]);
+        for _ in 0..3 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+            let gradient = p.alloc(4096, &[]);
+            p.alloc(4096, &["<module> train.py:13"]);
+            p.free(gradient);
+        }
+        of(p)(copy)
+    };
+    assert_ne!(copied(true), Category::Parameter);
+    assert_eq!(copied(false), Category::Parameter);
+}
+
+#[test]
+fn what_a_checkpoint_recomputes_is_an_activation_of_any_size() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    forward(&mut p, 64, 4);
+    backward(&mut p);
+    let call = format!("_call_impl {MODULE}:1");
+    let engine = format!("backward {TENSOR}:5");
+    let again = p.alloc(
+        4096,
+        &["<module> train.py:11", &engine, &call, "forward net.py:5"],
+    );
+    let gradient = p.alloc(4096, &["<module> train.py:11", &engine]);
+    let of = of(p);
+    assert_eq!(of(again), Category::Activation);
+    assert_eq!(of(gradient), Category::Gradient);
+}
+
+#[test]
+fn what_a_data_class_holds_is_no_parameter() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut losses = Vec::new();
+    for _ in 0..3 {
+        let saved = forward(&mut p, 2048, 4);
+        let result = [
+            "<module> train.py:10",
+            "__init__ <string>:5",
+            "__post_init__ loop.py:9",
+        ];
+        losses.push(p.alloc(4, &result));
+        backward(&mut p);
+        p.free(saved);
+    }
+    let of = of(p);
+    for loss in losses {
+        assert_ne!(of(loss), Category::Parameter);
+    }
+}
+
 #[test]
 fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
     let check = |tokens: bool, expected| {
@@ -396,6 +459,37 @@ fn what_a_failure_cuts_off_is_what_it_was_before() {
             [Activation, Temporary][..found.len()],
             "{in_backward}"
         );
+    }
+}
+
+/// The exception gives it back inside of the module that the checkpoint calls again.
+#[test]
+fn what_a_checkpoint_recomputes_when_memory_runs_out_is_an_activation() {
+    for is_cut_off in [false, true] {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        forward(&mut p, 64, 4);
+        let seed = backward(&mut p);
+        let engine = format!("backward {TENSOR}:5");
+        let call = format!("_call_impl {MODULE}:1");
+        let within = ["<module> train.py:11", &engine, &call, "forward net.py:5"];
+        let stack = p.stack(&within);
+        let again = p.builder.alloc(crate::trace::BlockKind {
+            alloc_stack: stack,
+            free_stack: stack,
+            ..crate::testing::block_of(Bytes(2048))
+        });
+        if is_cut_off {
+            p.builder.out_of_memory(Bytes(1 << 20));
+        }
+        p.free(again);
+        p.free(seed);
+        p.alloc(4096, &["<module> train.py:11", &engine]);
+        let expected = match is_cut_off {
+            true => Category::Activation,
+            false => Category::Temporary,
+        };
+        assert_eq!(of(p)(again), expected);
     }
 }
 
