@@ -38,6 +38,16 @@ fn backward(p: &mut Program) -> BlockIdx {
     )
 }
 
+/// A module that a checkpoint calls again. The first two frames are the backward pass itself.
+fn recomputed() -> [String; 4] {
+    [
+        "<module> train.py:11".to_owned(),
+        format!("backward {TENSOR}:5"),
+        format!("_call_impl {MODULE}:1"),
+        "forward net.py:5".to_owned(),
+    ]
+}
+
 #[test]
 fn a_training_step_is_told_apart() {
     let mut p = Program::default();
@@ -185,13 +195,8 @@ fn what_a_checkpoint_recomputes_is_an_activation_of_any_size() {
     alloc(&mut p, 4096, &moved(10));
     forward(&mut p, 64, 4);
     backward(&mut p);
-    let call = format!("_call_impl {MODULE}:1");
-    let engine = format!("backward {TENSOR}:5");
-    let again = p.alloc(
-        4096,
-        &["<module> train.py:11", &engine, &call, "forward net.py:5"],
-    );
-    let gradient = p.alloc(4096, &["<module> train.py:11", &engine]);
+    let again = alloc(&mut p, 4096, &recomputed());
+    let gradient = alloc(&mut p, 4096, &recomputed()[..2]);
     let of = of(p);
     assert_eq!(of(again), Category::Activation);
     assert_eq!(of(gradient), Category::Gradient);
@@ -470,10 +475,7 @@ fn what_a_checkpoint_recomputes_when_memory_runs_out_is_an_activation() {
         alloc(&mut p, 4096, &moved(10));
         forward(&mut p, 64, 4);
         let seed = backward(&mut p);
-        let engine = format!("backward {TENSOR}:5");
-        let call = format!("_call_impl {MODULE}:1");
-        let within = ["<module> train.py:11", &engine, &call, "forward net.py:5"];
-        let stack = p.stack(&within);
+        let stack = p.stack(&recomputed().each_ref().map(String::as_str));
         let again = p.builder.alloc(crate::trace::BlockKind {
             alloc_stack: stack,
             free_stack: stack,
@@ -484,7 +486,7 @@ fn what_a_checkpoint_recomputes_when_memory_runs_out_is_an_activation() {
         }
         p.free(again);
         p.free(seed);
-        p.alloc(4096, &["<module> train.py:11", &engine]);
+        alloc(&mut p, 4096, &recomputed()[..2]);
         let expected = match is_cut_off {
             true => Category::Activation,
             false => Category::Temporary,
