@@ -21,6 +21,8 @@ pub(super) struct Fact {
     pub saved: bool,
     /// In code whose name says that it is a cache of keys and values.
     pub cache: bool,
+    /// In the clipping of gradients, which computes norms and keeps nothing.
+    pub clips: bool,
     /// Below a call of a module.
     pub calls_module: bool,
     /// In code of `torch.nn`, or copied with its module.
@@ -73,6 +75,7 @@ enum Says {
     ModuleCall,
     OfModule,
     Cache,
+    Clips,
     /// Python of the framework.
     Framework,
     /// Python of the program.
@@ -99,6 +102,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         {
             Says::MakesBuckets
         }
+        _ if file.ends_with("torch/nn/utils/clip_grad.py") => Says::Clips,
         _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
         "deepcopy" | "from_pretrained" => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
@@ -144,6 +148,7 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             Says::ModuleCall => fact.calls_module = true,
             Says::OfModule => fact.of_module = true,
             Says::Cache => fact.cache = true,
+            Says::Clips => fact.clips = true,
             Says::Framework | Says::Program | Says::Nothing => {}
         }
         let frame = stacks.frame(*frame);

@@ -233,7 +233,8 @@ impl<'a> Rules<'a> {
         match (span.phase, life.role) {
             (Phase::Backward, _) => Verdict::Is(self.made_in_backward(life)),
             (_, Role::Optimizer | Role::OptimizerSetup) | (Phase::Optimizer, _) => {
-                Verdict::Is(match life.freed < span.end {
+                // The norm that clipping returns is the program's, which logs it, or keeps it.
+                Verdict::Is(match life.freed < span.end || fact.clips {
                     true => Category::Temporary,
                     false => Category::OptimizerState,
                 })
@@ -426,7 +427,7 @@ impl<'a> Rules<'a> {
             self.roles.get(kind.alloc_stack),
             self.facts.get(kind.alloc_stack),
         ) {
-            (_, fact) if fact.workspace => Some(Category::Temporary),
+            (_, fact) if fact.workspace || fact.clips => Some(Category::Temporary),
             (_, fact) if fact.bucket => Some(Category::Gradient),
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {

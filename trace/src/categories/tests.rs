@@ -203,6 +203,28 @@ fn what_a_checkpoint_recomputes_is_an_activation_of_any_size() {
 }
 
 #[test]
+fn a_norm_that_clipping_returns_is_no_state_of_an_optimizer() {
+    let clip = "clip_grad_norm_ /v/site-packages/torch/nn/utils/clip_grad.py:220";
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        forward(&mut p, 64, 4);
+        backward(&mut p);
+        let norm = p.alloc(4, &["<module> train.py:12", clip]);
+        let step = ["<module> train.py:13", &format!("step {ADAM}:7")];
+        made.push((norm, p.alloc(4096, &step)));
+    }
+    // The second step's norm is set again, the others are kept.
+    p.free(made[1].0);
+    let of = of(p);
+    for (norm, state) in made {
+        assert_eq!(of(norm), Category::Temporary);
+        assert_eq!(of(state), Category::OptimizerState);
+    }
+}
+
+#[test]
 fn what_a_data_class_holds_is_no_parameter() {
     let mut p = Program::default();
     alloc(&mut p, 4096, &moved(10));
