@@ -27,12 +27,17 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Json<T>, Error> {
-        let within = app.config.clients.body_within;
         let reading = axum::Json::from_request(request, app);
-        let read = tokio::time::timeout(within, reading).await;
-        let axum::Json(value) = read.map_err(|_| Error::SlowBody(within))??;
+        let axum::Json(value) = in_time(app, reading).await??;
         Ok(Json(value))
     }
+}
+
+/// What reading a body gives, if it has arrived in time.
+async fn in_time<T>(app: &App, reading: impl Future<Output = T>) -> Result<T, Error> {
+    let within = app.config.clients.body_within;
+    let read = tokio::time::timeout(within, reading).await;
+    read.map_err(|_| Error::SlowBody(within))
 }
 
 /// Parts of the path.
@@ -45,10 +50,18 @@ pub struct Path<T>(pub T);
 #[from_request(via(axum::extract::Query), rejection(Error))]
 pub struct Query<T>(pub T);
 
-/// The fields of a form.
-#[derive(FromRequest)]
-#[from_request(via(axum::Form), rejection(Error))]
+/// The fields of a form, which must arrive in the same time as a JSON body.
 pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Form<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Form<T>, Error> {
+        let reading = axum::Form::from_request(request, app);
+        let axum::Form(value) = in_time(app, reading).await??;
+        Ok(Form(value))
+    }
+}
 
 /// `Host` of the request, as the client wrote it.
 pub struct Host(pub String);

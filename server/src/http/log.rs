@@ -4,6 +4,7 @@
 //! method, the kind of path, the status and the time of a request are logged: all other parts may
 //! contain a token or a link's secret.
 
+use super::hang_up;
 use crate::identity::request_id;
 use crate::problems::Error;
 use axum::extract::Request;
@@ -30,10 +31,12 @@ pub async fn log(request: Request, next: Next) -> Response {
     response
 }
 
-async fn logged(request: Request, next: Next) -> Response {
+async fn logged(mut request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let began = Instant::now();
-    // A panic in a handler is a defect, but the client should still get an answer.
+    let _noticed = hang_up::noticed(&mut request);
+    // A panic in a handler is a defect, but the client should still get an answer. And the task goes
+    // on when the client has gone: only questions end (`http/hang_up.rs`).
     let handled = tokio::spawn(next.run(request).in_current_span()).await;
     let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
     let status = response.status().as_u16();

@@ -21,6 +21,7 @@ mod explain;
 mod export;
 mod extract;
 mod guard;
+mod hang_up;
 mod health;
 mod help;
 mod here;
@@ -221,7 +222,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), here::find))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token))
         .layer(from_fn_with_state(Arc::clone(&app), audited::note))
-        .layer(from_fn_with_state(Arc::clone(&app), problem_page::show));
+        .layer(from_fn_with_state(Arc::clone(&app), problem_page::show))
+        .layer(from_fn(hang_up::end_questions));
     routes
         .route(api::routes::OPENAPI, get(openapi))
         .route(api::routes::MCP, post(mcp::ask))

@@ -3,10 +3,11 @@
 use super::{Server, packed_snapshot};
 use crate::clients::limits::Share;
 use crate::http::{Listening, serve};
+use crate::work;
 use api::bench::StartBench;
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::FinishedUpload;
+use api::runs::{FinishedUpload, RunDetail};
 use axum::http::{Method, StatusCode, header};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use trace::alive::Dimension;
 
 /// Longer than any step here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -138,10 +140,74 @@ async fn streams_of_events_and_exports_have_their_own_places() {
 async fn a_small_body_that_does_not_come_ends_the_request() {
     let server = Server::with(|config| config.clients.body_within = Duration::from_millis(200));
     let address = listen(&server.await).await;
-    let request = "POST /api/uploads HTTP/1.1\r\nHost: localhost\r\n\
-                   Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{";
-    let answer = head(&mut ask(address, request).await).await;
-    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    for (path, kind) in [
+        (routes::UPLOADS, "application/json"),
+        (routes::SIGN_IN_PAGE, "application/x-www-form-urlencoded"),
+        (routes::MCP, "application/json"),
+    ] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n\
+             Content-Length: 20\r\n\r\n{{"
+        );
+        let answer = head(&mut ask(address, &request).await).await;
+        assert!(answer.starts_with("HTTP/1.1 408"), "{path}: {answer}");
+    }
+}
+
+/// Over a real connection: below it, every layer must pass on that the client has gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_ends_when_its_client_hangs_up_and_a_change_does_not() {
+    let server = Server::start().await;
+    let sample = server
+        .json(Method::POST, &routes::sample("leak_hook_cache"), "")
+        .await;
+    let run = sample.read::<FinishedUpload>().run.id;
+    let address = listen(&server).await;
+    // All turns are taken, so that every question waits for one.
+    let (free, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    for _ in 0..work::cores() {
+        let held = Arc::clone(&held);
+        tokio::spawn(work::answer(move || held.lock().unwrap().recv()));
+    }
+    let waiting = async |expected: usize| {
+        let reached = async {
+            while work::answers().waiting != expected {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(PATIENCE, reached).await;
+        assert!(reached.is_ok(), "{expected} wait for a turn");
+    };
+    for by in [Dimension::Category, Dimension::Site] {
+        let asks = ask(address, &get(&routes::growth(&run, 0, by))).await;
+        waiting(1).await;
+        drop(asks);
+        waiting(0).await;
+    }
+    drop(free);
+    // Hyper drops the future of a request when its connection closes.
+    let path = routes::run(&run);
+    let renames = server.json(Method::PATCH, &path, r#"{"name":"renamed"}"#);
+    tokio::select! {
+        biased;
+        _ = renames => {}
+        () = async {} => {}
+    }
+    let renamed = async {
+        while server
+            .get(&routes::run(&run))
+            .await
+            .read::<RunDetail>()
+            .summary
+            .name
+            != "renamed"
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let renamed = tokio::time::timeout(PATIENCE, renamed).await;
+    renamed.expect("what was asked for is done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
