@@ -20,13 +20,30 @@ pub struct DiskShare {
 #[derive(Debug)]
 struct Inner {
     used: AtomicU64,
+    /// Of files that were checked and are not counted as stored yet.
+    reserved: AtomicU64,
     quota: AtomicU64,
+}
+
+/// Room for a file, from the check until it is counted as stored. Without it, files that come at
+/// the same time would all find the same room.
+#[derive(Debug)]
+pub struct Room {
+    inner: Arc<Inner>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.inner.reserved.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 impl Default for DiskShare {
     fn default() -> DiskShare {
         let inner = Inner {
             used: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
             quota: AtomicU64::new(UNLIMITED),
         };
         DiskShare {
@@ -52,12 +69,23 @@ impl DiskShare {
         Bytes(self.inner.used.load(Ordering::Relaxed))
     }
 
-    /// Whether there is room for so many more bytes of a packed file.
+    /// Takes room for so many more bytes of a packed file.
     ///
     /// # Errors
     /// [`IngestError::OverQuota`].
-    pub fn check(&self, more: u64) -> Result<(), IngestError> {
-        self.room_for(more, Wanted::Packed(Bytes(more)))
+    pub fn reserve(&self, bytes: u64) -> Result<Room, IngestError> {
+        let (acquired, reserved) = (Ordering::AcqRel, &self.inner.reserved);
+        let more = |reserved: u64| {
+            let after = reserved.saturating_add(bytes);
+            self.has_room_for(after).then_some(after)
+        };
+        match reserved.fetch_update(acquired, Ordering::Acquire, more) {
+            Ok(_) => Ok(Room {
+                inner: Arc::clone(&self.inner),
+                bytes,
+            }),
+            Err(_) => Err(self.over(Wanted::Packed(Bytes(bytes)))),
+        }
     }
 
     /// Whether there is room for anything; for a file of this size, as it will be sent.
@@ -65,19 +93,23 @@ impl DiskShare {
     /// # Errors
     /// [`IngestError::OverQuota`].
     pub fn check_any(&self, sent: u64) -> Result<(), IngestError> {
-        self.room_for(1, Wanted::Sent(Bytes(sent)))
+        let reserved = self.inner.reserved.load(Ordering::Acquire);
+        match self.has_room_for(reserved.saturating_add(1)) {
+            true => Ok(()),
+            false => Err(self.over(Wanted::Sent(Bytes(sent)))),
+        }
     }
 
-    fn room_for(&self, more: u64, wanted: Wanted) -> Result<(), IngestError> {
-        let quota = self.inner.quota.load(Ordering::Relaxed);
-        let used = self.used();
-        match used.get().saturating_add(more) <= quota {
-            true => Ok(()),
-            false => Err(IngestError::OverQuota {
-                used,
-                quota: Bytes(quota),
-                wanted,
-            }),
+    /// Whether there is room for so many bytes besides those that are stored.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        self.used().get().saturating_add(bytes) <= self.inner.quota.load(Ordering::Relaxed)
+    }
+
+    fn over(&self, wanted: Wanted) -> IngestError {
+        IngestError::OverQuota {
+            used: self.used(),
+            quota: Bytes(self.inner.quota.load(Ordering::Relaxed)),
+            wanted,
         }
     }
 }
@@ -86,14 +118,30 @@ impl DiskShare {
 mod tests {
     use super::*;
 
+    /// Files that arrive at the same time do not all find the same room.
+    #[test]
+    fn room_is_given_once_until_it_is_counted() {
+        let share = DiskShare::default();
+        share.limit(Some(Bytes::mib(10)));
+        let first = share.reserve(6 << 20).unwrap();
+        assert!(share.reserve(6 << 20).is_err());
+        let second = share.reserve(4 << 20).unwrap();
+        assert!(share.check_any(1).is_err());
+        share.measured(Bytes::mib(6));
+        drop(first);
+        assert!(share.reserve(1).is_err());
+        drop(second);
+        assert!(share.reserve(4 << 20).is_ok());
+    }
+
     #[test]
     fn a_full_share_takes_nothing_more() {
         let share = DiskShare::default();
         share.measured(Bytes::mib(10));
-        assert!(share.check(u64::MAX).is_ok(), "there is no limit");
+        assert!(share.reserve(u64::MAX).is_ok(), "there is no limit");
         share.limit(Some(Bytes::mib(12)));
-        assert!(share.check(2 << 20).is_ok());
-        let refused = share.check((2 << 20) + 1).unwrap_err().to_string();
+        assert!(share.reserve(2 << 20).is_ok());
+        let refused = share.reserve((2 << 20) + 1).unwrap_err().to_string();
         assert!(
             refused.contains("10.0 MiB") && refused.contains("12.0 MiB"),
             "{refused}"
@@ -103,6 +151,6 @@ mod tests {
         let full = share.check_any(5 << 20).unwrap_err().to_string();
         assert!(full.contains("no room for this file of 5.00 MiB"), "{full}");
         share.limit(None);
-        assert!(share.check(1 << 40).is_ok());
+        assert!(share.reserve(1 << 40).is_ok());
     }
 }

@@ -75,7 +75,7 @@ pub struct Job {
     pub progress: Progress,
     /// Fires when the user cancels it.
     pub cancel: CancellationToken,
-    /// Its final state after it was read.
+    /// Whether it becomes a run, or was cancelled before.
     pub fate: Fate,
     announced: (Option<ClientAddress>, Instant),
     uploaded_by: OnceLock<String>,
@@ -145,6 +145,11 @@ impl Job {
     /// Claims it: true only for the first caller.
     pub fn start(&self) -> bool {
         !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    /// Lets it be claimed again.
+    pub fn give_back_claim(&self) {
+        self.started.store(false, Ordering::Release);
     }
 
     /// Whether its body has begun to arrive.

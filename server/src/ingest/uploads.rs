@@ -2,7 +2,7 @@
 
 use super::admission::{Admission, Sender};
 use super::allowance::{Allowance, watched};
-use super::disk_share::DiskShare;
+use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
@@ -273,9 +273,12 @@ impl Uploads {
             job.sent_by(name);
         }
         self.jobs().insert(job.id.clone(), Arc::clone(job));
-        self.record(job).await.inspect_err(|_| {
-            self.jobs().remove(&job.id);
-        })?;
+        self.record(job)
+            .await
+            .inspect_err(|_| match job.announced_by() {
+                Some(_) => job.give_back_claim(),
+                None => drop(self.jobs().remove(&job.id)),
+            })?;
         Ok(place)
     }
 
@@ -295,16 +298,18 @@ impl Uploads {
     /// Cancels an upload. One that has not started ends at once.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if it has ended already.
+    /// [`StoreError::Conflict`] if it has ended already, or is becoming a run; the database's.
     pub async fn cancel(&self, job: &Arc<Job>) -> Result<(), IngestError> {
-        if job.is_finished() {
+        if job.is_finished() || !job.fate.cancel() {
             return Err(StoreError::Conflict(format!("{} is finished", job.id)).into());
         }
         job.cancel.cancel();
         if job.start() {
-            self.record(job).await?;
+            let recorded = self.record(job).await;
             let cancelled = async { Err(IngestError::Cancelled) };
+            // It ends even if the database cannot say so: nobody will send its bytes.
             let _ = self.see_through(job, cancelled).await;
+            recorded?;
         }
         Ok(())
     }
@@ -362,15 +367,23 @@ impl Uploads {
             ..
         } = &*self.shared;
         let received = receive(job, blobs, (admission, *limits), body).await?;
-        if let Err(error) = self.check_share(&received.staged).await {
-            blobs.discard(&received.staged).await;
-            return Err(error);
-        }
+        let reserved = match self.reserve(job, &received.staged).await {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                blobs.discard(&received.staged).await;
+                return Err(error);
+            }
+        };
         let run = self.keep_blob(job, &received.staged).await?;
+        if let Some(reserved) = reserved {
+            // Now they are counted as stored.
+            self.measure_disk().await?;
+            drop(reserved);
+        }
         let blob = received.staged.row.hash;
         match received.read {
             Some(read) => self.make_run(job, run, blob, read).await,
-            None if self.is_known(&run).await? => Ok(Arrived { run, known: true }),
+            None if self.is_known(job, &run).await? => Ok(Arrived { run, known: true }),
             None => {
                 job.progress.enter(Phase::Waiting);
                 self.resume(job, blob).await
@@ -440,11 +453,12 @@ impl Uploads {
         record.await
     }
 
-    /// Whether the project may keep these bytes. Those that it has already take nothing more.
-    async fn check_share(&self, staged: &Staged) -> Result<(), IngestError> {
-        match self.is_known(&run_id(&staged.hash)).await? {
-            true => Ok(()),
-            false => self.shared.share.check(staged.row.stored_bytes),
+    /// Room for these bytes in the share of the project. Those that it has already take nothing
+    /// more.
+    async fn reserve(&self, job: &Arc<Job>, staged: &Staged) -> Result<Option<Room>, IngestError> {
+        match self.is_known(job, &run_id(&staged.hash)).await? {
+            true => Ok(None),
+            false => Ok(Some(self.shared.share.reserve(staged.row.stored_bytes)?)),
         }
     }
 
@@ -455,7 +469,7 @@ impl Uploads {
         blob: String,
         read: (Snapshot, Allowance),
     ) -> Result<Arrived, IngestError> {
-        if self.is_known(&run).await? {
+        if self.is_known(job, &run).await? {
             return Ok(Arrived { run, known: true });
         }
         self.check_free(0, 0)?;
@@ -514,16 +528,22 @@ impl Uploads {
     }
 
     /// Whether the run exists. A deleted one is restored, because its sender wants it.
-    async fn is_known(&self, run: &RunId) -> Result<bool, IngestError> {
-        let run = run.clone();
+    ///
+    /// # Errors
+    /// [`IngestError::Cancelled`] if it exists and the sender no longer wants it.
+    async fn is_known(&self, job: &Arc<Job>, run: &RunId) -> Result<bool, IngestError> {
+        let (run, wanted) = (run.clone(), Arc::clone(job));
         let known = self.shared.store.write(move |writer| {
             let known = writer.reader().has_run(&run)?;
-            if known {
+            if known && wanted.fate.become_run() {
                 writer.restore_run(&run)?;
             }
             Ok(known)
         });
-        Ok(known.await?)
+        match known.await? {
+            true if !job.fate.become_run() => Err(IngestError::Cancelled),
+            known => Ok(known),
+        }
     }
 
     /// Whether there is space for `size` bytes, besides those that running uploads still have to

@@ -128,12 +128,14 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Records that a blob is in the blob store. Recording it a second time changes nothing.
+    /// Records that a blob is in the blob store. If it was there before, it has just been replaced,
+    /// and may be packed in another way now.
     pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {
         let (codec, level) = codec_columns(blob.codec);
         self.tx.execute(
             "INSERT INTO blobs (hash, file_bytes, stored_bytes, codec, level, created_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO UPDATE SET \
+             stored_bytes = excluded.stored_bytes, codec = excluded.codec, level = excluded.level",
             params![
                 blob.hash,
                 int(blob.file_bytes),

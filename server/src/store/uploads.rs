@@ -136,6 +136,20 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Fails on each new upload, as on a full disk.
+    #[cfg(test)]
+    pub fn take_no_uploads(&mut self) -> StoreResult<()> {
+        let sql = "CREATE TRIGGER full BEFORE INSERT ON uploads \
+                   BEGIN SELECT RAISE(FAIL, 'the disk is full'); END";
+        Ok(self.tx.execute_batch(sql)?)
+    }
+
+    /// Ends [`Writer::take_no_uploads`].
+    #[cfg(test)]
+    pub fn take_uploads_again(&mut self) -> StoreResult<()> {
+        Ok(self.tx.execute_batch("DROP TRIGGER full")?)
+    }
+
     /// Changes the state of an unfinished upload. A finished upload never changes: that is a
     /// conflict.
     ///

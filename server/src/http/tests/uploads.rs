@@ -125,6 +125,79 @@ async fn equal_bytes_are_one_blob_and_one_run() {
     assert_eq!(server.stored_files(), 2);
 }
 
+/// A file that comes again replaces the stored one, which was packed smaller in the meantime.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_knows_how_the_stored_file_is_packed() {
+    let server = Server::start().await;
+    let send = async || -> FinishedUpload {
+        server
+            .put(&routes::upload_named("a.pickle"), snapshot())
+            .await
+            .read()
+    };
+    let stored = async || {
+        let store = &server.app.store;
+        store.read(|reader| reader.blobs()).await.unwrap().remove(0)
+    };
+    send().await;
+    let before = stored().await;
+    let hash = before.hash.clone();
+    let repacked = move |w: &mut crate::store::Writer| w.repack_blob(&hash, 1, 9);
+    server.app.store.write(repacked).await.unwrap();
+    assert!(send().await.known);
+    assert_eq!(stored().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_cancelled_restores_no_run_and_what_is_a_run_cannot_be_cancelled() {
+    let server = Server::start().await;
+    let sent = server.put(&routes::upload_named("a"), snapshot()).await;
+    let run = routes::run(&sent.read::<FinishedUpload>().run.id);
+    let delete = async |path: &str| server.json(Method::DELETE, path, "").await;
+    delete(&run).await.expect(StatusCode::OK);
+
+    let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
+    let job = server.app.uploads.job(&upload).unwrap();
+    assert!(job.fate.cancel());
+    let answer = server.put(&routes::upload(&upload), snapshot()).await;
+    assert_eq!(answer.problem().code, ProblemCode::Cancelled);
+    assert_eq!(server.get(&run).await.status, StatusCode::NOT_FOUND);
+
+    let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
+    let job = server.app.uploads.job(&upload).unwrap();
+    assert!(job.fate.become_run());
+    let refused = delete(&routes::upload(&upload)).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    let sent = server.put(&routes::upload(&upload), snapshot()).await;
+    sent.expect(StatusCode::OK);
+    server.get(&run).await.expect(StatusCode::OK);
+}
+
+/// On a full disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_the_database_cannot_take_up_can_be_sent_again_or_cancelled() {
+    let server = Server::start().await;
+    let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
+    let other = announce(&server, r#"{"name":"b"}"#).await.upload;
+    let store = &server.app.store;
+    store.write(|w| w.take_no_uploads()).await.unwrap();
+    let path = routes::upload(&upload);
+    assert!(server.put(&path, snapshot()).await.status.is_server_error());
+    let cancelled = server
+        .json(Method::DELETE, &routes::upload(&other), "")
+        .await;
+    assert!(cancelled.status.is_server_error());
+    assert!(
+        server.app.uploads.job(&other).is_none(),
+        "it waits for nothing"
+    );
+    store.write(|w| w.take_uploads_again()).await.unwrap();
+    server
+        .put(&path, snapshot())
+        .await
+        .expect(StatusCode::CREATED);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_bytes_at_the_same_time_are_one_run() {
     let server = Server::start().await;
