@@ -246,7 +246,8 @@ pub async fn md(
 ) -> Result<Response, Error> {
     let view = view_of(&raw.unwrap_or_default())?;
     let id = run_id(&run)?;
-    let links = links(&origin, query.link.as_deref()).unwrap_or_else(|| {
+    let (links, texts) = of_link(&app, &origin, query.link.as_deref(), &audience).await?;
+    let links = links.unwrap_or_else(|| {
         let query = match view == ViewState::default() {
             true => String::new(),
             false => format!("?{view}"),
@@ -261,20 +262,38 @@ pub async fn md(
         _ => Names::Withheld,
     };
     let row = live(&app, id).await?;
-    let look = (view, audience.texts(), Theme::Light);
+    let look = (view, texts, Theme::Light);
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, &links, names)
     });
     Ok(text_response(app.cards.draw(client.address, text).await?))
 }
 
-/// The links of a block, given the last part of the link's address.
-pub(super) fn links(origin: &Origin, slug: Option<&str>) -> Option<Links> {
+/// Where a block leads, given the last part of a link's address, and its texts. Above a redacted
+/// link it says what the link shows, whoever asks: otherwise it would tell the names that the link
+/// hides.
+pub(super) async fn of_link(
+    app: &App,
+    origin: &Origin,
+    slug: Option<&str>,
+    audience: &Audience,
+) -> Result<(Option<Links>, Texts), Error> {
     let is_slug = |slug: &&str| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    slug.filter(is_slug).map(|slug| Links {
+    let Some(slug) = slug.filter(is_slug) else {
+        return Ok((None, audience.texts()));
+    };
+    let texts = match audience.texts() {
+        Texts::All(own) => {
+            let row = super::shares::find(app, slug).await?;
+            row.map_or(Texts::All(own), |row| row.texts(own))
+        }
+        redacted => redacted,
+    };
+    let links = Links {
         page: page_link(origin, slug),
         image: Some(image_of(origin, slug)),
-    })
+    };
+    Ok((Some(links), texts))
 }
 
 /// The absolute address of the card of a comparison.

@@ -115,8 +115,9 @@ pub async fn md(
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
-    let comparison = comparison(&app, rows, audience.texts()).await?;
-    let links = cards::links(&origin, query.link.as_deref());
+    let link = query.link.as_deref();
+    let (links, texts) = cards::of_link(&app, &origin, link, &audience).await?;
+    let comparison = comparison(&app, rows, texts).await?;
     let text = match query.numbers_only {
         0 => {
             let here = || Links {

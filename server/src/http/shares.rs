@@ -386,7 +386,7 @@ async fn find_for(
 }
 
 /// The link for the last part of an address: found by its secret, or a team link by its short id.
-async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
+pub(super) async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
     let now = app.store.latest_ms();
     let hash = hash_of(slug);
     if slug.len() == TOKEN_DIGITS {

@@ -44,6 +44,16 @@ pub async fn team(server: &Server, method: Method, path: &str, json: &str) -> An
         .await
 }
 
+/// A block for a pull request that leads to a link, made by somebody who may see all names.
+async fn block_above(server: &Server, created: &CreatedShare, path: &str) -> String {
+    let join = if path.contains('?') { '&' } else { '?' };
+    let path = format!("{path}{join}link={}", slug(created));
+    let answer = team(server, Method::GET, &path, "").await;
+    let block = String::from_utf8(answer.expect(StatusCode::OK).body.to_vec()).unwrap();
+    assert!(block.contains(&created.url), "{block}");
+    block
+}
+
 /// A request by someone who knows nothing but some cookies.
 pub async fn stranger(server: &Server, method: Method, path: &str, cookie: &str) -> Answer {
     let request = request(method, path).header(header::COOKIE, cookie);
@@ -355,6 +365,12 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
         assert!(!tells(&answer.expect(StatusCode::OK).body), "{named}");
     }
     assert!(told > 50, "the check must be able to fail: {told}");
+    let md = routes::card(&run.id, "md");
+    let block = block_above(&server, &created, &md).await;
+    assert!(!tells(block.as_bytes()) && block.contains("Run "), "{block}");
+    let open_to_all = create(&server, &capability(&run)).await;
+    let block = block_above(&server, &open_to_all, &md).await;
+    assert!(tells(block.as_bytes()), "the check must be able to fail");
     let gone = format!("{}?by=Lee", routes::share(&created.share.id));
     team(&server, Method::DELETE, &gone, "").await;
     let card = server.get(&routes::share_card(slug(&created))).await;
@@ -501,6 +517,8 @@ async fn a_link_to_a_comparison_opens_its_runs_redacted() {
         assert!(!tells(&answer.body), "{path}");
         assert!(!String::from_utf8_lossy(&answer.body).contains(&run.name));
     }
+    let block = block_above(&server, &created, &routes::compare_card(&query, "md")).await;
+    assert!(!tells(block.as_bytes()) && !block.contains(&run.name), "{block}");
     let full = team(&server, Method::GET, &routes::compare(&runs), "").await;
     assert!(tells(&full.body), "the check must be able to fail");
     let svg = routes::compare_card(&query, "svg");
