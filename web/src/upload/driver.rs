@@ -219,10 +219,8 @@ impl Uploads {
             transfer.abort();
         }
         if let Some(upload) = upload {
-            leptos::task::spawn_local(async move {
-                // The server also notices the lost connection; this is only faster.
-                let _ = client::send::<()>(Method::Delete, &routes::upload(&upload)).await;
-            });
+            // The server also notices the lost connection; this is only faster.
+            leptos::task::spawn_local(async move { withdraw(&upload).await });
         }
     }
 
@@ -334,6 +332,10 @@ impl Uploads {
 
     async fn upload(self, id: LocalId, name: String, file: Blob) -> Result<(), Problem> {
         let (job, rank) = self.job_of(id).await?;
+        // It may be cancelled during any request; then no other may follow.
+        if !self.is_open(id) {
+            return Ok(());
+        }
         let announce = AnnounceUpload {
             name: name.clone(),
             size: Some(Bytes(file.size() as u64)),
@@ -343,6 +345,10 @@ impl Uploads {
         let announced: AnnouncedUpload =
             client::send_json(Method::Post, routes::UPLOADS, &announce).await?;
         let upload = announced.upload;
+        if !self.is_open(id) {
+            withdraw(&upload).await;
+            return Ok(());
+        }
         self.change(id, Change::Announced(upload.clone()));
 
         let transfer =
@@ -427,6 +433,12 @@ impl Default for Uploads {
     fn default() -> Uploads {
         Uploads::new()
     }
+}
+
+/// Tells the server that the file of an upload will not come.
+async fn withdraw(upload: &UploadId) {
+    // If nobody tells it, it forgets the upload after a while.
+    let _ = client::send::<()>(Method::Delete, &routes::upload(upload)).await;
 }
 
 fn not_unpacked(why: String) -> Problem {
