@@ -47,6 +47,9 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
     let unfolds = link.is_some();
     Effect::new(move |_| {
         let (link, names) = (link.as_deref(), names.get());
+        // The block that was asked for before may have names that this one must not have.
+        text.set(String::new());
+        problem.set(None);
         let path = match &target {
             ShareTarget::Run { run } => routes::card_markdown(run, &query, link, names),
             ShareTarget::Comparison { .. } => routes::compare_markdown(&query, link, names),
