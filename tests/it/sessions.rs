@@ -318,6 +318,31 @@ async fn help_opens_again_at_once(browser: &Browser) -> bool {
     is_open
 }
 
+/// Whether the help stays open while somebody selects text in it and lets go beside it. A click
+/// beside it closes it.
+async fn help_stays_while_its_text_is_selected(browser: &Browser) -> bool {
+    browser.press("?").await;
+    let open = "return !!document.querySelector('dialog[open] .help kbd');";
+    browser.wait_until("the help", open).await;
+    let title = "const title = document.querySelector('dialog[open] h2').getBoundingClientRect();
+                 return [title.left + 2, title.top + title.height / 2];";
+    let (title, beside) = (browser.eval(title).await, json!([2, 2]));
+    let mouse = async |kind: &str, at: &Value| {
+        let params = json!({
+            "type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1,
+        });
+        browser.cdp("Input.dispatchMouseEvent", params).await;
+    };
+    mouse("mousePressed", &title).await;
+    mouse("mouseReleased", &beside).await;
+    let stays = browser.eval(open).await == json!(true);
+    mouse("mousePressed", &beside).await;
+    mouse("mouseReleased", &beside).await;
+    let closed = "return !document.querySelector('dialog[open]');";
+    browser.wait_until("the page alone", closed).await;
+    stays
+}
+
 #[tokio::test]
 async fn nobody_is_offered_what_would_be_refused() {
     let server = TestServer::start();
@@ -359,6 +384,7 @@ async fn nobody_is_offered_what_would_be_refused() {
     assert_eq!(helped(&reader, "Esc").await, json!(["Esc", "Esc"]));
     assert_eq!(helped(&ada, offered).await, json!(["drop", "F2", "Del"]));
     assert!(help_opens_again_at_once(&ada).await);
+    assert!(help_stays_while_its_text_is_selected(&ada).await);
     reader.goto(&server.url(&run)).await;
     let page = none_of(".view-actions > .button", ".file-picker, .share-open");
     reader.wait_until("the run", &page).await;

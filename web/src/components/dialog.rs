@@ -69,9 +69,14 @@ fn element(
             open.set(false);
         }
     };
+    // The backdrop belongs to the dialog element itself; its content does not. Who selects a text
+    // and lets go beside the dialog clicks on the dialog, too, but has not pressed there.
+    let pressed_beside = StoredValue::new(false);
+    let press = move |event: web_sys::PointerEvent| {
+        pressed_beside.set_value(is_at_itself(&event));
+    };
     let beside = move |event: web_sys::MouseEvent| {
-        // The backdrop belongs to the dialog element itself; its content does not.
-        if closing == Closing::Free && is_at_itself(&event) {
+        if closing == Closing::Free && pressed_beside.get_value() && is_at_itself(&event) {
             open.set(false);
         }
     };
@@ -82,6 +87,7 @@ fn element(
             aria-label=title
             on:cancel=cancel
             on:close=closed
+            on:pointerdown=press
             on:click=beside
         >
             <div class="dialog-body">
