@@ -26,6 +26,9 @@ use trace::tiles::{MountainTile, SeriesTile};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
 
+/// What could not be fetched is asked for again after this time.
+pub const AGAIN: Duration = Duration::from_millis(3200);
+
 /// What must be painted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Dirt {
@@ -520,10 +523,7 @@ impl Driver {
 
     fn retry_later(&self) {
         let driver = self.clone();
-        set_timeout(
-            move || driver.wake(Dirt::Everything),
-            Duration::from_millis(3200),
-        );
+        set_timeout(move || driver.wake(Dirt::Everything), AGAIN);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod stage;
 pub mod tooltip;
 
 use crate::client;
+use crate::clock::sleep;
 use crate::url_state::UrlState;
 use ::timeline::model::Model;
 use ::timeline::{lanes, summary};
@@ -28,9 +29,10 @@ use api::routes;
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
 use api::view_state::{Selection, ViewState};
-use drive::{Driver, Outputs, Source};
+use drive::{AGAIN, Driver, Outputs, Source};
 use legend::Legend;
 use leptos::prelude::*;
+use presentation::response::may_go_better;
 use stage::{MinimapStrip, Stage};
 use std::sync::Arc;
 use tooltip::Tooltip;
@@ -45,6 +47,8 @@ pub struct Handle {
     pub outputs: Outputs,
     /// Steps, annotations, capacity; once they are there.
     pub marks: RwSignal<Option<Arc<Marks>>>,
+    /// Why they are not there, if the last attempt failed.
+    pub unmarked: RwSignal<Option<Problem>>,
     /// Peak of the host's pinned memory, if it is drawn.
     pinned: Option<Bytes>,
 }
@@ -71,6 +75,7 @@ impl Handle {
             driver: StoredValue::new_local(driver),
             outputs,
             marks: RwSignal::new(None),
+            unmarked: RwSignal::new(None),
             pinned,
         };
         // Changes of the address or of a control go to the model. The model's own changes come back
@@ -90,8 +95,8 @@ impl Handle {
                 handle.with(|driver| driver.change(|model| model.set_marks(marks)));
             }
         });
-        leptos::task::spawn_local(async move {
-            handle.receive_marks(client::get::<Marks>(&marks_path).await);
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            handle.read_marks(&marks_path).await;
         });
         on_cleanup(move || {
             handle.with(Driver::stop);
@@ -99,15 +104,20 @@ impl Handle {
         handle
     }
 
-    fn receive_marks(self, answer: Result<Marks, Problem>) {
-        match answer {
-            Ok(marks) => {
-                let _ = self.marks.try_set(Some(Arc::new(marks)));
+    /// Asks until they are there, as for a tile. The picture works without them.
+    async fn read_marks(self, path: &str) {
+        loop {
+            let (marks, problem) = match client::get::<Marks>(path).await {
+                Ok(marks) => (Some(Arc::new(marks)), None),
+                Err(problem) => (None, Some(problem)),
+            };
+            let again = problem.as_ref().is_some_and(may_go_better);
+            let _ = self.marks.try_set(marks);
+            let _ = self.unmarked.try_set(problem);
+            if !again {
+                return;
             }
-            // The picture works without them.
-            Err(problem) => {
-                let _ = self.outputs.problem.try_set(Some(problem));
-            }
+            sleep(AGAIN).await;
         }
     }
 

@@ -1,10 +1,12 @@
 //! Out of memory: when, what was requested, why it failed, who asked, and what was held.
 
 use super::recording::Composition;
+use crate::components::problem_note::ProblemNote;
 use crate::questions::reveal;
 use crate::url_state::UrlState;
 use ::timeline::oom;
 use api::leaks::Verdict;
+use api::problem::Problem;
 use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
@@ -13,8 +15,8 @@ use presentation::pages::run::failures::{TOLD, facts, failed, headline, leaks_th
 use presentation::pages::run::head::choose_device;
 use std::sync::Arc;
 
-/// What marks the picture of a device, by its ordinal.
-pub type MarksOf = RwSignal<Option<(u32, Arc<Marks>)>>;
+/// What marks the picture of a device, by its ordinal, or why that is not known.
+pub type MarksOf = RwSignal<Option<(u32, Result<Arc<Marks>, Problem>)>>;
 
 /// Failed allocations on this device; empty if there are none. What is known of the device stays
 /// until more is known, and there is room for what is not known yet: nothing below jumps.
@@ -33,9 +35,14 @@ pub fn Failures(
     });
     move || {
         let (failed, marks) = told.get()?;
-        let Some(marks) = marks else {
-            return (failed > 0)
-                .then(|| view! { <div class="skeleton-row failures-skeleton"></div> }.into_any());
+        let marks = match marks {
+            Some(Ok(marks)) => marks,
+            _ if failed == 0 => return None,
+            Some(Err(problem)) => return Some(view! { <ProblemNote problem=problem/> }.into_any()),
+            None => {
+                let soon = view! { <div class="skeleton-row failures-skeleton"></div> };
+                return Some(soon.into_any());
+            }
         };
         let told = marks.ooms.iter().take(TOLD).enumerate();
         let told: Vec<_> = told.map(|one| failure(&marks, one, view)).collect();

@@ -43,10 +43,8 @@ pub fn RunHead(
     let facts = move || {
         let device = device.get()?;
         let marks = marks.get().filter(|(of, _)| *of == device.device);
-        Some(device_view(
-            &device,
-            marks.as_ref().map(|(_, marks)| &**marks),
-        ))
+        let marks = marks.and_then(|(_, marks)| marks.ok());
+        Some(device_view(&device, marks.as_deref()))
     };
     let torch = run
         .torch_guess

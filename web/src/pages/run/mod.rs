@@ -282,7 +282,8 @@ fn DeviceView(
     // They are shown above, where they stay while other steps are chosen.
     let ordinal = device.device;
     Effect::new(move |_| {
-        if let Some(known) = handle.marks.get() {
+        let lost = move || handle.unmarked.get().map(Err);
+        if let Some(known) = handle.marks.get().map(Ok).or_else(lost) {
             marks.set(Some((ordinal, known)));
         }
     });
@@ -299,7 +300,8 @@ fn DeviceView(
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // Shows only the first problem: tiles that keep failing should not repeat it.
     let problem = move || {
-        let problem = handle.outputs.problem.get()?;
+        let problem = handle.outputs.problem.get();
+        let problem = problem.or_else(|| handle.unmarked.get())?;
         Some(view! {
             <p class="run-tile-problem" role="status">
                 {format!("Part of the picture is missing: {}", problem.detail)}
