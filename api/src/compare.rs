@@ -129,10 +129,21 @@ impl Against {
     /// The largest number of findings in an answer, the most serious ones.
     pub const MAX_FINDINGS: usize = 1000;
 
+    /// The position in `devices` of the pair to show: the wanted one, if these two runs have it.
+    /// What is wanted was chosen for another run, or is from an old address.
+    pub fn pair(&self, wanted: Option<u32>) -> Option<usize> {
+        pair(wanted, self.devices.len(), self.foremost)
+    }
+
     /// The difference that is shown for the run.
     pub fn difference(&self) -> Option<&Difference> {
         self.devices.get(self.foremost? as usize)
     }
+}
+
+fn pair(wanted: Option<u32>, there: usize, foremost: Option<u32>) -> Option<usize> {
+    let wanted = wanted.filter(|at| (*at as usize) < there);
+    wanted.or(foremost).map(|at| at as usize)
 }
 
 /// Run ids in the form of a query.
@@ -232,6 +243,14 @@ pub struct RecordedComparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pair_of_devices_is_shown_where_it_is() {
+        assert_eq!(pair(Some(1), 2, Some(0)), Some(1));
+        assert_eq!(pair(Some(2), 2, Some(1)), Some(1));
+        assert_eq!(pair(None, 2, Some(1)), Some(1));
+        assert_eq!(pair(Some(0), 0, None), None);
+    }
 
     #[test]
     fn only_an_address_of_the_web_is_a_pull_request() {

@@ -93,7 +93,7 @@ fn against(comparison: &Comparison, view: &CompareState) -> usize {
 /// The selected pair of devices, chosen as on the page.
 fn pair(comparison: &Comparison, view: &CompareState) -> usize {
     let against = &comparison.against[against(comparison, view) - 1];
-    view.pair.or(against.foremost).unwrap_or(0) as usize
+    against.pair(view.pair).unwrap_or(0)
 }
 
 fn card(comparison: &Comparison, view: &CompareState) -> Card {

@@ -173,8 +173,9 @@ impl Focus {
         let pair = Memo::new(move |_| {
             let wanted = view.state().with(|state| state.pair);
             let against = chosen.against.get(against.get() - 1);
-            let foremost = against.and_then(|against| against.foremost);
-            wanted.or(foremost).unwrap_or(0) as usize
+            against
+                .and_then(|against| against.pair(wanted))
+                .unwrap_or(0)
         });
         let shared = comparison.against.iter().map(|against| {
             let devices = against.devices.iter();
