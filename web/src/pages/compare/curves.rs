@@ -23,15 +23,24 @@ const SETTLED_AFTER: Duration = Duration::from_millis(90);
 #[derive(Clone, Copy)]
 pub struct CurvesSource {
     /// Curves of the visible window, or of an older window until the new ones are there.
-    pub shown: RwSignal<Option<Arc<Curves>>>,
+    pub shown: Fetched,
     /// Curves of everything, coarse.
-    pub whole: RwSignal<Option<Arc<Curves>>>,
-    /// Why there are no curves.
-    pub problem: RwSignal<Option<Problem>>,
-    /// Whether finer curves are being fetched.
-    pub waiting: RwSignal<bool>,
+    pub whole: Fetched,
     /// The number of parts that fit into the picture.
     pub parts: RwSignal<u32>,
+    /// Changes when it is time to ask again.
+    attempt: RwSignal<u32>,
+}
+
+/// The answers to one kind of request. `Copy`.
+#[derive(Clone, Copy)]
+pub struct Fetched {
+    /// The curves, once they are there.
+    pub curves: RwSignal<Option<Arc<Curves>>>,
+    /// Whether finer ones are being fetched.
+    pub waiting: RwSignal<bool>,
+    /// Why the newest request brought none.
+    problem: RwSignal<Option<Problem>>,
     /// The newest request: an older answer must not replace a newer one.
     latest: StoredValue<Option<CurvesWanted>>,
 }
@@ -48,12 +57,10 @@ impl CurvesSource {
     /// The curves of the selected run. Ends with the owner.
     pub fn new(focus: Focus) -> CurvesSource {
         let source = CurvesSource {
-            shown: RwSignal::new(None),
-            whole: RwSignal::new(None),
-            problem: RwSignal::new(None),
-            waiting: RwSignal::new(true),
+            shown: Fetched::new(),
+            whole: Fetched::new(),
             parts: RwSignal::new(600),
-            latest: StoredValue::new(None),
+            attempt: RwSignal::new(0),
         };
         let runs: Vec<RunId> = focus
             .comparison()
@@ -71,64 +78,78 @@ impl CurvesSource {
             }
         });
         let window = Memo::new(move |_| focus.view.state().with(|state| state.window));
-        Effect::new(move |_| {
+        Effect::new(move |before: Option<Subject>| {
+            source.attempt.track();
             let subject = subject.get();
-            source.shown.set(None);
-            source.whole.set(None);
-            source.ask(
-                runs.get_value(),
-                wanted(subject, None, SMALL_PARTS),
-                source.whole,
-            );
+            if before != Some(subject) {
+                source.shown.curves.set(None);
+                source.whole.curves.set(None);
+            }
+            let wanted = wanted(subject, None, SMALL_PARTS);
+            source.whole.ask(runs.get_value(), wanted);
+            subject
         });
         Effect::new(move |before: Option<Subject>| {
+            source.attempt.track();
             let (subject, parts) = (subject.get(), source.parts.get());
             let wanted = wanted(subject, window.get(), parts);
-            source.waiting.set(true);
+            source.shown.waiting.set(true);
             let runs = runs.get_value();
             match before == Some(subject) {
                 // The window is moving: wait until it rests. A newer effect cancels this timer.
                 true => {
-                    let later = move || source.ask_once(runs.clone(), wanted);
+                    let later = move || source.shown.ask(runs.clone(), wanted);
                     if let Ok(timer) = set_timeout_with_handle(later, SETTLED_AFTER) {
                         on_cleanup(move || timer.clear());
                     }
                 }
-                false => source.ask_once(runs, wanted),
+                false => source.shown.ask(runs, wanted),
             }
             subject
         });
         source
     }
 
-    fn ask_once(self, runs: Vec<RunId>, wanted: CurvesWanted) {
-        self.ask(runs, wanted, self.shown);
+    /// Why curves are missing.
+    pub fn problem(self) -> Option<Problem> {
+        let problem = self.shown.problem.get();
+        problem.or_else(|| self.whole.problem.get())
     }
 
-    fn ask(self, runs: Vec<RunId>, wanted: CurvesWanted, into: RwSignal<Option<Arc<Curves>>>) {
-        let is_fine = wanted.parts != SMALL_PARTS;
-        if is_fine {
-            self.latest.set_value(Some(wanted));
+    /// Asks again.
+    pub fn retry(self) {
+        self.attempt.update(|n| *n += 1);
+    }
+}
+
+impl Fetched {
+    fn new() -> Fetched {
+        Fetched {
+            curves: RwSignal::new(None),
+            waiting: RwSignal::new(true),
+            problem: RwSignal::new(None),
+            latest: StoredValue::new(None),
         }
+    }
+
+    fn ask(self, runs: Vec<RunId>, wanted: CurvesWanted) {
+        self.latest.set_value(Some(wanted));
         leptos::task::spawn_local(async move {
             let path = routes::compare_curves(&runs, &wanted);
             let answer = client::get::<Curves>(&path).await;
             // In the meantime the page may have been left, or may have asked for something else.
-            if is_fine && self.latest.try_get_value().flatten() != Some(wanted) {
+            if self.latest.try_get_value().flatten() != Some(wanted) {
                 return;
             }
-            match answer {
+            let problem = match answer {
                 Ok(curves) => {
-                    let _ = into.try_set(Some(Arc::new(curves)));
-                    let _ = self.problem.try_set(None);
+                    let _ = self.curves.try_set(Some(Arc::new(curves)));
+                    None
                 }
-                Err(problem) => {
-                    let _ = self.problem.try_set(Some(problem));
-                }
-            }
-            if is_fine {
-                let _ = self.waiting.try_set(false);
-            }
+                Err(problem) => Some(problem),
+            };
+            let _ = self.problem.try_set(problem);
+            let _ = self.waiting.try_set(false);
         });
     }
 }

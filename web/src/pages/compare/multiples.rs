@@ -18,7 +18,7 @@ pub fn Multiples(focus: Focus, source: CurvesSource) -> impl IntoView {
         return ().into_any();
     }
     let high = Memo::new(move |_| {
-        let curves = source.whole.get()?;
+        let curves = source.whole.curves.get()?;
         let runs: Vec<usize> = (0..curves.runs.len()).collect();
         Some(small(focus, &curves, &runs, 1, None).highest())
     });
@@ -61,7 +61,7 @@ fn Multiple(
     let element = NodeRef::<html::Canvas>::new();
     let holder = NodeRef::<html::Div>::new();
     let scene = move |size, palette: &Palette| {
-        let (high, curves) = (high.get(), source.whole.get()?);
+        let (high, curves) = (high.get(), source.whole.curves.get()?);
         let runs = pair_of(&curves, run);
         let overlay = small(focus, &curves, &runs, run, high);
         Some(overlay::scene(&overlay, size, palette))

@@ -3,6 +3,7 @@
 use super::Focus;
 use super::curves::CurvesSource;
 use crate::components::keys::is_shortcut;
+use crate::components::problem_note::ProblemNote;
 use crate::format;
 use crate::timeline::picture::{UNMEASURED, paint_when_changed};
 use ::timeline::colours::Palette;
@@ -59,7 +60,7 @@ impl Stage {
 
     /// Draws or asks with the current curves.
     fn with<T>(self, f: impl FnOnce(&Overlay<'_>) -> T) -> Option<T> {
-        let curves = self.source.shown.get()?;
+        let curves = self.source.shown.curves.get()?;
         let runs: Vec<usize> = (0..curves.runs.len()).collect();
         let overlay = Overlay {
             curves: &curves,
@@ -81,7 +82,7 @@ impl Stage {
 
     /// The visible part, without tracking.
     fn frame(self) -> Option<Frame> {
-        let whole = self.source.shown.get_untracked()?.whole;
+        let whole = self.source.shown.curves.get_untracked()?.whole;
         let state = self.focus.view.state().get_untracked();
         Some(Frame {
             whole,
@@ -137,10 +138,10 @@ pub fn Picture(focus: Focus, source: CurvesSource) -> impl IntoView {
         cursor: RwSignal::new(None),
         drag: RwSignal::new(None),
     };
+    let retry = Callback::new(move |()| source.retry());
     let problem = move || {
-        let problem = source.problem.get()?;
-        let text = format!("The curves are missing: {}", problem.detail);
-        Some(view! { <p class="run-tile-problem" role="status">{text}</p> })
+        let problem = source.problem()?;
+        Some(view! { <ProblemNote problem=problem retry=retry/> })
     };
     view! {
         <section class="overlay" aria-label="Memory over time, all runs">
@@ -226,7 +227,7 @@ fn Plot(stage: Stage) -> impl IntoView {
     let up = move |_: PointerEvent| release(stage);
     let wheel = move |event: WheelEvent| roll(stage, &event);
     let keys = move |event: KeyboardEvent| act_on_key(stage, &event);
-    let busy = move || stage.source.waiting.get().to_string();
+    let busy = move || stage.source.shown.waiting.get().to_string();
     view! {
         <div
             class="overlay-stage"
@@ -253,7 +254,7 @@ fn Plot(stage: Stage) -> impl IntoView {
             <Cursor stage=stage/>
             <div
                 class="skeleton-row overlay-skeleton"
-                class:shown=move || stage.source.shown.with(Option::is_none)
+                class:shown=move || stage.source.shown.curves.with(Option::is_none)
             ></div>
         </div>
         <p id="overlay-summary" class="visually-hidden">{move || summary(stage)}</p>
