@@ -73,7 +73,9 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
         count(first.min(total.count)),
         count(page.offset + n),
     );
-    let (back, on) = (page.offset > 0, page.offset + n < total.count);
+    // The next page is the one after that which is shown, also for whoever presses twice.
+    let at = page.offset;
+    let (back, on) = (at > 0, at + n < total.count);
     let steps = new_steps(&page.items);
     let rows = page.items.into_iter().zip(steps);
     let word = page.step;
@@ -86,14 +88,14 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
                 <button
                     class="button"
                     disabled=!back
-                    on:click=move |_| offset.update(|o| *o = o.saturating_sub(PAGE as u64))
+                    on:click=move |_| offset.set(at.saturating_sub(PAGE as u64))
                 >
                     "Previous"
                 </button>
                 <button
                     class="button"
                     disabled=!on
-                    on:click=move |_| offset.update(|o| *o += PAGE as u64)
+                    on:click=move |_| offset.set(at + PAGE as u64)
                 >
                     "Next"
                 </button>

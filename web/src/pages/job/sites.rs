@@ -21,14 +21,22 @@ const PAGE: usize = 50;
 pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     let rows = RwSignal::new(Vec::<SiteAcross>::new());
     let problem = RwSignal::new(None::<Problem>);
+    let asking = RwSignal::new(false);
     let id = job.job.id.clone();
     let load = Callback::new(move |()| {
+        // A second press would bring the same rows again.
+        if asking.get_untracked() {
+            return;
+        }
+        asking.set(true);
+        problem.set(None);
         let route = routes::job_sites(&id, rows.with_untracked(Vec::len), PAGE);
         leptos::task::spawn_local(async move {
             match client::get::<Vec<SiteAcross>>(&route).await {
                 Ok(more) => drop(rows.try_update(|rows| rows.extend(more))),
                 Err(refused) => drop(problem.try_set(Some(refused))),
             }
+            let _ = asking.try_set(false);
         });
     });
     let differ = job.sites_differ as usize;
@@ -57,7 +65,7 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     let failed = move || {
         problem
             .get()
-            .map(|problem| view! { <ProblemNote problem=problem/> })
+            .map(|problem| view! { <ProblemNote problem=problem retry=load/> })
     };
     view! {
         <section aria-labelledby="job-sites-title">
