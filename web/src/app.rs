@@ -45,7 +45,7 @@ pub fn App() -> impl IntoView {
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
-                    <Route path=path!("/jobs/:id") view=JobPage/>
+                    <Route path=path!("/jobs/:id") view=JobRoute/>
                     <Route path=path!("/s/:token") view=SharedPage/>
                     <Route path=path!("/bench") view=BenchPage/>
                     <Route path=path!("/compare") view=ComparePage/>
@@ -62,15 +62,25 @@ pub fn App() -> impl IntoView {
     }
 }
 
-/// The run page, built anew for each run, so that nothing of one run stays on the page of another.
 #[component]
 fn RunRoute() -> impl IntoView {
+    anew_for_each_id(|| view! { <RunPage/> }.into_any())
+}
+
+#[component]
+fn JobRoute() -> impl IntoView {
+    anew_for_each_id(|| view! { <JobPage/> }.into_any())
+}
+
+/// A page that is built anew for each id, so that nothing of one run or job stays on the page of
+/// another, and its view is written to its own address.
+fn anew_for_each_id(page: fn() -> AnyView) -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|params| params.get("id")));
     move || {
         // Not `track`: a memo that nobody reads is never computed, and then never changes.
         id.get();
-        view! { <RunPage/> }
+        page()
     }
 }
 
