@@ -255,8 +255,8 @@ async fn a_comparison_without_sense_has_no_card() {
     check(&format!("runs={id},run_0000000000000000"), missing).await;
     // A missing pair of devices is not an error: another run may have it. This one shows its own.
     let there = format!("runs={id},{id}");
-    let [card, absent] = [there.clone(), format!("{there}&pair=7")]
-        .map(|query| routes::compare_card(&query, "svg"));
+    let [card, absent] =
+        [there.clone(), format!("{there}&pair=7")].map(|query| routes::compare_card(&query, "svg"));
     assert_eq!(text(&server, &absent).await, text(&server, &card).await);
 }
 

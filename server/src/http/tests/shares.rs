@@ -367,7 +367,10 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     assert!(told > 50, "the check must be able to fail: {told}");
     let md = routes::card(&run.id, "md");
     let block = block_above(&server, &created, &md).await;
-    assert!(!tells(block.as_bytes()) && block.contains("Run "), "{block}");
+    assert!(
+        !tells(block.as_bytes()) && block.contains("Run "),
+        "{block}"
+    );
     let open_to_all = create(&server, &capability(&run)).await;
     let block = block_above(&server, &open_to_all, &md).await;
     assert!(tells(block.as_bytes()), "the check must be able to fail");
@@ -518,7 +521,10 @@ async fn a_link_to_a_comparison_opens_its_runs_redacted() {
         assert!(!String::from_utf8_lossy(&answer.body).contains(&run.name));
     }
     let block = block_above(&server, &created, &routes::compare_card(&query, "md")).await;
-    assert!(!tells(block.as_bytes()) && !block.contains(&run.name), "{block}");
+    assert!(
+        !tells(block.as_bytes()) && !block.contains(&run.name),
+        "{block}"
+    );
     let full = team(&server, Method::GET, &routes::compare(&runs), "").await;
     assert!(tells(&full.body), "the check must be able to fail");
     let svg = routes::compare_card(&query, "svg");

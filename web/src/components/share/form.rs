@@ -42,6 +42,31 @@ impl Fields {
     }
 }
 
+/// The request that makes the link. `Copy`.
+#[derive(Clone, Copy)]
+struct Request {
+    busy: RwSignal<bool>,
+    problem: RwSignal<Option<Problem>>,
+}
+
+impl Request {
+    fn send(self, new: NewShare, made: impl FnOnce(CreatedShare) + 'static) {
+        // A second press would make a second link, whose address nobody would ever see.
+        if self.busy.get_untracked() {
+            return;
+        }
+        self.busy.set(true);
+        self.problem.set(None);
+        leptos::task::spawn_local(async move {
+            match client::send_json(client::Method::Post, routes::SHARES, &new).await {
+                Ok(created) => made(created),
+                Err(refused) => drop(self.problem.try_set(Some(refused))),
+            }
+            let _ = self.busy.try_set(false);
+        });
+    }
+}
+
 /// The form; once the link is made, the link in its place.
 #[component]
 pub fn NewLink(
@@ -58,23 +83,18 @@ pub fn NewLink(
         note: RwSignal::new(String::new()),
         name,
     };
-    let problem = RwSignal::new(None::<Problem>);
+    let request = Request {
+        busy: RwSignal::new(false),
+        problem: RwSignal::new(None),
+    };
     let send = {
         let (target, query) = (target.clone(), query.clone());
         Callback::new(move |()| {
             let new = fields.link(target.clone(), query.clone());
             store_name(&new.created_by);
-            problem.set(None);
-            leptos::task::spawn_local(async move {
-                let method = client::Method::Post;
-                let answer = client::send_json(method, routes::SHARES, &new).await;
-                match answer {
-                    Ok(created) => {
-                        let _ = made.try_set(Some(created));
-                        let _ = changed.try_update(|n| *n += 1);
-                    }
-                    Err(refused) => drop(problem.try_set(Some(refused))),
-                }
+            request.send(new, move |created| {
+                let _ = made.try_set(Some(created));
+                let _ = changed.try_update(|n| *n += 1);
             });
         })
     };
@@ -82,7 +102,7 @@ pub fn NewLink(
     move || match made.get() {
         None => {
             let target = target.clone();
-            view! { <LinkForm fields=fields target=target problem=problem send=send/> }.into_any()
+            view! { <LinkForm fields=fields target=target request=request send=send/> }.into_any()
         }
         Some(created) => {
             let slug = created
@@ -111,7 +131,7 @@ pub fn NewLink(
 fn LinkForm(
     fields: Fields,
     target: ShareTarget,
-    problem: RwSignal<Option<Problem>>,
+    request: Request,
     send: Callback<()>,
 ) -> impl IntoView {
     let capability = move || fields.kind.get() == ShareKind::Capability;
@@ -160,9 +180,15 @@ fn LinkForm(
                     bind:value=fields.name
                 />
             </div>
-            <p class="bad-text" role="alert">{move || problem.get().map(|p| p.detail)}</p>
+            <p class="bad-text" role="alert">{move || request.problem.get().map(|p| p.detail)}</p>
             <div class="share-buttons">
-                <button class="button primary" type="submit">"Make the link"</button>
+                <button
+                    class="button primary"
+                    type="submit"
+                    aria-busy=move || request.busy.get().to_string()
+                >
+                    "Make the link"
+                </button>
             </div>
         </form>
     }
