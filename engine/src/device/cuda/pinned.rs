@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 use trace::units::Bytes;
 
 use super::super::{DeviceError, HostBuffer};
+use super::driver::fault;
 
 /// Addresses by size. Here an address is only a number; the driver and its copies use it as a
 /// pointer.
@@ -27,7 +28,11 @@ pub(super) fn take(bytes: Bytes) -> Result<HostBuffer, DeviceError> {
     }
     // SAFETY: a plain allocation; it is never given back to the driver.
     let pointer = unsafe { result::malloc_host(bytes.0 as usize, PORTABLE) };
-    let pointer = pointer.map_err(|_| DeviceError::OutOfHostMemory { wanted: bytes })?;
+    let pointer = pointer.map_err(|error| match error.0 {
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfHostMemory { wanted: bytes },
+        // An earlier fault of the card is often told by the next call, whatever that is.
+        _ => fault("pinned memory cannot be allocated", error),
+    })?;
     Ok(HostBuffer {
         handle: pointer as u64,
         bytes,
