@@ -136,8 +136,8 @@ pub struct CopyRow {
     pub tokens: u64,
     /// The offloader.
     pub offloader: CopyVariant,
-    /// Median step after warming up, seconds.
-    pub step_seconds: f64,
+    /// Median step after warming up, seconds; none if it failed before that.
+    pub step_seconds: Option<f64>,
     /// Highest allocated memory.
     pub peak_allocated: Bytes,
     /// Bytes copied to the host in a step.
@@ -145,13 +145,13 @@ pub struct CopyRow {
     /// Bytes copied back in a step.
     pub restored_bytes: Bytes,
     /// Bytes a second over the whole step: the bytes of both directions ÷ step.
-    pub rate: f64,
+    pub rate: Option<f64>,
     /// Time that the step's copies take at the plain rates, seconds.
     pub copy_floor_seconds: f64,
     /// `copy_floor_seconds` ÷ step: 1 means that the step is at the limit of the link.
-    pub share_of_link: f64,
-    /// Step ÷ step without offloading, minus 1.
-    pub over_no_offloading: f64,
+    pub share_of_link: Option<f64>,
+    /// Step ÷ step without offloading, minus 1; none if either failed.
+    pub over_no_offloading: Option<f64>,
     /// What only a card can say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware: Option<CardFacts>,
@@ -208,8 +208,9 @@ pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
         let first = table.rows.len();
         for variant in CopyVariant::ALL {
             let mut row = run_row(spec, sim, tokens, variant, &plain)?;
-            let alone = table.rows.get(first).map_or(&row, |row| row).step_seconds;
-            row.over_no_offloading = row.step_seconds / alone - 1.0;
+            let alone = table.rows.get(first).unwrap_or(&row).step_seconds;
+            let both = row.step_seconds.zip(alone);
+            row.over_no_offloading = both.map(|(step, alone)| step / alone - 1.0);
             table.rows.push(row);
         }
     }
@@ -235,7 +236,7 @@ fn run_row(
     let hardware = heap.device.hardware().unwrap_or(None);
     let steps = timing.steps();
     let (out, back) = (copied.to_host / steps, copied.to_device / steps);
-    let step_seconds = timing.step_seconds();
+    let step_seconds = Some(timing.step_seconds()).filter(|step| *step > 0.0);
     let floor = out.0 as f64 / plain.to_host + back.0 as f64 / plain.to_device;
     Ok(CopyRow {
         tokens,
@@ -244,10 +245,10 @@ fn run_row(
         peak_allocated: heap.caching.highest_allocated(),
         offloaded_bytes: out,
         restored_bytes: back,
-        rate: (out + back).0 as f64 / step_seconds.max(f64::MIN_POSITIVE),
+        rate: step_seconds.map(|step| (out + back).0 as f64 / step),
         copy_floor_seconds: floor,
-        share_of_link: floor / step_seconds.max(f64::MIN_POSITIVE),
-        over_no_offloading: 0.0,
+        share_of_link: step_seconds.map(|step| floor / step),
+        over_no_offloading: None,
         hardware,
         measured: variant.measured(tokens),
         failure: failure.map(|error| error.to_string()),
@@ -274,6 +275,25 @@ fn run_steps(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_without_a_timed_step_has_no_rates() {
+        let rows = |steps| {
+            let spec = CopySpec {
+                device: DeviceKind::Sim,
+                tokens: vec![16],
+                steps,
+            };
+            run_copies(&spec).unwrap().rows
+        };
+        for row in rows(0) {
+            let figures = [row.rate, row.share_of_link, row.over_no_offloading];
+            assert_eq!((row.step_seconds, figures), (None, [None; 3]));
+        }
+        let timed = rows(1);
+        assert_eq!(timed[0].over_no_offloading, Some(0.0));
+        assert!(timed.iter().all(|row| row.share_of_link.is_some()));
+    }
 
     #[test]
     fn an_offloader_is_named_by_its_release() {

@@ -131,20 +131,20 @@ fn frontier_for_people(table: &FrontierTable) -> String {
         "PyTorch s",
     );
     for point in &table.points {
-        let measured = point.measured.map_or_else(
-            || "–".to_owned(),
-            |measured| format!("{:.3}", measured.step_seconds),
-        );
+        let measured = point.measured.map(|measured| measured.step_seconds);
+        // Without a timed step it is 0.
+        let step = Some(point.step_seconds).filter(|step| *step > 0.0);
         let _ = write!(
             text,
-            "  {:<32} {:>8.3} {:>9.3} {:>10} {:>9} {:>10} {:>11} {measured:>10}",
+            "  {:<32} {:>8} {:>9.3} {:>10} {:>9} {:>10} {:>11} {:>10}",
             point.label,
-            point.step_seconds,
+            known(step, seconds),
             limits.copy_seconds(point.peak_allocated),
             point.peak_allocated.to_string(),
             point.peak_active.to_string(),
             point.peak_reserved.to_string(),
             point.to_host.to_string(),
+            known(measured, seconds),
         );
         if point.corrupted_tensors > 0 {
             let _ = write!(text, "  {} may hold wrong bytes", point.corrupted_tensors);
@@ -185,21 +185,28 @@ fn copies_for_people(table: &CopyTable) -> String {
     text
 }
 
+/// A number in words, or a dash if nobody knows it.
+fn known(number: Option<f64>, words: impl Fn(f64) -> String) -> String {
+    number.map_or_else(|| "–".to_owned(), words)
+}
+
+fn seconds(time: f64) -> String {
+    format!("{time:.3}")
+}
+
 fn copy_line(row: &CopyRow) -> String {
-    let measured = row.measured.map_or_else(
-        || "–".to_owned(),
-        |measured| format!("{:.3}", measured.step_seconds),
-    );
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let mut line = format!(
-        "  {:>6} {:<26} {:>8.3} {:>8} {:>13} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
+        "  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>9} {:>9}",
         row.tokens,
         row.offloader.title(),
-        row.step_seconds,
+        known(row.step_seconds, seconds),
         row.peak_allocated.to_string(),
         row.offloaded_bytes.to_string(),
-        row.rate / 1e9,
-        row.share_of_link * 100.0,
-        row.over_no_offloading * 100.0,
+        known(row.rate, |rate| format!("{:.1}", rate / 1e9)),
+        known(row.share_of_link, percent),
+        known(row.over_no_offloading, percent),
+        known(row.measured.map(|measured| measured.step_seconds), seconds),
     );
     if let Some(hardware) = row.hardware {
         let _ = write!(
