@@ -4,7 +4,8 @@ use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
 use crate::pages::runs::store::Loaded;
 use api::bench::{
-    Bench, BenchCatalog, BenchProgress, BenchSummary, Frontier, OffloaderGrid, StartBench,
+    Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchSummary, Frontier,
+    OffloaderGrid, StartBench,
 };
 use api::ids::{BenchId, BenchRowId};
 use api::problem::Problem;
@@ -136,7 +137,7 @@ impl BenchStore {
             };
             let bench = client::get::<Bench>(&routes::bench(&id)).await;
             if is_newest() {
-                replace(self.bench, bench);
+                self.show(bench);
             }
         });
     }
@@ -172,7 +173,9 @@ impl BenchStore {
     pub fn act(self, toasts: Toasts, what: &'static str, path: String) {
         leptos::task::spawn_local(async move {
             match client::send::<Bench>(Method::Post, &path).await {
-                Ok(bench) => replace(self.bench, Ok(bench)),
+                // Another bench may have been chosen in the meantime.
+                Ok(bench) if self.shows(&bench.id) => self.show(Ok(bench)),
+                Ok(_) => {}
                 Err(problem) => toasts.fail(what, &problem),
             }
         });
@@ -184,11 +187,7 @@ impl BenchStore {
         leptos::task::spawn_local(async move {
             match client::send::<()>(Method::Delete, &routes::bench(&id)).await {
                 Ok(()) => {
-                    let is_it = |bench: &Loaded<Bench>| match bench {
-                        Loaded::Ready(bench) => bench.id == id,
-                        Loaded::Loading | Loaded::Failed(_) => false,
-                    };
-                    if self.bench.with_untracked(is_it) {
+                    if self.shows(&id) {
                         leave();
                         self.bench.set(Loaded::Loading);
                         self.look(None);
@@ -199,6 +198,28 @@ impl BenchStore {
                 Err(problem) => toasts.fail("Not removed", &problem),
             }
         });
+    }
+
+    /// Whether this is the bench on the page.
+    fn shows(self, id: &BenchId) -> bool {
+        self.bench.with_untracked(|bench| match bench {
+            Loaded::Ready(bench) => bench.id == *id,
+            Loaded::Loading | Loaded::Failed(_) => false,
+        })
+    }
+
+    /// Shows a bench. The progress of a row that does not run is that of an earlier run: if the row
+    /// runs again, it begins anew.
+    fn show(self, answer: Result<Bench, Problem>) {
+        if let Ok(bench) = &answer {
+            let over = |row: &&BenchRow| !matches!(row.state, BenchRowState::Running { .. });
+            self.live.update(|live| {
+                for row in bench.rows.iter().filter(over) {
+                    live.remove(&row.id);
+                }
+            });
+        }
+        replace(self.bench, answer);
     }
 
     fn read_catalog(self) {
