@@ -8,7 +8,7 @@ use crate::pages::runs::store::RunsStore;
 use api::jobs::JobSummary;
 use api::routes;
 use leptos::prelude::*;
-use leptos_router::hooks::use_navigate;
+use leptos_router::hooks::{use_location, use_navigate};
 
 /// Asks what to do with the runs.
 #[component]
@@ -16,16 +16,27 @@ pub fn DeleteJob(job: JobSummary) -> impl IntoView {
     let toasts: Toasts = expect_context();
     let store: RunsStore = expect_context();
     let navigate = use_navigate();
+    let here = use_location().pathname;
+    let busy = RwSignal::new(false);
     let forget = Callback::new(move |path: String| {
-        let navigate = navigate.clone();
+        // The second of two requests would find no job, and say that it was not deleted.
+        if busy.get_untracked() {
+            return;
+        }
+        busy.set(true);
+        let (navigate, page) = (navigate.clone(), here.get_untracked());
         leptos::task::spawn_local(async move {
             match client::send::<serde::de::IgnoredAny>(Method::Delete, &path).await {
                 Ok(_) => {
                     store.refresh();
-                    navigate("/", Default::default());
+                    // Whoever reads another page by now goes on reading.
+                    if here.get_untracked() == page {
+                        navigate("/", Default::default());
+                    }
                 }
                 Err(problem) => toasts.fail("Not deleted", &problem),
             }
+            let _ = busy.try_set(false);
         });
     });
     let open = RwSignal::new(false);

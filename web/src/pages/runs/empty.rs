@@ -15,7 +15,7 @@ use api::routes;
 use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
-use leptos_router::hooks::use_navigate;
+use leptos_router::hooks::{use_location, use_navigate};
 
 /// The project that this page shows, unless it is the first one: whoever sends nothing about it
 /// sends to that.
@@ -93,6 +93,7 @@ pub fn Samples() -> impl IntoView {
 fn SampleCard(sample: Sample) -> impl IntoView {
     let toasts: Toasts = expect_context();
     let navigate = use_navigate();
+    let here = use_location().pathname;
     let opening = RwSignal::new(false);
     let path = routes::sample(&sample.name);
     let open = move |_| {
@@ -101,15 +102,18 @@ fn SampleCard(sample: Sample) -> impl IntoView {
         }
         opening.set(true);
         let (navigate, path) = (navigate.clone(), path.clone());
+        let page = here.get_untracked();
         leptos::task::spawn_local(async move {
             let opened: Result<FinishedUpload, Problem> = client::send(Method::Post, &path).await;
             match opened {
-                Ok(opened) => {
+                // Whoever reads another page by now goes on reading; the list has the run.
+                Ok(opened) if here.get_untracked() == page => {
                     navigate(
                         &routes::run_page(&opened.run.id),
                         NavigateOptions::default(),
                     );
                 }
+                Ok(_) => {}
                 Err(problem) => toasts.fail("The sample did not open", &problem),
             }
             let _ = opening.try_set(false);
