@@ -148,16 +148,31 @@ impl People {
     /// # Errors
     /// [`PeopleError`], for example if the first person would not be an admin.
     pub async fn add(&self, new: &NewPerson, now_ms: i64) -> Result<AddedPerson, PeopleError> {
+        // Roles say less, and may differ in projects.
+        self.add_within(new, (Scopes::ALL, None), now_ms).await
+    }
+
+    /// The same with a first token that has at most these scopes and ends at `until` at the latest,
+    /// because the token of whoever adds the person does.
+    ///
+    /// # Errors
+    /// [`PeopleError`].
+    pub async fn add_within(
+        &self,
+        new: &NewPerson,
+        (scopes, until): (Scopes, Option<i64>),
+        now_ms: i64,
+    ) -> Result<AddedPerson, PeopleError> {
         let person = self.insert(new, now_ms).await?;
         let token = NewToken {
             name: FIRST.to_owned(),
-            // Roles say less, and may differ in projects.
-            scopes: Scopes::ALL,
+            scopes,
             expires_in_s: None,
             person: None,
             project: None,
         };
-        let token = self.make_token(&person.id, &token, now_ms).await?;
+        let made = self.make_token_until(&person.id, &token, until, now_ms);
+        let token = made.await?;
         Ok(AddedPerson { person, token })
     }
 
@@ -320,10 +335,14 @@ impl People {
     }
 
     /// When a token ends by itself; `None`: never.
-    pub fn end_of(&self, token: &TokenId) -> Option<i64> {
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], if it has been ended.
+    pub fn end_of(&self, token: &TokenId) -> StoreResult<Option<i64>> {
         let known = self.known();
         let found = known.tokens.values().find(|one| one.id == *token);
-        found?.expires_ms
+        let found = found.map(|token| token.expires_ms);
+        found.ok_or_else(|| missing("token", token.as_str()))
     }
 
     /// Makes a token for a person. Only this answer has its secret.

@@ -44,8 +44,9 @@ pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     packed::json(&headers, &app.gate.people.list())
 }
 
-/// Adds a person, and makes the token that they sign in with first. The first person must be an
-/// admin, and from then on everybody needs a token.
+/// Adds a person, and makes the token that they sign in with first. It may do no more than the
+/// token that asks for it, and ends no later. The first person must be an admin, and from then on
+/// everybody needs a token.
 #[utoipa::path(post, path = "/api/people", tag = "people", request_body = NewPerson,
     responses(
         (status = 201,
@@ -56,11 +57,31 @@ pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     ))]
 pub async fn add(
     State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
     Json(new): Json<NewPerson>,
 ) -> Result<Response, Error> {
-    let added = app.gate.people.add(&new, now_ms()).await?;
+    let added = add_by(&app, &entry, &new).await?;
     let subject = Subject(format!("{} ({})", added.person.name, added.person.role));
     Ok((StatusCode::CREATED, Extension(subject), axum::Json(added)).into_response())
+}
+
+/// Adds a person for somebody. The first token may do no more than the token that was shown, and
+/// ends with it at the latest.
+///
+/// # Errors
+/// For example if there is somebody with this name.
+pub async fn add_by(app: &App, entry: &Entry, new: &NewPerson) -> Result<AddedPerson, Error> {
+    let within = (app.projects.reach(entry), latest_end(app, entry)?);
+    let added = app.gate.people.add_within(new, within, now_ms()).await?;
+    Ok(added)
+}
+
+/// When a token must end that this client makes; `None`: it may last for ever.
+fn latest_end(app: &App, entry: &Entry) -> Result<Option<i64>, Error> {
+    match &entry.token {
+        Some(token) => Ok(app.gate.people.end_of(token)?),
+        None => Ok(None),
+    }
 }
 
 /// Changes what a person may do, or ends their access at once: tokens and sessions too.
@@ -163,8 +184,7 @@ pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedTok
     {
         return Err(ProjectError::Unknown(project.to_string()).into());
     }
-    let until = entry.token.as_ref();
-    let until = until.and_then(|token| app.gate.people.end_of(token));
+    let until = latest_end(app, entry)?;
     Ok(app
         .gate
         .people

@@ -164,10 +164,9 @@ pub async fn add_person(
 ) -> Result<Response, Error> {
     admin(&entry)?;
     let was_open = app.gate.is_open();
-    let added = match app.gate.people.add(&new, now_ms()).await {
+    let added = match api_people::add_by(&app, &entry, &new).await {
         Ok(added) => added,
         Err(error) => {
-            let error = Error::from(error);
             let why = error.problem().detail;
             let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why)));
             return Ok(with_status(&error, page));

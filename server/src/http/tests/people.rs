@@ -682,6 +682,29 @@ async fn a_token_ends_no_later_than_the_one_that_made_it() {
     assert_eq!(make(&ada, "").await.token.expires_ms, None);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_adds_a_person_hands_over_no_more_than_itself() {
+    let (server, ada) = with_admin().await;
+    let short = r#"{"name":"x","scopes":["manage"],"expires_in_s":60}"#;
+    let short = send(&server, Some(&ada), Method::POST, "/api/tokens", short).await;
+    let short: CreatedToken = short.expect(StatusCode::CREATED).read();
+    let said = |token: &PersonalToken| (token.scopes.to_string(), token.expires_ms);
+    let limited = ("manage".to_owned(), short.token.expires_ms);
+    let bo = add(&server, Some(&short.secret), "bo", Role::Admin).await;
+    assert_eq!(said(&bo.token.token), limited);
+    // So is who was added, and who is added on the page.
+    let cy = add(&server, Some(&bo.token.secret), "cy", Role::Admin).await;
+    assert_eq!(said(&cy.token.token), limited);
+    let signed_in = format!("token={}", short.secret);
+    let browser = cookie_of(&form(&server, "", "/sign-in", &signed_in).await);
+    let added = form(&server, &browser, "/people", "name=di&role=admin").await;
+    let tokens = get(&server, &secret_in(&added), "/api/tokens").await;
+    assert_eq!(said(&tokens.read::<Vec<PersonalToken>>()[0]), limited);
+    let ed = add(&server, Some(&ada), "ed", Role::Member).await;
+    let whole = ("read, upload, manage".to_owned(), None);
+    assert_eq!(said(&ed.token.token), whole);
+}
+
 /// A stream of events of whoever shows this.
 async fn listen(server: &Server, name: HeaderName, value: &str) -> Body {
     let asked = request(Method::GET, routes::EVENTS).header(name, value);
