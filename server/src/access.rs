@@ -8,10 +8,11 @@ use crate::people::{self, People, PeopleError};
 use crate::sessions::{Found, Opener, Sessions, Visitor};
 use crate::store::{Store, StoreError, StoreResult};
 use api::ids::{PersonId, SessionId, TokenId};
-use api::people::{NewPerson, Person, Role, Scope, Scopes};
+use api::people::{ChangePerson, NewPerson, Person, Role, Scope, Scopes};
 use api::projects::ProjectName;
 use api::runs::{Access, Session};
 use std::time::Instant;
+use tokio::sync::Mutex;
 
 /// The cookie of a session, so that a token is typed only once.
 pub const COOKIE: &str = "tidemark_session";
@@ -25,6 +26,8 @@ pub struct Gate {
     sessions: Sessions,
     guesses: Guesses,
     newcomers: Option<Role>,
+    /// Held while a session is opened, and while a person's access ends: none is opened in between.
+    opening: Mutex<()>,
 }
 
 /// What a client shows to come in.
@@ -215,6 +218,7 @@ impl Gate {
             people,
             guesses: Guesses::default(),
             newcomers,
+            opening: Mutex::default(),
         })
     }
 
@@ -343,8 +347,27 @@ impl Gate {
         self.guesses.tally()
     }
 
+    /// Changes what a person may do. If that ends their access, their sessions are forgotten, too:
+    /// otherwise those that a provider has opened would come back when the person is let in again.
+    ///
+    /// # Errors
+    /// [`PeopleError`].
+    pub async fn change_person(
+        &self,
+        id: &PersonId,
+        change: &ChangePerson,
+        now_ms: i64,
+    ) -> Result<Person, PeopleError> {
+        let _opening = self.opening.lock().await;
+        let person = self.people.change(id, change, now_ms).await?;
+        if person.left_ms.is_some() {
+            self.sessions.forget_person(id);
+        }
+        Ok(person)
+    }
+
     /// Opens a session for a browser with this entry, and returns its secret. `None` if nobody
-    /// needs a session.
+    /// needs a session, or if the access has ended since the entry was checked.
     ///
     /// # Errors
     /// The database's.
@@ -360,6 +383,10 @@ impl Gate {
             (Who::Person(person), None) => Opener::Person(person.id.clone()),
             (Who::Anybody | Who::Stranger, _) => return Ok(None),
         };
+        let _opening = self.opening.lock().await;
+        if self.again(entry, now_ms).is_none() {
+            return Ok(None);
+        }
         let person = entry.person().map(|person| person.id.clone());
         let opened = self.sessions.open((opener, person), visitor, now_ms).await;
         opened.map(Some)
@@ -509,6 +536,49 @@ mod tests {
             enter(&gate, None, Some(&secret)).access,
             Access::TokenNeeded
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_let_in_again_signs_in_again_whoever_signed_them_in() {
+        let (_folder, gate) = gate(None).await;
+        let new = |name: &str, role| NewPerson {
+            name: name.to_owned(),
+            role,
+        };
+        gate.people.add(&new("ada", Role::Admin), 0).await.unwrap();
+        let bo = gate.people.add(&new("bo", Role::Member), 0).await.unwrap();
+        let (id, by_token) = (bo.person.id.clone(), bo.token.secret.as_str());
+        // As a provider signs people in: without a token.
+        let entries = [
+            gate.signed_in(bo.person),
+            enter(&gate, Some(by_token), None),
+        ];
+        let mut cookies = Vec::new();
+        for entry in &entries {
+            let opened = gate.open_session(entry, visitor(), 0).await.unwrap();
+            cookies.push(opened.unwrap());
+        }
+        let change = async |left: bool| {
+            let change = ChangePerson {
+                left: Some(left),
+                role: None,
+            };
+            gate.change_person(&id, &change, 1).await.unwrap()
+        };
+        change(true).await;
+        // Who was signing in just then gets no session that would come back.
+        for entry in &entries {
+            let opened = gate.open_session(entry, visitor(), 1).await.unwrap();
+            assert_eq!(opened, None);
+        }
+        change(false).await;
+        for cookie in &cookies {
+            let entry = enter(&gate, None, Some(cookie));
+            assert_eq!(entry.access, Access::TokenNeeded);
+        }
+        let opened = gate.open_session(&entries[0], visitor(), 2).await.unwrap();
+        let entry = enter(&gate, None, opened.as_deref());
+        assert_eq!(entry.name(), "bo");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -296,7 +296,8 @@ impl People {
         self.insert(&NewPerson { name, role }, now_ms).await
     }
 
-    /// Changes what a person may do.
+    /// Changes what a person may do. While a server runs, this goes through the gate, which also
+    /// forgets the sessions of a person who has left.
     ///
     /// # Errors
     /// [`PeopleError`], for example if no admin would be left.

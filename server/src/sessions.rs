@@ -266,6 +266,13 @@ impl Sessions {
         self.forget(others).await
     }
 
+    /// Forgets the sessions of a person whose access has ended: the database deleted them together
+    /// with the access.
+    pub fn forget_person(&self, person: &PersonId) {
+        self.live()
+            .retain(|_, session| session.row.person.as_ref() != Some(person));
+    }
+
     async fn forget(&self, rows: Vec<SessionRow>) -> StoreResult<()> {
         if rows.is_empty() {
             return Ok(());

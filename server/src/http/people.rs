@@ -98,7 +98,7 @@ pub async fn change(
     Json(change): Json<ChangePerson>,
 ) -> Result<Response, Error> {
     let id = person_id(&person)?;
-    let person = app.gate.people.change(&id, &change, now_ms()).await?;
+    let person = app.gate.change_person(&id, &change, now_ms()).await?;
     Ok((Extension(Subject(told(&person))), axum::Json(person)).into_response())
 }
 

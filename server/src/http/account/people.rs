@@ -211,7 +211,7 @@ pub async fn change_person(
         left: form.left,
     };
     let id = person_id(&person)?;
-    let changed = app.gate.people.change(&id, &change, now_ms()).await;
+    let changed = app.gate.change_person(&id, &change, now_ms()).await;
     let person = match changed {
         Ok(person) => person,
         Err(error) => return Ok(refused(&app, &entry, &error.into())),

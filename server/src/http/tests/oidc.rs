@@ -257,8 +257,8 @@ async fn a_provider_signs_people_in() {
     let again = provider.sign_in(&server, married).await;
     assert_eq!(person(&server, &again).await.id, first.id);
     let bo = json!({ "sub": "u2", "email": "bo@example.com", "email_verified": true });
-    let bo = provider.sign_in(&server, bo).await;
-    let bo = person(&server, &bo).await;
+    let signed_in = provider.sign_in(&server, bo).await;
+    let bo = person(&server, &signed_in).await;
     assert_eq!(
         (bo.name.as_str(), bo.role),
         ("bo@example.com", Role::Reader)
@@ -278,14 +278,23 @@ async fn a_provider_signs_people_in() {
     server
         .app
         .gate
-        .people
-        .change(&bo.id, &left, 1)
+        .change_person(&bo.id, &left, 1)
         .await
         .unwrap();
-    let bo = json!({ "sub": "u2", "email": "bo@example.com", "email_verified": true });
-    let refused = provider.sign_in(&server, bo).await;
+    let about = json!({ "sub": "u2", "email": "bo@example.com", "email_verified": true });
+    let refused = provider.sign_in(&server, about).await;
     assert!(refused.status.is_client_error() && session(&refused).is_none());
     assert!(refused.problem().detail.contains("access has ended"));
+    // Who is let in again signs in again: the old cookie stays dead.
+    let again = ChangePerson {
+        left: Some(false),
+        role: None,
+    };
+    let gate = &server.app.gate;
+    gate.change_person(&bo.id, &again, 2).await.unwrap();
+    let ask = request(Method::GET, "/api/me").header(header::COOKIE, session(&signed_in).unwrap());
+    let old = server.send(ask.body(Body::empty()).unwrap()).await;
+    old.expect(StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -420,8 +420,7 @@ async fn a_proxy_that_is_trusted_names_people_and_nobody_else_does() {
     server
         .app
         .gate
-        .people
-        .change(&bo.id, &left, 1)
+        .change_person(&bo.id, &left, 1)
         .await
         .unwrap();
     assert_eq!(me("10.0.0.1", "bo@example").await, None, "has left");
