@@ -310,19 +310,13 @@ impl Gate {
         let Some(role) = self.newcomers else {
             return Ok(());
         };
+        // Nearly always; it takes no lock.
         if self.people.called(name).is_some() {
             return Ok(());
         }
-        let role = match self.people.is_empty() {
-            true => Role::Admin,
-            false => role,
-        };
         let name = name.to_owned();
-        match self.people.insert(&NewPerson { name, role }, now_ms).await {
-            // Two requests of the same new person came at once.
-            Err(PeopleError::Store(StoreError::Conflict(_))) => Ok(()),
-            done => done.map(drop),
-        }
+        let new = NewPerson { name, role };
+        self.people.welcome(&new, now_ms).await
     }
 
     /// Whether a client may show a secret that only the database can check. Afterwards

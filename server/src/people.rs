@@ -15,6 +15,7 @@ use api::people::{
 use api::projects::ProjectName;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::Mutex;
 
 /// The largest number of tokens that a person may have at a time.
 pub const MOST_TOKENS: usize = 64;
@@ -36,6 +37,9 @@ pub const FIRST: &str = "sign in";
 pub struct People {
     store: Store,
     known: Arc<RwLock<Known>>,
+    /// Held from the look at what is known until the change is stored and known, so that nobody
+    /// decides by what another change has just made untrue.
+    changing: Arc<Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -90,6 +94,7 @@ impl People {
         Ok(People {
             store: store.clone(),
             known: Arc::new(RwLock::new(known)),
+            changing: Arc::default(),
         })
     }
 
@@ -163,6 +168,7 @@ impl People {
         (scopes, until): (Scopes, Option<i64>),
         now_ms: i64,
     ) -> Result<AddedPerson, PeopleError> {
+        let _changing = self.changing.lock().await;
         let person = self.insert(new, now_ms).await?;
         let token = NewToken {
             name: FIRST.to_owned(),
@@ -171,16 +177,33 @@ impl People {
             person: None,
             project: None,
         };
-        let made = self.make_token_until(&person.id, &token, until, now_ms);
-        let token = made.await?;
+        let token = self.insert_token(&person.id, &token, until, now_ms).await?;
         Ok(AddedPerson { person, token })
     }
 
-    /// Adds a person whom a proxy or an identity provider has signed in.
+    /// Adds a person whom a proxy names, unless there is one with this name. The very first person
+    /// is an admin, whatever the role.
     ///
     /// # Errors
     /// [`PeopleError`].
-    pub async fn insert(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
+    pub async fn welcome(&self, new: &NewPerson, now_ms: i64) -> Result<(), PeopleError> {
+        let _changing = self.changing.lock().await;
+        match self.called(&new.name) {
+            Some(_) => Ok(()),
+            None => self.insert_newcomer(new, now_ms).await.map(drop),
+        }
+    }
+
+    async fn insert_newcomer(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
+        let role = match self.is_empty() {
+            true => Role::Admin,
+            false => new.role,
+        };
+        let name = new.name.clone();
+        self.insert(&NewPerson { name, role }, now_ms).await
+    }
+
+    async fn insert(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
         let name = line(&new.name, "name")?;
         {
             let known = self.known();
@@ -219,6 +242,7 @@ impl People {
         role: Role,
         now_ms: i64,
     ) -> Result<Person, PeopleError> {
+        let _changing = self.changing.lock().await;
         let (issuer, subject) = (identity.issuer.clone(), identity.subject.clone());
         let read = self
             .store
@@ -274,10 +298,6 @@ impl People {
         role: Role,
         now_ms: i64,
     ) -> Result<Person, PeopleError> {
-        let role = match self.is_empty() {
-            true => Role::Admin,
-            false => role,
-        };
         // Room for a number, if others have the same name.
         let fit = |name: &str| -> String {
             let short: String = plain(name).chars().take(NewPerson::MAX_NAME - 6).collect();
@@ -293,7 +313,8 @@ impl People {
         let name = free
             .find(|name| self.called(name).is_none())
             .unwrap_or(name);
-        self.insert(&NewPerson { name, role }, now_ms).await
+        self.insert_newcomer(&NewPerson { name, role }, now_ms)
+            .await
     }
 
     /// Changes what a person may do. While a server runs, this goes through the gate, which also
@@ -307,6 +328,7 @@ impl People {
         change: &ChangePerson,
         now_ms: i64,
     ) -> Result<Person, PeopleError> {
+        let _changing = self.changing.lock().await;
         let mut person = self.person(id)?;
         person.role = change.role.unwrap_or(person.role);
         person.left_ms = match change.left {
@@ -364,6 +386,17 @@ impl People {
     /// # Errors
     /// [`PeopleError`].
     pub async fn make_token_until(
+        &self,
+        person: &PersonId,
+        new: &NewToken,
+        until: Option<i64>,
+        now_ms: i64,
+    ) -> Result<CreatedToken, PeopleError> {
+        let _changing = self.changing.lock().await;
+        self.insert_token(person, new, until, now_ms).await
+    }
+
+    async fn insert_token(
         &self,
         person: &PersonId,
         new: &NewToken,
@@ -555,6 +588,77 @@ mod tests {
             assert_eq!(people.of_secret(&ada.token.secret, 6), None);
             assert_eq!(people.active(&ada.person.id), None);
             assert_eq!(people.list().len(), 2, "what she did stays hers");
+        }
+    }
+
+    fn change_to(role: Option<Role>, left: Option<bool>) -> ChangePerson {
+        ChangePerson { role, left }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn changes_at_once_do_not_undo_each_other() {
+        let (_folder, people) = people().await;
+        let add = async |name: &str, role| people.add(&new(name, role), 1).await.unwrap().person.id;
+        let (ada, bo) = (add("ada", Role::Admin).await, add("bo", Role::Admin).await);
+        let cy = add("cy", Role::Member).await;
+        let (leaves, reads) = (
+            change_to(None, Some(true)),
+            change_to(Some(Role::Reader), None),
+        );
+        let (one, two) = tokio::join!(
+            people.change(&ada, &reads, 2),
+            people.change(&bo, &reads, 2)
+        );
+        assert_eq!([one.is_ok(), two.is_ok()], [true, false]);
+        let token = NewToken {
+            name: "CI".to_owned(),
+            scopes: Scopes::ALL,
+            expires_in_s: None,
+            person: None,
+            project: None,
+        };
+        let (left, changed, made) = tokio::join!(
+            people.change(&cy, &leaves, 3),
+            people.change(&cy, &reads, 3),
+            people.make_token(&cy, &token, 3),
+        );
+        assert!(left.is_ok() && changed.is_ok() && made.is_err());
+        for people in [people.clone(), again(&people).await] {
+            let is_admin = |id| people.active(id).map(|person| person.role == Role::Admin);
+            assert_eq!([is_admin(&ada), is_admin(&bo)], [Some(false), Some(true)]);
+            assert_eq!(people.person(&cy).unwrap().left_ms, Some(3));
+            assert!(people.tokens_of(&cy).is_empty());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_newcomers_at_once_one_is_an_admin_and_nobody_comes_twice() {
+        let (_folder, people) = people().await;
+        let identity = Identity {
+            issuer: "https://login.example".to_owned(),
+            subject: "u1".to_owned(),
+            email: None,
+            names: vec!["cy".to_owned()],
+        };
+        let (ada, bo) = (new("ada", Role::Reader), new("bo", Role::Reader));
+        let (one, two, three, four, five) = tokio::join!(
+            people.welcome(&ada, 1),
+            people.welcome(&bo, 1),
+            people.welcome(&bo, 1),
+            people.identified(&identity, Role::Reader, 1),
+            people.identified(&identity, Role::Reader, 1),
+        );
+        assert!(one.is_ok() && two.is_ok() && three.is_ok());
+        assert_eq!(four.unwrap(), five.unwrap());
+        for people in [people.clone(), again(&people).await] {
+            let listed = people.list();
+            let said: Vec<_> = listed.iter().map(|p| (p.name.as_str(), p.role)).collect();
+            let expected = [
+                ("ada", Role::Admin),
+                ("bo", Role::Reader),
+                ("cy", Role::Reader),
+            ];
+            assert_eq!(said, expected);
         }
     }
 

@@ -100,6 +100,19 @@ async fn everybody_enters_what_they_were_let_into() {
         .await
         .unwrap_err();
     assert!(refused.contains("first project"), "{refused}");
+    // Of changes at once, the same one is known and stored last.
+    let roles = [Role::Reader, Role::Member, Role::Admin].map(Some);
+    let all = (0..30).map(|n| set(&open, &bo, roles[n % 3]));
+    let done = futures_util::future::join_all(all).await;
+    assert!(done.iter().all(Result::is_ok));
+    let known = team.main.projects.role(&team.entry("bo"), &open);
+    let again = Projects::<App>::load(&team.main.store).await.unwrap();
+    let stored = again.members(&team.main.gate.people, &open);
+    assert_eq!(
+        stored.iter().find(|m| m.name == "bo").map(|m| m.role),
+        known
+    );
+    set(&open, &bo, None).await.unwrap();
     // All of it is there after a start.
     let again = Projects::<App>::load(&team.main.store).await.unwrap();
     let members = again.members(&team.main.gate.people, &open);

@@ -38,7 +38,7 @@ pub const LEAST_QUOTA: Bytes = Bytes(512 << 10);
 /// `A`: the [`App`](crate::app::App).
 pub struct Projects<A> {
     known: RwLock<BTreeMap<ProjectName, Known<A>>>,
-    /// Held while a project is made, opened or closed.
+    /// Held while a project is made, opened or closed, and while its members change.
     pub(crate) changing: Mutex<()>,
 }
 
@@ -257,6 +257,8 @@ impl<A> Projects<A> {
             );
         }
         let role = in_project(role)?;
+        // What is known last must be what is stored last.
+        let _changing = self.changing.lock().await;
         if !self.known().contains_key(project) {
             return Err(ProjectError::Unknown(project.to_string()));
         }
