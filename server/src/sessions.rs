@@ -8,6 +8,7 @@ use crate::identity;
 use crate::store::{SessionRow, Store, StoreError, StoreResult};
 use api::ids::{PersonId, SessionId, TokenId};
 use api::runs::Session;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How long a session lives.
 pub const LIFE_S: i64 = 7 * 24 * 3600;
 
-/// The largest number of sessions; one more ends the oldest.
+/// The largest number of sessions; one more ends the oldest of whoever has the most.
 pub const MOST: usize = 256;
+
+/// The largest number of sessions of one person; one more ends the oldest of them. The server's
+/// token has no such limit, because several people may have it.
+pub const MOST_OF_PERSON: usize = 16;
 
 /// How many characters of a browser's user agent are kept.
 const AGENT_CHARS: usize = 200;
@@ -140,12 +145,11 @@ impl Sessions {
             address: visitor.address,
             agent: visitor.agent.chars().take(AGENT_CHARS).collect(),
         };
-        let kept = row.clone();
+        let (kept, new) = (row.clone(), row.id.clone());
         let insert = self.shared.store.write(move |w| w.insert_session(&kept));
         insert.await?;
         self.live().insert(row.secret_hash.clone(), row.into());
-        let over = self.oldest_over(MOST);
-        self.forget(over).await?;
+        self.forget(over(self.rows(), &new, now_ms)).await?;
         Ok(secret)
     }
 
@@ -287,14 +291,6 @@ impl Sessions {
         Ok(())
     }
 
-    /// The oldest sessions, as many as there are beyond `most`.
-    fn oldest_over(&self, most: usize) -> Vec<SessionRow> {
-        let mut rows = self.rows();
-        rows.sort_by_key(|row| row.created_ms);
-        rows.truncate(rows.len().saturating_sub(most));
-        rows
-    }
-
     fn rows(&self) -> Vec<SessionRow> {
         let live = self.live();
         live.values().map(|session| session.row.clone()).collect()
@@ -311,6 +307,41 @@ impl Sessions {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The sessions that make room for a new one: those that have ended, the oldest beyond what a
+/// person may have, and the oldest of whoever has the most while there are too many in all. So
+/// nobody signs others out by signing in.
+fn over(rows: Vec<SessionRow>, new: &SessionId, now_ms: i64) -> Vec<SessionRow> {
+    let (live, mut gone): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.expires_ms > now_ms);
+    let mut left = live.len();
+    let mut of_owners: HashMap<Option<PersonId>, Vec<SessionRow>> = HashMap::new();
+    for row in live {
+        of_owners.entry(row.person.clone()).or_default().push(row);
+    }
+    // The newest first, and the one that was just opened before all others.
+    for rows in of_owners.values_mut() {
+        rows.sort_by_key(|row| Reverse((row.id == *new, row.created_ms)));
+    }
+    for (owner, rows) in &mut of_owners {
+        if owner.is_some() && rows.len() > MOST_OF_PERSON {
+            let older = rows.split_off(MOST_OF_PERSON);
+            left -= older.len();
+            gone.extend(older);
+        }
+    }
+    while left > MOST {
+        let oldest = |rows: &Vec<SessionRow>| {
+            let last = rows.last();
+            last.map(|row| Reverse((row.id == *new, row.created_ms)))
+        };
+        let owners = of_owners.values_mut();
+        let most = owners.max_by_key(|rows| (rows.len(), oldest(rows)));
+        gone.extend(most.and_then(Vec::pop));
+        left -= 1;
+    }
+    gone
 }
 
 fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, Live> {
@@ -441,5 +472,60 @@ mod tests {
         }
         assert_eq!(list(&sessions, None, 999).len(), MOST);
         assert_eq!(sessions.find(&first, 999), None);
+    }
+
+    /// What stays when the last one is opened: whose sessions, and when they were opened.
+    fn check(opened: &[(&str, i64)], now_ms: i64, expected: &str) {
+        let rows = opened.iter().enumerate().map(|(n, &(owner, created_ms))| {
+            let person = format!("per_{owner}").parse();
+            SessionRow {
+                id: format!("ses_{n:032}").parse().unwrap(),
+                secret_hash: String::new(),
+                token_hash: String::new(),
+                person: (owner != "operator").then(|| person.unwrap()),
+                token: None,
+                created_ms,
+                seen_ms: created_ms,
+                expires_ms: created_ms + LIFE_S * 1000,
+                address: String::new(),
+                agent: String::new(),
+            }
+        });
+        let rows: Vec<SessionRow> = rows.collect();
+        let new = &rows[rows.len() - 1];
+        let gone = over(rows.clone(), &new.id, now_ms);
+        assert!(!gone.contains(new));
+        let said: Vec<String> = rows
+            .iter()
+            .zip(opened)
+            .filter(|(row, _)| gone.contains(row))
+            .map(|(_, (owner, at))| format!("{owner} {at}"))
+            .collect();
+        assert_eq!(said.join(", "), expected);
+    }
+
+    #[test]
+    fn nobody_signs_others_out_by_signing_in() {
+        let times =
+            |owner: &'static str, n: usize, at: i64| (0..n as i64).map(move |n| (owner, at + n));
+        let many: Vec<(&str, i64)> = times("ada", 1, 0).chain(times("bo", 17, 1)).collect();
+        check(&many, 99, "bo 1");
+        // Without a limit of its own, whoever has the most makes room, and not who came first.
+        let full: Vec<_> = times("ada", 2, 0)
+            .chain(times("operator", MOST - 2, 5))
+            .chain(times("ada", 1, 999))
+            .collect();
+        check(&full, 999, "operator 5");
+        // The one that was just opened stays, whatever the clock says.
+        let at_once: Vec<_> = times("ada", 1, 0)
+            .chain((0..17).map(|_| ("bo", 7)))
+            .collect();
+        check(&at_once, 7, "bo 7");
+        // Those that have ended go first.
+        let later = LIFE_S * 1000 + 5;
+        let ended: Vec<_> = times("ada", 9, 0)
+            .chain(times("operator", MOST - 3, 10))
+            .collect();
+        check(&ended, later, "ada 0, ada 1, ada 2, ada 3, ada 4, ada 5");
     }
 }
