@@ -230,6 +230,20 @@ impl Error {
     }
 
     /// When to ask again.
+    /// Gives an answer that tells of this error its status, and says when to try again, and how to
+    /// come in.
+    pub fn mark(&self, response: &mut Response) {
+        let status = self.status();
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        if let Some(retry) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds(retry)));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+    }
+
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Guesses(later) => Some(later.wait),
@@ -543,16 +557,7 @@ impl IntoResponse for Error {
         }
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        if let Some(retry) = self.retry_after() {
-            let retry = HeaderValue::from(seconds(retry));
-            response.headers_mut().insert(header::RETRY_AFTER, retry);
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer");
-            response
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, challenge);
-        }
+        self.mark(&mut response);
         response
     }
 }

@@ -8,7 +8,7 @@ use super::super::people as api_people;
 use super::super::permits;
 use super::super::session::{self, with_cookie};
 use super::pages::{account_with, secret, sign_in_form};
-use super::{SignedIn, within};
+use super::{SignedIn, refused, within};
 use crate::access::Shown;
 use crate::clock::now_ms;
 use crate::problems::Error;
@@ -45,17 +45,22 @@ pub async fn sign_in(
     };
     let entry = match app.gate.check(shown, client.address, now_ms()) {
         Ok(entry) => entry,
-        Err(later) => return Ok(sign_in_form(&app, next, Some(&later.to_string()))),
+        Err(later) => return Ok(sign_in_again(&app, next, &later.to_string(), &later.into())),
     };
     if entry.access == Access::TokenNeeded {
         let why =
             "This is not a token of this server, or it has ended. Check for missing characters.";
-        return Ok(sign_in_form(&app, next, Some(why)));
+        return Ok(sign_in_again(&app, next, why, &Error::WrongToken));
     }
     let secret = session::start(&app, &entry, &headers, client).await?;
     let cookie = with_cookie(&secret, LIFE_S, client.scheme);
     let who = Extension(audited::SignedIn(entry));
     Ok((who, cookie, Redirect::to(next)).into_response())
+}
+
+/// The form once more, and why.
+fn sign_in_again(app: &App, next: &str, why: &str, error: &Error) -> Response {
+    refused(error, sign_in_form(app, next, Some(why)))
 }
 
 /// Signs out.
@@ -162,9 +167,8 @@ pub async fn make_token(
         }
         Err(error) => {
             let why = error.problem().detail;
-            let mut page = account_with(&app, &entry, None, Some((&form, &why)));
-            *page.status_mut() = error.status();
-            Ok(page)
+            let page = account_with(&app, &entry, None, Some((&form, &why)));
+            Ok(refused(&error, page))
         }
     }
 }

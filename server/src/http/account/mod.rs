@@ -16,6 +16,7 @@ use super::App;
 use super::extract::Client;
 use super::guard;
 use crate::access::Entry;
+use crate::problems::Error;
 use api::routes::{ACCOUNT_PAGE, LIVE_PAGE, PEOPLE_PAGE, VIEWS_PAGE, project_page};
 use axum::extract::FromRequestParts;
 use axum::http::Method;
@@ -65,6 +66,12 @@ fn page_of_form(path: &str) -> String {
         ["live", id, _] => format!("{LIVE_PAGE}/{id}"),
         _ => path.to_owned(),
     }
+}
+
+/// A page that shows what was refused; its status tells that nothing was done.
+fn refused(error: &Error, mut page: Response) -> Response {
+    error.mark(&mut page);
+    page
 }
 
 /// Where a form leads after it is filled in: a path of this server; otherwise the list of runs.

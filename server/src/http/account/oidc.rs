@@ -7,7 +7,7 @@ use super::super::guard::cookies;
 use super::super::session::{self, secure, with_cookie};
 use super::super::shell::page;
 use super::pages::sign_in_form;
-use super::within;
+use super::{refused, within};
 use crate::clock::now_ms;
 use crate::names::Scheme;
 use crate::oidc::{Attempt, OidcError, Provider};
@@ -155,7 +155,7 @@ fn cookie(value: &str, seconds: i64, scheme: Scheme) -> (HeaderName, String) {
 /// The page to sign in, with what went wrong. The attempt is over.
 fn again(app: &App, next: &str, error: OidcError, scheme: Scheme) -> Response {
     let error = Error::from(error);
-    let mut page = sign_in_form(app, next, Some(&error.problem().detail));
-    *page.status_mut() = error.status();
+    let page = sign_in_form(app, next, Some(&error.problem().detail));
+    let page = refused(&error, page);
     (AppendHeaders([cookie("", 0, scheme)]), page).into_response()
 }

@@ -169,7 +169,7 @@ pub async fn add_person(
         Err(error) => {
             let why = error.problem().detail;
             let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why)));
-            return Ok(with_status(&error, page));
+            return Ok(super::refused(&error, page));
         }
     };
     let whose = format!("The token with which {} signs in.", added.person.name);
@@ -269,13 +269,8 @@ async fn token_for(app: &App, entry: &Entry, person: PersonId) -> Result<Created
     api_people::make(app, entry, &new).await
 }
 
-/// The page with what was refused; the status tells that nothing was done.
+/// The page with what was refused.
 fn refused(app: &App, entry: &Entry, error: &Error) -> Response {
     let why = error.problem().detail;
-    with_status(error, shown(app, entry, Some(&News::Refused(&why))))
-}
-
-fn with_status(error: &Error, mut page: Response) -> Response {
-    *page.status_mut() = error.status();
-    page
+    super::refused(error, shown(app, entry, Some(&News::Refused(&why))))
 }

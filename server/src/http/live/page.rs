@@ -237,7 +237,7 @@ pub async fn ask_on_page(
     if let Err(error) = asked(&app, id.clone(), form.steps).await {
         let why = error.problem().detail;
         let mut page = shown(&app, &entry, id, Some(&why)).await?;
-        *page.status_mut() = error.status();
+        error.mark(&mut page);
         return Ok(page);
     }
     let to = Redirect::to(&routes::live_page(&id));

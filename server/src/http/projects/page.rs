@@ -84,7 +84,7 @@ pub fn refusal(main: &App, error: &Error) -> Response {
         p { a href=(routes::PROJECTS_PAGE) { "Your projects" } }
     };
     let mut page = page(main, None, "No such project", &body);
-    *page.status_mut() = error.status();
+    error.mark(&mut page);
     page
 }
 

@@ -256,6 +256,33 @@ async fn guesses_from_many_addresses_are_slowed_in_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_form_to_sign_in_says_how_long_to_wait() {
+    let server = guarded().await;
+    let wrong = async || {
+        let form = request(Method::POST, routes::SIGN_IN_PAGE)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = server.send(form.body(Body::from("token=wrong")).unwrap());
+        answer.await
+    };
+    let first = wrong().await.expect(StatusCode::UNAUTHORIZED);
+    assert_eq!(first.headers[header::WWW_AUTHENTICATE], "Bearer");
+    for _ in 0..200 {
+        let answer = wrong().await;
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(
+            text.contains("role=\"alert\"") && text.contains("Your token"),
+            "{text}"
+        );
+        if answer.status == StatusCode::TOO_MANY_REQUESTS {
+            let wait = answer.headers[header::RETRY_AFTER].to_str().unwrap();
+            assert!((1..=660).contains(&wait.parse::<u64>().unwrap()), "{wait}");
+            return;
+        }
+    }
+    panic!("the form can be guessed at for ever");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn links_cannot_be_guessed_quickly_either() {
     let server = guarded().await;
     let mut refused = 0;

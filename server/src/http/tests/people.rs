@@ -473,7 +473,12 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     let body = format!("token={first}&next=%2Fruns%2Frun_a%3Fat%3D3");
     let signed_in = form(&server, "", "/sign-in", &body).await;
     assert_eq!(signed_in.headers[header::LOCATION], "/runs/run_a?at=3");
-    let wrong = form(&server, "", "/sign-in", "token=wrong&next=//evil.example").await;
+    // Who is signed in and shows a wrong token has not signed in again.
+    let wrong = form(&server, &ada, "/sign-in", "token=wrong&next=//evil.example").await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    let audit: Vec<AuditEntry> = get(&server, &first, "/api/audit").await.read();
+    let sign_ins = audit.iter().filter(|entry| entry.action == "sign_in");
+    assert_eq!(sign_ins.count(), 1);
     let text = String::from_utf8(wrong.body.to_vec()).unwrap();
     assert!(
         text.contains("not a token of this server") && !text.contains("evil"),

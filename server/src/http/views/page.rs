@@ -52,7 +52,7 @@ pub async fn save_on_page(
         Err(error @ (Error::BadRequest(_) | Error::Store(_))) => {
             let why = error.problem().detail;
             let mut page = shown(&app, &entry, &new, Some(&why)).await?;
-            *page.status_mut() = error.status();
+            error.mark(&mut page);
             Ok(page)
         }
         Err(error) => Err(error),
