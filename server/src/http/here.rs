@@ -268,7 +268,7 @@ async fn of_link(main: &Arc<App>, asking: &Asking) -> Arc<App> {
 
 /// Whether a request names a link of a project that whoever sends it may not enter.
 async fn is_link_of_others(main: &Arc<App>, entry: &Entry, asking: &Asking) -> bool {
-    if !main.projects.are_several() || asking.named().is_none() {
+    if asking.named().is_none() {
         return false;
     }
     let of = of_link(main, asking).await;

@@ -2,6 +2,7 @@
 
 use super::{Answer, Server, packed_snapshot, request};
 use crate::config::Token;
+use api::people::AddedPerson;
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
@@ -10,7 +11,7 @@ use api::shares::{
 };
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::BlockIdx;
 
@@ -422,6 +423,45 @@ async fn links_work_without_any_token_too() {
     // A link does not open the list, even if everybody may see it.
     let list = format!("{}?share={}", routes::RUNS, created.share.id);
     server.get(&list).await.expect(StatusCode::FORBIDDEN);
+}
+
+/// On a server with one project, a guest is in none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_who_is_signed_in_opens_a_link_as_everybody_does() {
+    let (server, run) = guarded().await;
+    let mut secrets = Vec::new();
+    for body in [
+        r#"{"name":"ada","role":"admin"}"#,
+        r#"{"name":"eve","role":"guest"}"#,
+    ] {
+        let added = team(&server, Method::POST, routes::PEOPLE, body).await;
+        let added: AddedPerson = added.expect(StatusCode::CREATED).read();
+        secrets.push(added.token.secret);
+    }
+    let created = create(&server, &capability(&run)).await;
+    let link = session(&server, &created).await;
+    let signed_in = json!({ "token": secrets[1] }).to_string();
+    let signed_in = server.json(Method::POST, routes::SESSION, &signed_in).await;
+    let eve = signed_in.headers[header::SET_COOKIE].to_str().unwrap();
+    let eve = eve.split(';').next().unwrap();
+    let path = format!("{}?share={}", routes::run(&run.id), created.share.id);
+    let both = format!("{eve}; {link}");
+    stranger(&server, Method::GET, &path, &both)
+        .await
+        .expect(StatusCode::OK);
+    let list = format!("{}?share={}", routes::RUNS, created.share.id);
+    for (path, cookies) in [
+        (path.as_str(), eve),
+        (&list, &both),
+        (&routes::run(&run.id), &both),
+    ] {
+        let refused = stranger(&server, Method::GET, path, cookies).await;
+        assert!(
+            refused.status.is_client_error(),
+            "{path}: {}",
+            refused.status
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
