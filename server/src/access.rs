@@ -8,7 +8,7 @@ use crate::people::{self, People, PeopleError};
 use crate::sessions::{Found, Opener, Sessions, Visitor};
 use crate::store::{Store, StoreError, StoreResult};
 use api::ids::{PersonId, SessionId, TokenId};
-use api::people::{ChangePerson, NewPerson, Person, Role, Scope, Scopes};
+use api::people::{ChangePerson, NewPerson, Person, PersonalToken, Role, Scope, Scopes};
 use api::projects::ProjectName;
 use api::runs::{Access, Session};
 use std::time::Instant;
@@ -386,7 +386,18 @@ impl Gate {
         opened.map(Some)
     }
 
-    /// The sessions that have not ended: an admin gets all of them, others get their own.
+    /// The tokens of a person that this client may see. One that is bound to a project sees itself
+    /// only: the others may name other projects.
+    pub fn tokens(&self, entry: &Entry, person: &PersonId) -> Vec<PersonalToken> {
+        let mut tokens = self.people.tokens_of(person);
+        if entry.bound.is_some() {
+            tokens.retain(|token| entry.token.as_ref() == Some(&token.id));
+        }
+        tokens
+    }
+
+    /// The sessions that have not ended: an admin gets all of them, others get their own, and who
+    /// came with a token that is bound to a project only the one that asks.
     pub fn sessions(&self, entry: &Entry, now_ms: i64) -> Vec<Session> {
         let name = |id: &PersonId| {
             let person = self.people.active(id);
@@ -396,7 +407,11 @@ impl Gate {
         let own = entry.person().map(|person| person.id.clone());
         let sessions = all.into_iter();
         let shown = sessions.filter(|(owner, _)| entry.is_admin() || *owner == own);
-        shown.map(|(_, session)| session).collect()
+        let shown = shown.map(|(_, session)| session);
+        let is_bound = entry.bound.is_some();
+        shown
+            .filter(|session| !is_bound || session.current)
+            .collect()
     }
 
     /// Notes that a session or a token was used. If that cannot be written, nobody is told: reading

@@ -118,7 +118,7 @@ pub struct TokensQuery {
     person: Option<String>,
 }
 
-/// Tokens, newest first, without their secrets.
+/// Tokens, newest first, without their secrets. One that is bound to a project lists only itself.
 #[utoipa::path(get, path = "/api/tokens", tag = "people", params(TokensQuery),
     responses(
         (status = 200, description = "The tokens, newest first.", body = Vec<PersonalToken>),
@@ -134,7 +134,7 @@ pub async fn tokens(
     let found = match asked.or_else(|| own(&entry)) {
         Some(person) => {
             mine(&entry, &person)?;
-            app.gate.people.tokens_of(&person)
+            app.gate.tokens(&entry, &person)
         }
         None => Vec::new(),
     };

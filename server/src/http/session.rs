@@ -104,8 +104,8 @@ pub async fn close(
     Ok((StatusCode::NO_CONTENT, cookie).into_response())
 }
 
-/// The person's sessions that have not ended (for an admin: all), and how many wrong tokens there
-/// were.
+/// The person's sessions that have not ended (for an admin: all; with a token that is bound to a
+/// project: only the one that asks), and how many wrong tokens there were.
 #[utoipa::path(get, path = "/api/sessions", tag = "server",
     responses((status = 200, description = "Who is signed in.", body = Sessions)))]
 pub async fn list(

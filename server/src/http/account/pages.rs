@@ -117,7 +117,7 @@ pub fn account_with(
                 "What programs send for you: " code { "TIDEMARK_TOKEN=… tidemark push FILE" }
                 ", or " code { "Authorization: Bearer TOKEN" } "."
             }
-            (tokens(&app.gate.people.tokens_of(&person.id)))
+            (tokens(&app.gate.tokens(entry, &person.id)))
             (token_form(app, entry, refused))
         }
         @if entry.who != Who::Anybody {

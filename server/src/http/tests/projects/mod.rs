@@ -4,12 +4,12 @@ mod keeping;
 mod pages;
 
 use super::{Answer, Server, packed_snapshot, request};
-use api::people::{AddedPerson, CreatedToken, Role};
+use api::people::{AddedPerson, CreatedToken, PersonalToken, Role};
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
 use api::projects::{HEADER, Project};
 use api::routes;
-use api::runs::{FinishedUpload, RunSummary};
+use api::runs::{FinishedUpload, RunSummary, Sessions};
 use api::shares::CreatedShare;
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
@@ -420,6 +420,46 @@ async fn a_token_of_a_project_sends_there_and_nowhere_else() {
         not_hers,
     );
     refused.await.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_project_names_no_other_one() {
+    let team = Team::start().await;
+    let make = async |project: &str| {
+        let new = json!({ "name": project, "scopes": ["upload"], "project": project });
+        let ada = with(&team.ada);
+        let made = team.ask(ada, Method::POST, "/api/tokens", new).await;
+        made.expect(StatusCode::CREATED).read::<CreatedToken>()
+    };
+    let (ci, _) = (make("vision").await, make("secret").await);
+    let sign_in = async |token: &str| {
+        let open = json!({ "token": token });
+        let opened = team.ask(Asks::default(), Method::POST, routes::SESSION, open);
+        let cookie = opened.await.headers[header::SET_COOKIE].clone();
+        let cookie = cookie.to_str().unwrap().split(';').next().unwrap();
+        cookie.to_owned()
+    };
+    sign_in(&team.ada).await;
+    let browser = sign_in(&ci.secret).await;
+    let browser = Asks {
+        cookie: Some(&browser),
+        ..Asks::default()
+    };
+    for (asks, sessions) in [(with(&ci.secret), 0), (browser, 1)] {
+        let tokens: Vec<PersonalToken> = team.get(asks, "/api/tokens").await.read();
+        let ids: Vec<_> = tokens.iter().map(|token| &token.id).collect();
+        assert_eq!(ids, [&ci.token.id]);
+        let listed: Sessions = team.get(asks, "/api/sessions").await.read();
+        assert_eq!(listed.sessions.len(), sessions);
+        let page = team.get(asks, "/account").await.expect(StatusCode::OK);
+        let page = String::from_utf8_lossy(&page.body).into_owned();
+        assert!(
+            page.contains("vision") && !page.contains("secret"),
+            "{page}"
+        );
+    }
+    let all: Vec<PersonalToken> = team.get(with(&team.ada), "/api/tokens").await.read();
+    assert_eq!(all.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
