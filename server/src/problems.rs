@@ -229,7 +229,6 @@ impl Error {
         problem(status, code, title, outward(code, self.to_string()), None)
     }
 
-    /// When to ask again.
     /// Gives an answer that tells of this error its status, and says when to try again, and how to
     /// come in.
     pub fn mark(&self, response: &mut Response) {
@@ -244,6 +243,7 @@ impl Error {
         }
     }
 
+    /// When to ask again.
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Guesses(later) => Some(later.wait),
