@@ -68,7 +68,7 @@ pub struct MarkdownQuery {
     /// `1`: numbers alone, without names and picture, for private projects.
     #[serde(default)]
     numbers_only: u8,
-    /// The last part of a link's address: the block then leads there.
+    /// The last part of a link's address: the block then leads there, and says no more than it.
     link: Option<String>,
 }
 
