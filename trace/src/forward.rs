@@ -14,7 +14,7 @@
 //! 4. **Order.** If none has the same size, the first one that is given back.
 
 use crate::site;
-use crate::stacks::{StackIdx, Stacks};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace};
 
 /// After this many allocations, a node's own operation is certainly done.
@@ -61,31 +61,112 @@ pub struct Forward {
 /// The forward operation of one block. `None` for blocks that have a Python stack of their own, or
 /// if nothing points to an operation.
 pub fn of_block(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> Option<Forward> {
-    let blocks = &device.blocks;
-    let own = blocks.kind(block).alloc_stack;
-    if block.0 < blocks.n_preexisting || site::has_python(stacks, own) {
-        return None;
+    Forwards::new(device, stacks).of(block)
+}
+
+/// Finds the forward operations of many blocks. Very many blocks may have the same deep stack: it is
+/// read once.
+pub struct Forwards<'a> {
+    device: &'a DeviceTrace,
+    stacks: &'a Stacks,
+    known: FxHashMap<StackIdx, Own<'a>>,
+}
+
+/// What a block's own stack says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Own<'a> {
+    /// It has a Python frame.
+    Python,
+    /// It is the stack of the forward call.
+    Forward,
+    /// Neither; the autograd node in it, if there is one.
+    Native(Option<&'a str>),
+}
+
+impl<'a> Forwards<'a> {
+    /// Of a device's blocks.
+    pub fn new(device: &'a DeviceTrace, stacks: &'a Stacks) -> Forwards<'a> {
+        Forwards {
+            device,
+            stacks,
+            known: FxHashMap::default(),
+        }
     }
-    if is_forward_stack(stacks, own) {
-        return Some(Forward {
-            node: None,
-            stack: own,
-            evidence: Evidence::ForwardFrames,
-        });
+
+    /// As [`of_block`].
+    pub fn of(&mut self, block: BlockIdx) -> Option<Forward> {
+        let blocks = &self.device.blocks;
+        let own = blocks.kind(block).alloc_stack;
+        if block.0 < blocks.n_preexisting {
+            return None;
+        }
+        match self.own(own) {
+            Own::Python => None,
+            Own::Forward => Some(Forward {
+                node: None,
+                stack: own,
+                evidence: Evidence::ForwardFrames,
+            }),
+            Own::Native(node) => match (node, self.saved_by(block)) {
+                (Some(node), saved) => Some(Forward {
+                    node: Some(node.to_owned()),
+                    stack: saved.map_or(StackIdx::NONE, |(stack, _)| stack),
+                    evidence: Evidence::Node,
+                }),
+                (None, Some((stack, evidence))) => Some(Forward {
+                    node: None,
+                    stack,
+                    evidence,
+                }),
+                (None, None) => None,
+            },
+        }
     }
-    let saved = saved_by(device, stacks, block);
-    match (node(stacks, own), saved) {
-        (Some(node), saved) => Some(Forward {
-            node: Some(node.to_owned()),
-            stack: saved.map_or(StackIdx::NONE, |(stack, _)| stack),
-            evidence: Evidence::Node,
-        }),
-        (None, Some((stack, evidence))) => Some(Forward {
-            node: None,
-            stack,
-            evidence,
-        }),
-        (None, None) => None,
+
+    /// As [`site::has_python`].
+    pub fn has_python(&mut self, stack: StackIdx) -> bool {
+        self.own(stack) == Own::Python
+    }
+
+    fn own(&mut self, stack: StackIdx) -> Own<'a> {
+        let stacks = self.stacks;
+        *self.known.entry(stack).or_insert_with(|| match () {
+            () if site::has_python(stacks, stack) => Own::Python,
+            () if is_forward_stack(stacks, stack) => Own::Forward,
+            () => Own::Native(node(stacks, stack)),
+        })
+    }
+
+    /// The stack of the block that the backward node gives back.
+    fn saved_by(&mut self, block: BlockIdx) -> Option<(StackIdx, Evidence)> {
+        let device = self.device;
+        let (blocks, events) = (&device.blocks, &device.events);
+        let at = blocks.alloc[block.index()] as usize;
+        let requested = blocks.kind(block).requested;
+        let (mut allocs, mut first) = (0, None);
+        for event in at + 1..(at + 1 + MAX_EVENTS).min(events.action.len()) {
+            let target = events.target[event];
+            match events.action[event] {
+                Action::Alloc => {
+                    allocs += 1;
+                    if allocs > MAX_ALLOCS {
+                        break;
+                    }
+                }
+                Action::FreeRequested if target != crate::trace::NO_TARGET => {
+                    let freed = blocks.kind(BlockIdx(target));
+                    if target >= block.0 || !self.has_python(freed.alloc_stack) {
+                        continue;
+                    }
+                    if freed.requested == requested {
+                        return Some((freed.alloc_stack, Evidence::SizeAndOrder));
+                    }
+                    first.get_or_insert(freed.alloc_stack);
+                }
+                _ => {}
+            }
+        }
+        first.map(|stack| (stack, Evidence::Order))
     }
 }
 
@@ -126,41 +207,6 @@ fn node_in(name: &str) -> Option<&str> {
         let letters = before.take_while(|byte| in_word(byte)).count();
         (letters > 0).then(|| &name[at - letters..at + NODE.len() + digits])
     })
-}
-
-/// The stack of the block that the backward node gives back.
-fn saved_by(
-    device: &DeviceTrace,
-    stacks: &Stacks,
-    block: BlockIdx,
-) -> Option<(StackIdx, Evidence)> {
-    let (blocks, events) = (&device.blocks, &device.events);
-    let at = blocks.alloc[block.index()] as usize;
-    let requested = blocks.kind(block).requested;
-    let (mut allocs, mut first) = (0, None);
-    for event in at + 1..(at + 1 + MAX_EVENTS).min(events.action.len()) {
-        let target = events.target[event];
-        match events.action[event] {
-            Action::Alloc => {
-                allocs += 1;
-                if allocs > MAX_ALLOCS {
-                    break;
-                }
-            }
-            Action::FreeRequested if target != crate::trace::NO_TARGET => {
-                let freed = blocks.kind(BlockIdx(target));
-                if target >= block.0 || !site::has_python(stacks, freed.alloc_stack) {
-                    continue;
-                }
-                if freed.requested == requested {
-                    return Some((freed.alloc_stack, Evidence::SizeAndOrder));
-                }
-                first.get_or_insert(freed.alloc_stack);
-            }
-            _ => {}
-        }
-    }
-    first.map(|stack| (stack, Evidence::Order))
 }
 
 #[cfg(test)]

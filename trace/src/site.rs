@@ -49,6 +49,49 @@ impl fmt::Display for SiteKey {
     }
 }
 
+/// Some sites, each with something that belongs to it.
+#[derive(Clone, Debug)]
+pub struct OfSites<T> {
+    known: FxHashMap<SiteKey, T>,
+}
+
+impl<T: Copy> OfSites<T> {
+    /// What belongs to the first of these sites that covers another one.
+    pub fn covering(&self, site: SiteKey) -> Option<T> {
+        let any_size = || match site {
+            SiteKey::Size(_) => self.known.get(&SiteKey::ANY_SIZE),
+            SiteKey::Shape(_) => None,
+        };
+        self.known.get(&site).or_else(any_size).copied()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// What belongs to the site of each kind of block, as [`OfSites::covering`] finds it.
+    pub fn of_kinds(&self, blocks: &Blocks, stacks: &Stacks) -> Vec<Option<T>> {
+        let mut keys = Keys::new(stacks);
+        let of_kind = |kind| match self.is_empty() {
+            true => None,
+            false => self.covering(keys.of(kind)),
+        };
+        blocks.kinds.iter().map(of_kind).collect()
+    }
+}
+
+/// Of several for one site, the first counts.
+impl<T> FromIterator<(SiteKey, T)> for OfSites<T> {
+    fn from_iter<I: IntoIterator<Item = (SiteKey, T)>>(all: I) -> OfSites<T> {
+        let mut known = FxHashMap::default();
+        for (site, of_site) in all {
+            known.entry(site).or_insert(of_site);
+        }
+        OfSites { known }
+    }
+}
+
 /// The text is not a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an allocation site: it is `s` and 16 hexadecimal digits, or `z` and a size in bytes")]
@@ -101,7 +144,7 @@ impl Sites {
             })?;
             let shape = *of_stack
                 .entry(kind.alloc_stack)
-                .or_insert_with(|| shape(stacks, kind.alloc_stack));
+                .or_insert_with(|| shape_of(stacks, kind.alloc_stack));
             let key = key_of(kind, shape);
             let index = *known.entry(key).or_insert_with(|| {
                 keys.push(key);
@@ -146,11 +189,34 @@ fn key_of(kind: &BlockKind, shape: Option<u64>) -> SiteKey {
 
 /// The key of one block's site.
 pub fn key(stacks: &Stacks, kind: &BlockKind) -> SiteKey {
-    key_of(kind, shape(stacks, kind.alloc_stack))
+    Keys::new(stacks).of(kind)
+}
+
+/// Finds the keys of many kinds of blocks. Very many may have the same deep stack: it is read once.
+pub struct Keys<'a> {
+    stacks: &'a Stacks,
+    shapes: FxHashMap<StackIdx, Option<u64>>,
+}
+
+impl<'a> Keys<'a> {
+    /// Of blocks with these stacks.
+    pub fn new(stacks: &'a Stacks) -> Keys<'a> {
+        Keys {
+            stacks,
+            shapes: FxHashMap::default(),
+        }
+    }
+
+    /// As [`key`].
+    pub fn of(&mut self, kind: &BlockKind) -> SiteKey {
+        let (stacks, stack) = (self.stacks, kind.alloc_stack);
+        let shape = self.shapes.entry(stack);
+        key_of(kind, *shape.or_insert_with(|| shape_of(stacks, stack)))
+    }
 }
 
 /// The call shape of a stack as a hash; `None` if there is no useful frame.
-fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
+fn shape_of(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
     let functions = functions(stacks, stack);
     if functions.is_empty() {
         return None;

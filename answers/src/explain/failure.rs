@@ -30,7 +30,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let leaked = early.overdue(look.device, failure.event);
     let limit = diagnosis.as_ref().map(|found| found.limit);
     let mut explained = OutOfMemory {
-        held: moment::at(look, places, Some(failure.event)),
+        held: moment::at(look, places, Some(failure.event))?,
         phase: phases.at(failure.event),
         asked: failure.asked,
         segment: diagnosis.as_ref().and_then(|found| found.failed.segment),

@@ -2,7 +2,7 @@
 
 use super::Look;
 use trace::leaks::{LeakGroup, Pattern, Verdict};
-use trace::site;
+use trace::site::OfSites;
 use trace::trace::{BlockIdx, DeviceTrace};
 
 /// Tells the blocks that leak from the others.
@@ -21,20 +21,16 @@ impl<'a> Leaking<'a> {
             Verdict::Leak => &look.report.groups,
             _ => &[],
         };
-        let pattern = |kind| {
-            let key = site::key(look.stacks(), kind);
-            let of_kind = groups.iter().find(|group| group.site.covers(key));
-            of_kind.map(|group| group.pattern)
-        };
+        let patterns: OfSites<Pattern> = groups
+            .iter()
+            .map(|group| (group.site, group.pattern))
+            .collect();
         let spared = groups.iter().flat_map(|group| &group.workspaces);
         let mut spared: Vec<BlockIdx> = spared.copied().collect();
         spared.sort_unstable();
         Leaking {
             device: look.device,
-            kinds: match groups.is_empty() {
-                true => Vec::new(),
-                false => look.device.blocks.kinds.iter().map(pattern).collect(),
-            },
+            kinds: patterns.of_kinds(&look.device.blocks, look.stacks()),
             spared,
         }
     }
@@ -44,7 +40,7 @@ impl<'a> Leaking<'a> {
     pub fn has(&self, block: BlockIdx) -> bool {
         let DeviceTrace { blocks, steps, .. } = self.device;
         let kind = blocks.kind[block.index()].index();
-        let Some(pattern) = self.kinds.get(kind).copied().flatten() else {
+        let Some(pattern) = self.kinds[kind] else {
             return false;
         };
         let outlives = || {

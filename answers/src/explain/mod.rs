@@ -146,12 +146,12 @@ fn explained(
         device,
         watch,
         categories: Categories::of_while(device, &trace.stacks, watch)?,
-        leaks: leaks(trace, device, &report),
+        leaks: leaks(trace, device, &report, watch),
         report,
     };
     let allocated = device.summary[Series::Allocated as usize];
     let mut places = Places::new(&look);
-    let peak = moment::at(&look, &mut places, allocated.peak_event);
+    let peak = moment::at(&look, &mut places, allocated.peak_event)?;
     let room = allocated.peak_event;
     let room = room::at(&look, &mut places, room);
     let out_of_memory = failure::explained(&look, &mut places)?;
@@ -177,8 +177,8 @@ fn explained(
 }
 
 /// What is left behind, with the stacks of the program.
-fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
-    let named = questions::named(trace, device, report.clone());
+fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<'_>) -> Leaks {
+    let named = questions::named(trace, device, report.clone(), watch);
     let word = Word::of(&device.steps);
     let groups = named.groups.iter().zip(&report.groups).take(GROUPS);
     Leaks {

@@ -8,15 +8,15 @@ use api::frames::FrameText;
 use std::collections::HashMap;
 use trace::categories;
 use trace::code;
-use trace::forward;
+use trace::forward::Forwards;
 use trace::leaks::LeakGroup;
 use trace::oom::Asker;
-use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::tally::Tally;
 use trace::tiles::{FROM_BEFORE, frame_label, stack_label};
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
+use trace::watch::Stopped;
 
 /// Places listed, those that hold most.
 const PLACES: usize = 8;
@@ -35,6 +35,7 @@ pub struct Place {
 /// The places of blocks; each is searched only once.
 pub struct Places<'a> {
     look: &'a Look<'a>,
+    forwards: Forwards<'a>,
     known: HashMap<(StackIdx, bool), Place>,
 }
 
@@ -43,6 +44,7 @@ impl<'a> Places<'a> {
     pub fn new(look: &'a Look<'a>) -> Places<'a> {
         Places {
             look,
+            forwards: Forwards::new(look.device, look.stacks()),
             known: HashMap::new(),
         }
     }
@@ -60,11 +62,8 @@ impl<'a> Places<'a> {
                 frame: None,
             };
         }
-        let forward = match site::has_python(stacks, own) {
-            true => None,
-            false => forward::of_block(device, stacks, block),
-        };
-        let forward = forward.filter(|found| site::has_python(stacks, found.stack));
+        let forward = self.forwards.of(block);
+        let forward = forward.filter(|found| self.forwards.has_python(found.stack));
         let key = forward.map_or((own, false), |found| (found.stack, true));
         let known = self.known.entry(key);
         known.or_insert_with(|| place(stacks, key.0, key.1)).clone()
@@ -102,10 +101,18 @@ pub fn is_much(waits: Bytes, reserved: Bytes) -> bool {
 }
 
 /// What was held after an event; `None`: before the first one.
-pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> Moment {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn at(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    event: Option<EventIdx>,
+) -> Result<Moment, Stopped> {
     let device = look.device;
     let mut sums: HashMap<String, (Place, Tally)> = HashMap::new();
     for block in categories::alive(device, event) {
+        look.watch.at_row(block.index(), || 0)?;
         let place = places.of(block);
         let sum = sums.entry(place.name.clone());
         let (_, tally) = sum.or_insert_with(|| (place, Tally::default()));
@@ -118,7 +125,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
         None => device.summary[series as usize].start,
     };
     let listed = sums.iter().take(PLACES);
-    Moment {
+    Ok(Moment {
         event,
         step: event.and_then(|event| step_at(look, event)),
         allocated: level(Series::Allocated),
@@ -133,7 +140,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> 
             })
             .collect(),
         places_left_out: sums.len().saturating_sub(PLACES) as u64,
-    }
+    })
 }
 
 fn step_at(look: &Look<'_>, event: EventIdx) -> Option<String> {

@@ -5,7 +5,7 @@ use crate::decoded::Decoded;
 use crate::names::forward_op;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
 use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
-use trace::forward;
+use trace::forward::Forwards;
 use trace::levels::GivenBack;
 use trace::site::BadSite;
 use trace::steps::Word;
@@ -129,16 +129,21 @@ fn pool(text: &str) -> Result<Place, BadQuestion> {
 }
 
 fn rows(decoded: &Decoded, device: &DeviceTrace, found: Vec<BlockIdx>) -> Vec<AllocationRow> {
-    let row = |block| row(decoded, device, block);
+    let mut forwards = Forwards::new(device, &decoded.trace.stacks);
+    let row = |block| row(decoded, (device, &mut forwards), block);
     found.into_iter().map(row).collect()
 }
 
-fn row(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> AllocationRow {
+fn row(
+    decoded: &Decoded,
+    (device, forwards): (&DeviceTrace, &mut Forwards<'_>),
+    block: BlockIdx,
+) -> AllocationRow {
     let (blocks, stacks) = (&device.blocks, &decoded.trace.stacks);
     let kind = blocks.kind(block);
     let alloc = (block.0 >= blocks.n_preexisting).then(|| EventIdx(blocks.alloc[block.index()]));
     let given_back = device.given_back(block);
-    let forward = forward::of_block(device, stacks, block);
+    let forward = forwards.of(block);
     AllocationRow {
         block: block.0,
         size: kind.size,

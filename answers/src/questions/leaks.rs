@@ -4,10 +4,11 @@ use crate::names::{forward_op, frame_text, shown};
 use api::frames::ForwardOp;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;
-use trace::forward::{self, Forward};
+use trace::forward::{Forward, Forwards};
 use trace::leaks::{self, LeakReport};
 use trace::stacks::StackIdx;
-use trace::steps::{Word, recording};
+use trace::steps::Word;
+use trace::steps::recording::{self, Kind};
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::Watch;
 
@@ -21,11 +22,12 @@ pub const MAX_LEAKS: usize = 1000;
 /// The report about a device; the search ends when `watch` stops it.
 pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
     let found = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    named(trace, device, found)
+    named(trace, device, found, watch)
 }
 
-/// A report about a device, with names added.
-pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
+/// A report about a device, with names added. If `watch` stops it, it does not say what the
+/// recording holds.
+pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watch<'_>) -> Leaks {
     let LeakReport {
         verdict,
         reason,
@@ -34,8 +36,10 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         bytes_per_step,
         growth: _,
     } = found;
+    let recording = recording::of_device_while(device, &trace.stacks, watch);
+    let mut forwards = Forwards::new(device, &trace.stacks);
     Leaks {
-        recording: recording::of_device(device, &trace.stacks).kind,
+        recording: recording.map_or(Kind::Unknown, |recording| recording.kind),
         verdict,
         reason,
         caveats,
@@ -46,12 +50,12 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         groups: groups
             .into_iter()
             .take(MAX_LEAKS)
-            .map(|group| leak_group(trace, device, group))
+            .map(|group| leak_group(trace, &mut forwards, group))
             .collect(),
     }
 }
 
-fn leak_group(trace: &Trace, device: &DeviceTrace, group: leaks::LeakGroup) -> LeakGroup {
+fn leak_group(trace: &Trace, forwards: &mut Forwards<'_>, group: leaks::LeakGroup) -> LeakGroup {
     let stacks = &trace.stacks;
     let (pattern, every) = match group.pattern {
         leaks::Pattern::EveryStep => (Pattern::EveryStep, None),
@@ -65,7 +69,7 @@ fn leak_group(trace: &Trace, device: &DeviceTrace, group: leaks::LeakGroup) -> L
         frame: group.frame.map(|frame| frame_text(stacks, frame)),
         frame_inferred: group.frame_inferred,
         alloc_frame: group.alloc_frame.map(|frame| frame_text(stacks, frame)),
-        forward: usual_forward(trace, device, &group.evidence),
+        forward: usual_forward(trace, forwards, &group.evidence),
         pattern,
         every,
         scope: group.scope.map(|name| shown(stacks.str(name))),
@@ -84,13 +88,13 @@ fn leak_group(trace: &Trace, device: &DeviceTrace, group: leaks::LeakGroup) -> L
 /// The forward operation that most of the blocks belong to.
 fn usual_forward(
     trace: &Trace,
-    device: &DeviceTrace,
+    forwards: &mut Forwards<'_>,
     blocks: &[trace::trace::BlockIdx],
 ) -> Option<ForwardOp> {
     let mut found: HashMap<(StackIdx, Option<String>), (u32, Forward)> = HashMap::new();
     // The last ones, because first steps differ.
     for &block in blocks.iter().rev().take(FORWARD_OF) {
-        if let Some(forward) = forward::of_block(device, &trace.stacks, block) {
+        if let Some(forward) = forwards.of(block) {
             let key = (forward.stack, forward.node.clone());
             found.entry(key).or_insert((0, forward)).0 += 1;
         }

@@ -4,7 +4,7 @@
 use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
 use trace::allocator::{Config, conf};
 use trace::leaks;
-use trace::site::{self, BadSite, SiteKey};
+use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
 use trace::trace::{BlockKind, DeviceTrace, Trace};
 use trace::units::Bytes;
@@ -110,9 +110,12 @@ pub fn unknown_places<'a>(trace: &Trace, device: &DeviceTrace, asked: &'a Asked)
         return Vec::new();
     };
     let kinds = &device.blocks.kinds;
+    let mut keys = Keys::new(&trace.stacks);
     let unknown = places.iter().filter(|place| {
         let one = Gone::Places(vec![(*place).clone()]);
-        !kinds.iter().any(|kind| one.holds(&trace.stacks, kind))
+        !kinds
+            .iter()
+            .any(|kind| one.holds((&trace.stacks, &mut keys), kind))
     });
     unknown.map(String::as_str).collect()
 }
@@ -180,10 +183,13 @@ fn answered(
             Early::leaks(device, &trace.stacks, &report)
         }
     };
+    let mut keys = Keys::new(&trace.stacks);
     let question = Question {
         settings: asked.settings.clone(),
         limit: asked.limit,
-        early: early.without(device, |kind| asked.gone.holds(&trace.stacks, kind)),
+        early: early.without(device, |kind| {
+            asked.gone.holds((&trace.stacks, &mut keys), kind)
+        }),
         columns,
     };
     let answer = what_if::ask(device, &own, &question, watch)?;
@@ -191,11 +197,11 @@ fn answered(
 }
 
 impl Gone {
-    fn holds(&self, stacks: &Stacks, kind: &BlockKind) -> bool {
+    fn holds(&self, (stacks, keys): (&Stacks, &mut Keys<'_>), kind: &BlockKind) -> bool {
         match self {
             Gone::Sites(sites) if sites.is_empty() => false,
             Gone::Sites(sites) => {
-                let key = site::key(stacks, kind);
+                let key = keys.of(kind);
                 sites.iter().any(|site| site.covers(key))
             }
             Gone::Places(texts) if texts.is_empty() => false,

@@ -311,7 +311,11 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let named = devices.iter().zip(reports);
     let named = named.map(|(device, report)| {
         let word = Word::of(&device.steps);
-        (device.device, word, questions::named(trace, device, report))
+        (
+            device.device,
+            word,
+            questions::named(trace, device, report, watch),
+        )
     });
     let named: Vec<(u32, Word, api::leaks::Leaks)> = named.collect();
     let others = named

@@ -3,11 +3,11 @@
 use super::Subject;
 use crate::categories::{self, Named};
 use crate::forward;
-use crate::site;
+
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
-use crate::trace::{BlockIdx, KindIdx};
+use crate::trace::{BlockIdx, DeviceTrace, KindIdx};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 
@@ -148,38 +148,30 @@ pub(super) fn each_alive<E>(
 
 /// Finds the forward operations of blocks that have no Python stack.
 pub(super) struct Forwards<'a> {
-    subject: Subject<'a>,
-    /// Per kind, whether it has a Python stack; `None` until somebody asks.
-    stacked: Vec<Option<bool>>,
+    device: &'a DeviceTrace,
+    found: forward::Forwards<'a>,
 }
 
 impl<'a> Forwards<'a> {
     pub(super) fn new(subject: Subject<'a>) -> Forwards<'a> {
-        let stacked = vec![None; subject.device.blocks.kinds.len()];
-        Forwards { subject, stacked }
+        let Subject { device, stacks, .. } = subject;
+        Forwards {
+            device,
+            found: forward::Forwards::new(device, stacks),
+        }
     }
 
     /// The stack of the forward operation that a block belongs to, as inferred;
     /// [`StackIdx::NONE`] where it has a stack of its own or nothing was found.
     pub(super) fn of(&mut self, block: BlockIdx) -> StackIdx {
-        let Subject { device, stacks, .. } = self.subject;
-        if block.0 < device.blocks.n_preexisting {
-            return StackIdx::NONE;
-        }
-        match self.has_stack(device.blocks.kind[block.index()]) {
-            true => StackIdx::NONE,
-            false => {
-                forward::of_block(device, stacks, block).map_or(StackIdx::NONE, |found| found.stack)
-            }
-        }
+        let found = self.found.of(block);
+        found.map_or(StackIdx::NONE, |found| found.stack)
     }
 
     /// Whether blocks of a kind have a Python stack.
     pub(super) fn has_stack(&mut self, kind: KindIdx) -> bool {
-        let Subject { device, stacks, .. } = self.subject;
-        let stack = device.blocks.kinds[kind.index()].alloc_stack;
-        let stacked = &mut self.stacked[kind.index()];
-        *stacked.get_or_insert_with(|| site::has_python(stacks, stack))
+        let stack = self.device.blocks.kinds[kind.index()].alloc_stack;
+        self.found.has_python(stack)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Subject, Tally};
 use crate::categories::Named;
-use crate::site::{self, SiteKey};
+use crate::site::{Keys, SiteKey};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
@@ -339,6 +339,7 @@ fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
             .or_insert_with(|| is_named(subject, kind.alloc_stack, &text))
     };
     let kinds = subject.device.blocks.kinds.iter();
+    let mut keys = Keys::new(subject.stacks);
     kinds
         .map(|kind| {
             let size = filter.min_size.is_none_or(|min| kind.size >= min)
@@ -349,9 +350,9 @@ fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
             });
             let stream = filter.stream.is_none_or(|stream| kind.stream == stream);
             let stack = filter.stack.is_none_or(|stack| kind.alloc_stack == stack);
-            let site = || {
+            let mut site = || {
                 let site = filter.site;
-                site.is_none_or(|site| site.covers(site::key(subject.stacks, kind)))
+                site.is_none_or(|site| site.covers(keys.of(kind)))
             };
             size && pool && stream && stack && (text.is_empty() || place(kind)) && site()
         })

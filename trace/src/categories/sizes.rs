@@ -41,19 +41,18 @@ impl Sizes {
         }
     }
 
-    /// Bytes of all of them.
-    pub fn bytes(&self) -> u64 {
-        self.counts
-            .iter()
-            .map(|(size, n)| size.0 * u64::from(*n))
-            .sum()
+    /// Bytes of all of them. A hostile file may hold sizes whose sum has more than 64 bits.
+    pub fn bytes(&self) -> u128 {
+        let all = self.counts.iter();
+        all.map(|(size, n)| of_alike(*size, *n)).sum()
     }
 
     /// Bytes of the blocks here that also exist in `others`; each size is compared with `factor`
     /// times that size.
-    pub fn bytes_in(&self, others: &Sizes, factor: u64) -> u64 {
+    pub fn bytes_in(&self, others: &Sizes, factor: u64) -> u128 {
         let shared = |(size, n): (&Bytes, &u32)| {
-            size.0 * u64::from((*n).min(others.count(Bytes(size.0 * factor))))
+            let there = others.count(Bytes(size.0.saturating_mul(factor)));
+            of_alike(*size, (*n).min(there))
         };
         self.counts.iter().map(shared).sum()
     }
@@ -79,9 +78,14 @@ impl Sizes {
     /// Whether `others` has exactly as many blocks of each size, for nine tenths of the bytes.
     pub fn equal_in(&self, others: &Sizes) -> bool {
         let equal = |(size, n): (&Bytes, &u32)| match others.count(*size) == *n {
-            true => size.0 * u64::from(*n),
+            true => of_alike(*size, *n),
             false => 0,
         };
-        self.counts.iter().map(equal).sum::<u64>() * 10 >= self.bytes() * 9
+        self.counts.iter().map(equal).sum::<u128>() * 10 >= self.bytes() * 9
     }
+}
+
+/// Bytes of so many blocks of one size.
+fn of_alike(size: Bytes, count: u32) -> u128 {
+    u128::from(size.0) * u128::from(count)
 }

@@ -31,12 +31,13 @@ impl View<'_> {
         let all = Span::new(EventIdx(0), EventIdx(last_end));
         let tally = self.tally(all, first_end, last_end, &slot, grown.len())?;
         let culprits = Culprits::new(self.stacks, self.roles, &tally.amounts, self.watch)?;
+        let mut python = FxHashMap::default();
         let groups = grown.iter().zip(tally.evidence);
         let groups = groups.map(|((site, growth), evidence)| {
             let kept = self.survey.kept[*site].as_deref();
             let kept = kept.expect("a site that grows keeps something");
             self.watch.look(0)?;
-            Ok(self.group(*site, growth, kept, evidence, &culprits))
+            Ok(self.group((*site, growth, kept), evidence, &culprits, &mut python))
         });
         groups.collect()
     }
@@ -79,24 +80,27 @@ impl View<'_> {
 
     fn group(
         &self,
-        site: usize,
-        growth: &Growth,
-        kept: &Kept,
+        (site, growth, kept): (usize, &Growth, &Kept),
         mut evidence: Vec<BlockIdx>,
         culprits: &Culprits<'_>,
+        python: &mut FxHashMap<StackIdx, bool>,
     ) -> LeakGroup {
         let kind = self.largest_kind(&evidence);
         let stack = kind.map_or(StackIdx::NONE, |k| k.alloc_stack);
         let named = culprits.frame(stack);
         let beside = match named {
             Some(_) => None,
-            None => self.stack_beside(&evidence),
+            None => self.stack_beside(&evidence, python),
         };
         let workspaces = workspaces::among(&self.device.blocks, self.stacks, &evidence);
         // Both ascend.
         evidence.retain(|block| workspaces.binary_search(block).is_err());
         let per_step = self.without(&kept.live, &workspaces);
         let live_count = evidence.len() as u64;
+        let given_back = &self.device.blocks.free_requested;
+        let all_end = evidence
+            .iter()
+            .all(|block| given_back[block.index()] < self.device.events.len());
         evidence.truncate(MAX_EVIDENCE);
         LeakGroup {
             site: self.sites.keys[site],
@@ -113,6 +117,7 @@ impl View<'_> {
             first_step: growth.first as u32,
             last_step: growth.last as u32,
             live_count,
+            all_end,
             live_bytes: per_step.last().copied().unwrap_or_default(),
             per_step,
             workspaces,
@@ -149,7 +154,12 @@ impl View<'_> {
     /// A stack with Python frames for blocks that have none. Autograd's threads record no Python
     /// frames, but the code that called them does. So the last earlier allocation with Python
     /// frames is taken: the most frequent such stack for the newest blocks.
-    fn stack_beside(&self, blocks: &[BlockIdx]) -> Option<StackIdx> {
+    /// `python` keeps which stacks have Python frames, because a deep one may occur everywhere.
+    fn stack_beside(
+        &self,
+        blocks: &[BlockIdx],
+        python: &mut FxHashMap<StackIdx, bool>,
+    ) -> Option<StackIdx> {
         const LOOK_AT: usize = 16;
         const LOOK_BACK: u32 = 4096;
         let mut found: FxHashMap<StackIdx, u32> = FxHashMap::default();
@@ -160,11 +170,11 @@ impl View<'_> {
                 let kind = self.device.blocks.kind(BlockIdx(b));
                 kind.alloc_stack
             });
-            let python = |stack: &StackIdx| {
-                let mut frames = self.stacks.frames(*stack).iter();
-                frames.any(|&f| site::is_python(self.stacks, self.stacks.frame(f)))
+            let mut has_python = |stack: &StackIdx| {
+                let known = python.entry(*stack);
+                *known.or_insert_with(|| site::has_python(self.stacks, *stack))
             };
-            if let Some(stack) = earlier.into_iter().find(python) {
+            if let Some(stack) = earlier.into_iter().find(|stack| has_python(stack)) {
                 *found.entry(stack).or_default() += 1;
             }
         }

@@ -256,7 +256,7 @@ fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
             let others: u64 = rest.iter().map(|&p| kept.survivors[p]).sum();
             let mean = others / rest.len() as u64;
             let first = kept.survivors[0];
-            match first <= mean * 2 && mean <= first * 2 {
+            match first <= mean.saturating_mul(2) && mean <= first.saturating_mul(2) {
                 true => births,
                 false => rest,
             }
@@ -418,7 +418,10 @@ impl Rest {
     /// From what the rest allocates in each period, in bytes.
     fn of(kept: &Kept, growth: &Growth, rest: &[u64]) -> Rest {
         let half = (growth.first + rest.len()) / 2;
-        let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
+        let mean = |column: &[u64]| {
+            let sum: u128 = column.iter().map(|&bytes| u128::from(bytes)).sum();
+            (sum / column.len().max(1) as u128) as u64
+        };
         let ratio = |column: &[u64]| {
             let (from, to) = (mean(&column[growth.first..half]), mean(&column[half..]));
             to as f64 / from.max(1) as f64 - 1.0

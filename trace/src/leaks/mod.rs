@@ -47,6 +47,8 @@
 //!   is *cannot tell*. So it is if young blocks are added, not replaced, in more than a quarter of
 //!   the rises: blocks of random lives pile up like this before the first of them are given back.
 //!   Eight rises by one amount are no such pile: a queue is filled faster than it is emptied.
+//! * Where no site leaks, but [`SPREAD`] = four of five steps (at least [`MIN_SPREAD_STEPS`]) keep
+//!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
 //!   a step. The reason mentions such growth, but does not call it a leak.
@@ -85,7 +87,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -94,6 +96,10 @@ pub const MIN_LATE_GROWTHS: usize = 6;
 pub const MAX_GAP_SPREAD: f64 = 4.0;
 /// All sites together must add at least this much whenever they grow.
 pub const MIN_BYTES: Bytes = Bytes::kib(2);
+/// Share of the steps that must keep something, if no site alone has a rhythm.
+const SPREAD: f64 = 0.8;
+/// The least number of such steps.
+const MIN_SPREAD_STEPS: usize = 8;
 /// The largest number of blocks listed as evidence of a group, the oldest first.
 pub const MAX_EVIDENCE: usize = 256;
 
@@ -179,6 +185,8 @@ pub struct LeakGroup {
     pub last_step: u32,
     /// Blocks alive at the end of the last step.
     pub live_count: u64,
+    /// Whether all of these are given back before the recording ends.
+    pub all_end: bool,
     /// Bytes alive at the end of the last step.
     pub live_bytes: Bytes,
     /// Bytes alive at the end of each step.
@@ -203,8 +211,8 @@ pub struct LeakReport {
     /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
     /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
     pub bytes_per_step: f64,
-    /// Growth of *allocated* at the ends of whole steps. If there is a leak, its slope is
-    /// `bytes_per_step`.
+    /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
+    /// slope is `bytes_per_step`.
     pub growth: Option<Growth>,
 }
 
@@ -314,10 +322,46 @@ fn judged(
     if survey.left_out > 0 {
         return Ok(teller.too_many(survey.left_out));
     }
-    Ok(match found.main_excuse() {
-        Some((why, bytes)) => teller.excused(why, bytes),
-        None => teller.clean(found.at_once),
+    Ok(match (found.main_excuse(), Spread::of(&view)) {
+        (Some((why, bytes)), _) => teller.excused(why, bytes),
+        (None, Some(spread)) => teller.spread(&spread),
+        (None, None) => teller.clean(found.at_once),
     })
+}
+
+/// What nearly every step keeps, though no site keeps it with a rhythm: for example code that is
+/// generated anew in each step.
+struct Spread {
+    /// Bytes that such a step keeps, on average.
+    bytes_per_step: f64,
+    /// How many sites keep something.
+    sites: usize,
+}
+
+impl Spread {
+    /// `None` if too few steps keep anything.
+    fn of(view: &View<'_>) -> Option<Spread> {
+        let n = view.ends.len();
+        // What the last step keeps may be given back in the next one.
+        let (from, to) = (settled(n), n - 1);
+        let mut of_steps = vec![0_u64; to - from];
+        let mut sites = 0;
+        for kept in view.survey.kept.iter().flatten() {
+            let own = &kept.survivors[from..to];
+            sites += usize::from(own.iter().any(|&bytes| bytes > 0));
+            for (all, &bytes) in of_steps.iter_mut().zip(own) {
+                *all = all.saturating_add(bytes);
+            }
+        }
+        let keep = of_steps.iter().filter(|&&bytes| bytes >= MIN_BYTES.0);
+        let keep = keep.count();
+        let is_spread = keep >= MIN_SPREAD_STEPS && keep as f64 >= SPREAD * of_steps.len() as f64;
+        let bytes: f64 = of_steps.iter().map(|&bytes| bytes as f64).sum();
+        is_spread.then(|| Spread {
+            bytes_per_step: bytes / of_steps.len() as f64,
+            sites,
+        })
+    }
 }
 
 /// The result for all sites.

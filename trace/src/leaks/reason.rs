@@ -2,7 +2,7 @@
 
 use super::excuse::Excuse;
 use super::judge;
-use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Verdict};
+use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
 use crate::growth::Growth;
 use crate::steps::Word;
 use crate::trace::{DeviceTrace, QualityNote, StepSource};
@@ -179,6 +179,22 @@ impl Teller<'_> {
         }
     }
 
+    /// The report if nearly every step keeps something, and no site alone leaks.
+    pub fn spread(self, spread: &Spread) -> LeakReport {
+        let bytes = Bytes(spread.bytes_per_step.round() as u64);
+        let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
+        let places = match spread.sites {
+            1 => "at one place, without a rhythm".to_owned(),
+            sites => format!("spread over {sites} places, none of which alone leaks"),
+        };
+        let reason = format!(
+            "{bytes} {one} are kept over {n} {many}, {places}: the code may be used for the first \
+             time there, or be made anew again and again; record {} {many} or more",
+            2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
     /// The report if nothing grows, except by `noise` bytes at a time.
     pub fn clean(self, noise: f64) -> LeakReport {
         let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
@@ -193,13 +209,6 @@ impl Teller<'_> {
             }
         };
         self.report(Verdict::Clean, reason)
-    }
-
-    /// Whether all blocks that are listed as evidence are given back before the recording ends.
-    fn all_end(&self, groups: &[LeakGroup]) -> bool {
-        let given_back = &self.device.blocks.free_requested;
-        let mut blocks = groups.iter().flat_map(|group| &group.evidence);
-        blocks.all(|block| given_back[block.index()] < self.device.events.len())
     }
 
     /// *Allocated* at the ends of whole steps, without what the groups hold.
@@ -241,7 +250,7 @@ impl Teller<'_> {
         };
         let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
         let n = self.n_steps;
-        let until = match self.all_end(&groups) {
+        let until = match groups.iter().all(|group| group.all_end) {
             true => "given back only after the last one",
             false => "never given back",
         };

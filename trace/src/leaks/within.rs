@@ -161,13 +161,10 @@ fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
         let name = view.stacks.str(a.name);
         name.starts_with("Optimizer.step#")
     };
-    let updates: Vec<EventIdx> = view
-        .device
-        .annotations
-        .iter()
-        .filter(is_update)
-        .map(|a| a.events.end())
-        .collect();
+    let updates = view.device.annotations.iter().filter(is_update);
+    let mut updates: Vec<EventIdx> = updates.map(|a| a.events.end()).collect();
+    // Scopes are sorted by their starts, and an optimizer may step another one in its closure.
+    updates.sort_unstable();
     let wholes = updates.windows(2).filter_map(|ends| {
         let middle = |step: &&Step| {
             let events = step.events;

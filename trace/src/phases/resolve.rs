@@ -392,6 +392,10 @@ fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
     flat
 }
 
+/// The largest number of optimizer steps that are open at one moment: one that calls another is
+/// rare. Every scope is held against these, and a hostile file has very many.
+const MAX_OPEN_STEPS: usize = 64;
+
 /// The scopes of optimizer steps that call a closure (`crate::optimizer`): gradients are cleared in
 /// them. The whole step of the program lies in such a scope, so it tells nothing.
 fn closures(device: &DeviceTrace, stacks: &Stacks) -> HashSet<usize> {
@@ -401,7 +405,7 @@ fn closures(device: &DeviceTrace, stacks: &Stacks) -> HashSet<usize> {
         let name = stacks.str(annotation.name);
         let starts = annotation.events.start();
         open.retain(|&step| device.annotations[step].events.end() > starts);
-        if name.starts_with("Optimizer.step") {
+        if name.starts_with("Optimizer.step") && open.len() < MAX_OPEN_STEPS {
             open.push(at);
         } else if name.starts_with("Optimizer.zero_grad") {
             // A scope without an event may lie beside the next one.

@@ -241,9 +241,9 @@ fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
     let rank = |place: &&&Place| {
         let every = place.at.len().div_ceil(MAX_LEVELS);
         let sample = place.at.iter().step_by(every).map(|&alloc| event(alloc));
-        let (mut level, mut freed) = (0_u64, 0_u64);
+        let (mut level, mut freed) = (0_u128, 0_u64);
         for at in sample {
-            level += device.levels_before(at).get(Series::Allocated).0;
+            level += u128::from(device.levels_before(at).get(Series::Allocated).0);
             freed += freed_before(device, at);
         }
         // If levels are equal, the anchor before which most was given back.

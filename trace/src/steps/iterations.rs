@@ -432,6 +432,6 @@ pub fn level_at_starts(device: &DeviceTrace, iterations: &[Iteration]) -> u64 {
         let event = EventIdx(device.blocks.alloc[index]);
         device.levels_before(event).get(Series::Allocated).0
     });
-    let (sum, n) = levels.fold((0, 0), |(sum, n), level| (sum + level, n + 1));
-    u64::checked_div(sum, n).unwrap_or(u64::MAX)
+    let (sum, n) = levels.fold((0, 0), |(sum, n), level| (sum + u128::from(level), n + 1));
+    u128::checked_div(sum, n).map_or(u64::MAX, |mean| mean as u64)
 }

@@ -2,7 +2,7 @@
 
 use super::step_at;
 use crate::leaks::{LeakGroup, LeakReport, Pattern};
-use crate::site::{self, SiteKey};
+use crate::site::OfSites;
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
@@ -30,7 +30,7 @@ impl Early {
             .iter()
             .filter(|group| ends_with_steps(group.pattern));
         let groups: Vec<&LeakGroup> = groups.collect();
-        let sites: Vec<SiteKey> = groups.iter().map(|group| group.site).collect();
+        let sites: OfSites<()> = groups.iter().map(|group| (group.site, ())).collect();
         let mut spared: Vec<BlockIdx> = groups
             .iter()
             .flat_map(|group| &group.workspaces)
@@ -38,19 +38,15 @@ impl Early {
             .collect();
         spared.sort_unstable();
         let blocks = &device.blocks;
-        let leaks = |kind| {
-            let key = site::key(stacks, kind);
-            sites.iter().any(|site| site.covers(key))
-        };
-        let leaking: Vec<bool> = blocks.kinds.iter().map(leaks).collect();
+        let leaking = sites.of_kinds(blocks, stacks);
         let allocated = blocks.n_preexisting..blocks.len() as u32;
         let early = allocated.filter_map(|block| {
             let at = block as usize;
             let step = step_at(device, EventIdx(blocks.alloc[at])) as usize;
             let end = device.steps.get(step)?.events.end();
             let outlives = blocks.free_requested[at] > end.0;
-            let leaks =
-                leaking[blocks.kind[at].index()] && spared.binary_search(&BlockIdx(block)).is_err();
+            let leaks = leaking[blocks.kind[at].index()].is_some()
+                && spared.binary_search(&BlockIdx(block)).is_err();
             (outlives && leaks).then_some((end, BlockIdx(block)))
         });
         let mut early: Vec<(EventIdx, BlockIdx)> = early.collect();
@@ -62,7 +58,11 @@ impl Early {
     }
 
     /// The same, and without blocks of the kinds for which `is_gone` holds.
-    pub fn without(mut self, device: &DeviceTrace, is_gone: impl Fn(&BlockKind) -> bool) -> Early {
+    pub fn without(
+        mut self,
+        device: &DeviceTrace,
+        is_gone: impl FnMut(&BlockKind) -> bool,
+    ) -> Early {
         let blocks = &device.blocks;
         let gone: Vec<bool> = blocks.kinds.iter().map(is_gone).collect();
         let all = (0..blocks.len() as u32).map(BlockIdx);

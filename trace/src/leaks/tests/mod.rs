@@ -238,6 +238,20 @@ fn what_the_groups_do_not_cover_is_said() {
     assert!(report.reason.starts_with(expected), "{}", report.reason);
 }
 
+/// As with code that is generated anew in each step.
+#[test]
+fn what_every_step_keeps_elsewhere_is_not_called_clean() {
+    let keeps = |n| {
+        Program::run(n, |p, step| {
+            p.alloc(&[&format!("once{step} rest.py"), "step train.py"], 1 << 20);
+        })
+    };
+    let reason = keeps(30).is(Verdict::CannotTell);
+    let expected = "1.00 MiB a step are kept over 30 steps, spread over 2";
+    assert!(reason.starts_with(expected), "{reason}");
+    keeps(7).is(Verdict::Clean);
+}
+
 #[test]
 fn the_reason_says_how_much_to_record() {
     let steady = Program::run(3, |p, _| {

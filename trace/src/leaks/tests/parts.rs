@@ -103,6 +103,19 @@ fn micro_batches_that_are_the_steps_are_the_parts_of_optimizer_steps() {
     assert_eq!(report.groups[0].bytes_per_step, f64::from(8 << 20));
 }
 
+/// The closure of one optimizer may step another one, whose scope begins later and ends earlier.
+#[test]
+fn optimizers_that_step_each_other_are_looked_at_in_order() {
+    let mut program = Program::run(6, |_, _| {});
+    let end = program.n_events;
+    let scopes = [("Outer", 0, end), ("Inner", 1, 2)];
+    for (at, (name, start, end)) in scopes.into_iter().enumerate() {
+        let name = format!("Optimizer.step#{name}.step");
+        program.scopes.insert(at, (name, start, end, at as u16));
+    }
+    program.is(Verdict::Clean);
+}
+
 /// A server: each request enlarges its cache token by token. `keeps` says whether the last cache of
 /// a request stays. Steps are either requests or tokens.
 fn serving(requests: u32, steps_are_tokens: bool, keeps: bool) -> Program {
