@@ -509,10 +509,6 @@ impl Arena {
         if self.config.splits(pool_size, rounded, remaining) {
             let listed = self.key(slot);
             let upper = self.split(slot, rounded);
-            if self.config.ties == Ties::BlockAge {
-                // What is handed out is a new block; the rest goes on as the old one.
-                self.block_mut(slot).age = self.next_age();
-            }
             self.relist(listed, upper);
         } else {
             self.unlist(slot);
@@ -527,7 +523,9 @@ impl Arena {
         self.list(upper);
     }
 
-    /// Leaves `size` bytes in `slot`; the rest becomes a free block that is not listed yet.
+    /// Leaves `size` bytes in `slot`; the rest becomes a free block that is not listed yet. Each of
+    /// the two has an age of its own where the age is that of a block: the lower part is a new
+    /// block, and the rest goes on as the old one.
     fn split(&mut self, slot: Slot, size: u64) -> Slot {
         let block = *self.block(slot);
         let upper = self.insert(Block {
@@ -547,6 +545,9 @@ impl Arena {
         let lower = self.block_mut(slot);
         lower.size = size;
         lower.next = upper;
+        if self.config.ties == Ties::BlockAge {
+            self.block_mut(slot).age = self.next_age();
+        }
         upper
     }
 
@@ -569,7 +570,8 @@ impl Arena {
 
     /// Makes exactly `[addr, addr + size)` of a free block a used block, whatever the rules say.
     /// This serves the state before a trace begins, and addresses that the rules cannot explain.
-    /// The range is clipped to the free block.
+    /// The range is clipped to the free block. Nobody knows when a gap below it was made: it counts
+    /// as requested just before the range, and given back.
     pub fn occupy(&mut self, slot: Slot, addr: u64, size: u64) -> Slot {
         let head = addr - self.block(slot).addr;
         self.unlist(slot);

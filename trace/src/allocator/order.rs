@@ -18,7 +18,9 @@ impl Arena {
         }
     }
 
-    /// What a free block is listed under: its size, and its rank among those of equal size.
+    /// What a free block is listed under: its size, and its rank among those of equal size. No two
+    /// blocks of a pool have the same (`free_list`): addresses differ, blocks have ages of their
+    /// own, and in one segment the address decides.
     pub(super) fn key(&self, slot: Slot) -> (u64, u64) {
         /// Address bits above the granule of 512 B.
         const GRANULES: u32 = 40;
@@ -63,6 +65,24 @@ impl Arena {
         match self.config.ties {
             Ties::SegmentAge => *segment.get_or_insert(age),
             Ties::Address | Ties::BlockAge => age,
+        }
+    }
+
+    /// That no two free blocks of a pool are listed under the same key, and none that is in use.
+    #[cfg(test)]
+    pub(crate) fn check_lists(&self) {
+        for pool in &self.pools {
+            let listed: Vec<Slot> = pool.free.fits(0).collect();
+            assert!(listed.is_sorted_by_key(|&slot| self.key(slot)));
+            let keys = listed
+                .windows(2)
+                .map(|pair| [self.key(pair[0]), self.key(pair[1])]);
+            keys.for_each(|[one, other]| assert_ne!(one, other));
+            assert!(
+                listed
+                    .iter()
+                    .all(|&slot| self.block(slot).state == super::State::Free)
+            );
         }
     }
 }

@@ -171,6 +171,36 @@ fn which_of_two_equal_blocks_is_taken_depends_on_the_version() {
     }
 }
 
+/// Blocks from before a recording leave gaps of equal size: each of them is handed out once, under
+/// the rules of every version.
+#[test]
+fn equal_gaps_between_blocks_that_were_there_before_are_handed_out_once_each() {
+    for ties in [Ties::Address, Ties::BlockAge, Ties::SegmentAge] {
+        let mut arena = Arena::new(Config {
+            ties,
+            ..Config::default()
+        });
+        let mut free = arena.add_segment(SMALL, 0, 2 * MIB);
+        let mut last = free;
+        for addr in [0, 1024, 2048, 3072] {
+            last = arena.occupy(free, addr, 512);
+            free = arena.free_above(last).expect("there is a rest");
+        }
+        arena.take(free, 512);
+        arena.free(last);
+        arena.check_lists();
+        let mut handed_out = Vec::new();
+        for _ in 0..5 {
+            let fit = arena.best_fit(SMALL, 512).expect("the rest is free");
+            let slot = arena.take(fit, 512);
+            handed_out.push(arena.addr(slot));
+            arena.check_lists();
+        }
+        // The gaps in the order of their addresses; the last one has grown.
+        assert_eq!(handed_out, [512, 1536, 2560, 3072, 4096], "{ties:?}");
+    }
+}
+
 #[test]
 fn oversize_blocks_are_kept_for_oversize_requests() {
     let config = Config {
@@ -288,6 +318,14 @@ fn range_op() -> impl Strategy<Value = RangeOp> {
         2 => (0..120_u64).prop_map(RangeOp::Occupy),
         3 => any::<prop::sample::Index>().prop_map(RangeOp::FreeAt),
         1 => any::<prop::sample::Index>().prop_map(RangeOp::Grow),
+    ]
+}
+
+fn ties() -> impl Strategy<Value = Ties> {
+    prop_oneof![
+        Just(Ties::Address),
+        Just(Ties::BlockAge),
+        Just(Ties::SegmentAge)
     ]
 }
 
@@ -412,6 +450,21 @@ proptest! {
                 blocks
             };
             prop_assert_eq!(sorted(&scanned), sorted(&indexed));
+        }
+    }
+
+    /// Under the rules of every version each entry of a list has a key of its own, however memory
+    /// was laid out.
+    #[test]
+    fn no_two_free_blocks_are_listed_alike(
+        ops in prop::collection::vec(range_op(), 1..150),
+        ties in ties(),
+    ) {
+        let config = Config { expandable_segments: true, ties, ..Config::default() };
+        let mut arena = Arena::new(config);
+        for op in ops {
+            op.apply(&mut arena);
+            arena.check_lists();
         }
     }
 

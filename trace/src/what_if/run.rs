@@ -224,6 +224,8 @@ impl Run<'_> {
 
     /// Draws the levels after an event.
     fn draw(&mut self, event: u32) {
+        #[cfg(test)]
+        self.allocator.arena().check_lists();
         let reserved = self.allocator.reserved();
         self.curve
             .reach(EventIdx(event), Bytes(self.allocated), reserved);

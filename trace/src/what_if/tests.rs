@@ -6,7 +6,8 @@ use super::*;
 use crate::allocator::caching::Caching;
 use crate::allocator::conf;
 use crate::allocator::{PoolKey, Slot};
-use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents, RawSegment, Snapshot};
+use crate::reader::keys::Key;
+use crate::snapshot::{BlockState, EventKind, KeysSeen, RawBlock, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{Frame, StackIdx};
 use crate::trace::PoolId;
 use crate::units::{DeviceAddr, Micros};
@@ -307,6 +308,7 @@ impl Process {
         crate::replay::run(snapshot).devices.into_iter().next()
     }
 }
+        snapshot.keys_seen = keys_of(config.ties);
 
 /// The settings in the form of a snapshot.
 fn settings_of(config: &Config) -> Vec<(String, String)> {
@@ -333,14 +335,34 @@ fn settings_of(config: &Config) -> Vec<(String, String)> {
 fn settings() -> impl Strategy<Value = Config> {
     let split = prop::option::of((20..200_u64).prop_map(|mib| mib * MIB));
     let divisions = prop_oneof![Just(0_u64), Just(4), Just(8)];
+/// Keys of a file by which its version of torch is told.
+fn keys_of(ties: Ties) -> KeysSeen {
+    let newest = match ties {
+        Ties::Address => Key::UserMetadata,
+        Ties::BlockAge => Key::PoolId,
+        Ties::SegmentAge => Key::MaxCachedSize,
+    };
+    let keys = KeysSeen(Key::Action.bit() | newest.bit());
+    assert_eq!(Ties::of_torch(keys.torch_guess().as_deref()), ties);
+    keys
+}
+
     let collect = prop_oneof![Just(0.0), Just(0.5), Just(0.8)];
-    (split, divisions, collect, any::<bool>()).prop_map(
-        |(max_split_size, divisions, garbage_collection_threshold, expandable_segments)| Config {
-            max_split_size,
-            roundup_power2_divisions: [divisions; 16],
-            garbage_collection_threshold,
-            expandable_segments,
-            ..Config::default()
+    let ties = prop_oneof![
+        Just(Ties::Address),
+        Just(Ties::BlockAge),
+        Just(Ties::SegmentAge)
+    ];
+    (split, divisions, collect, any::<bool>(), ties).prop_map(
+        |(max_split_size, divisions, garbage_collection_threshold, expandable_segments, ties)| {
+            Config {
+                ties,
+                max_split_size,
+                roundup_power2_divisions: [divisions; 16],
+                garbage_collection_threshold,
+                expandable_segments,
+                ..Config::default()
+            }
         },
     )
 }
@@ -513,7 +535,7 @@ proptest! {
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
         for remedy in found.iter().flat_map(|found| &found.remedies) {
             let Change::Settings(text) = &remedy.change else { continue };
-            let told = conf::parse(text).unwrap();
+            let told = Config { ties: own.ties, ..conf::parse(text).unwrap() };
             let limit = evidence.limit.map(|seen| seen.at_least);
             prop_assert_eq!(outcome(&device, &evidence, &told, limit), remedy.outcome);
             prop_assert_ne!(&told, &own);
@@ -530,7 +552,7 @@ proptest! {
         limit in (1..700_u64).prop_map(|mib| Bytes(mib * MIB)),
     ) {
         // PyTorch checks the limit with the size of a normal segment, then maps whole pages.
-        let to = Config { expandable_segments: false, ..to };
+        let to = Config { expandable_segments: false, ties: own.ties, ..to };
         let process = Process::run(&ops, &own, None);
         let first = first.index(process.log.len() + 1);
         let Some(device) = process.trace_since(first) else { return Ok(()) };
@@ -560,6 +582,8 @@ proptest! {
         let Some(device) = recorded.trace() else { return Ok(()) };
         let evidence = Evidence::of(&device, &from, Watch::nobody()).unwrap();
         prop_assert_eq!(&evidence.emptied, &[]);
+        // The version of torch stays the same.
+        let to = Config { ties: from.ties, ..to };
         let outcome = outcome(&device, &evidence, &to, to_limit);
         let there = Process::run(&ops, &to, to_limit);
         prop_assert_eq!((outcome.peak_allocated.0, outcome.peak_reserved.0), peaks(&there));

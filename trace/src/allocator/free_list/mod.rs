@@ -1,4 +1,8 @@
-//! Free blocks of one pool, in the order in which best fit looks at them: by size, then address.
+//! Free blocks of one pool, in the order in which best fit looks at them: by size, then by a rank
+//! among those of equal size (`Arena::key`).
+//!
+//! An entry is found by its key alone. So no two blocks of a pool may have the same size and the
+//! same rank: one would be removed in place of the other, and be handed out again and again.
 //!
 //! Every allocation takes an entry out and most put one back. A pool holds tens to thousands of
 //! entries, of any size: these are in `runs`. In a busy pool most entries have one of a few small
@@ -12,7 +16,7 @@ use super::Slot;
 use runs::Runs;
 use shelves::Shelves;
 
-/// Size and address of a free block.
+/// Size of a free block, and its rank among those of equal size: no other block has both.
 type Key = (u64, u64);
 
 /// Entries that are added to a pool before it counts as busy.
@@ -31,22 +35,22 @@ impl FreeList {
     /// Bytes of the shelves of a busy pool.
     pub const BYTES_OF_SHELVES: usize = shelves::HEAP_BYTES;
 
-    /// Adds the free block at `addr`; it must not be listed yet.
-    pub fn insert(&mut self, size: u64, addr: u64, slot: Slot) {
+    /// Adds a free block; it must not be listed yet.
+    pub fn insert(&mut self, size: u64, rank: u64, slot: Slot) {
         self.added = BUSY.min(self.added + 1);
         if let Some(shelves) = &mut self.shelves
             && shelves.takes(size)
         {
-            return shelves.insert((size, addr), slot, &mut self.runs);
+            return shelves.insert((size, rank), slot, &mut self.runs);
         }
-        self.runs.insert((size, addr), slot);
+        self.runs.insert((size, rank), slot);
     }
 
     /// Takes a free block out, if it is listed.
-    pub fn remove(&mut self, size: u64, addr: u64) {
+    pub fn remove(&mut self, size: u64, rank: u64) {
         match &mut self.shelves {
-            Some(shelves) if shelves.takes(size) => shelves.remove((size, addr)),
-            _ => self.runs.remove((size, addr)),
+            Some(shelves) if shelves.takes(size) => shelves.remove((size, rank)),
+            _ => self.runs.remove((size, rank)),
         }
     }
 
@@ -64,7 +68,7 @@ impl FreeList {
         self.insert(new.0, new.1, slot);
     }
 
-    /// The smallest block of at least `size` bytes, the lowest address on ties: size and slot.
+    /// The smallest block of at least `size` bytes, the lowest rank on ties: size and slot.
     pub fn best_fit(&self, size: u64) -> Option<(u64, Slot)> {
         let shelved = self
             .shelves
@@ -99,8 +103,8 @@ impl FreeList {
     pub fn put_on_shelves(&mut self) {
         let entries = std::mem::take(&mut self.runs);
         self.shelves = Some(Box::default());
-        for ((size, addr), slot) in entries.from(0) {
-            self.insert(size, addr, slot);
+        for ((size, rank), slot) in entries.from(0) {
+            self.insert(size, rank, slot);
         }
     }
 }

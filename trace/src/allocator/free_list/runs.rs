@@ -13,9 +13,9 @@ const LONGEST: usize = 96;
 const SHORTEST: usize = 12;
 
 /// Whether one key comes before another. As one number each, they are compared without a branch.
-fn before((size, addr): Key, (other_size, other_addr): Key) -> bool {
-    let wide = |size: u64, addr: u64| u128::from(size) << 64 | u128::from(addr);
-    wide(size, addr) < wide(other_size, other_addr)
+fn before((size, rank): Key, (other_size, other_rank): Key) -> bool {
+    let wide = |size: u64, rank: u64| u128::from(size) << 64 | u128::from(rank);
+    wide(size, rank) < wide(other_size, other_rank)
 }
 
 /// Sorted entries, and the greatest key of each run.
@@ -97,7 +97,7 @@ impl Runs {
         self.greatest[at] = run[run.len() - 1].0;
     }
 
-    /// The smallest block of at least `size` bytes, the lowest address on ties: size and slot.
+    /// The smallest block of at least `size` bytes, the lowest rank on ties: key and slot.
     pub fn best_fit(&self, size: u64) -> Option<(Key, Slot)> {
         let key = (size, 0);
         let at = self.run_of(key);

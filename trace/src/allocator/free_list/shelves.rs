@@ -16,7 +16,7 @@ pub(super) const HEAP_BYTES: usize = size_of::<Shelves>() + N_SHELVES * size_of:
 /// The most blocks of one size: a shelf stays short, because its blocks are moved.
 pub(super) const MOST: usize = 64;
 
-/// The blocks of one size: addresses and slots, lowest first.
+/// The blocks of one size: ranks and slots, lowest first.
 type Shelf = Vec<(u64, Slot)>;
 
 #[derive(Clone, Debug)]
@@ -47,28 +47,28 @@ impl Shelves {
     }
 
     /// Adds a block. If there are too many of its size, all of them move `elsewhere`.
-    pub fn insert(&mut self, (size, addr): Key, slot: Slot, elsewhere: &mut Runs) {
+    pub fn insert(&mut self, (size, rank): Key, slot: Slot, elsewhere: &mut Runs) {
         let at = (size / STEP) as usize;
         let shelf = &mut self.shelves[at];
         if shelf.len() == MOST {
-            for (addr, slot) in std::mem::take(shelf) {
-                elsewhere.insert((size, addr), slot);
+            for (rank, slot) in std::mem::take(shelf) {
+                elsewhere.insert((size, rank), slot);
             }
-            elsewhere.insert((size, addr), slot);
+            elsewhere.insert((size, rank), slot);
             self.filled[at / 64] &= !(1 << (at % 64));
             self.closed[at / 64] |= 1 << (at % 64);
             return;
         }
-        let place = shelf.iter().rposition(|&(other, _)| other < addr);
-        shelf.insert(place.map_or(0, |place| place + 1), (addr, slot));
+        let place = shelf.iter().rposition(|&(other, _)| other < rank);
+        shelf.insert(place.map_or(0, |place| place + 1), (rank, slot));
         self.filled[at / 64] |= 1 << (at % 64);
     }
 
     /// Takes a block away, if it is here.
-    pub fn remove(&mut self, (size, addr): Key) {
+    pub fn remove(&mut self, (size, rank): Key) {
         let at = (size / STEP) as usize;
         let shelf = &mut self.shelves[at];
-        if let Some(place) = shelf.iter().position(|&(other, _)| other == addr) {
+        if let Some(place) = shelf.iter().position(|&(other, _)| other == rank) {
             shelf.remove(place);
             if shelf.is_empty() {
                 self.filled[at / 64] &= !(1 << (at % 64));
@@ -80,8 +80,8 @@ impl Shelves {
     #[inline]
     pub fn first(&self, size: u64) -> Option<(Key, Slot)> {
         let at = self.next_filled(size.div_ceil(STEP))?;
-        let &(addr, slot) = self.shelves[at].first()?;
-        Some(((at as u64 * STEP, addr), slot))
+        let &(rank, slot) = self.shelves[at].first()?;
+        Some(((at as u64 * STEP, rank), slot))
     }
 
     /// The blocks of at least `size` bytes, in order.
@@ -90,7 +90,7 @@ impl Shelves {
         let shelves = std::iter::successors(first, |&at| self.next_filled(at as u64 + 1));
         shelves.flat_map(|at| {
             let shelf = self.shelves[at].iter();
-            shelf.map(move |&(addr, slot)| ((at as u64 * STEP, addr), slot))
+            shelf.map(move |&(rank, slot)| ((at as u64 * STEP, rank), slot))
         })
     }
 
