@@ -10,7 +10,7 @@ use crate::categories::{Categories, Named};
 use crate::footprint::of_vec;
 use crate::growth::{settled, wobble};
 use crate::leaks::{self, LeakGroup, LeakReport};
-use crate::levels::GivenBack;
+use crate::levels::{Effect, GivenBack};
 use crate::site::{self, SiteKey, Sites};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
@@ -351,9 +351,10 @@ impl<'a> Survey<'a> {
             }
             Action::FreeCompleted => {
                 let target = device.events.target[event as usize] as usize;
-                let alone = blocks.free_requested[target] == event && event > 0;
-                if alone {
-                    self.live[site] = self.live[site].saturating_sub(block.size.0);
+                let requested = blocks.free_requested[target];
+                let effect = Effect::on_block(action, event, requested, block);
+                if let Effect::Free { size, .. } = effect {
+                    self.live[site] = self.live[site].saturating_sub(size.0);
                 }
             }
             _ => self.live[site] = self.live[site].saturating_sub(block.size.0),

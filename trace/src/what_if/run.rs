@@ -8,6 +8,7 @@ use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
 use crate::allocator::caching::{Caching, Call, OutOfMemory, Placement};
 use crate::allocator::{Config, Slot};
+use crate::levels::GivenBack;
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, PoolId};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{EVERY, Stopped, Watch};
@@ -192,7 +193,11 @@ impl Run<'_> {
         }
         let before = self.device.blocks.n_preexisting;
         while let Some(block) = self.gone.next_if(|block| block.0 < before) {
-            self.give_back_early(*block);
+            match self.pending_before(block.0) {
+                // It was not counted, and waits for other streams.
+                true => _ = self.complete(0, block.0),
+                false => self.give_back_early(*block),
+            }
         }
         // What is never requested has left room.
         if self.exceeds(limit) {
@@ -208,12 +213,7 @@ impl Run<'_> {
 
     /// Whether a block was given back before the first event.
     fn pending_before(&self, block: u32) -> bool {
-        let events = &self.device.events;
-        let requested = self.device.blocks.free_requested[block as usize];
-        if block >= self.device.blocks.n_preexisting || requested > 0 || events.is_empty() {
-            return false;
-        }
-        (events.action[0], events.target[0]) != (Action::FreeRequested, block)
+        self.device.given_back(BlockIdx(block)) == GivenBack::Before
     }
 
     fn measure(&mut self) {
