@@ -30,7 +30,7 @@ use sites::{Across, SiteAcross};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Ranks of a job, at most.
+/// Ranks of a job, at most: they are the numbers below this.
 pub const MAX_RANKS: u32 = 4096;
 
 /// The number of a process among those of a job, from 0.
@@ -45,12 +45,12 @@ impl fmt::Display for Rank {
     }
 }
 
-/// The ranks below the highest of `present` that are not there. How many ranks a program had is
-/// not recorded: what is missing above the highest cannot be known.
+/// The ranks below the highest of `present` that are not there, and that a job can have. How many
+/// ranks a program had is not recorded: what is missing above the highest cannot be known.
 pub fn missing(present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
     let present: BTreeSet<Rank> = present.into_iter().collect();
     let highest = present.last().map_or(0, |rank| rank.0);
-    let below = (0..highest).map(Rank);
+    let below = (0..highest.min(MAX_RANKS)).map(Rank);
     below.filter(|rank| !present.contains(rank)).collect()
 }
 

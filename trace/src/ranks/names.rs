@@ -3,8 +3,8 @@
 //! # The rule
 //!
 //! A rank is the number behind the word `rank`, or behind an `r` that stands alone: `rank0`,
-//! `global_rank_12`, `run.rank3.pickle`, `step5_r3`. Between word and number there may be one of
-//! `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3` is no rank). If there are
+//! `global_rank_12`, `run.rank3.pickle`, `step5_r3`. Between the word `rank` and the number there
+//! may be a space or one of `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3` is no rank). If there are
 //! several, the last counts. `rank` goes before `r`. `local_rank` comes last, because its numbers
 //! begin again on each host. If a file's own name has no rank, the innermost folder with a rank
 //! decides.
@@ -12,9 +12,10 @@
 //! The files of a folder are one job if each rank is there once. Otherwise, files whose names
 //! differ only in the rank are one job (`step10/rank0`, `step20/rank0`: two jobs). Files that were
 //! chosen one by one must always differ only in the rank. If no file of a folder names a rank, all
-//! names must differ in one and the same number, and that is the rank.
+//! names must differ in one and the same number, and that is the rank. A number that no rank can
+//! have ([`MAX_RANKS`]) is something else, such as a date.
 
-use super::Rank;
+use super::{MAX_RANKS, Rank};
 use std::ops::Range;
 
 /// The largest number of digits of a rank.
@@ -172,7 +173,7 @@ fn number(bytes: &[u8], at: usize, word: usize, standing: Standing) -> Option<Ra
         Standing::Word => !before.is_some_and(|b| b.is_ascii_alphabetic()),
         Standing::Letter => !before.is_some_and(|b| b.is_ascii_alphanumeric()),
     };
-    if let (Standing::Word, Some(b'_' | b'-' | b'.' | b'=')) = (standing, bytes.get(start)) {
+    if let (Standing::Word, Some(b' ' | b'_' | b'-' | b'.' | b'=')) = (standing, bytes.get(start)) {
         start += 1;
     }
     let n = bytes[start.min(bytes.len())..]
@@ -274,7 +275,10 @@ fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
         false => Vec::new(),
     };
     let [at] = varying[..] else { return Vec::new() };
-    let rank = |parts: &Vec<&str>| Some(Rank(parts[at].parse().ok()?));
+    let rank = |parts: &Vec<&str>| {
+        let number = parts[at].parse().ok();
+        number.filter(|&number| number < MAX_RANKS).map(Rank)
+    };
     let ranks: Option<Vec<Rank>> = parts.iter().map(rank).collect();
     let Some(ranks) = ranks else {
         return Vec::new();
@@ -340,6 +344,10 @@ mod tests {
         check("memory_snapshot-Rank_12.pkl", Some(12));
         check("host_171_rank=7.pickle", Some(7));
         check("x.rank3.pickle", Some(3));
+        check("run of rank 12.pickle", Some(12));
+        check("Rank 3", Some(3));
+        check("rank  3.pickle", None);
+        check("x r 3.pickle", None);
         check("x_r3.pickle", Some(3));
         check("r3", Some(3));
         check("local_rank0_global_rank12.pickle", Some(12));
@@ -412,6 +420,14 @@ mod tests {
             0,
         );
         check(&["d/0.pkl", "d/1.pkl"], &["d: 0 1"], 0);
+        check(&["d/0.pkl", "d/4095.pkl"], &["d: 0 4095"], 0);
+        // A job has fewer ranks than that: these are dates, or counts.
+        check(&["d/0.pkl", "d/4096.pkl"], &[], 2);
+        check(
+            &["snap_1732100000.pickle", "snap_1732100400.pickle"],
+            &[],
+            2,
+        );
         // Two numbers differ, or something else differs: the rank is unknown.
         check(&["d/0_1.pkl", "d/1_2.pkl"], &[], 2);
         check(&["d/a0.pkl", "d/b1.pkl"], &[], 2);

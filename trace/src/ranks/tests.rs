@@ -522,3 +522,7 @@ proptest! {
         prop_assert_eq!(survey.sentences.is_empty(), n == 0);
     }
 }
+    // What no job can have is not missing.
+    let most: Vec<u32> = (0..MAX_RANKS).collect();
+    let told = "4096 ranks (0, 1, 2, 3, …) are missing.";
+    check(&[u32::MAX], &most, Some(told));
