@@ -78,14 +78,15 @@ pub struct SiteAcross {
     /// The most that the site holds at any moment, the same.
     #[serde(default)]
     pub most: [Bytes; 3],
-    /// Which of these three is compared: where the ranks differ most.
+    /// Which of these three is compared: where a rank is farthest from the median.
     #[serde(default)]
     pub when: When,
     /// Ranks that have the site.
     pub ranks: u32,
     /// Ranks in which it is found to leak.
     pub leaks: u32,
-    /// How far a rank is from the median at most, in what is compared. Rows are sorted by it.
+    /// How far a rank is from the median at most, in what is compared (`when`). Rows are sorted by
+    /// it.
     pub difference: Bytes,
     /// The ranks that differ most from the median, the farthest first.
     pub farthest: Vec<RankHolds>,
@@ -290,15 +291,12 @@ fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> 
         [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
     };
     let (at_then, at_end) = (spread(then), spread(When::End));
-    let width = |[low, _, high]: [Bytes; 3]| high.saturating_sub(low);
-    let when = match width(at_end) > width(at_then) {
-        true => When::End,
-        false => then,
+    let distance = |[low, middle, high]: [Bytes; 3]| (middle.0 - low.0).max(high.0 - middle.0);
+    let (when, middle) = match distance(at_end) > distance(at_then) {
+        true => (When::End, at_end[1]),
+        false => (then, at_then[1]),
     };
-    let off = |held: &Held| {
-        let at_then = held.level(then).0.abs_diff(at_then[1].0);
-        Bytes(at_then.max(held.at_end.0.abs_diff(at_end[1].0)))
-    };
+    let off = |held: &Held| Bytes(held.level(when).0.abs_diff(middle.0));
     let nothing = (0..ranks.len() as u32)
         .filter(|at| site.held.binary_search_by_key(at, |held| held.at).is_err())
         .map(|at| Held {
@@ -310,10 +308,9 @@ fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> 
         });
     // Among equally distant ranks, those that hold more come first, then the lower ranks.
     let mut all: Vec<Held> = site.held.iter().copied().chain(nothing).collect();
-    let more = |held: &Held| held.level(then).max(held.at_end);
-    all.sort_by_key(|held| std::cmp::Reverse((off(held), more(held), std::cmp::Reverse(held.at))));
+    let rank = |held: &Held| std::cmp::Reverse(held.at);
+    all.sort_by_key(|held| std::cmp::Reverse((off(held), held.level(when), rank(held))));
     let difference = all.first().map(off)?;
-    let middle = at_then[1].max(at_end[1]);
     let tolerance = noise::site(middle, middle, site.wobble);
     let tolerance = if absent > 0 {
         tolerance.max(floor)

@@ -324,6 +324,43 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
     assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
 }
 
+/// At the peaks two ranks are equally far from the median on either side of it; at the end one rank
+/// is farther, though all of them lie closer together.
+#[test]
+fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
+    let holding = |at_peak: u64, at_end: u64| RankProfile {
+        sites: vec![RankSite {
+            id: "s1".to_owned(),
+            place: None,
+            at_peak: Bytes::mib(at_peak),
+            most: Bytes::mib(at_peak),
+            at_end: Bytes::mib(at_end),
+            wobble: Bytes::ZERO,
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let site_of = |levels: [(u64, u64); 3]| {
+        let survey = survey(levels.map(|(at_peak, at_end)| holding(at_peak, at_end)));
+        survey.sites.into_iter().next().expect("the ranks differ")
+    };
+    let farther = site_of([(40, 5), (50, 5), (60, 20)]);
+    assert_eq!(
+        (farther.when, farther.difference),
+        (When::End, Bytes::mib(15))
+    );
+    // The others differ by less, and the difference is one of the numbers that are shown.
+    let named: Vec<u32> = farther.farthest.iter().map(|held| held.rank.0).collect();
+    assert_eq!(named, [2]);
+    let at_peak = site_of([(40, 5), (50, 5), (80, 10)]);
+    assert_eq!(
+        (at_peak.when, at_peak.difference),
+        (When::Peak, Bytes::mib(30))
+    );
+    let named: Vec<u32> = at_peak.farthest.iter().map(|held| held.rank.0).collect();
+    assert_eq!(named, [2, 0]);
+}
+
 /// Two moments stand almost equally high, and chance decides which is the peak of a rank.
 #[test]
 fn peaks_at_different_moments_are_no_difference_between_ranks() {
@@ -505,6 +542,10 @@ fn ranks_below_the_highest_that_are_not_there_are_missing() {
     check(&[3, 0], &[1, 2], Some("Ranks 1 and 2 are missing."));
     let told = "6 ranks (0, 1, 2, 3, …) are missing.";
     check(&[6], &[0, 1, 2, 3, 4, 5], Some(told));
+    // What no job can have is not missing.
+    let most: Vec<u32> = (0..MAX_RANKS).collect();
+    let told = "4096 ranks (0, 1, 2, 3, …) are missing.";
+    check(&[u32::MAX], &most, Some(told));
 }
 
 proptest! {
@@ -522,7 +563,3 @@ proptest! {
         prop_assert_eq!(survey.sentences.is_empty(), n == 0);
     }
 }
-    // What no job can have is not missing.
-    let most: Vec<u32> = (0..MAX_RANKS).collect();
-    let told = "4096 ranks (0, 1, 2, 3, …) are missing.";
-    check(&[u32::MAX], &most, Some(told));
