@@ -6,12 +6,12 @@ use std::io::{self, BufWriter, Write};
 use trace::clip::clipped;
 use trace::levels::GivenBack;
 use trace::stacks::Stacks;
-use trace::trace::{BlockIdx, DeviceTrace, Levels, Series, device_name};
-use trace::units::EventIdx;
+use trace::trace::{BlockIdx, DeviceTrace, Series, device_name};
+use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
 
-/// The largest number of buckets for the counters of a device. Each bucket keeps the moments of the
-/// lowest, the highest and the last allocated memory, so that no peak is lost.
+/// The largest number of buckets for the counters of a device. Each bucket keeps the lowest, the
+/// highest and the last level of each series, with their moments, so that no peak is lost.
 const BUCKETS: u32 = 20_000;
 
 /// The largest number of allocations that are drawn for a device, the largest ones: viewers can
@@ -146,48 +146,50 @@ fn write_counters(
     let n = device.events.len();
     let width = n.div_ceil(BUCKETS).max(1);
     let mut levels = device.levels_before(EventIdx(0));
-    push_levels(device, 0, levels, out)?;
+    for series in Series::ALL {
+        push_level(device, (0, series, levels.get(series)), out)?;
+    }
     let mut start = 0;
     while start < n {
         let end = (start + width).min(n);
-        let (mut low, mut high) = ((start, levels), (start, levels));
+        let mut lowest = Series::ALL.map(|series| (u32::MAX, series, Bytes(u64::MAX)));
+        let mut highest = lowest;
         for event in start..end {
             levels.apply(device.effect(EventIdx(event)));
-            let allocated = levels.get(Series::Allocated);
-            if event == start || allocated < low.1.get(Series::Allocated) {
-                low = (event, levels);
-            }
-            if event == start || allocated > high.1.get(Series::Allocated) {
-                high = (event, levels);
+            for (at, series) in Series::ALL.into_iter().enumerate() {
+                let level = levels.get(series);
+                if event == start || level < lowest[at].2 {
+                    lowest[at] = (event, series, level);
+                }
+                if event == start || level > highest[at].2 {
+                    highest[at] = (event, series, level);
+                }
             }
         }
-        let mut told = [low, high, (end - 1, levels)];
-        told.sort_by_key(|(event, _)| *event);
-        let mut before = None;
-        for (event, levels) in told {
-            if before.replace(event) != Some(event) {
-                push_levels(device, event, levels, out)?;
-            }
+        let last = Series::ALL.map(|series| (end - 1, series, levels.get(series)));
+        let mut told: Vec<Told> = [lowest, highest, last].concat();
+        told.sort_by_key(|(event, series, _)| (*event, *series as usize));
+        told.dedup();
+        for level in told {
+            push_level(device, level, out)?;
         }
         start = end;
     }
     Ok(())
 }
 
-fn push_levels(
+/// A level of a series after an event.
+type Told = (u32, Series, Bytes);
+
+fn push_level(
     device: &DeviceTrace,
-    event: u32,
-    levels: Levels,
+    (event, series, level): Told,
     out: &mut Events<'_, impl Write>,
 ) -> Result<(), TableError> {
     let (pid, ts) = (device.device, time(device, event));
-    for series in Series::ALL {
-        let bytes = levels.get(series).get();
-        out.push(&json!({
-            "ph": "C", "pid": pid, "name": series.name(), "ts": ts, "args": { "bytes": bytes },
-        }))?;
-    }
-    Ok(())
+    out.push(&json!({
+        "ph": "C", "pid": pid, "name": series.name(), "ts": ts, "args": { "bytes": level.get() },
+    }))
 }
 
 fn write_slice(
@@ -249,19 +251,26 @@ fn headline(stacks: &Stacks, stack: trace::stacks::StackIdx) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use trace::testing::{TraceBuilder, block_of};
+    use trace::trace::Action;
 
     fn exported(events: u32) -> (trace::trace::Trace, Value) {
         let trace = trace::testing::training_run(events);
+        let file = file_of(&trace);
+        (trace, file)
+    }
+
+    fn file_of(trace: &trace::trace::Trace) -> Value {
         let mut bytes = Vec::new();
         let source = Source {
-            trace: &trace,
+            trace,
             tensors: None,
             run: &"run_a".parse().unwrap(),
             name: "a run",
         };
         write(source, Watch::nobody(), &mut bytes).unwrap();
-        let value = serde_json::from_slice(&bytes).expect("it is JSON");
-        (trace, value)
+        serde_json::from_slice(&bytes).expect("it is JSON")
     }
 
     fn of_kind<'v>(file: &'v Value, ph: &str) -> Vec<&'v Value> {
@@ -269,32 +278,49 @@ mod tests {
         events.filter(|event| event["ph"] == ph).collect()
     }
 
+    /// A recording in whose every bucket each series stands highest at another moment.
+    fn of_full_buckets() -> trace::trace::Trace {
+        let mut builder = TraceBuilder::default();
+        for _ in 0..BUCKETS {
+            let waits = builder.alloc(block_of(Bytes::mib(10)));
+            builder.free_requested(waits);
+            let meanwhile = builder.alloc(block_of(Bytes::mib(5)));
+            builder.segment(Action::SegmentAlloc, Bytes::mib(20));
+            builder.segment(Action::SegmentFree, Bytes::mib(20));
+            builder.free_completed(waits);
+            builder.free_completed(meanwhile);
+        }
+        builder.finish()
+    }
+
     #[test]
     fn counters_reach_every_peak() {
-        let (trace, file) = exported(2000);
-        let device = &trace.devices[0];
-        for series in Series::ALL {
-            let counters = of_kind(&file, "C").into_iter();
-            let values = counters
-                .filter(|event| event["name"] == series.name())
-                .map(|event| event["args"]["bytes"].as_u64().unwrap());
-            let expected = device.summary[series as usize].peak.get();
-            assert_eq!(values.max(), Some(expected), "{series:?}");
-        }
+        let check = |trace: &trace::trace::Trace| {
+            let (device, file) = (&trace.devices[0], file_of(trace));
+            for series in Series::ALL {
+                let counters = of_kind(&file, "C").into_iter();
+                let values = counters
+                    .filter(|event| event["name"] == series.name())
+                    .map(|event| event["args"]["bytes"].as_u64().unwrap());
+                let expected = device.summary[series as usize].peak.get();
+                assert_eq!(values.max(), Some(expected), "{series:?}");
+            }
+        };
+        check(&trace::testing::training_run(2000));
+        let full = of_full_buckets();
+        check(&full);
+        let peaks = full.devices[0].summary.map(|series| series.peak_event);
+        let peaks: BTreeSet<_> = peaks.into_iter().collect();
+        assert_eq!(
+            peaks.len(),
+            3,
+            "requested and active stand highest together"
+        );
     }
 
     #[test]
     fn a_free_that_was_requested_before_the_trace_ends_at_its_start_and_says_so() {
-        let trace = trace::testing::given_back_before();
-        let mut bytes = Vec::new();
-        let source = Source {
-            trace: &trace,
-            tensors: None,
-            run: &"run_a".parse().unwrap(),
-            name: "a run",
-        };
-        write(source, Watch::nobody(), &mut bytes).unwrap();
-        let file: Value = serde_json::from_slice(&bytes).unwrap();
+        let file = file_of(&trace::testing::given_back_before());
         let mut said = Vec::new();
         for begin in of_kind(&file, "b") {
             let args = &begin["args"];
