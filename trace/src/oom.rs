@@ -27,11 +27,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The process's own limit, if a limit must have refused the request because the driver had
-    /// enough free memory. The limit lies between the reserved bytes and the reserved bytes plus
-    /// the requested segment; this is the upper bound.
+    /// [`Failure::limit_under`] PyTorch's default settings.
     pub fn limit(&self) -> Option<Bytes> {
-        let segment = self.segment(&Config::default());
+        self.limit_under(&Config::default())
+    }
+
+    /// The process's own limit, if a limit must have refused the request because the driver had
+    /// enough free memory for the segment that it needed under these settings. The limit lies
+    /// between the reserved bytes and the reserved bytes plus that segment; this is the upper
+    /// bound.
+    pub fn limit_under(&self, own: &Config) -> Option<Bytes> {
+        let segment = self.segment(own);
         (self.free >= segment).then_some(self.reserved + segment)
     }
 
@@ -175,5 +181,13 @@ mod tests {
         assert_eq!(failure(4, 4000).limit(), Some(Bytes::mib(1020)));
         assert_eq!(failure(64, 10).limit(), None);
         assert_eq!(failure(4, 10).limit(), None);
+        // Under larger segments the driver did not have enough.
+        let large = Config {
+            large_segment: 64 << 20,
+            ..Config::default()
+        };
+        assert_eq!(failure(4, 40).limit(), Some(Bytes::mib(1020)));
+        assert_eq!(failure(4, 40).limit_under(&large), None);
+        assert_eq!(failure(4, 64).limit_under(&large), Some(Bytes::mib(1064)));
     }
 }

@@ -122,7 +122,7 @@ impl RunCard {
             (format!("growth per {step}"), growth)
         });
         let numbers = numbers(&levels, growth.clone());
-        let marks = Watch::undisturbed(|watch| marks(device, stacks, watch));
+        let marks = Watch::undisturbed(|watch| marks(device, &decoded.trace, watch));
         let marks = Arc::new(marks);
         let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
         let mut model = model(decoded, device, marks, (view, theme), numbers.picture());

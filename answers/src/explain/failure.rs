@@ -5,6 +5,7 @@ use super::{Look, room, words};
 use crate::pictures::marks;
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
 use api::leaks::Verdict;
+use trace::allocator::Config;
 use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
 use trace::stacks::Frame;
@@ -23,31 +24,38 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let Some(failure) = oom::failures(look.device).first().copied() else {
         return Ok(None);
     };
+    let own = what_if::own_settings(&look.trace.format, look.device);
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let phases = Phases::of(look.device, look.stacks());
-    let diagnosis = diagnosis(look, &phases, &failure, &early)?;
+    let diagnosis = diagnosis(look, &own, (&phases, &failure), &early)?;
     let room = room::at(look, places, Some(failure.event));
     let leaked = early.overdue(look.device, failure.event);
     let limit = diagnosis.as_ref().map(|found| found.limit);
+    let of_process = failure.limit_under(&own);
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: phases.at(failure.event),
         asked: failure.asked,
         segment: diagnosis.as_ref().and_then(|found| found.failed.segment),
         free: failure.free,
-        refused_by: match failure.limit() {
+        refused_by: match of_process {
             Some(_) => Refusal::ProcessLimit,
             None => Refusal::Device,
         },
         limit_at_least: limit.map(|limit| limit.at_least),
-        limit_below: limit.map(|limit| limit.below).or(failure.limit()),
+        limit_below: limit.map(|limit| limit.below).or(of_process),
         // The failure itself emptied the cache too.
         retries_before: diagnosis
             .as_ref()
             .map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
         later_failures: oom::count(look.device) as u64 - 1,
-        cause: cause(look, &failure, room.as_ref(), diagnosis.as_ref(), leaked),
+        cause: cause(
+            look,
+            (&own, &failure),
+            (room.as_ref(), diagnosis.as_ref()),
+            leaked,
+        ),
         remedies: diagnosis
             .as_ref()
             .map_or_else(Vec::new, |found| ranked(found, &look.leaks)),
@@ -55,7 +63,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         why: String::new(),
         what_would_have_helped: String::new(),
     };
-    let marks = marks(look.device, look.stacks(), look.watch)?;
+    let marks = marks(look.device, look.trace, look.watch)?;
     if let Some(mark) = marks.ooms.first() {
         let asker = Asker::of(look.stacks(), failure.stack);
         // For C++ the operation says more.
@@ -75,27 +83,25 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
 
 fn diagnosis(
     look: &Look<'_>,
-    phases: &Phases,
-    failure: &Failure,
+    own: &Config,
+    (phases, failure): (&Phases, &Failure),
     early: &Early,
 ) -> Result<Option<Diagnosis>, Stopped> {
     let device = look.device;
-    let own = what_if::own_settings(&look.trace.format, device);
     let batch = Batch::of(device, &look.categories, phases, failure);
     let tried = Tried {
         leaks: Some(early),
         batch: Some(&batch),
     };
-    what_if::remedies(device, &own, tried, look.watch)
+    what_if::remedies(device, own, tried, look.watch)
 }
 
 /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
 /// in pieces. Otherwise there was not enough.
 fn cause(
     look: &Look<'_>,
-    failure: &Failure,
-    room: Option<&Room>,
-    diagnosis: Option<&Diagnosis>,
+    (own, failure): (&Config, &Failure),
+    (room, diagnosis): (Option<&Room>, Option<&Diagnosis>),
     leaked: Bytes,
 ) -> Cause {
     let is_leak = match diagnosis {
@@ -103,18 +109,17 @@ fn cause(
         None => look.leaks.verdict == Verdict::Leak && leaked >= failure.asked,
     };
     let in_use = look.device.levels_at(failure.event).get(Series::Active);
-    let could_reserve = match (diagnosis, failure.limit()) {
+    let could_reserve = match (diagnosis, failure.limit_under(own)) {
         (Some(found), _) => found.limit.at_least.max(failure.reserved),
         (None, Some(_)) => failure.reserved,
         (None, None) => failure.reserved + failure.free,
     };
-    let own = what_if::own_settings(&look.trace.format, look.device);
     // Together, the pieces would have served the request; or segments in their place would have
     // left enough for another one.
     let pieces = room.is_some_and(|room| room.free >= failure.asked);
     let needed = match pieces {
         true => failure.asked,
-        false => failure.segment(&own),
+        false => failure.segment(own),
     };
     match (is_leak, in_use + needed <= could_reserve && room.is_some()) {
         (true, _) => Cause::Leak,

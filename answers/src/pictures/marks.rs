@@ -7,16 +7,17 @@ use std::cmp::Reverse;
 use trace::categories::Categories;
 use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
-use trace::stacks::Stacks;
 use trace::stays::HostStay;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
+use trace::what_if::own_settings;
 
 /// The marks of a device.
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn marks(device: &DeviceTrace, stacks: &Stacks, watch: Watch<'_>) -> Result<Marks, Stopped> {
+pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Marks, Stopped> {
+    let stacks = &trace.stacks;
     let mut longest: Vec<_> = device.annotations.iter().collect();
     let length = |span: trace::span::Span<trace::units::EventIdx>| span.end().0 - span.start().0;
     longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
@@ -37,7 +38,7 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks, watch: Watch<'_>) -> Result<
         // The memory of this process plus the free memory of the driver. (Other processes on the
         // device use a part; this is what was available to this one.)
         capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
-        ooms: ooms(device, stacks, &failures, watch)?,
+        ooms: ooms(device, trace, &failures, watch)?,
         ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,
         stays: Vec::new(),
         stays_left_out: 0,
@@ -53,7 +54,7 @@ pub fn marks_beside_host(
     trace: &Trace,
     watch: Watch<'_>,
 ) -> Result<Marks, Stopped> {
-    let marks = marks(device, &trace.stacks, watch)?;
+    let marks = marks(device, trace, watch)?;
     let (stays, stays_left_out) = longest_stays(device, trace, watch)?;
     Ok(Marks {
         stays,
@@ -94,13 +95,14 @@ fn longest_stays(
 /// The first failed allocations: where in the program, who asked, what was held.
 fn ooms(
     device: &DeviceTrace,
-    stacks: &Stacks,
+    trace: &Trace,
     failures: &[Failure],
     watch: Watch<'_>,
 ) -> Result<Vec<OomMark>, Stopped> {
     if failures.is_empty() {
         return Ok(Vec::new());
     }
+    let (stacks, own) = (&trace.stacks, own_settings(&trace.format, device));
     let categories = Categories::of_while(device, stacks, watch)?;
     let phases = Phases::of_while(device, stacks, watch)?;
     let first = failures.iter().take(Marks::MAX_OOMS);
@@ -112,7 +114,7 @@ fn ooms(
             device_free: oom.free,
             step: oom.step,
             phase: phases.at(oom.event),
-            limit: oom.limit(),
+            limit: oom.limit_under(&own),
             allocated: oom.allocated,
             reserved: oom.reserved,
             operation: asker.operation,
@@ -121,4 +123,30 @@ fn ooms(
         }
     });
     Ok(marks.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::allocator::conf;
+    use trace::testing::TraceBuilder;
+    use trace::units::Bytes;
+
+    /// Which segment a request needs is a matter of the settings.
+    #[test]
+    fn a_limit_of_the_process_is_told_under_the_settings_of_the_file() {
+        let limit = |settings: &str| {
+            let mut builder = TraceBuilder::default();
+            builder.reserved_before(Bytes::mib(1000));
+            builder.out_of_memory(Bytes::mib(4));
+            let mut trace = builder.finish();
+            trace.devices[0].events.others[0].addr_or_free = Bytes::mib(40).0;
+            let setting = (conf::VARIABLE.to_owned(), settings.to_owned());
+            trace.format.settings.push(setting);
+            let marks = marks(&trace.devices[0], &trace, Watch::nobody());
+            marks.unwrap().ooms[0].limit
+        };
+        assert_eq!(limit(""), Some(Bytes::mib(1020)));
+        assert_eq!(limit("large_segment_size_mb:64"), None);
+    }
 }
