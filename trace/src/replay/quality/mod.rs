@@ -141,17 +141,24 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let of_blocks = || blocks.kind[from..].iter().map(|kind| said[kind.index()]);
     let without = of_blocks().filter(|&said| said == Said::Nothing).count();
     let without_python = of_blocks().filter(|&said| said == Said::NoPython).count();
-    let percent = |part: usize| (part * 100).div_ceil(n);
     if without > 0 {
-        let text = format!("{} % of allocations have no stack", percent(without));
+        let text = format!("{} % of allocations have no stack", percent(without, n));
         notes.push(note("no_stacks", text));
     }
     if without_python > 0 {
         let text = format!(
             "{} % of allocations have no Python frame (made by autograd's threads)",
-            percent(without_python)
+            percent(without_python, n)
         );
         notes.push(note("no_python_frames", text));
+    }
+}
+
+/// A part of `n` in whole percent, rounded up: what there is is not 0 %. Only all of them are 100 %.
+fn percent(part: usize, n: usize) -> usize {
+    match part < n {
+        true => (part * 100).div_ceil(n).min(99),
+        false => 100,
     }
 }
 
@@ -267,5 +274,22 @@ pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
         vec![note("steps_inferred", text)]
     } else {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_all_of_them_are_a_hundred_percent() {
+        let check = |part: usize, expected: usize| assert_eq!(percent(part, 1000), expected);
+        check(1, 1);
+        check(10, 1);
+        check(11, 2);
+        check(990, 99);
+        check(991, 99);
+        check(999, 99);
+        check(1000, 100);
     }
 }
