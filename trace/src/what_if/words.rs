@@ -57,6 +57,8 @@ fn calibration(calibration: &Calibration) -> String {
     let error = calibration.peak_reserved_error;
     let peak = match error {
         0.0 => "the recorded peak of reserved memory to the byte".to_owned(),
+        // It would be told as 0.00 %.
+        error if error.abs() < 0.000_05 => "nearly the recorded peak of reserved memory".to_owned(),
         error => format!(
             "a peak of reserved memory that is {:.2} % too {}",
             100.0 * error.abs(),
@@ -164,6 +166,37 @@ mod tests {
             peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
             retries,
         }
+    }
+
+    #[test]
+    fn how_well_the_rules_do_is_said_with_a_number_that_is_not_zero() {
+        let check = |peak_reserved_error: f64, expected: &str| {
+            let told = calibration(&Calibration {
+                addresses: Fidelity {
+                    allocs: 9,
+                    predicted: 9,
+                },
+                own: Outcome {
+                    peak_allocated: Bytes(MIB),
+                    peak_reserved: Bytes(2 * MIB),
+                    retries: 0,
+                    failed: None,
+                    reach: Reach::End,
+                    is_guessed: false,
+                    spread: None,
+                },
+                peak_reserved_error,
+            });
+            let begin = "The rules predict all 9 recorded addresses; replayed under the file's \
+                         own settings they give ";
+            assert_eq!(told.strip_prefix(begin), Some(expected));
+        };
+        let peak = |how: &str| format!("a peak of reserved memory that is {how}.");
+        check(0.0, "the recorded peak of reserved memory to the byte.");
+        check(0.000_049, "nearly the recorded peak of reserved memory.");
+        check(-1e-9, "nearly the recorded peak of reserved memory.");
+        check(0.000_051, &peak("0.01 % too high"));
+        check(-0.02, &peak("2.00 % too low"));
     }
 
     #[test]
