@@ -5,6 +5,7 @@ use crate::code::file_name;
 use crate::compare::failure::{self, Failure};
 use crate::compare::headline::signed;
 use crate::compare::pass::{self, PhaseDelta};
+use crate::compare::profile::rate_unit;
 use crate::compare::{Difference, LeakChange, Leaks, noise, rate_tolerance};
 use crate::leaks::Verdict;
 use crate::phases::Phase;
@@ -308,12 +309,13 @@ impl Judge<'_> {
             .filter(|place| !place.in_both && !place.known);
         let rate: f64 = fresh.clone().map(|place| place.rate).sum();
         if rate > rate_tolerance(base, new) && self.difference.leaks == LeakChange::Same {
+            let unit = rate_unit(fresh.clone().map(|place| place.within_step));
             let name = fresh
                 .map(|place| place.place.name.as_str())
                 .next()
                 .unwrap_or_default();
             let detail = format!(
-                "a leak in another place: {} a step in {name}, where the baseline allocates \
+                "a leak in another place: {} {unit} in {name}, where the baseline allocates \
                  nothing",
                 Bytes(rate.round() as u64)
             );
