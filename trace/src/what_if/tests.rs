@@ -572,6 +572,27 @@ proptest! {
         }
     }
 
+    /// A recording may begin late, with gaps of equal size in what was there before. Nothing is
+    /// handed out twice: lists are checked after each event.
+    #[test]
+    fn gaps_from_before_are_handed_out_once(
+        before in prop::collection::vec(1..1024_u64, 8..60),
+        given_back in prop::collection::vec(any::<prop::sample::Index>(), 4..30),
+        ops in ops(1, false),
+        own in settings(),
+    ) {
+        let before: Vec<Op> = before.into_iter().map(|size| Op::Alloc(size, 0)).collect();
+        let mut process = Process::run(&before, &own, None);
+        given_back.into_iter().for_each(|index| process.step(&Op::Free(index)));
+        let first = process.log.len();
+        ops.iter().for_each(|op| process.step(op));
+        let Some(device) = process.trace_since(first) else { return Ok(()) };
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let outcome = outcome(&device, &evidence, &own, None);
+        let recorded = device.summary[Series::Allocated as usize].peak;
+        prop_assert_eq!((outcome.failed, outcome.peak_allocated), (None, recorded));
+    }
+
     /// A recording under any settings predicts what happens to the program under any others.
     #[test]
     fn from_any_settings_to_any_others(
