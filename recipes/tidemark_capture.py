@@ -991,6 +991,7 @@ class Capture(contextlib.ContextDecorator):
         self._token = token
         self._say = _Once()
         self._is_on = False
+        self._awaited = None
         self._process = None
         self._sender = None
         self._live = None
@@ -1007,7 +1008,7 @@ class Capture(contextlib.ContextDecorator):
         return False
 
     def start(self):
-        """Begin to record."""
+        """Begin to record, or as soon as the program uses CUDA, if it does not yet."""
         try:
             if not self.server and not self.output:
                 raise ValueError("neither TIDEMARK_SERVER nor an output file is set")
@@ -1022,7 +1023,7 @@ class Capture(contextlib.ContextDecorator):
                 self._live.end("out_of_memory" if self._had_oom else "failed", None)
             self._finish()
             self.steps, self.links, self._until = 0, [], None
-            self._had_oom = False
+            self._had_oom = self._is_on = False
             self._process = os.getpid()
             self._spool = Spool(say=self._say)
             self._nth = _starts[self.name] = _starts[self.name] + 1
@@ -1030,11 +1031,34 @@ class Capture(contextlib.ContextDecorator):
             atexit.register(self._finish)
             if self.live:
                 self._begin_live()
+            self._await_cuda()
+        except Exception as error:  # Whatever it is, training goes on.
+            self._say(f"nothing is recorded: {_plain(error)}")
+
+    def _await_cuda(self):
+        """Record from the moment on in which the program begins to use CUDA, or from now on.
+
+        Turning the recorder on begins to use CUDA. Done any earlier, it would fix which cards are
+        seen, and take CUDA from the workers that the program forks.
+        """
+        self._awaited = awaited = object()
+
+        def begin():
+            # Not in a worker that was forked, and only once: after a failure PyTorch tries again.
+            if self._awaited is awaited and os.getpid() == self._process:
+                self._awaited = None
+                self._begin_recording()
+
+        # Called before the first allocation. What runs there may use CUDA.
+        getattr(self._torch.cuda, "_lazy_call", lambda call: call())(begin)
+
+    def _begin_recording(self):
+        try:
             if self.record:
                 self._turn_recorder_on()
             # Called inside the allocator, while everything is still alive: an exception handler
             # would see what is left after the stack was unwound.
-            attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+            attach = getattr(self._torch._C, "_cuda_attach_out_of_memory_observer", None)
             if attach is not None:
                 attach(self._on_oom)
             self._is_on = self.record
@@ -1057,7 +1081,7 @@ class Capture(contextlib.ContextDecorator):
         if self._is_on:
             with contextlib.suppress(Exception):
                 self._torch.cuda.memory._record_memory_history(enabled=None)
-        self._is_on = False
+        self._is_on, self._awaited = False, None
         self._finish()
 
     def step(self):
@@ -1070,8 +1094,12 @@ class Capture(contextlib.ContextDecorator):
 
     def send(self, why):
         """Dump the history now, to be uploaded in the background. `links` has what was."""
-        if self._is_on and os.getpid() == self._process:
+        if os.getpid() != self._process:
+            return
+        if self._is_on:
             self._send(why, self.labels)
+        elif self._awaited is not None and self.record:
+            self._say("nothing is recorded before this process uses CUDA", "cuda")
 
     def _send(self, why, labels):
         try:

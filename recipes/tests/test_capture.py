@@ -140,6 +140,55 @@ class Moments(Case):
         self.assertEqual(output.read_bytes(), b"before")
         self.assertEqual(list(self.folder.glob("*.part")), [])
 
+    def test_nothing_begins_to_use_cuda_before_the_program_does(self):
+        self.patch(mock.patch.multiple(torch.cuda, is_ready=False, queued=[]))
+        self.patch(mock.patch.object(torch._C, "observer", None))
+
+        def body(capture):
+            capture.send("before")
+            self.assertEqual((torch.cuda.memory.recording, torch._C.observer), (False, None))
+            torch.cuda.init()
+            self.assertTrue(torch.cuda.memory.recording)
+            torch._C.observer()
+
+        self.assertEqual(self.names(body), ["x-oom.pickle", "x.pickle"])
+        self.assertEqual(self.said().count("before this process uses CUDA"), 1)
+
+    def test_a_program_that_never_uses_cuda_is_told_so(self):
+        self.patch(mock.patch.multiple(torch.cuda, is_ready=False, queued=[]))
+        dump = mock.Mock()  # It would begin to use CUDA.
+        with mock.patch.object(torch.cuda.memory, "_dump_snapshot", dump):
+            self.assertEqual(self.names(lambda _: None), [])
+        dump.assert_not_called()
+        self.assertIn("nothing is recorded before this process uses CUDA", self.said())
+        torch.cuda.init()  # After its end.
+        self.assertFalse(torch.cuda.memory.recording)
+
+    def test_a_recorder_that_fails_late_does_not_fail_the_program(self):
+        self.patch(mock.patch.multiple(torch.cuda, is_ready=False, queued=[]))
+        broken = mock.Mock(side_effect=RuntimeError("no recorder"))
+        with mock.patch.object(torch.cuda.memory, "_record_memory_history", broken):
+            self.assertEqual(self.names(lambda _: torch.cuda.init()), [])
+        self.assertIn("nothing is recorded: no recorder", self.said())
+
+    def test_a_torch_that_keeps_no_calls_for_later_records_at_once(self):
+        with mock.patch.object(torch.cuda, "_lazy_call"):
+            del torch.cuda._lazy_call
+            self.assertEqual(self.names(lambda _: None), ["x.pickle"])
+
+    def test_a_forked_worker_uses_cuda_by_itself(self):
+        self.patch(mock.patch.multiple(torch.cuda, is_ready=False, queued=[]))
+
+        def body(_):
+            child = os.fork()
+            if child == 0:
+                torch.cuda.init()
+                os._exit(1 if torch.cuda.memory.recording else 0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            torch.cuda.init()
+
+        self.assertEqual(self.names(body), ["x.pickle"])
+
     def test_a_capture_can_go_to_another_process_before_it_begins(self):
         self.assertEqual(pickle.loads(pickle.dumps(Capture("http://h:1", name="x"))).name, "x")
 
@@ -210,6 +259,23 @@ class Programs(Case):
             )
             self.assertEqual((process.communicate()[0], process.returncode), ("", 0))
             self.assertEqual(dashboard.names(), ["train.pickle"])
+
+    def test_around_a_script_its_first_line_comes_before_cuda(self):
+        script = (
+            "import torch\n"
+            "before = torch.cuda.memory.recording, torch._C.observer\n"
+            "torch.cuda.init()\n"
+            "print(before, torch.cuda.memory.recording, torch._C.observer is not None)\n"
+        )
+        (self.folder / "train.py").write_text(script)
+        all_names = ["train.pickle"]
+        for options, recording, names in (((), True, all_names), (("--no-record",), False, [])):
+            with Dashboard() as dashboard:
+                args = ("-m", "tidemark_capture", "--server", dashboard.url, "--live", *options)
+                process = self.python(*args, "train.py", FAKE_IS_UNUSED="1")
+                expected = f"(False, None) {recording} True\n"
+                self.assertEqual((process.communicate()[0], process.returncode), (expected, 0))
+                self.assertEqual(dashboard.names(), names)
 
     def test_training_does_not_wait_for_the_server(self):
         with Dashboard() as dashboard:

@@ -27,7 +27,8 @@ class cuda:
     class OutOfMemoryError(RuntimeError):
         pass
 
-    is_ready = True
+    is_ready = "FAKE_IS_UNUSED" not in os.environ
+    queued = []
     fraction = 0.5
     # What the counters say: bytes allocated, their peak, bytes reserved, retries, OOMs.
     counters = (1 << 20, 2 << 20, 4 << 20, 0, 0)
@@ -35,6 +36,20 @@ class cuda:
     @staticmethod
     def is_initialized():
         return cuda.is_ready
+
+    @staticmethod
+    def _lazy_call(call):
+        if cuda.is_ready:
+            call()
+        else:
+            cuda.queued.append(call)
+
+    @staticmethod
+    def init():
+        """As PyTorch does it: nobody is told that it is ready before all that waited was called."""
+        for call in cuda.queued:
+            call()
+        cuda.is_ready = True
 
     @staticmethod
     def current_device():
