@@ -428,6 +428,7 @@ class Entry:
     def __init__(self, folder):
         self.folder = folder
         self._lock = None
+        self._busy = None
         self.about = {}
 
     @property
@@ -459,12 +460,41 @@ class Entry:
         self.release()
         return False
 
+    def hold(self, wait=True):
+        """Whether it is still there; then nobody else drops it, though the spool is full.
+
+        Its owner claims it for as long as it waits, but holds it only while it is being sent: what
+        waits can be dropped by any process, or the spool of many ranks would have no bounds.
+        """
+        try:
+            if fcntl and self._busy is None:
+                self._busy = open(os.path.join(self.folder, "busy"), "a")
+                _lock(self._busy, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if os.path.exists(os.path.join(self.folder, "about.json")):
+                return True
+        except OSError:
+            pass
+        self._busy = _unlock(self._busy)
+        return False
+
+    def is_held(self):
+        """Whether it is being sent."""
+        try:
+            if fcntl:
+                with open(os.path.join(self.folder, "busy"), "r+") as file:
+                    # Shared: two that look at the same time do not take each other for a sender.
+                    _lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    _lock(file, fcntl.LOCK_UN)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass  # Nobody ever held it.
+        return False
+
     def release(self):
-        """Let others send it."""
-        if self._lock:
-            _lock(self._lock, fcntl.LOCK_UN)  # Processes that were forked meanwhile have it too.
-            self._lock.close()
-            self._lock = None
+        """Let others send it, or drop it."""
+        self._busy = _unlock(self._busy)
+        self._lock = _unlock(self._lock)
 
     def remove(self):
         """It is sent, or given up."""
@@ -499,6 +529,14 @@ def _lock(file, operation):
         raise
     except OSError:
         pass  # A file system without locks: two may send the same, which does no harm.
+
+
+def _unlock(file):
+    """Let go of a file that is locked, if there is one; return what is there then: None."""
+    if file:
+        _lock(file, fcntl.LOCK_UN)  # Processes that were forked meanwhile have it too.
+        file.close()
+    return None
 
 
 class Spool:
@@ -561,11 +599,15 @@ class Spool:
         return [entry for entry in self.entries() if not entry.folder.endswith(".part")]
 
     def trim(self, spare=None):
-        """Keep to the bounds. The one to spare is not dropped, though it counts."""
+        """Keep to the bounds. The one to spare is not dropped, though it counts.
+
+        What is being sent, by whomever, neither counts nor is dropped.
+        """
         whole = []
         for entry in self.entries():
             if not entry.folder.endswith(".part"):
-                whole.append((entry, entry.size()))
+                if not entry.is_held():
+                    whole.append((entry, entry.size()))
             elif _age(entry.folder) > ABANDONED:
                 entry.remove()
         held = sum(size for _, size in whole)
@@ -575,8 +617,10 @@ class Spool:
                 return
             if spare and entry.folder == spare.folder:
                 continue
-            entry.remove()
             held, count = held - size, count - 1
+            if not entry.hold(wait=False):
+                continue  # It has begun to be sent, or is gone.
+            entry.remove()
             full = f"{self.most_files} snapshots or {self.most_bytes >> 20} MiB"
             self._say(f"the spool is full ({full}): the oldest are dropped", "full")
 
@@ -597,6 +641,7 @@ def deliver(server, entry, say=None):
     """
     project = entry.about.get("project")  # Whoever sends it may be of another one.
     server = server.of(project if isinstance(project, str) else server.project)
+    entry.hold()
     try:
         if "run" not in entry.about:
             entry.about["run"] = _patiently(lambda: _upload(server, entry))
@@ -1120,6 +1165,10 @@ class Capture(contextlib.ContextDecorator):
 
     def _prepared(self, entry, world, moment):
         """What takes time, in the background: pack it, find out which job it is of."""
+        entry.hold()
+        if not os.path.exists(entry.path):  # It was dropped while it waited.
+            entry.remove()
+            return None
         if self.compress:
             entry.pack()
         if world > 1 and entry.about["rank"] is not None:

@@ -45,6 +45,46 @@ class Bounds(Case):
             pass
         self.assertEqual(dashboard.names(), ["x.pickle"])
 
+    def test_one_that_is_being_sent_neither_counts_nor_is_dropped(self):
+        self.fill(3)
+        os.environ["TIDEMARK_SPOOL_FILES"] = "1"
+        first, second, _ = Spool().waiting()  # As another rank has them.
+        for entry in first, second:
+            self.assertTrue(entry.claim())
+            self.assertTrue(entry.hold())
+        Spool().trim()
+        self.assertEqual(self.waiting(), ["x-step1.pickle", "x-step2.pickle", "x.pickle"])
+        self.assertNotIn("the spool is full", self.said())
+        second.release()
+        Spool().trim()
+        self.assertEqual(self.waiting(), ["x-step1.pickle", "x.pickle"])
+        first.release()
+        Spool().trim()
+        self.assertEqual(self.waiting(), ["x.pickle"])
+
+    def test_one_that_only_waits_for_its_owner_is_dropped(self):
+        self.fill(1)
+        os.environ["TIDEMARK_SPOOL_FILES"] = "0"
+        [entry] = Spool().waiting()
+        self.assertTrue(entry.claim())
+        Spool().trim()
+        self.assertEqual(self.waiting(), [])
+        self.assertFalse(entry.hold())
+        entry.remove()
+
+    def test_no_other_rank_drops_what_a_program_sends(self):
+        with Dashboard() as dashboard:
+            with Capture(dashboard.url, name="x", compress=True) as capture:
+                with dashboard.lock:  # It does not answer.
+                    capture.send("warm")
+                    [entry] = Spool().waiting()
+                    while not entry.is_held():
+                        time.sleep(0.01)
+                    os.environ["TIDEMARK_SPOOL_FILES"] = "0"
+                    Spool().trim()
+            self.assertEqual(dashboard.names(), ["x-warm.pickle.gz", "x.pickle.gz"])
+        self.assertEqual(list(self.spool.iterdir()), [])
+
     def make(self, name, about='{"name": "x"}'):
         folder = self.spool / name
         folder.mkdir(parents=True)
