@@ -112,7 +112,8 @@ LABEL_VALUE = re.compile(
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]{1,200}"
 )
 
-# Seconds after which a snapshot that was never finished is taken for that of a dead process.
+# Seconds after which a snapshot that was never finished, or not removed whole, is taken for that of
+# a dead process.
 ABANDONED = 24 * 3600
 
 # What the folders in a spool are called: when they were made, by which process.
@@ -500,6 +501,14 @@ class Entry:
         """It is sent, or given up."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.release()
+        if not self.is_whole():
+            # NFS keeps a file that is open, under another name, and the folder with it.
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def is_whole(self):
+        """Whether it is a snapshot: neither one that is being written nor what is left of one."""
+        about = os.path.join(self.folder, "about.json")
+        return not self.folder.endswith(".part") and os.path.exists(about)
 
     def size(self):
         """Bytes on the disk."""
@@ -596,7 +605,7 @@ class Spool:
 
     def waiting(self):
         """What is whole and waits, the oldest first."""
-        return [entry for entry in self.entries() if not entry.folder.endswith(".part")]
+        return [entry for entry in self.entries() if entry.is_whole()]
 
     def trim(self, spare=None):
         """Keep to the bounds. The one to spare is not dropped, though it counts.
@@ -605,7 +614,7 @@ class Spool:
         """
         whole = []
         for entry in self.entries():
-            if not entry.folder.endswith(".part"):
+            if entry.is_whole():
                 if not entry.is_held():
                     whole.append((entry, entry.size()))
             elif _age(entry.folder) > ABANDONED:

@@ -1,13 +1,25 @@
 """The spool keeps to its bounds, says what it drops, and is sent by hand."""
 
 import os
+import shutil
 import signal
 import time
+import unittest
+from unittest import mock
 
 from case import Case
 from dashboard import Dashboard
 
 from tidemark_capture import Capture, Spool
+
+
+def open_files():
+    """Paths of what this process has open."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            yield os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass
 
 
 class Bounds(Case):
@@ -100,6 +112,39 @@ class Bounds(Case):
         spool.trim()
         self.assertEqual(list(self.spool.iterdir()), [part])
         self.assertEqual(spool.waiting(), [])
+
+    def test_what_is_left_of_one_does_not_count_and_goes_after_a_day(self):
+        os.environ["TIDEMARK_SPOOL_FILES"] = "1"
+        self.fill(1)
+        left = self.spool / f"{1:019}-7-0123abcd"
+        left.mkdir()
+        (left / ".nfs0001").touch()
+        spool = Spool()
+        spool.trim()
+        self.assertEqual(self.waiting(), ["x.pickle"])
+        self.assertEqual(len(spool.waiting()), 1)
+        self.assertTrue(left.exists())
+        os.utime(left, (0, 0))
+        spool.trim()
+        self.assertFalse(left.exists())
+        self.assertEqual((self.waiting(), self.said().count("is full")), (["x.pickle"], 0))
+
+    @unittest.skipUnless(os.path.isdir("/proc/self/fd"), "nobody says what is open")
+    def test_nothing_is_left_where_open_files_are_kept(self):
+        remove = shutil.rmtree
+
+        def as_nfs(folder, ignore_errors):
+            is_open = any(folder in link for link in open_files())
+            remove(folder, ignore_errors)
+            if is_open:
+                os.mkdir(folder)
+                open(os.path.join(folder, ".nfs0001"), "w").close()
+
+        with mock.patch("shutil.rmtree", as_nfs), Dashboard() as dashboard:
+            with Capture(dashboard.url, name="x"):
+                pass
+            self.assertEqual(dashboard.names(), ["x.pickle"])
+            self.assertEqual(list(self.spool.iterdir()), [])
 
     def test_what_is_not_the_spool_s_is_never_touched(self):
         os.environ["TIDEMARK_SPOOL_FILES"] = "0"
