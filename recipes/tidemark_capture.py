@@ -1396,7 +1396,7 @@ def _count_steps(capture):
 
         register_optimizer_step_post_hook(lambda *_: capture.step())
     except Exception as error:  # Whatever it is, training goes on.
-        _say(f"live: no steps are seen: {_plain(error)}")
+        _say(f"no steps are seen: {_plain(error)}")
 
 
 def main():
@@ -1461,7 +1461,7 @@ def main():
     sys.argv = [options.script] + options.args
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     with capture:
-        if capture._live is not None:
+        if capture._live is not None or capture.every and capture._process is not None:
             _count_steps(capture)
         runpy.run_path(options.script, run_name="__main__")
 

@@ -260,6 +260,16 @@ class Programs(Case):
             self.assertEqual((process.communicate()[0], process.returncode), ("", 0))
             self.assertEqual(dashboard.names(), ["train.pickle"])
 
+    def test_around_a_script_every_n_steps_of_an_optimizer(self):
+        script = "import torch\nsgd = torch.optim.SGD()\nfor _ in range(5): sgd.step()\n"
+        (self.folder / "train.py").write_text(script)
+        with Dashboard() as dashboard:
+            args = ("-m", "tidemark_capture", "--server", dashboard.url, "train.py")
+            process = self.python(*args, TIDEMARK_EVERY="2")
+            self.assertEqual((process.communicate()[0], process.returncode), ("", 0))
+            expected = ["train-step2.pickle", "train-step4.pickle", "train.pickle"]
+            self.assertEqual(dashboard.names(), expected)
+
     def test_around_a_script_its_first_line_comes_before_cuda(self):
         script = (
             "import torch\n"
