@@ -34,7 +34,7 @@ pub struct Restored {
     pub files: usize,
     /// The place of the stored files that were not in the backup.
     pub left_at: Option<String>,
-    /// Parts that are damaged or missing, a sentence each.
+    /// Parts that are damaged or missing, and projects without a complete backup, a sentence each.
     pub lacking: Vec<String>,
     /// The other projects.
     pub projects: Vec<(ProjectName, Restored)>,
@@ -62,21 +62,7 @@ struct Examined {
 pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
     check_apart(&config.data, from)?;
     let main = Part::read(from, config.clone())?;
-    let begun = config.data.join(RESTORING).exists();
-    // An attempt that was interrupted has finished these.
-    let is_done = |project: &ProjectName| {
-        let data = projects::folder_of(&config.data, project);
-        begun && data.join(DATABASE).exists() && !data.join(RESTORING).exists()
-    };
-    let others = projects::found_in(from).into_iter();
-    let others = others.filter(|project| !is_done(project)).map(|project| {
-        let from = projects::folder_of(from, &project);
-        Ok((
-            Part::read(&from, projects::config_of(config, &project))?,
-            project,
-        ))
-    });
-    let others = others.collect::<Result<Vec<_>, BackupError>>()?;
+    let (others, unfinished) = Part::of_others(from, config)?;
     let parts = std::iter::once(&main).chain(others.iter().map(|(part, _)| part));
     let damaged = parts.flat_map(|part| part.examined.damaged.clone());
     let damaged: Vec<String> = damaged.collect();
@@ -90,6 +76,7 @@ pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Rest
     // and the same command continues.
     let _lock = lock_to_restore(&config.data)?;
     let mut restored = main.fill()?;
+    restored.lacking.extend(unfinished);
     for (part, project) in others {
         let config = part.config.clone();
         let _lock = lock_to_restore(&config.data)?;
@@ -117,6 +104,36 @@ struct Part {
 }
 
 impl Part {
+    /// Reads the backups of the other projects. Also says which projects have none, a sentence
+    /// each: a backup that was killed leaves the folder of a project that it had only begun, and
+    /// that must not keep the others from being restored.
+    fn of_others(
+        from: &Path,
+        config: &Config,
+    ) -> Result<(Vec<(Part, ProjectName)>, Vec<String>), BackupError> {
+        let begun = config.data.join(RESTORING).exists();
+        // An attempt that was interrupted has finished these.
+        let is_done = |project: &ProjectName| {
+            let data = projects::folder_of(&config.data, project);
+            begun && data.join(DATABASE).exists() && !data.join(RESTORING).exists()
+        };
+        let (mut parts, mut unfinished) = (Vec::new(), Vec::new());
+        for project in projects::found_in(from) {
+            if is_done(&project) {
+                continue;
+            }
+            let from = projects::folder_of(from, &project);
+            match Part::read(&from, projects::config_of(config, &project)) {
+                Ok(part) => parts.push((part, project)),
+                Err(error @ BackupError::None(_)) => {
+                    unfinished.push(format!("the project {project}: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((parts, unfinished))
+    }
+
     /// Reads all of the backup in a folder.
     fn read(from: &Path, config: Config) -> Result<Part, BackupError> {
         let runtime = Handle::current();

@@ -172,6 +172,37 @@ async fn a_backup_is_of_one_database_and_of_nothing_else() {
     assert!(matches!(refused, Err(BackupError::NotABackup(_))));
 }
 
+/// As when a backup was killed in the first one of a project.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_whose_backup_did_not_end_is_named_and_the_rest_restored() {
+    let (main, speech) = (Data::with(&[b"a"]).await, Data::with(&[b"b"]).await);
+    main.back_up(|_| {}).await.unwrap();
+    let projects = main.backup().join(PROJECTS);
+    let (config, to) = (speech.config(), projects.join("speech"));
+    let whole = move || back_up(&config, &to, Scope::Whole, Depth::New);
+    tokio::task::spawn_blocking(whole).await.unwrap().unwrap();
+    let vision = projects.join("vision");
+    std::fs::create_dir_all(vision.join(BLOBS)).unwrap();
+    std::fs::write(vision.join("database-1.db"), "half of it").unwrap();
+
+    let restored = main.restored().await.unwrap();
+    assert_eq!(restored.files, 1);
+    let others: Vec<&str> = restored
+        .projects
+        .iter()
+        .map(|(it, _)| it.as_str())
+        .collect();
+    assert_eq!(others, ["speech"]);
+    let [lack] = restored.lacking.as_slice() else {
+        panic!("{:?}", restored.lacking);
+    };
+    assert!(
+        lack.starts_with("the project vision: there is no backup in"),
+        "{lack}"
+    );
+    assert!(!main.folder.path().join("restored/restoring").exists());
+}
+
 /// Whoever loses the folder would lose both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_is_never_inside_of_what_it_is_a_copy_of() {

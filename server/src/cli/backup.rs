@@ -30,7 +30,8 @@ Examples:
   tidemark restore /mnt/backup --data /srv/restored --skip-damaged
 
 All of the backup is read first. Nothing is overwritten: the data folder must be empty or not there.
-Links that were revoked and runs that were deleted after the backup are there again.";
+The exit status is 1 when something was not restored: files that the backup lacks, and projects
+whose first backup did not end. Links that were revoked and runs that were deleted after the backup are there again.";
 
 /// Options of `tidemark backup`.
 #[derive(Args)]
