@@ -8,7 +8,7 @@ use crate::clients::Quota;
 use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
-use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, RESTORING};
+use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
@@ -72,6 +72,12 @@ pub enum OpenError {
         "a restore into the data folder {0} did not end: run the same `tidemark restore` again"
     )]
     HalfRestored(PathBuf),
+    /// A rebuild was interrupted: people, names and links are not there yet.
+    #[error(
+        "the database in the data folder {0} was not made again completely: \
+         `tidemark doctor --rebuild` continues"
+    )]
+    HalfRebuilt(PathBuf),
     /// The database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -397,8 +403,20 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
 /// Keeps all other servers out of a data folder. Creates the folder if it does not exist.
 ///
 /// # Errors
-/// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
+/// [`OpenError::InUse`], [`OpenError::HalfRestored`], and [`OpenError::HalfRebuilt`].
 pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
+    let lock = lock_to_rebuild(folder)?;
+    match folder.join(REBUILDING).exists() {
+        true => Err(OpenError::HalfRebuilt(folder.to_owned())),
+        false => Ok(lock),
+    }
+}
+
+/// [`lock`], for making the database again.
+///
+/// # Errors
+/// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
+pub fn lock_to_rebuild(folder: &Path) -> Result<DataLock, OpenError> {
     let lock = lock_to_restore(folder)?;
     match folder.join(RESTORING).exists() {
         true => Err(OpenError::HalfRestored(folder.to_owned())),

@@ -9,6 +9,9 @@ pub const LOCK: &str = "lock";
 /// This file is there while the folder is being restored.
 pub const RESTORING: &str = "restoring";
 
+/// This file is there while the database is being made again. It names the damaged one.
+pub const REBUILDING: &str = "rebuilding";
+
 /// A file with this name next to the database says that the database has had people in it. It can
 /// be read even when the database is damaged.
 pub const HAS_PEOPLE: &str = "has-people";
@@ -24,6 +27,6 @@ pub const PROJECTS: &str = "projects";
 
 /// What the names of all of our files and folders begin with: SQLite puts files of its own beside
 /// the database.
-pub const OURS: [&str; 7] = [
-    DATABASE, LOCK, RESTORING, HAS_PEOPLE, BLOBS, BENCH, PROJECTS,
+pub const OURS: [&str; 8] = [
+    DATABASE, LOCK, RESTORING, REBUILDING, HAS_PEOPLE, BLOBS, BENCH, PROJECTS,
 ];

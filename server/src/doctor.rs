@@ -1,23 +1,30 @@
 //! Checks and repairs a data folder: whether everything is whole, which blobs the database does not
 //! know, and how to make a new database from the blobs.
 
-use crate::app::{DataLock, OpenError, lock, open_blobs, owner_of};
+#[cfg(test)]
+mod tests;
+
+use crate::app::{DataLock, OpenError, lock, lock_to_rebuild, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
 use crate::budget::Budget;
 use crate::clock::now_ms;
 use crate::config::Config;
-use crate::data_folder::DATABASE;
+use crate::data_folder::{DATABASE, REBUILDING};
 use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::store::{
-    BlobRow, MemberRow, Quarantined, Remembered, RememberedRank, Salvaged, Store, StoreError,
-    StoreResult,
+    BlobRow, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError, StoreResult,
+    TokenRow, Writer,
 };
 use api::ids::PersonId;
+use api::people::Person;
 use api::projects::ProjectName;
+use api::views::View;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -78,6 +85,10 @@ pub async fn examine(config: &Config) -> Result<Report, OpenError> {
         database,
         ..Report::default()
     };
+    if config.data.join(REBUILDING).exists() {
+        let unfinished = "making it again did not end: names, people and links are not in it yet";
+        report.damage.push(unfinished.to_owned());
+    }
     let mut known = Vec::new();
     let mut aside = Vec::new();
     if report.damage.is_empty() && report.database.exists() {
@@ -143,6 +154,7 @@ async fn read_all(blobs: Blobs, known: Vec<BlobRow>, unused: Vec<String>) -> Vec
 
 /// A data folder under repair. No server may run on it.
 pub struct Repair {
+    data: PathBuf,
     store: Store,
     uploads: Uploads,
     _locks: (DataLock, Ownership),
@@ -159,28 +171,31 @@ impl Repair {
         Repair::on(config, lock, store).await
     }
 
-    /// Moves a damaged database aside and makes a new one, with everything that could be read from
-    /// the old one. Also returns the old one's new place.
+    /// Moves a damaged database aside and makes a new one. Also returns everything that could be
+    /// read from the old one, and the old one's new place. Until [`Repair::remember`] has ended, a
+    /// mark in the folder names that place: no server starts, and the next call continues.
     ///
     /// # Errors
     /// When a server runs on the folder, or nothing is wrong with the database.
     pub async fn rebuild(config: &Config) -> Result<(Repair, Salvaged, PathBuf), RebuildError> {
-        let lock = lock(&config.data)?;
+        let lock = lock_to_rebuild(&config.data)?;
         let database = config.data.join(DATABASE);
-        if damage_of(&database).map_err(OpenError::from)?.is_empty() {
-            return Err(RebuildError::Whole(database));
-        }
-        let salvaged = Salvaged::of(&database);
-        let aside = config.data.join(format!("{DATABASE}.damaged-{}", now_ms()));
-        for part in ["-wal", "-shm", ""] {
-            let part_of = |file: &Path| PathBuf::from(format!("{}{part}", file.display()));
-            match std::fs::rename(part_of(&database), part_of(&aside)) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(RebuildError::Move { database, source });
-                }
-                _ => {}
+        let aside = match marked(&config.data)? {
+            Some(aside) if aside.exists() => aside,
+            _ => set_aside(&config.data)?,
+        };
+        if !database.exists() {
+            // The rest of the damaged one, for a new one must not read it.
+            for part in ["-wal", "-shm"] {
+                move_if_there(&beside(&database, part), &beside(&aside, part))?;
+            }
+        } else if !damage_of(&database).map_err(OpenError::from)?.is_empty() {
+            // The new one, which has nothing that is not in the stored files or the old one.
+            for part in ["-wal", "-shm", ""] {
+                remove_if_there(&beside(&database, part))?;
             }
         }
+        let salvaged = Salvaged::of(&aside);
         let store = Store::open(&database).map_err(OpenError::from)?;
         let repair = Repair::on(config, lock, store).await?;
         Ok((repair, salvaged, aside))
@@ -208,6 +223,7 @@ impl Repair {
             ),
         );
         Ok(Repair {
+            data: config.data.clone(),
             store,
             uploads,
             _locks: (lock, ownership),
@@ -248,70 +264,153 @@ impl Repair {
     }
 
     /// Restores what was read from the old database: names, dates, senders, deletions and labels of
-    /// runs, ranks and keys of jobs, own categories, views, people, tokens and links. Returns the
+    /// runs, ranks and keys of jobs, own categories, views, people, tokens and links. What an
+    /// interrupted call has restored already stays. After that, servers may start. Returns the
     /// numbers of runs and links.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn remember(&self, salvaged: Salvaged) -> StoreResult<(usize, usize)> {
-        let Salvaged {
-            runs,
-            ranks,
-            keys,
-            senders,
-            labels,
-            own_categories,
-            views,
-            people,
-            tokens,
-            identities,
-            shares,
-            projects,
-            members,
-            latest_ms,
-        } = salvaged;
-        let n_runs = runs.len();
-        self.store
-            .write(move |writer| {
-                let mut each = runs.iter();
-                each.try_for_each(|run: &Remembered| writer.remember_run(run))?;
-                let mut each = ranks.iter();
-                each.try_for_each(|rank: &RememberedRank| writer.remember_rank(rank))?;
-                let mut each = keys.iter();
-                each.try_for_each(|(job, key)| writer.remember_key(job, key))?;
-                let mut each = senders.iter();
-                each.try_for_each(|(run, name)| writer.remember_sender(run, name))?;
-                let mut each = labels.iter();
-                each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
-                writer.set_own_categories(&own_categories, "", latest_ms)?;
-                let mut each = views.iter();
-                each.try_for_each(|view| writer.put_view(view).map(drop))?;
-                let mut each = people.iter();
-                each.try_for_each(|person| writer.insert_person(person))?;
-                // Those of people who could not be read are lost with them.
-                let known = |id: &PersonId| people.iter().any(|person| person.id == *id);
-                let mut each = tokens.iter().filter(|row| known(&row.token.person));
-                each.try_for_each(|token| writer.insert_token(token))?;
-                let mut each = identities.iter().filter(|row| known(&row.person));
-                each.try_for_each(|identity| writer.insert_identity(identity))?;
-                let mut each = projects.iter();
-                each.try_for_each(|project| writer.put_project(project))?;
-                // A project that could not be read gets a new row at the next start.
-                let read = |row: &&MemberRow| projects.iter().any(|one| one.name == row.project);
-                let mut each = members.iter().filter(|row| known(&row.person)).filter(read);
-                each.try_for_each(|row| {
-                    writer.set_member(&row.project, &row.person, Some(row.role))
-                })?;
-                writer.saw_time(latest_ms)
-            })
-            .await?;
+    /// The database's, and when the mark cannot be removed.
+    pub async fn remember(&self, mut salvaged: Salvaged) -> Result<(usize, usize), RebuildError> {
+        let shares = std::mem::take(&mut salvaged.shares);
+        let n_runs = salvaged.runs.len();
+        let rest = self.store.write(move |writer| remember(writer, &salvaged));
+        rest.await.map_err(OpenError::from)?;
+        let there = self.store.read(|reader| reader.all_shares()).await;
+        let there = there.map_err(OpenError::from)?;
         let mut n_shares = 0;
         for share in shares {
+            let is_there = there.iter().any(|row| row.share.id == share.share.id);
             // A damaged link is lost: it no longer opens, and can be made again.
-            let put_back = self.store.write(move |writer| writer.restore_share(&share));
-            n_shares += usize::from(put_back.await.is_ok());
+            let put_back = is_there || {
+                let put_back = self.store.write(move |writer| writer.restore_share(&share));
+                put_back.await.is_ok()
+            };
+            n_shares += usize::from(put_back);
         }
+        remove_if_there(&self.data.join(REBUILDING))?;
         Ok((n_runs, n_shares))
+    }
+}
+
+/// Restores all but links. Rows that are there already stay: an interrupted rebuild put them there.
+fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
+    let runs = &salvaged.runs;
+    runs.iter().try_for_each(|run| writer.remember_run(run))?;
+    let ranks = &salvaged.ranks;
+    ranks
+        .iter()
+        .try_for_each(|rank| writer.remember_rank(rank))?;
+    let mut keys = salvaged.keys.iter();
+    keys.try_for_each(|(job, key)| writer.remember_key(job, key))?;
+    let mut senders = salvaged.senders.iter();
+    senders.try_for_each(|(run, name)| writer.remember_sender(run, name))?;
+    let mut labels = salvaged.labels.iter();
+    labels.try_for_each(|(run, label)| writer.remember_label(run, label))?;
+    writer.set_own_categories(&salvaged.own_categories, "", salvaged.latest_ms)?;
+    let there = writer.reader().views()?;
+    let is_new = |view: &&View| !there.iter().any(|one| one.id == view.id);
+    let mut views = salvaged.views.iter().filter(is_new);
+    views.try_for_each(|view| writer.put_view(view).map(drop))?;
+    remember_people(writer, salvaged)?;
+    writer.saw_time(salvaged.latest_ms)
+}
+
+/// Restores people, what they sign in with, and where they may enter.
+fn remember_people(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
+    let there = writer.reader().people()?;
+    // By name, too: whoever stands for people who cannot be read gets a new id each time.
+    let is_new = |new: &&Person| {
+        let is_same = |old: &Person| old.id == new.id || old.name.eq_ignore_ascii_case(&new.name);
+        !there.iter().any(is_same)
+    };
+    let mut people = salvaged.people.iter().filter(is_new);
+    people.try_for_each(|person| writer.insert_person(person))?;
+    // Tokens of people who could not be read are lost with them, and so on.
+    let people = writer.reader().people()?.into_iter();
+    let people: BTreeSet<PersonId> = people.map(|person| person.id).collect();
+    let there = writer.reader().tokens()?;
+    let is_new = |row: &&TokenRow| !there.iter().any(|one| one.token.id == row.token.id);
+    let tokens = salvaged.tokens.iter().filter(is_new);
+    let mut tokens = tokens.filter(|row| people.contains(&row.token.person));
+    tokens.try_for_each(|token| writer.insert_token(token))?;
+    let there = writer.reader().identities()?;
+    let is_new = |row: &&IdentityRow| {
+        let is_same = |one: &IdentityRow| one.issuer == row.issuer && one.subject == row.subject;
+        !there.iter().any(is_same)
+    };
+    let identities = salvaged.identities.iter().filter(is_new);
+    let mut identities = identities.filter(|row| people.contains(&row.person));
+    identities.try_for_each(|identity| writer.insert_identity(identity))?;
+    let projects = &salvaged.projects;
+    projects
+        .iter()
+        .try_for_each(|project| writer.put_project(project))?;
+    // A project that could not be read gets a new row at the next start.
+    let read = |row: &&MemberRow| projects.iter().any(|one| one.name == row.project);
+    let members = salvaged.members.iter().filter(read);
+    let mut members = members.filter(|row| people.contains(&row.person));
+    members.try_for_each(|row| writer.set_member(&row.project, &row.person, Some(row.role)))
+}
+
+/// The damaged database that the mark of an unfinished rebuild names.
+fn marked(data: &Path) -> Result<Option<PathBuf>, RebuildError> {
+    let mark = data.join(REBUILDING);
+    match std::fs::read_to_string(&mark) {
+        Ok(name) => Ok(Some(data.join(name))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(RebuildError::File { path: mark, source }),
+    }
+}
+
+/// Moves the damaged database aside, with a mark that names its new place.
+fn set_aside(data: &Path) -> Result<PathBuf, RebuildError> {
+    let database = data.join(DATABASE);
+    if damage_of(&database).map_err(OpenError::from)?.is_empty() {
+        // A rebuild that ended before it moved anything, and a database that was replaced since.
+        remove_if_there(&data.join(REBUILDING))?;
+        return Err(RebuildError::Whole(database));
+    }
+    let name = format!("{DATABASE}.damaged-{}", now_ms());
+    let (mark, part) = (
+        data.join(REBUILDING),
+        data.join(format!("{REBUILDING}.part")),
+    );
+    let marked = File::create(&part).and_then(|mut file| {
+        file.write_all(name.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&part, &mark)?;
+        File::open(data)?.sync_all()
+    });
+    marked.map_err(|source| RebuildError::File { path: mark, source })?;
+    // First the database: as long as it is in its place, its log is there, too.
+    let aside = data.join(name);
+    std::fs::rename(&database, &aside).map_err(|source| RebuildError::Move { database, source })?;
+    Ok(aside)
+}
+
+/// The database's file, or one that SQLite puts beside it.
+fn beside(database: &Path, part: &str) -> PathBuf {
+    PathBuf::from(format!("{}{part}", database.display()))
+}
+
+fn move_if_there(from: &Path, to: &Path) -> Result<(), RebuildError> {
+    if_there(std::fs::rename(from, to)).map_err(|source| RebuildError::Move {
+        database: from.to_owned(),
+        source,
+    })
+}
+
+fn remove_if_there(path: &Path) -> Result<(), RebuildError> {
+    if_there(std::fs::remove_file(path)).map_err(|source| RebuildError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn if_there(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 
@@ -327,7 +426,15 @@ pub enum RebuildError {
         /// Which.
         database: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// A file of the data folder cannot be read, written or removed.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
     },
     /// The folder cannot be opened.
     #[error(transparent)]

@@ -19,7 +19,8 @@ Examples:
   tidemark doctor --data /srv/tidemark --adopt     make runs of files that are none yet
   tidemark doctor --data /srv/tidemark --rebuild   move a damaged database aside, make a new one
 
-The exit status is 1 when something is damaged.";
+A rebuild that was interrupted is continued by the same command; until then no server starts. The
+exit status is 1 when something is damaged.";
 
 /// Options of `tidemark doctor`.
 #[derive(Args)]

@@ -50,7 +50,10 @@ impl Reader<'_> {
     }
 
     /// Every link, with the hash of its secret.
-    pub(super) fn all_shares(&self) -> StoreResult<Vec<ShareRow>> {
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn all_shares(&self) -> StoreResult<Vec<ShareRow>> {
         self.share_rows(Wanted::All, Slice::ALL, 0)
     }
 

@@ -1,0 +1,124 @@
+//! A rebuild that is interrupted, and continued.
+
+use super::*;
+use crate::app::App;
+use crate::ingest::Sender;
+use crate::samples;
+use api::ids::RunId;
+use api::people::{NewPerson, Role};
+use tempfile::TempDir;
+
+const NAME: &str = "a name that a person gave";
+
+/// A data folder whose database is damaged, and a run whose name can still be read.
+async fn damaged(folder: &TempDir) -> (Config, RunId) {
+    let config = Config::new(folder.path().join("data"));
+    let app = App::open(config.clone()).await.unwrap();
+    let new = NewPerson {
+        name: "ada".to_owned(),
+        role: Role::Admin,
+    };
+    app.gate.people.add(&new, 1).await.unwrap();
+    let mut runs = Vec::new();
+    for sample in ["streams", "plain_lm"] {
+        let sample = samples::find(sample).unwrap();
+        let arrived = sample.open(&app.uploads, Sender::Server).await.unwrap();
+        runs.push(arrived.run);
+    }
+    let (kept, lost) = (runs[0].clone(), runs[1].clone());
+    let run = kept.clone();
+    let renamed = app.store.write(move |writer| writer.rename_run(&run, NAME));
+    renamed.await.unwrap();
+    drop(app);
+    let connection = rusqlite::Connection::open(config.data.join(DATABASE)).unwrap();
+    connection
+        .pragma_update(None, "foreign_keys", false)
+        .unwrap();
+    let sql = "UPDATE runs SET id = 'nobody writes this' WHERE id = ?1";
+    connection.execute(sql, [lost.as_str()]).unwrap();
+    (config, kept)
+}
+
+async fn adopt_all(repair: &Repair) -> usize {
+    let unused = repair.unused().await.unwrap();
+    for blob in &unused {
+        repair.adopt(blob).await.unwrap();
+    }
+    unused.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_that_was_interrupted_continues_and_loses_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, run) = damaged(&folder).await;
+    let (repair, _, aside) = Repair::rebuild(&config).await.unwrap();
+    assert_eq!(adopt_all(&repair).await, 2);
+    // As if it were killed here: the new database is whole, and knows nobody.
+    drop(repair);
+
+    let refused = App::open(config.clone()).await.map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::HalfRebuilt(_)), "{refused}");
+    let refused = Repair::begin(&config).await.map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::HalfRebuilt(_)), "{refused}");
+    assert!(examine(&config).await.unwrap().is_bad());
+
+    let mark = config.data.join(REBUILDING);
+    let marked = std::fs::read(&mark).unwrap();
+    for _ in 0..2 {
+        let (repair, salvaged, again) = Repair::rebuild(&config).await.unwrap();
+        assert_eq!((adopt_all(&repair).await, &again), (0, &aside));
+        repair.remember(salvaged).await.unwrap();
+        assert!(!mark.exists());
+        // Once more, as if the power had failed before the mark was removed.
+        drop(repair);
+        std::fs::write(&mark, &marked).unwrap();
+    }
+    std::fs::remove_file(&mark).unwrap();
+
+    let app = App::open(config.clone()).await.unwrap();
+    let read = app
+        .store
+        .read(|reader| Ok((reader.people()?, reader.tokens()?)));
+    let (people, tokens) = read.await.unwrap();
+    let names: Vec<&str> = people.iter().map(|person| person.name.as_str()).collect();
+    assert_eq!((names, tokens.len()), (vec!["ada"], 1));
+    let name = app.store.read(move |reader| reader.run(&run)).await;
+    assert_eq!(name.unwrap().name, NAME);
+    drop(app);
+    let refused = Repair::rebuild(&config).await.map(drop).unwrap_err();
+    assert!(matches!(refused, RebuildError::Whole(_)), "{refused}");
+}
+
+/// Between the mark and the new database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_continues_wherever_it_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, _) = damaged(&folder).await;
+    let (mark, database) = (config.data.join(REBUILDING), config.data.join(DATABASE));
+    // The mark is there, and nothing was moved.
+    std::fs::write(&mark, format!("{DATABASE}.damaged-1")).unwrap();
+    let (repair, _, aside) = Repair::rebuild(&config).await.unwrap();
+    drop(repair);
+    // The database was moved, its log was not.
+    for part in ["-wal", "-shm", ""] {
+        remove_if_there(&beside(&database, part)).unwrap();
+    }
+    std::fs::write(beside(&database, "-wal"), "of the damaged one").unwrap();
+    let (repair, ..) = Repair::rebuild(&config).await.unwrap();
+    let log = std::fs::read(beside(&aside, "-wal")).unwrap();
+    assert_eq!(log, b"of the damaged one");
+    drop(repair);
+    // The new one is damaged, too.
+    std::fs::write(
+        &database,
+        "rubbish, and more than a header of it".repeat(300),
+    )
+    .unwrap();
+    let (repair, salvaged, again) = Repair::rebuild(&config).await.unwrap();
+    assert_eq!(again, aside);
+    assert_eq!(salvaged.people.len(), 1);
+    adopt_all(&repair).await;
+    repair.remember(salvaged).await.unwrap();
+    drop(repair);
+    App::open(config).await.unwrap();
+}
