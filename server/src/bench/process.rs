@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Split};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -55,6 +55,8 @@ enum Stop {
     Cancelled,
     Time(Duration),
     Memory(Bytes),
+    /// What it says cannot be read.
+    Unheard(io::ErrorKind),
 }
 
 /// The last message of the process.
@@ -111,7 +113,8 @@ struct Watched {
     child: Child,
     /// Stays open as long as the process should live.
     stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
+    /// Bytes, because a library may print what is no text.
+    lines: Split<BufReader<ChildStdout>>,
     stderr: JoinHandle<String>,
     look: tokio::time::Interval,
     deadline: Instant,
@@ -143,7 +146,7 @@ impl Watched {
         Ok(Watched {
             child,
             stdin,
-            lines: BufReader::new(stdout).lines(),
+            lines: BufReader::new(stdout).split(b'\n'),
             stderr: tokio::spawn(last_words(stderr)),
             look,
             deadline: Instant::now() + settings.time,
@@ -155,13 +158,15 @@ impl Watched {
     async fn next(&mut self, cancel: &CancellationToken) -> Heard {
         loop {
             tokio::select! {
-                line = self.lines.next_line() => return match line {
-                    Ok(Some(line)) => match serde_json::from_str(&line) {
+                line = self.lines.next_segment() => return match line {
+                    Ok(Some(line)) => match serde_json::from_slice(&line) {
                         Ok(line) => Heard::Line(line),
                         // A library printed something, which is not a message.
                         Err(_) => continue,
                     },
-                    Ok(None) | Err(_) => Heard::End,
+                    Ok(None) => Heard::End,
+                    // It may still run, and nobody would watch it any more.
+                    Err(error) => Heard::Stop(Stop::Unheard(error.kind())),
                 },
                 _ = self.look.tick() => {
                     if self.resident().is_some_and(|bytes| bytes > self.memory) {
@@ -197,6 +202,9 @@ impl Watched {
                 limit.as_secs_f64()
             )),
             (Some(Stop::Memory(limit)), _, _) => failed(too_much_memory(limit)),
+            (Some(Stop::Unheard(why)), _, _) => {
+                failed(format!("what its process says cannot be read: {why}"))
+            }
             (None, _, Err(error)) => failed(format!("its process was lost: {error}")),
             (None, Some(LastWord::Done { base, result }), Ok(status)) if status.success() => {
                 How::Done { base, result }
@@ -289,6 +297,41 @@ async fn last_words(mut stderr: ChildStderr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    /// Runs a shell script in place of a row. It may take half a second.
+    async fn scripted(script: &str) -> How {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("row");
+        // A shell writes it: a file that this process has open for writing cannot be run, and a
+        // child that another test starts just then would hold it open.
+        let write = "printf '#!/bin/sh\nread spec\n%s\n' \"$1\" >\"$0\"; chmod +x \"$0\"";
+        let mut shell = std::process::Command::new("sh");
+        let written = shell.args(["-c", write]).arg(&program).arg(script).status();
+        assert!(written.unwrap().success());
+        let settings = BenchSettings {
+            program: Some(program),
+            time: Duration::from_millis(500),
+            ..BenchSettings::default()
+        };
+        let spec = serde_json::from_value(json!({
+            "config": "any", "patches": [], "steps": 1, "device": "sim", "capacity": null,
+            "recorded_steps": 1, "recording": "r", "tensors": "t", "memory": 1 << 30,
+        }));
+        let cancel = CancellationToken::new();
+        run(&spec.unwrap(), &settings, &cancel, |_| {}).await.how
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_no_text_is_skipped_and_the_limits_stay() {
+        let check = async |script: &str, expected: &str| match scripted(script).await {
+            How::Failed(why) => assert!(why.contains(expected), "{script}: {why}"),
+            other => panic!("{script}: {other:?}"),
+        };
+        let refused = r#"printf '\377\n{"said":"refused","reason":"no such patch"}\n'"#;
+        check(refused, "no such patch").await;
+        check(r"printf '\377\n'; exec sleep 20", "took longer than 0.5 s").await;
+    }
 
     #[test]
     fn resident_memory_is_read_in_kibibytes() {
