@@ -33,8 +33,8 @@ Examples:
 
 Of a folder or archive, the ranks of jobs are sent and nothing else.
 
-Exit status: 0 when all of that was sent, 2 when a file is no snapshot (the other ranks of its job
-are sent all the same), or when an option or the baseline is wrong, otherwise 1.";
+Exit status: 0 when all of that was sent, 2 when a file is no snapshot (the others are sent all the
+same, and not compared), or when an option or the baseline is wrong, otherwise 1.";
 
 /// Options of `tidemark push`.
 #[derive(Args)]
@@ -92,7 +92,8 @@ struct PushedJob {
 /// Uploads the files one after the other, prints a link for each, and compares them.
 ///
 /// # Errors
-/// For the first file that cannot be read or is refused, and when there is nothing to compare.
+/// For the files that cannot be read or are refused, after the others were sent, and when there is
+/// nothing to compare.
 pub fn push(args: &PushArgs) -> Result<(), CliError> {
     check(args)?;
     let thread = args.comment.thread()?;
@@ -117,18 +118,10 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         .as_deref()
         .map(|base| baseline(&remote, args, base));
     let base = base.transpose()?;
-    let mut uploads = Vec::new();
-    for path in &args.files {
-        let answer = sent(&remote, args, path, None)?;
-        if !args.json {
-            print_link(
-                &remote.link(&routes::run_page(&answer.run.id)),
-                answer.known,
-            )?;
-        }
-        uploads.push(answer);
-    }
-    if compares {
+    let mut refused = Vec::new();
+    let uploads = send_each(&remote, args, &args.files, &mut refused)?;
+    // Without one of the files there is no comparison, and what was sent is told as without one.
+    if compares && refused.is_empty() {
         let pushed = compare(&remote, args, base, uploads)?;
         print(&match args.json {
             true => json(&pushed),
@@ -145,14 +138,52 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         return Ok(());
     }
     match (args.json, &uploads[..]) {
-        (false, _) => Ok(()),
-        (true, [one]) => print(&json(one)),
-        (true, several) => print(&json(&several)),
+        (false, _) | (true, []) => {}
+        (true, [one]) if args.files.len() == 1 => print(&json(one))?,
+        (true, several) => print(&json(&several))?,
+    }
+    all_or(refused)
+}
+
+/// Uploads files that were named, one after the other, and prints their links. Files that are
+/// refused are added to `refused`, and the others are sent.
+fn send_each<'a>(
+    remote: &Remote<'_>,
+    args: &PushArgs,
+    files: impl IntoIterator<Item = &'a PathBuf>,
+    refused: &mut Vec<CliError>,
+) -> Result<Vec<FinishedUpload>, CliError> {
+    let mut uploads = Vec::new();
+    for path in files {
+        let answer = match sent(remote, args, path, None) {
+            Ok(answer) => answer,
+            Err(error @ CliError::BadInput { .. }) => {
+                refused.push(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if !args.json {
+            print_link(
+                &remote.link(&routes::run_page(&answer.run.id)),
+                answer.known,
+            )?;
+        }
+        uploads.push(answer);
+    }
+    Ok(uploads)
+}
+
+/// What was refused is the error at the end: the rest was sent.
+fn all_or(refused: Vec<CliError>) -> Result<(), CliError> {
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(refused)),
     }
 }
 
-/// Uploads jobs, and other files that were named. What is refused of the jobs is the error at the
-/// end: the rest was sent, but whoever waits for all ranks must notice.
+/// Uploads jobs, and other files that were named. What is refused is the error at the end: the rest
+/// was sent, but whoever waits for all ranks must notice.
 fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), CliError> {
     if found.jobs.is_empty() && found.others.is_empty() {
         return Err(CliError::Usage("there is no file to upload".to_owned()));
@@ -171,34 +202,22 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
         .others
         .iter()
         .partition(|path| args.files.contains(path));
-    let mut uploads = Vec::new();
-    for path in named {
-        let answer = sent(remote, args, path, None)?;
-        if !args.json {
-            print_link(
-                &remote.link(&routes::run_page(&answer.run.id)),
-                answer.known,
-            )?;
-        }
-        uploads.push(answer);
-    }
+    let only_a_job = named.is_empty();
+    let uploads = send_each(remote, args, named, &mut refused)?;
     match (args.json, &jobs[..], &uploads[..]) {
         (_, [], []) if !refused.is_empty() => {}
         (false, [], []) => {
             return Err(CliError::Usage(no_job(&found, &left)));
         }
         (false, _, _) => {}
-        (true, [one], []) => print(&json(one))?,
+        (true, [one], []) if only_a_job => print(&json(one))?,
         (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
     }
     let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
     for told in not_sent(left.len() - in_archives, in_archives) {
         tell(&told);
     }
-    match refused.is_empty() {
-        true => Ok(()),
-        false => Err(CliError::Several(refused)),
-    }
+    all_or(refused)
 }
 
 /// What was not sent, because it is no rank of a job and was not named.

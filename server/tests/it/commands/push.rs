@@ -117,6 +117,41 @@ fn ci_notices_a_rank_that_is_refused_and_a_person_a_missing_one() {
     assert_eq!((status, out.as_str()), (2, ""), "{error}");
 }
 
+#[test]
+fn a_named_file_that_is_refused_hides_nothing_of_what_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let push = |what: &[&str]| {
+        let url = server.url();
+        let args = [&["push", "--json", "--server", &url], what].concat();
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!(status, 2, "{what:?}: {error}");
+        assert!(error.contains("broken.pickle"), "{what:?}: {error}");
+        let document: Value = serde_json::from_str(&out).unwrap();
+        (document, error)
+    };
+    let files = [
+        ("first.pickle", "plain_lm.pickle.zst"),
+        ("broken.pickle", ""),
+        ("last.pickle", "ddp_rank0.pickle.zst"),
+    ];
+    folder_of(folder.path(), &files);
+    let ranks = [RANKS[0], RANKS[1], ("rank2.pickle", "")];
+    folder_of(&folder.path().join("ranks"), &ranks);
+
+    let named = ["first.pickle", "broken.pickle", "last.pickle"];
+    for more in [&[][..], &["--compare"]] {
+        let (sent, _) = push(&[&named, more].concat());
+        let sent: Vec<&Value> = sent.as_array().unwrap().iter().collect();
+        let names: Vec<&Value> = sent.iter().map(|one| &one["run"]["name"]).collect();
+        assert_eq!(names, ["first.pickle", "last.pickle"]);
+    }
+    let (sent, error) = push(&["ranks", "broken.pickle"]);
+    assert_eq!(sent[0][0]["job"]["n_ranks"], 2, "{sent}");
+    assert_eq!(sent[1], serde_json::json!([]));
+    assert!(error.contains("rank2.pickle"), "{error}");
+}
+
 /// Each time, though the server does not read what is sent then.
 #[test]
 fn whoever_may_not_send_hears_why_whatever_the_size_of_the_file() {
