@@ -3,7 +3,6 @@
 use super::Subject;
 use crate::categories::{self, Named};
 use crate::forward;
-
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
