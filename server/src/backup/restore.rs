@@ -103,14 +103,14 @@ struct Part {
     _lock: Option<File>,
 }
 
+/// The other projects that have a backup, and a sentence for each that has none.
+type Others = (Vec<(Part, ProjectName)>, Vec<String>);
+
 impl Part {
     /// Reads the backups of the other projects. Also says which projects have none, a sentence
     /// each: a backup that was killed leaves the folder of a project that it had only begun, and
     /// that must not keep the others from being restored.
-    fn of_others(
-        from: &Path,
-        config: &Config,
-    ) -> Result<(Vec<(Part, ProjectName)>, Vec<String>), BackupError> {
+    fn of_others(from: &Path, config: &Config) -> Result<Others, BackupError> {
         let begun = config.data.join(RESTORING).exists();
         // An attempt that was interrupted has finished these.
         let is_done = |project: &ProjectName| {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::App;
+use crate::data_folder::BLOBS;
 use crate::ingest::Sender;
 use crate::samples;
 use api::ids::RunId;
@@ -30,13 +31,22 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
     let renamed = app.store.write(move |writer| writer.rename_run(&run, NAME));
     renamed.await.unwrap();
     drop(app);
-    let connection = rusqlite::Connection::open(config.data.join(DATABASE)).unwrap();
-    connection
-        .pragma_update(None, "foreign_keys", false)
-        .unwrap();
-    let sql = "UPDATE runs SET id = 'nobody writes this' WHERE id = ?1";
-    connection.execute(sql, [lost.as_str()]).unwrap();
-    (config, kept)
+    // In another folder, because work of the application may still use the database.
+    let data = folder.path().join("damaged");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::rename(config.data.join(BLOBS), data.join(BLOBS)).unwrap();
+    let copy = folder.path().join("copy.db");
+    Store::copy(&config.data.join(DATABASE), &copy).unwrap();
+    // Everywhere, so that only the value is damaged.
+    let mut bytes = std::fs::read(copy).unwrap();
+    let lost = lost.as_str().as_bytes();
+    for at in 0..bytes.len() - lost.len() {
+        if bytes[at..].starts_with(lost) {
+            bytes[at] = b'?';
+        }
+    }
+    std::fs::write(data.join(DATABASE), bytes).unwrap();
+    (Config::new(data), kept)
 }
 
 async fn adopt_all(repair: &Repair) -> usize {
