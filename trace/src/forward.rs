@@ -64,8 +64,8 @@ pub fn of_block(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> Optio
     Forwards::new(device, stacks).of(block)
 }
 
-/// Finds the forward operations of many blocks. Very many blocks may have the same deep stack: it is
-/// read once.
+/// Finds the forward operations of many blocks. Very many may have the same deep stack: it is read
+/// once.
 pub struct Forwards<'a> {
     device: &'a DeviceTrace,
     stacks: &'a Stacks,

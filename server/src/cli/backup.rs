@@ -31,7 +31,8 @@ Examples:
 
 All of the backup is read first. Nothing is overwritten: the data folder must be empty or not there.
 The exit status is 1 when something was not restored: files that the backup lacks, and projects
-whose first backup did not end. Links that were revoked and runs that were deleted after the backup are there again.";
+whose first backup did not end. Links that were revoked and runs that were deleted after the backup
+are there again.";
 
 /// Options of `tidemark backup`.
 #[derive(Args)]

@@ -161,7 +161,10 @@ fn send_each<'a>(
                 refused.push(error);
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                refused.push(error);
+                return Err(CliError::Several(std::mem::take(refused)));
+            }
         };
         if !args.json {
             print_link(

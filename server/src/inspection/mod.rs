@@ -183,7 +183,7 @@ fn device(
         categories_at_end: by_category(last),
         categories_at_peak: by_category(peak),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
-        out_of_memory: out_of_memory(trace, stacks, &categories),
+        out_of_memory: out_of_memory((trace, whole), &categories),
         remedies: remedies(trace, whole, watch)?,
     })
 }
@@ -243,10 +243,11 @@ fn remedies(
 
 /// Failed allocations, and what was held when they failed.
 fn out_of_memory(
-    device: &DeviceTrace,
-    stacks: &Stacks,
+    (device, whole): (&DeviceTrace, &Trace),
     categories: &Categories,
 ) -> Vec<OutOfMemory> {
+    let stacks = &whole.stacks;
+    let own = what_if::own_settings(&whole.format, device);
     let failures = oom::failures(device).into_iter().map(|failure| {
         let held = categories.alive(device, Some(failure.event));
         let frame = stacks.headline(failure.stack);
@@ -255,7 +256,7 @@ fn out_of_memory(
             step: failure.step,
             asked: failure.asked,
             free: failure.free,
-            limit: failure.limit(),
+            limit: failure.limit_under(&own),
             allocated: failure.allocated,
             reserved: failure.reserved,
             frame: frame.map(|frame| FrameText {

@@ -347,7 +347,9 @@ impl Spread {
         let mut of_steps = vec![0_u64; to - from];
         let mut sites = 0;
         for kept in view.survey.kept.iter().flatten() {
-            let own = &kept.survivors[from..to];
+            // Younger ones may be given back as others of the site were.
+            let proven = (n - kept.longest_freed.min(n)).clamp(from, to);
+            let own = &kept.survivors[from..proven];
             sites += usize::from(own.iter().any(|&bytes| bytes > 0));
             for (all, &bytes) in of_steps.iter_mut().zip(own) {
                 *all = all.saturating_add(bytes);
@@ -355,7 +357,8 @@ impl Spread {
         }
         let keep = of_steps.iter().filter(|&&bytes| bytes >= MIN_BYTES.0);
         let keep = keep.count();
-        let is_spread = keep >= MIN_SPREAD_STEPS && keep as f64 >= SPREAD * of_steps.len() as f64;
+        let is_spread =
+            sites > 1 && keep >= MIN_SPREAD_STEPS && keep as f64 >= SPREAD * of_steps.len() as f64;
         let bytes: f64 = of_steps.iter().map(|&bytes| bytes as f64).sum();
         is_spread.then(|| Spread {
             bytes_per_step: bytes / of_steps.len() as f64,

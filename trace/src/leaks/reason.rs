@@ -183,13 +183,11 @@ impl Teller<'_> {
     pub fn spread(self, spread: &Spread) -> LeakReport {
         let bytes = Bytes(spread.bytes_per_step.round() as u64);
         let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
-        let places = match spread.sites {
-            1 => "at one place, without a rhythm".to_owned(),
-            sites => format!("spread over {sites} places, none of which alone leaks"),
-        };
         let reason = format!(
-            "{bytes} {one} are kept over {n} {many}, {places}: the code may be used for the first \
-             time there, or be made anew again and again; record {} {many} or more",
+            "{bytes} {one} are kept over {n} {many}, spread over {} places, none of which alone \
+             leaks: the code may be used for the first time there, or be made anew again and \
+             again; record {} {many} or more",
+            spread.sites,
             2 * n
         );
         self.report(Verdict::CannotTell, reason)

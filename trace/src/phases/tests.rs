@@ -199,18 +199,18 @@ fn what_a_closure_makes_is_not_the_optimizers() {
     check([&[]; 5], [Phase::Unknown; 5]);
 }
 
-/// A file may hold very many scopes that lack their beginning. All of them are open at once.
+/// A file may hold very many scopes that lack their beginning. All of them are open at once, and
+/// work for each pair of them would not end within the time of a test.
 #[test]
 fn very_many_open_steps_cost_little() {
     let mut p = Program::default();
     p.alloc(4, &["<module> train.py:1"]);
     let mut trace = p.finish();
-    for _ in 0..300_000 {
+    for _ in 0..1_000_000 {
         scope(&mut trace, "Optimizer.step#A.step", [0, 1], 0);
     }
-    let began = std::time::Instant::now();
-    Phases::of(&trace.devices[0], &trace.stacks);
-    assert!(began.elapsed().as_secs() < 20);
+    let phases = Phases::of(&trace.devices[0], &trace.stacks);
+    assert!(!phases.spans().is_empty());
 }
 
 #[test]

@@ -4,10 +4,10 @@
 //!
 //! A rank is the number behind the word `rank`, or behind an `r` that stands alone: `rank0`,
 //! `global_rank_12`, `run.rank3.pickle`, `step5_r3`. Between the word `rank` and the number there
-//! may be a space or one of `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3` is no rank). If there are
-//! several, the last counts. `rank` goes before `r`. `local_rank` comes last, because its numbers
-//! begin again on each host. If a file's own name has no rank, the innermost folder with a rank
-//! decides.
+//! may be a space or one of `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3`
+//! is no rank). If there are several, the last counts. `rank` goes before `r`. `local_rank` comes
+//! last, because its numbers begin again on each host. If a file's own name has no rank, the
+//! innermost folder with a rank decides.
 //!
 //! The files of a folder are one job if each rank is there once. Otherwise, files whose names
 //! differ only in the rank are one job (`step10/rank0`, `step20/rank0`: two jobs). Files that were

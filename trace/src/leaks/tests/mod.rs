@@ -250,6 +250,18 @@ fn what_every_step_keeps_elsewhere_is_not_called_clean() {
     let expected = "1.00 MiB a step are kept over 30 steps, spread over 2";
     assert!(reason.starts_with(expected), "{reason}");
     keeps(7).is(Verdict::Clean);
+    // A queue with room for twenty says by what it gives back that the others will follow.
+    let mut queue = std::collections::VecDeque::new();
+    Program::run(25, |p, step| {
+        queue.push_back(p.alloc(
+            &["push queue.py", "step train.py"],
+            (1 + u64::from(step % 3)) << 20,
+        ));
+        if queue.len() > 20 {
+            p.free(queue.pop_front().expect("it is full"));
+        }
+    })
+    .is(Verdict::Clean);
 }
 
 #[test]

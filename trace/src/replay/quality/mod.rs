@@ -154,7 +154,7 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
 }
 
-/// A part of `n` in whole percent, rounded up: what there is is not 0 %. Only all of them are 100 %.
+/// A part of `n` in whole percent, rounded up, so that little is not 0 %. Only all are 100 %.
 fn percent(part: usize, n: usize) -> usize {
     match part < n {
         true => (part * 100).div_ceil(n).min(99),
