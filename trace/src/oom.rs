@@ -27,11 +27,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// [`Failure::limit_under`] PyTorch's default settings.
-    pub fn limit(&self) -> Option<Bytes> {
-        self.limit_under(&Config::default())
-    }
-
     /// The process's own limit, if a limit must have refused the request because the driver had
     /// enough free memory for the segment that it needed under these settings. The limit lies
     /// between the reserved bytes and the reserved bytes plus that segment; this is the upper
@@ -176,17 +171,21 @@ mod tests {
             reserved: Bytes::mib(1000),
             stack: StackIdx::NONE,
         };
-        assert_eq!(failure(64, 4000).limit(), Some(Bytes::mib(1064)));
+        let usual = Config::default();
+        assert_eq!(
+            failure(64, 4000).limit_under(&usual),
+            Some(Bytes::mib(1064))
+        );
         // A small request needs a whole segment.
-        assert_eq!(failure(4, 4000).limit(), Some(Bytes::mib(1020)));
-        assert_eq!(failure(64, 10).limit(), None);
-        assert_eq!(failure(4, 10).limit(), None);
+        assert_eq!(failure(4, 4000).limit_under(&usual), Some(Bytes::mib(1020)));
+        assert_eq!(failure(64, 10).limit_under(&usual), None);
+        assert_eq!(failure(4, 10).limit_under(&usual), None);
         // Under larger segments the driver did not have enough.
         let large = Config {
             large_segment: 64 << 20,
             ..Config::default()
         };
-        assert_eq!(failure(4, 40).limit(), Some(Bytes::mib(1020)));
+        assert_eq!(failure(4, 40).limit_under(&usual), Some(Bytes::mib(1020)));
         assert_eq!(failure(4, 40).limit_under(&large), None);
         assert_eq!(failure(4, 64).limit_under(&large), Some(Bytes::mib(1064)));
     }

@@ -133,19 +133,16 @@ impl Sites {
     /// [`Stopped`].
     pub fn new_while(blocks: &Blocks, stacks: &Stacks, watch: Watch<'_>) -> Result<Sites, Stopped> {
         let mut known: FxHashMap<SiteKey, u32> = FxHashMap::default();
-        let mut of_stack: FxHashMap<StackIdx, Option<u64>> = FxHashMap::default();
+        let mut keys_of = Keys::new(stacks);
         let mut keys = Vec::new();
         let mut stack_of = Vec::new();
         let mut of_kind = Vec::with_capacity(blocks.kinds.len());
         for (at, kind) in blocks.kinds.iter().enumerate() {
             watch.at_row(at, || {
-                let tables = 2 * (of_map(&known) + of_map(&of_stack));
+                let tables = 2 * (of_map(&known) + of_map(&keys_of.shapes));
                 tables + of_vec(&keys) + of_vec(&stack_of) + of_vec(&of_kind)
             })?;
-            let shape = *of_stack
-                .entry(kind.alloc_stack)
-                .or_insert_with(|| shape_of(stacks, kind.alloc_stack));
-            let key = key_of(kind, shape);
+            let key = keys_of.of(kind);
             let index = *known.entry(key).or_insert_with(|| {
                 keys.push(key);
                 stack_of.push(kind.alloc_stack);
@@ -180,13 +177,6 @@ impl Sites {
     }
 }
 
-fn key_of(kind: &BlockKind, shape: Option<u64>) -> SiteKey {
-    match shape {
-        Some(shape) => SiteKey::Shape(shape),
-        None => SiteKey::Size(kind.requested),
-    }
-}
-
 /// The key of one block's site.
 pub fn key(stacks: &Stacks, kind: &BlockKind) -> SiteKey {
     Keys::new(stacks).of(kind)
@@ -211,7 +201,10 @@ impl<'a> Keys<'a> {
     pub fn of(&mut self, kind: &BlockKind) -> SiteKey {
         let (stacks, stack) = (self.stacks, kind.alloc_stack);
         let shape = self.shapes.entry(stack);
-        key_of(kind, *shape.or_insert_with(|| shape_of(stacks, stack)))
+        match *shape.or_insert_with(|| shape_of(stacks, stack)) {
+            Some(shape) => SiteKey::Shape(shape),
+            None => SiteKey::Size(kind.requested),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use engine::memory::Role;
 use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
+use trace::allocator::Config;
 use trace::categories::{Categories, Category};
 use trace::growth::Growth;
 use trace::trace::{BlockIdx, PINNED, Series};
@@ -232,7 +233,8 @@ fn a_small_card_runs_out_and_says_when() {
     assert_eq!(failures.len(), 1, "the run ends there");
     assert_eq!(failures[0].step, Some(step));
     assert!(failures[0].free < failures[0].asked, "{failures:?}");
-    assert_eq!(failures[0].limit(), None, "the device refused it");
+    let limit = failures[0].limit_under(&Config::default());
+    assert_eq!(limit, None, "the device refused it");
     assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
     assert_eq!(out.crash, None);
 }
