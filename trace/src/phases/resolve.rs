@@ -357,39 +357,61 @@ fn python(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame> + use
 
 /// Scopes that name a phase, flattened: where they are nested, the innermost counts.
 fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
-    let mut flat: Vec<PhaseSpan> = Vec::new();
     // Very many scopes may have the same name of some kilobytes.
     let mut known: FxHashMap<StrIdx, Option<Phase>> = FxHashMap::default();
     let closures = closures(device, stacks);
-    for (at, annotation) in device.annotations.iter().enumerate() {
-        let phase = known.entry(annotation.name);
-        let Some(phase) = *phase.or_insert_with(|| named(stacks.str(annotation.name))) else {
-            continue;
-        };
-        let events = annotation.events;
-        if events.is_empty() || closures.contains(&at) {
-            continue;
+    let named = device.annotations.iter().enumerate().filter_map(|(at, a)| {
+        let phase = known.entry(a.name);
+        let phase = (*phase.or_insert_with(|| named(stacks.str(a.name))))?;
+        (!closures.contains(&at)).then_some(PhaseSpan {
+            phase,
+            events: a.events,
+        })
+    });
+    flatten(named)
+}
+
+/// Cuts scopes into spans that do not overlap, in order. Where several scopes are open, the one that
+/// was opened last counts. Scopes are sorted by their first event, outer scopes first. They may lie
+/// in one another as deep as they like: FSDP marks passes in passes in passes.
+pub(super) fn flatten(scopes: impl Iterator<Item = PhaseSpan>) -> Vec<PhaseSpan> {
+    let mut flat = Flat {
+        spans: Vec::new(),
+        reached: EventIdx(0),
+    };
+    let mut open: Vec<PhaseSpan> = Vec::new();
+    for scope in scopes.filter(|scope| !scope.events.is_empty()) {
+        let start = scope.events.start();
+        while let Some(last) = open.pop_if(|last| last.events.end() <= start) {
+            flat.push(last.phase, last.events.end());
         }
-        // Scopes are sorted by their first event, outer scopes first. So a later scope lies inside
-        // or after an earlier one.
-        let mut behind = None;
-        if let Some(last) = flat.last_mut()
-            && last.events.end() > events.start()
-        {
-            if last.events.end() > events.end() {
-                let rest = Span::new(events.end(), last.events.end());
-                behind = Some(PhaseSpan {
-                    phase: last.phase,
-                    events: rest,
-                });
-            }
-            last.events = Span::new(last.events.start(), events.start());
+        if let Some(last) = open.last() {
+            flat.push(last.phase, start);
         }
-        flat.push(PhaseSpan { phase, events });
-        flat.extend(behind);
+        flat.reached = flat.reached.max(start);
+        open.push(scope);
     }
-    flat.retain(|span| !span.events.is_empty());
-    flat
+    while let Some(last) = open.pop() {
+        flat.push(last.phase, last.events.end());
+    }
+    flat.spans
+}
+
+/// Spans that have been cut, and the event up to which they are done.
+struct Flat {
+    spans: Vec<PhaseSpan>,
+    reached: EventIdx,
+}
+
+impl Flat {
+    /// Gives what lies between the event that was reached and `end` to a phase.
+    fn push(&mut self, phase: Phase, end: EventIdx) {
+        if end > self.reached {
+            let events = Span::new(self.reached, end);
+            self.spans.push(PhaseSpan { phase, events });
+            self.reached = end;
+        }
+    }
 }
 
 /// The largest number of optimizer steps that are open at one moment: one that calls another is

@@ -3,6 +3,7 @@
 use super::program::{ADAM, CHECKPOINT, MODULE, Program, TENSOR};
 use super::*;
 use crate::trace::{Annotation, Trace};
+use proptest::prelude::*;
 
 /// The phases of a program and how many events each has.
 fn phases(p: Program) -> Vec<(&'static str, u32)> {
@@ -243,5 +244,60 @@ proptest::proptest! {
             at = span.events.end().0;
         }
         proptest::prop_assert_eq!(at, device.events.len());
+    }
+}
+
+/// Where scopes lie in one another, however deep, the one that was opened last counts.
+#[test]
+fn the_innermost_of_many_scopes_counts() {
+    let scope = |phase, start, end| PhaseSpan {
+        phase,
+        events: Span::new(EventIdx(start), EventIdx(end)),
+    };
+    // A step of FSDP: a pass in a pass in a pass, and another behind it.
+    let flat = resolve::flatten(
+        [
+            scope(Phase::Forward, 0, 100),
+            scope(Phase::Backward, 10, 50),
+            scope(Phase::Forward, 20, 30),
+            scope(Phase::Optimizer, 60, 100),
+        ]
+        .into_iter(),
+    );
+    let expected = [
+        scope(Phase::Forward, 0, 10),
+        scope(Phase::Backward, 10, 20),
+        scope(Phase::Forward, 20, 30),
+        scope(Phase::Backward, 30, 50),
+        scope(Phase::Forward, 50, 60),
+        scope(Phase::Optimizer, 60, 100),
+    ];
+    assert_eq!(flat, expected);
+}
+
+proptest! {
+    /// Any scopes at all, also ones that overlap without being nested: each event has the phase of
+    /// the scope around it that was opened last.
+    #[test]
+    fn flattened_scopes_equal_a_look_at_each_event(
+        scopes in proptest::collection::vec((0..40_u32, 0..20_u32, 0..4_usize), 0..12),
+    ) {
+        let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Other];
+        let mut scopes: Vec<PhaseSpan> = scopes
+            .into_iter()
+            .map(|(start, length, phase)| PhaseSpan {
+                phase: phases[phase],
+                events: Span::new(EventIdx(start), EventIdx(start + length)),
+            })
+            .collect();
+        scopes.sort_by_key(|s| (s.events.start(), std::cmp::Reverse(s.events.end())));
+        let flat = resolve::flatten(scopes.iter().copied());
+        prop_assert!(flat.iter().all(|s| !s.events.is_empty()));
+        prop_assert!(flat.is_sorted_by(|a, b| a.events.end() <= b.events.start()));
+        for event in (0..64).map(EventIdx) {
+            let around = |s: &&PhaseSpan| s.events.contains(event);
+            let expected = scopes.iter().rfind(around).map(|s| s.phase);
+            prop_assert_eq!(flat.iter().find(around).map(|s| s.phase), expected);
+        }
     }
 }
