@@ -157,13 +157,16 @@ impl Writer<'_> {
         Ok(self.tx.execute_batch(sql)?)
     }
 
-    /// Makes an empty trace. [`Writer::insert_chunks`] fills it.
+    /// Makes an empty trace. [`Writer::insert_chunks`] fills it. Its number was never given before:
+    /// caches keep what they found by it, also when the run is purged.
     pub fn new_trace(&mut self, stored_version: u32, now_ms: i64) -> StoreResult<i64> {
+        let sql = "UPDATE trace_numbers SET highest = highest + 1 RETURNING highest";
+        let number: i64 = self.tx.query_row(sql, [], |row| row.get(0))?;
         self.tx.execute(
-            "INSERT INTO traces (stored_version, created_ms) VALUES (?1, ?2)",
-            params![stored_version, now_ms],
+            "INSERT INTO traces (id, stored_version, created_ms) VALUES (?1, ?2, ?3)",
+            params![number, stored_version, now_ms],
         )?;
-        Ok(self.tx.last_insert_rowid())
+        Ok(number)
     }
 
     /// Adds chunks to a trace.
@@ -187,5 +190,24 @@ impl Writer<'_> {
         self.tx
             .execute("DELETE FROM traces WHERE id = ?1", [trace])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Store;
+
+    #[tokio::test]
+    async fn no_number_of_a_trace_is_given_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let new = |writer: &mut super::Writer<'_>| {
+            let trace = writer.new_trace(1, 0)?;
+            writer.drop_trace(trace)?;
+            Ok(trace)
+        };
+        let first = store.write(new).await.unwrap();
+        let second = store.write(new).await.unwrap();
+        assert_eq!((first, second), (1, 2));
     }
 }
