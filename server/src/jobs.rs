@@ -5,6 +5,7 @@
 //! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
 //! hundreds of profiles are read in a moment.
 
+use crate::budget::NoMemory;
 use crate::explaining::{EXPLAINING, Refused, Waiting, allowed};
 use crate::pictures::{Ask, Traces};
 use crate::processor_time::ProcessorTime;
@@ -15,10 +16,11 @@ use crate::turns::{Queue, Turns};
 use answers::ranks::Without;
 use api::ids::JobId;
 use api::leaks::Leaks;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use trace::ranks::profile::RankProfile;
-use trace::ranks::{self, Survey, Surveyor};
+use trace::ranks::{self, Rank, Survey, Surveyor};
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
 
@@ -33,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Processor time that the profile of a rank may take: that of its verdict, and as much for
 /// everything else.
 const PROFILING: Duration = Duration::from_secs(2 * JUDGING.as_secs());
+/// How long a rank that could not be analysed is left alone.
+const LEFT_ALONE: Duration = Duration::from_secs(10 * 60);
 /// zstd's level for profiles: they are read more often than written.
 const LEVEL: i32 = 3;
 
@@ -45,6 +49,40 @@ pub struct Jobs {
     surveys: Arc<Recent<blake3::Hash, Survey>>,
     /// Held while profiles are made, so that a large trace is not decoded twice.
     one_at_a_time: Turns,
+    failed: Arc<Failed>,
+}
+
+/// The runs that could not be analysed, by their traces, and when that was.
+#[derive(Default)]
+struct Failed(Mutex<HashMap<i64, Instant>>);
+
+impl Failed {
+    fn note(&self, rank: &RankRun, now: Instant) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, failed| now.duration_since(*failed) < LEFT_ALONE);
+        kept.insert(rank.trace, now);
+    }
+
+    /// Whether a rank waits for its profile, and it makes sense to try that now.
+    fn is_to_try(&self, rank: &RankRun, now: Instant) -> bool {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = kept.get(&rank.trace);
+        !rank.is_profiled && failed.is_none_or(|at| now.duration_since(*at) >= LEFT_ALONE)
+    }
+}
+
+/// Why there is no survey.
+enum Unmade {
+    Failed(StoreError),
+    /// These ranks have no profile that can be read. It is derived data, so that is no damage: a
+    /// trace may just have been derived again.
+    Without(Vec<Rank>),
+}
+
+impl From<StoreError> for Unmade {
+    fn from(error: StoreError) -> Unmade {
+        Unmade::Failed(error)
+    }
 }
 
 /// What is known about a job.
@@ -65,6 +103,7 @@ impl Jobs {
             traces,
             surveys: Arc::new(Recent::new(SURVEYS)),
             one_at_a_time: Turns::new(1),
+            failed: Arc::default(),
         }
     }
 
@@ -81,7 +120,8 @@ impl Jobs {
     pub async fn survey(&self, job: &JobId) -> StoreResult<Surveyed> {
         let mut all = self.ranks(job).await?;
         let mut is_over = true;
-        if all.iter().any(|rank| !rank.is_profiled) {
+        let now = Instant::now();
+        if all.iter().any(|rank| self.failed.is_to_try(rank, now)) {
             let (jobs, id) = (self.clone(), job.clone());
             // The work goes on even if nobody waits any more.
             let looking = tokio::spawn(async move { jobs.look_at(&id).await }.in_current_span());
@@ -92,14 +132,14 @@ impl Jobs {
         let n = all.len();
         all.retain(|rank| rank.is_profiled);
         let left_out = (n - all.len()) as u32;
-        let survey = self.put_together(&all).await?;
+        let (survey, lost) = self.survey_of(&mut all).await?;
         let (waiting, unreadable) = if is_over {
             (0, left_out)
         } else {
             (left_out, 0)
         };
         let without = Without {
-            waiting,
+            waiting: waiting + lost,
             unreadable,
             missing,
         };
@@ -108,6 +148,33 @@ impl Jobs {
             survey,
             without,
         })
+    }
+
+    /// The survey of these ranks. Those whose profiles are lost are taken out, and are analysed
+    /// again when somebody asks the next time; this is how many.
+    async fn survey_of(&self, ranks: &mut Vec<RankRun>) -> StoreResult<(Arc<Survey>, u32)> {
+        let n = ranks.len();
+        loop {
+            let lost = match self.put_together(ranks).await {
+                Ok(survey) => return Ok((survey, (n - ranks.len()) as u32)),
+                Err(Unmade::Failed(error)) => return Err(error),
+                Err(Unmade::Without(lost)) => lost,
+            };
+            let of_lost = ranks.extract_if(.., |rank| lost.contains(&rank.rank));
+            let runs: Vec<_> = of_lost.map(|rank| rank.run).collect();
+            tracing::info!(?runs, "the profiles of these ranks are made again");
+            let forget = move |writer: &mut crate::store::Writer| {
+                let forgotten = runs.iter().map(|run| writer.forget_rank_profile(run));
+                forgotten.collect()
+            };
+            match self.store.write(forget).await {
+                // What can still be read is answered.
+                Err(error) if error.refuses_writes() => {
+                    tracing::warn!(%error, "cannot forget the profiles of ranks");
+                }
+                forgotten => forgotten?,
+            }
+        }
     }
 
     /// Analyses a job's new ranks in the background.
@@ -129,9 +196,16 @@ impl Jobs {
             tracing::error!(%job, %error, "cannot look at the ranks of a job");
             Vec::new()
         });
-        for rank in ranks.into_iter().filter(|rank| !rank.is_profiled) {
+        for rank in ranks {
+            if !self.failed.is_to_try(&rank, Instant::now()) {
+                continue;
+            }
             if let Err(error) = self.profile(&rank).await {
                 tracing::warn!(run = %rank.run, %error, "cannot look at a rank");
+                // Memory may be there in a moment.
+                if !matches!(error, StoreError::NoMemory(NoMemory::Busy { .. })) {
+                    self.failed.note(&rank, Instant::now());
+                }
             }
         }
     }
@@ -157,7 +231,7 @@ impl Jobs {
         self.store.write(write).await
     }
 
-    async fn put_together(&self, ranks: &[RankRun]) -> StoreResult<Arc<Survey>> {
+    async fn put_together(&self, ranks: &[RankRun]) -> Result<Arc<Survey>, Unmade> {
         let mut key = blake3::Hasher::new();
         for RankRun {
             rank, run, trace, ..
@@ -167,34 +241,41 @@ impl Jobs {
         }
         let make = async || {
             let mut surveyor = Surveyor::default();
+            let mut lost = Vec::new();
             for some in ranks.chunks(AT_ONCE) {
-                let wanted = some.to_vec();
-                let read = self.store.read(move |reader| {
-                    let profile = |rank: RankRun| {
-                        let packed = reader.rank_profile(&rank.run, VERSION)?;
-                        let missing = || undecodable(&"its profile is gone");
-                        Ok((rank.rank, packed.ok_or_else(missing)?))
-                    };
-                    wanted
-                        .into_iter()
-                        .map(profile)
-                        .collect::<StoreResult<Vec<_>>>()
-                });
-                let packed = read.await?;
-                surveyor = watched(move |watch| {
+                let packed = self.profiles(some.to_vec()).await?;
+                (surveyor, lost) = watched(move |watch| {
                     for (rank, packed) in packed {
                         watch.look(0).map_err(too_long)?;
-                        surveyor.add(rank, unpack(&packed)?);
+                        match packed.as_deref().and_then(unpack) {
+                            Some(profile) => surveyor.add(rank, profile),
+                            None => lost.push(rank),
+                        }
                     }
-                    Ok(surveyor)
+                    Ok((surveyor, lost))
                 })
                 .await?;
             }
+            if !lost.is_empty() {
+                return Err(Unmade::Without(lost));
+            }
             let finish = move |watch: Watch<'_>| surveyor.finish_while(watch).map_err(too_long);
-            watched(finish).await.map(Arc::new)
+            Ok(watched(finish).await.map(Arc::new)?)
         };
         let cell = self.surveys.cell(key.finalize());
         cell.get_or_try_init(make).await.cloned()
+    }
+
+    /// The packed profiles of ranks; `None` where there is none.
+    async fn profiles(&self, ranks: Vec<RankRun>) -> StoreResult<Vec<(Rank, Option<Vec<u8>>)>> {
+        let read = self.store.read(move |reader| {
+            let profile = |rank: &RankRun| {
+                let packed = reader.rank_profile(&rank.run, VERSION)?;
+                Ok((rank.rank, packed))
+            };
+            ranks.iter().map(profile).collect()
+        });
+        read.await
     }
 }
 
@@ -224,18 +305,43 @@ fn too_long(Stopped: Stopped) -> StoreError {
 }
 
 fn pack(profile: &RankProfile) -> StoreResult<Vec<u8>> {
-    let text = serde_json::to_vec(profile).map_err(|error| undecodable(&error))?;
-    zstd::encode_all(&text[..], LEVEL).map_err(|error| undecodable(&error))
+    let text = serde_json::to_vec(profile).map_err(|error| StoreError::Packing(error.into()))?;
+    zstd::encode_all(&text[..], LEVEL).map_err(StoreError::Packing)
 }
 
-fn unpack(packed: &[u8]) -> StoreResult<RankProfile> {
-    let text = zstd::decode_all(packed).map_err(|error| undecodable(&error))?;
-    serde_json::from_slice(&text).map_err(|error| undecodable(&error))
+/// A profile, if it can be read.
+fn unpack(packed: &[u8]) -> Option<RankProfile> {
+    let text = zstd::decode_all(packed).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
-fn undecodable(why: &impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt {
-        what: "profile of a rank",
-        value: why.to_string(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_failed_is_left_alone_for_ten_minutes() {
+        let rank = |trace, is_profiled| RankRun {
+            rank: Rank(0),
+            run: "run_0123456789abcdef".parse().unwrap(),
+            name: String::new(),
+            trace,
+            is_profiled,
+        };
+        let (failed, now) = (Failed::default(), Instant::now());
+        let after = |minutes: u64| now + Duration::from_secs(60 * minutes);
+        assert!(failed.is_to_try(&rank(1, false), now));
+        failed.note(&rank(1, false), now);
+        // Another trace of the same run is another try.
+        for (trace, is_profiled, minutes, expected) in [
+            (1, false, 0, false),
+            (1, false, 9, false),
+            (1, false, 10, true),
+            (2, false, 0, true),
+            (2, true, 0, false),
+        ] {
+            let is_to_try = failed.is_to_try(&rank(trace, is_profiled), after(minutes));
+            assert_eq!(is_to_try, expected, "{trace} after {minutes} min");
+        }
     }
 }

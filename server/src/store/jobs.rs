@@ -303,6 +303,20 @@ impl Writer<'_> {
             .execute(sql, params![run.as_str(), version, packed])?;
         Ok(())
     }
+
+    /// Damages every profile; profiles can be derived again.
+    #[cfg(test)]
+    pub fn damage_rank_profiles(&mut self) -> StoreResult<usize> {
+        let sql = "UPDATE rank_profiles SET profile = x'00'";
+        Ok(self.tx.execute(sql, [])?)
+    }
+
+    /// Deletes the profile of a rank, which is derived data.
+    pub fn forget_rank_profile(&mut self, run: &RunId) -> StoreResult<()> {
+        let sql = "DELETE FROM rank_profiles WHERE run = ?1";
+        self.tx.execute(sql, [run.as_str()])?;
+        Ok(())
+    }
 }
 
 fn summary_of(row: &Row) -> StoreResult<JobSummary> {

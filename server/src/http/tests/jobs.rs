@@ -228,6 +228,26 @@ async fn deleting_a_run_takes_its_rank_out_and_restoring_brings_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn profiles_that_cannot_be_read_are_made_again_and_are_no_damage() {
+    let server = Server::start().await;
+    let job = job(&server, "damaged").await;
+    for rank in 0..2 {
+        send(&server, &job, rank, recorded(rank, 8)).await;
+    }
+    assert_eq!(looked_at(&server, &job).await.ranks.len(), 2);
+    let damage = server
+        .app
+        .store
+        .write(|writer| writer.damage_rank_profiles());
+    assert_eq!(damage.await.unwrap(), 2);
+    // With another rank the survey is not the one that is in memory.
+    send(&server, &job, 2, recorded(2, 8)).await;
+    let detail = looked_at(&server, &job).await;
+    assert_eq!((detail.ranks.len(), detail.unreadable), (3, 0));
+    assert!(server.app.store.refusal().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_forgotten_with_or_without_its_runs() {
     let server = Server::start().await;
     let (one, two) = (job(&server, "one").await, job(&server, "two").await);
