@@ -147,6 +147,10 @@ impl Uploads {
         let mut clock = tokio::time::interval(EVERY);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut damaged = self.shared().pictures.traces.damaged();
+        // A server that stopped may have left free pages.
+        if let Err(error) = self.shared().store.shrink().await {
+            tracing::warn!(%error, "cannot give free pages of the database back");
+        }
         loop {
             tokio::select! {
                 _ = clock.tick() => {}
@@ -184,6 +188,8 @@ impl Uploads {
         if purged.await? > 0 {
             self.remove_unused_blobs().await?;
             store.shrink().await?;
+            // The file only gets shorter when the log is moved into it.
+            store.checkpoint().await?;
             self.measure_disk().await?;
             // Fails if nobody listens, which is fine.
             let _ = self.shared().events.send(ServerEvent::RunsChanged);

@@ -61,10 +61,14 @@ use rusqlite::{Connection, TransactionBehavior};
 use schema::Opening;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Connections that read at the same time; a read takes well under a millisecond.
 const READERS: usize = 4;
+
+/// How long others may write before more pages are given back.
+const BREATH: Duration = Duration::from_millis(5);
 
 /// The database of one data folder.
 #[derive(Clone)]
@@ -247,13 +251,19 @@ impl Store {
         written.map_err(|error| self.noted(error))
     }
 
-    /// Gives the pages of deleted rows back to the file system when nobody writes.
+    /// Gives all pages of deleted rows back to the file system, some at a time. In between, others
+    /// write.
     ///
     /// # Errors
     /// The database's.
     pub async fn shrink(&self) -> StoreResult<()> {
-        let store = self.clone();
-        off_runtime(move || store.writer()?.apart(schema::shrink)).await
+        loop {
+            let store = self.clone();
+            if !off_runtime(move || store.writer()?.apart(schema::shrink)).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(BREATH).await;
+        }
     }
 
     /// Empties the write-ahead log, which has several megabytes after a large ingest.

@@ -193,12 +193,16 @@ pub(super) fn migrate(connection: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Gives some free pages back to the file system.
-pub(super) fn shrink(connection: &Connection) -> StoreResult<()> {
+/// Gives some free pages back to the file system. Returns whether more are left that it can give
+/// back.
+pub(super) fn shrink(connection: &Connection) -> StoreResult<bool> {
+    let free = || connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, u32>(0));
+    let before = free()?;
     let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
     let mut rows = vacuum.query([])?;
     while rows.next()?.is_some() {}
-    Ok(())
+    let after = free()?;
+    Ok(0 < after && after < before)
 }
 
 /// Moves the log into the database and empties it. Parts that a reader still needs stay in the log.
@@ -327,5 +331,32 @@ mod tests {
         other.execute_batch("CREATE TABLE notes (text)").unwrap();
         let refused = Store::open(&path).map(drop);
         assert!(matches!(refused, Err(StoreError::Foreign { .. })));
+    }
+
+    #[tokio::test]
+    async fn all_free_pages_are_given_back_however_many_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let fill = "CREATE TABLE heap (page BLOB); \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) \
+             INSERT INTO heap SELECT zeroblob(4000) FROM n";
+        let run = async |sql: &'static str| {
+            let done = store.write(move |writer| Ok(writer.tx.execute_batch(sql)?));
+            done.await.unwrap();
+        };
+        let free = || {
+            let read = store.read_now(|reader| {
+                let free = reader
+                    .tx
+                    .pragma_query_value(None, "freelist_count", |row| row.get(0));
+                Ok(free?)
+            });
+            read.map(|pages: u32| pages).unwrap()
+        };
+        run(fill).await;
+        run("DELETE FROM heap").await;
+        assert!(free() > 2 * SHRINK_PAGES, "{}", free());
+        store.shrink().await.unwrap();
+        assert_eq!(free(), 0);
     }
 }
