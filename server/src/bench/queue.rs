@@ -319,13 +319,16 @@ impl Benches {
             let Some(turn) = stopping.run_until_cancelled(self.shared.turn.take()).await else {
                 return;
             };
-            let claim = |writer: &mut crate::store::Writer| writer.claim_bench_row(now_ms());
-            match self.shared.store.write(claim).await {
-                Ok(Some(job)) => {
-                    let row = job.row.clone();
-                    let run = self.run(job);
+            match self.take_up().await {
+                Ok(Some((job, cancel))) => {
+                    let run = async {
+                        let ended = self.run(&job, &cancel).await;
+                        // Rows of other projects need not wait for this database.
+                        drop(turn);
+                        self.keep_end(&job, ended).await;
+                    };
                     if stopping.run_until_cancelled(run).await.is_none() {
-                        return self.put_back(row).await;
+                        return self.put_back(job.row).await;
                     }
                 }
                 Ok(None) => {
@@ -347,6 +350,33 @@ impl Benches {
         }
     }
 
+    /// The next row, and what cancels it.
+    async fn take_up(&self) -> StoreResult<Option<(BenchJob, CancellationToken)>> {
+        let benches = self.clone();
+        let claim = move |writer: &mut crate::store::Writer| {
+            let Some(job) = writer.claim_bench_row(now_ms())? else {
+                return Ok(None);
+            };
+            let cancel = CancellationToken::new();
+            let progress = BenchProgress {
+                steps: job.steps,
+                ..BenchProgress::default()
+            };
+            // Inside of the transaction: whoever then reads that it is running can cancel it.
+            *benches.running() = Some(Running {
+                row: job.row.clone(),
+                progress,
+                cancel: cancel.clone(),
+            });
+            Ok(Some((job, cancel)))
+        };
+        let taken = self.shared.store.write(claim).await;
+        if taken.is_err() {
+            *self.running() = None;
+        }
+        taken
+    }
+
     async fn put_back(&self, row: BenchRowId) {
         let release = self
             .shared
@@ -358,27 +388,28 @@ impl Benches {
         }
     }
 
-    async fn run(&self, job: BenchJob) {
-        let cancel = CancellationToken::new();
-        let progress = BenchProgress {
-            steps: job.steps,
-            ..BenchProgress::default()
-        };
-        *self.running() = Some(Running {
-            row: job.row.clone(),
-            progress,
-            cancel: cancel.clone(),
-        });
+    async fn run(&self, job: &BenchJob, cancel: &CancellationToken) -> (BenchEnd, Vec<BenchStep>) {
         self.changed(&job.bench);
         let folder = self.shared.folder.join(job.row.as_str());
-        let (end, steps) = match std::fs::create_dir_all(&folder) {
-            Ok(()) => self.run_in(&job, folder.clone(), &cancel).await,
+        let ended = match std::fs::create_dir_all(&folder) {
+            Ok(()) => self.run_in(job, folder.clone(), cancel).await,
             Err(error) => (no_folder(&error), Vec::new()),
         };
         // If this fails, the folder is removed at the next start.
         let _ = std::fs::remove_dir_all(&folder);
-        if let Err(error) = self.finish(&job, end, steps).await {
+        ended
+    }
+
+    /// Writes down how a row ended, as soon as the database can be written.
+    async fn keep_end(&self, job: &BenchJob, ended: (BenchEnd, Vec<BenchStep>)) {
+        let ended = Arc::new(ended);
+        while let Err(error) = self.finish(job, Arc::clone(&ended)).await {
             tracing::error!(row = %job.row, %error, "cannot write down how a row ended");
+            if let StoreError::Conflict(_) | StoreError::NotFound { .. } = error {
+                // It is no longer running, so there is nothing to end.
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
         }
         *self.running() = None;
         self.changed(&job.bench);
@@ -440,15 +471,15 @@ impl Benches {
     async fn finish(
         &self,
         job: &BenchJob,
-        end: BenchEnd,
-        steps: Vec<BenchStep>,
+        ended: Arc<(BenchEnd, Vec<BenchStep>)>,
     ) -> StoreResult<()> {
-        if let BenchEnd::Failed { reason } = &end {
+        if let BenchEnd::Failed { reason } = &ended.0 {
             tracing::info!(row = %job.row, config = %job.config, reason, "a row failed");
         }
         let (row, bench) = (job.row.clone(), job.bench.clone());
         let write = self.shared.store.write(move |writer| {
-            writer.finish_bench_row(&row, &end, &steps, now_ms())?;
+            let (end, steps) = &*ended;
+            writer.finish_bench_row(&row, end, steps, now_ms())?;
             let rows = writer.reader().bench(&bench)?.rows;
             for (row, status) in changed_verdicts(&rows) {
                 writer.set_bench_status(&row, status)?;
@@ -530,5 +561,53 @@ fn add_progress(row: &mut BenchRow, running: Option<&Running>) {
         && let BenchRowState::Running { progress } = &mut row.state
     {
         *progress = running.progress;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use crate::config::Config;
+    use crate::turns::Turn;
+    use serde_json::json;
+
+    /// A server with one row that has just been taken up, by the test in place of the queue.
+    async fn taken_up(folder: &std::path::Path) -> (Arc<App>, Turn, BenchJob, CancellationToken) {
+        let app = App::open(Config::new(folder.join("data"))).await.unwrap();
+        let turn = app.benches.turn().take().await;
+        let request = json!({
+            "device": "sim", "rows": [{ "config": "te-fused-attention-fp8", "patches": [] }],
+        });
+        let request = serde_json::from_value(request).unwrap();
+        app.benches.start(&request).await.unwrap();
+        let (job, cancel) = app.benches.take_up().await.unwrap().unwrap();
+        (app, turn, job, cancel)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_row_that_is_just_taken_up_can_be_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let (app, _turn, job, cancel) = taken_up(folder.path()).await;
+        app.benches.cancel_row(job.row.clone()).await.unwrap();
+        assert!(cancel.is_cancelled());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_end_of_a_row_is_written_down_once_the_database_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (app, _turn, job, _) = taken_up(folder.path()).await;
+        let store = &app.store;
+        store.write(|writer| writer.end_no_rows()).await.unwrap();
+        let keeping = app
+            .benches
+            .keep_end(&job, (BenchEnd::Cancelled, Vec::new()));
+        let again = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            store.write(|writer| writer.end_rows_again()).await.unwrap();
+        };
+        tokio::join!(keeping, again);
+        let bench = app.benches.bench(&job.bench).await.unwrap();
+        assert_eq!(bench.rows[0].state, BenchRowState::Cancelled);
     }
 }

@@ -404,6 +404,20 @@ impl Writer<'_> {
         self.insert_bench_steps(row, steps)
     }
 
+    /// Fails on each row that ends, as on a full disk.
+    #[cfg(test)]
+    pub fn end_no_rows(&mut self) -> StoreResult<()> {
+        let sql = "CREATE TRIGGER full BEFORE UPDATE ON bench_rows \
+                   BEGIN SELECT RAISE(FAIL, 'the disk is full'); END";
+        Ok(self.tx.execute_batch(sql)?)
+    }
+
+    /// Ends [`Writer::end_no_rows`].
+    #[cfg(test)]
+    pub fn end_rows_again(&mut self) -> StoreResult<()> {
+        Ok(self.tx.execute_batch("DROP TRIGGER full")?)
+    }
+
     fn set_bench_result(
         &mut self,
         row: &BenchRowId,
