@@ -3,19 +3,21 @@
 //! One number (`--memory`) limits everything that grows with what people send and ask: reading and
 //! replaying uploads, decoded traces and the work on them. Work that needs memory first takes a
 //! [`Permit`] and holds it as long as the memory. If there is too little, the cache of decoded
-//! traces first gives back what nobody uses. Then the work waits. In the end it is refused, with a
-//! sentence that names the number and the remedy. Memory that does not grow (code, sockets,
-//! SQLite's caches) has [`Budget::BESIDE`], outside of the budget.
+//! traces first gives back what nobody uses. Then the work waits: work that holds memory already
+//! goes before work that has none yet, because only what goes on gives memory back. In the end it
+//! is refused, with a sentence that names the number and the remedy. Memory that does not grow
+//! (code, sockets, SQLite's caches) has [`Budget::BESIDE`], outside of the budget.
 //!
 //! Nobody waits for ever. If two works each wait for what the other one holds, the time limit ends
 //! that.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use trace::units::Bytes;
 
-/// The unit of the semaphore.
+/// Memory is counted in these.
 const UNIT: u64 = 64 << 10;
 
 /// How long work may wait for memory.
@@ -74,14 +76,110 @@ pub struct Budget {
 struct Inner {
     total: Bytes,
     patience: Duration,
-    free: Arc<Semaphore>,
+    room: Mutex<Room>,
     spare: Mutex<Vec<Weak<dyn Spare>>>,
+}
+
+/// What is free, and who waits for it.
+struct Room {
+    /// Units.
+    free: u64,
+    /// Work that holds memory already.
+    holders: VecDeque<Waiter>,
+    /// Work that holds none yet.
+    newcomers: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    units: u64,
+    tell: oneshot::Sender<Held>,
+}
+
+/// Units in use; they are given back when this is dropped.
+struct Held {
+    inner: Arc<Inner>,
+    units: u64,
+}
+
+/// Who asks for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    Holder,
+    Newcomer,
 }
 
 /// Memory that may be used; it is given back when this is dropped.
 pub struct Permit {
     budget: Budget,
-    held: OwnedSemaphorePermit,
+    held: Held,
+}
+
+impl Room {
+    /// The next one whose memory is there now; it is no longer free. Of the holders that is the
+    /// first that fits: while they wait, each holds what another one may need. Newcomers come in
+    /// order, and only when no holder waits.
+    fn next(&mut self) -> Option<Waiter> {
+        for queue in [&mut self.holders, &mut self.newcomers] {
+            queue.retain(|waiter| !waiter.tell.is_closed());
+        }
+        let fits = |waiter: &Waiter| waiter.units <= self.free;
+        let next = match self.holders.is_empty() {
+            false => {
+                let at = self.holders.iter().position(fits)?;
+                self.holders.remove(at)?
+            }
+            true => {
+                self.newcomers.front().filter(|first| fits(first))?;
+                self.newcomers.pop_front()?
+            }
+        };
+        self.free -= next.units;
+        Some(next)
+    }
+}
+
+impl Inner {
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(self: &Arc<Inner>, asker: Asker, waiter: Waiter) {
+        let mut room = self.room();
+        match asker {
+            Asker::Holder => room.holders.push_back(waiter),
+            Asker::Newcomer => room.newcomers.push_back(waiter),
+        }
+        drop(room);
+        self.hand_out();
+    }
+
+    /// Gives what is free to those who wait for it.
+    fn hand_out(self: &Arc<Inner>) {
+        let mut room = self.room();
+        let next: Vec<Waiter> = std::iter::from_fn(|| room.next()).collect();
+        drop(room);
+        for Waiter { units, tell } in next {
+            let inner = Arc::clone(self);
+            // Whoever has just given up drops it, which gives it back.
+            drop(tell.send(Held { inner, units }));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.inner.room().free += self.units;
+        self.inner.hand_out();
+    }
+}
+
+/// Lets others go on when somebody waits no longer.
+struct Leaves<'a>(&'a Arc<Inner>);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.hand_out();
+    }
 }
 
 impl Budget {
@@ -95,11 +193,15 @@ impl Budget {
     }
 
     fn with_patience(total: Bytes, patience: Duration) -> Budget {
-        let units = usize::try_from(total.get() / UNIT).unwrap_or(usize::MAX);
+        let room = Room {
+            free: total.get() / UNIT,
+            holders: VecDeque::new(),
+            newcomers: VecDeque::new(),
+        };
         let inner = Inner {
             total,
             patience,
-            free: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            room: Mutex::new(room),
             spare: Mutex::default(),
         };
         Budget {
@@ -114,7 +216,7 @@ impl Budget {
 
     /// The part that is in use.
     pub fn in_use(&self) -> Bytes {
-        let free = self.inner.free.available_permits() as u64 * UNIT;
+        let free = self.inner.room().free * UNIT;
         Bytes(self.inner.total.get().saturating_sub(free))
     }
 
@@ -129,13 +231,28 @@ impl Budget {
     /// # Errors
     /// [`NoMemory`], if it is more than there can be, or does not become free in time.
     pub async fn take(&self, bytes: Bytes) -> Result<Permit, NoMemory> {
+        self.take_as(Asker::Newcomer, bytes).await
+    }
+
+    /// Takes memory for work that holds some already, such as a decoded trace.
+    ///
+    /// # Errors
+    /// As [`Budget::take`].
+    pub async fn take_more(&self, bytes: Bytes) -> Result<Permit, NoMemory> {
+        self.take_as(Asker::Holder, bytes).await
+    }
+
+    async fn take_as(&self, asker: Asker, bytes: Bytes) -> Result<Permit, NoMemory> {
         let units = self.units(bytes)?;
-        if let Some(permit) = self.take_now(units) {
-            return Ok(permit);
+        // Dropped after `told`, so it finds that nobody waits there any more.
+        let _leaves = Leaves(&self.inner);
+        let (tell, mut told) = oneshot::channel();
+        self.inner.queue(asker, Waiter { units, tell });
+        if let Ok(held) = told.try_recv() {
+            return Ok(self.permit(held));
         }
         self.make_room(bytes);
-        let free = Arc::clone(&self.inner.free);
-        match tokio::time::timeout(self.inner.patience, free.acquire_many_owned(units)).await {
+        match tokio::time::timeout(self.inner.patience, &mut told).await {
             Ok(Ok(held)) => Ok(self.permit(held)),
             _ => Err(self.busy()),
         }
@@ -143,29 +260,26 @@ impl Budget {
 
     /// A permit for no memory yet, which can grow.
     pub fn nothing(&self) -> Permit {
-        let held = Arc::clone(&self.inner.free).try_acquire_many_owned(0);
-        self.permit(held.expect("nothing is always there"))
+        let inner = Arc::clone(&self.inner);
+        self.permit(Held { inner, units: 0 })
     }
 
-    fn take_now(&self, units: u32) -> Option<Permit> {
-        let held = Arc::clone(&self.inner.free).try_acquire_many_owned(units);
-        held.ok().map(|held| self.permit(held))
-    }
-
-    fn permit(&self, held: OwnedSemaphorePermit) -> Permit {
+    fn permit(&self, held: Held) -> Permit {
         Permit {
             budget: self.clone(),
             held,
         }
     }
 
-    fn units(&self, bytes: Bytes) -> Result<u32, NoMemory> {
+    fn units(&self, bytes: Bytes) -> Result<u64, NoMemory> {
         let total = self.inner.total;
-        let units = u32::try_from(bytes.get().div_ceil(UNIT)).ok();
-        units.filter(|_| bytes <= total).ok_or(NoMemory::TooMuch {
-            limit: total,
-            total,
-        })
+        match bytes <= total {
+            true => Ok(bytes.get().div_ceil(UNIT)),
+            false => Err(NoMemory::TooMuch {
+                limit: total,
+                total,
+            }),
+        }
     }
 
     fn busy(&self) -> NoMemory {
@@ -179,7 +293,7 @@ impl Budget {
         spares.iter().for_each(|spare| spare.give_back(bytes));
     }
 
-    fn spares(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn Spare>>> {
+    fn spares(&self) -> MutexGuard<'_, Vec<Weak<dyn Spare>>> {
         self.inner
             .spare
             .lock()
@@ -190,7 +304,7 @@ impl Budget {
 impl Permit {
     /// Bytes that may be used.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.held.num_permits() as u64 * UNIT)
+        Bytes(self.held.units * UNIT)
     }
 
     /// Makes it larger or smaller.
@@ -198,11 +312,15 @@ impl Permit {
     /// # Errors
     /// As [`Budget::take`]; it keeps what it had.
     pub async fn resize(&mut self, bytes: Bytes) -> Result<(), NoMemory> {
-        let wanted = self.budget.units(bytes)? as usize;
-        let held = self.held.num_permits();
-        if wanted > held {
-            let more = Bytes((wanted - held) as u64 * UNIT);
-            self.held.merge(self.budget.take(more).await?.held);
+        let wanted = self.budget.units(bytes)?;
+        let asker = match self.held.units {
+            0 => Asker::Newcomer,
+            _ => Asker::Holder,
+        };
+        if wanted > self.held.units {
+            let more = Bytes((wanted - self.held.units) * UNIT);
+            let mut more = self.budget.take_as(asker, more).await?;
+            self.held.units += std::mem::take(&mut more.held.units);
         } else {
             self.shrink(bytes);
         }
@@ -211,15 +329,17 @@ impl Permit {
 
     /// Gives back everything beyond this many bytes.
     pub fn shrink(&mut self, bytes: Bytes) {
-        let wanted = usize::try_from(bytes.get().div_ceil(UNIT)).unwrap_or(usize::MAX);
-        let more = self.held.num_permits().saturating_sub(wanted);
-        drop(self.held.split(more));
+        let more = self.held.units.saturating_sub(bytes.get().div_ceil(UNIT));
+        self.held.units -= more;
+        let inner = Arc::clone(&self.budget.inner);
+        drop(Held { inner, units: more });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     /// A cache that holds a permit until it must give it back.
     struct Cache(Mutex<Option<Permit>>);
@@ -251,6 +371,50 @@ mod tests {
         assert_eq!(shrunk, Ok(()));
         first.resize(Bytes::mib(10)).await.unwrap();
         assert_eq!(first.bytes(), total);
+    }
+
+    #[tokio::test]
+    async fn who_holds_memory_goes_before_who_has_none() {
+        let mib = Bytes::mib;
+        let budget = Budget::with_patience(mib(10), Duration::from_millis(200));
+        let mut first = budget.take(mib(4)).await.unwrap();
+        let mut second = budget.take(mib(4)).await.unwrap();
+        // A newcomer waits, and does not keep the holders from the two that are free.
+        let mut newcomer = Box::pin(budget.take(mib(5)));
+        assert!((&mut newcomer).now_or_never().is_none());
+        // Of two holders, the one that fits goes on, although the other one came first.
+        let mut large = Box::pin(first.resize(mib(7)));
+        assert!((&mut large).now_or_never().is_none());
+        let grown = second.resize(mib(6)).now_or_never();
+        assert_eq!(grown, Some(Ok(())));
+        // What becomes free goes to the holder.
+        drop(second);
+        assert_eq!((&mut large).now_or_never(), Some(Ok(())));
+        drop(large);
+        assert!((&mut newcomer).now_or_never().is_none());
+        drop(first);
+        let newcomer = newcomer.now_or_never().unwrap().unwrap();
+        assert_eq!(budget.in_use(), newcomer.bytes());
+    }
+
+    #[tokio::test]
+    async fn newcomers_come_in_order_and_who_gives_up_holds_up_nobody() {
+        let mib = Bytes::mib;
+        let budget = Budget::with_patience(mib(10), Duration::from_millis(200));
+        let _held = budget.take(mib(4)).await.unwrap();
+        let mut large = Box::pin(budget.take(mib(8)));
+        assert!((&mut large).now_or_never().is_none());
+        let mut small = Box::pin(budget.take(mib(2)));
+        assert!((&mut small).now_or_never().is_none());
+        drop(large);
+        let small = small.now_or_never().unwrap().unwrap();
+        // What was handed out to somebody who gives up before looking is free again.
+        let mut late = Box::pin(budget.take(mib(6)));
+        assert!((&mut late).now_or_never().is_none());
+        drop(small);
+        assert_eq!(budget.in_use(), mib(10));
+        drop(late);
+        assert_eq!(budget.in_use(), mib(4));
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ impl Comparisons {
     async fn pair(&self, base: i64, new: i64, texts: Texts) -> StoreResult<Arc<Weighed<Against>>> {
         let base = self.profile(base, texts).await?;
         let new = self.profile(new, texts).await?;
-        let memory = self.budget.take(PAIRING).await?;
+        let memory = self.budget.take_more(PAIRING).await?;
         let work =
             move |watch: Watch<'_>| Against::while_watched(&base, &new, &Limits::default(), watch);
         let made = watched(memory, EXPLAINING, work).await?;
@@ -145,7 +145,7 @@ impl Comparisons {
 
     /// Takes the memory for something that will be kept.
     async fn weighed<T>(&self, bytes: usize, value: T) -> StoreResult<Arc<Weighed<T>>> {
-        let memory = self.budget.take(Bytes(bytes as u64)).await?;
+        let memory = self.budget.take_more(Bytes(bytes as u64)).await?;
         Ok(Arc::new(Weighed {
             value,
             _memory: memory,

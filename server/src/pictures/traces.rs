@@ -159,7 +159,7 @@ impl Traces {
         let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
         let checking = work::answer(move || levels::check(&checked.trace, &named));
         checking.await.map_err(|_| StoreError::Interrupted)??;
-        let permit = self.budget.take(whole.weight()).await?;
+        let permit = self.budget.take_more(whole.weight()).await?;
         let cutting = work::answer(move || {
             let _memory = memory;
             cut(&whole.trace, &level, permit)
@@ -180,7 +180,7 @@ impl Traces {
             Ask::Stacks => Decoded::reading_takes(trace),
         };
         let answering = Decoded::answering_takes(trace);
-        Ok(self.budget.take(answering + reading).await?)
+        Ok(self.budget.take_more(answering + reading).await?)
     }
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
