@@ -9,7 +9,32 @@ use rusqlite::{Row, params};
 /// The largest number of recorded comparisons.
 const MOST_COMPARISONS: u32 = 20_000;
 
+/// A pull request with recorded comparisons.
+pub struct PullRow {
+    /// Its URL.
+    pub pr: String,
+    /// Milliseconds since the epoch of the last push.
+    pub last_ms: i64,
+    /// How many pushes are recorded.
+    pub pushes: u32,
+}
+
 impl Reader<'_> {
+    /// Pull requests, the one with the latest push first.
+    pub fn pulls(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<PullRow>> {
+        let sql = "SELECT pr, max(created_ms), count(*) FROM comparisons WHERE pr IS NOT NULL \
+                   GROUP BY pr ORDER BY max(created_ms) DESC, pr LIMIT ?1 OFFSET ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([limit, offset], |row| {
+            Ok(PullRow {
+                pr: row.get(0)?,
+                last_ms: row.get(1)?,
+                pushes: row.get(2)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Recorded comparisons, newest first; only those of a pull request if one is named.
     pub fn comparisons(
         &self,

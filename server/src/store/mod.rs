@@ -40,6 +40,7 @@ mod views;
 pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
 pub use blobs::{BlobCodec, BlobRow, Quarantined, Stored};
 pub use columns::PackedChunk;
+pub use comparisons::PullRow;
 pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;

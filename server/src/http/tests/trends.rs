@@ -1,7 +1,7 @@
 //! The plain pages that follow numbers from run to run.
 
 use super::{Server, packed_snapshot, snapshot};
-use api::compare::RecordComparison;
+use api::compare::{RecordComparison, RecordedComparison};
 use api::ids::RunId;
 use api::labels::{ChangeLabels, Label};
 use api::routes;
@@ -108,4 +108,49 @@ async fn every_push_to_a_pull_request_is_a_row_with_its_verdict() {
     assert_eq!(page.matches("a run of it was deleted").count(), 2, "{page}");
     let none = text(&server, &routes::pull_page("javascript:alert(1)")).await;
     assert!(!none.contains("href=\"javascript"), "{none}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_pull_requests_and_old_pushes_are_on_later_pages() {
+    let server = Server::start().await;
+    let write = server.app.store.write(|writer| {
+        // Number 0 is the oldest, and all pushes of another one are newer.
+        for at in 0..150_u32 {
+            for (pr, ms) in [(format!("{PR}{at}"), at), (PR.to_owned(), 1000 + at)] {
+                let recorded = RecordedComparison {
+                    id: format!("cmp_{ms}").parse().unwrap(),
+                    name: format!("push{ms}x"),
+                    runs: vec!["run_gone".parse().unwrap()],
+                    pr: Some(pr),
+                    created_ms: i64::from(ms),
+                };
+                writer.record_comparison(&recorded, false)?;
+            }
+        }
+        Ok(())
+    });
+    write.await.unwrap();
+    let pull = routes::pull_page(PR);
+    for (address, there, gone) in [
+        (routes::PULLS_PAGE.to_owned(), "<td>150</td>", "#120<"),
+        (
+            format!("{}?offset=100", routes::PULLS_PAGE),
+            "#120<",
+            "<td>150</td>",
+        ),
+        (pull.clone(), "push1149x", "push1000x"),
+        (format!("{pull}&offset=100"), "push1000x", "push1149x"),
+    ] {
+        let page = text(&server, &address).await;
+        assert!(
+            page.contains(there) && !page.contains(gone),
+            "{address}: {page}"
+        );
+        let next = if address.contains("offset") {
+            ">Newer<"
+        } else {
+            ">Older<"
+        };
+        assert!(page.contains(next), "{address}: {page}");
+    }
 }

@@ -3,9 +3,9 @@
 use super::super::account::SignedIn;
 use super::super::extract::Query;
 use super::super::here::Here;
-use super::super::page::PageQuery;
 use super::super::permits;
 use super::super::shell::{date, page};
+use super::{on_page, pages, shown};
 use crate::problems::Error;
 use crate::store::JobRow;
 use api::people::Scope;
@@ -14,9 +14,6 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use trace::units::Bytes;
-
-/// Jobs on a page.
-const ON_PAGE: usize = 100;
 
 /// Which jobs.
 #[derive(Deserialize)]
@@ -33,12 +30,9 @@ pub async fn jobs(
     Query(JobsQuery { offset }): Query<JobsQuery>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let mut slice = PageQuery::new(offset, ON_PAGE).slice();
-    // One more than is shown tells whether there is another page.
-    slice.limit += 1;
-    let mut rows = app.store.read(move |reader| reader.job_rows(slice)).await?;
-    let more = rows.len() > ON_PAGE;
-    rows.truncate(ON_PAGE);
+    let slice = on_page(offset);
+    let read = app.store.read(move |reader| reader.job_rows(slice));
+    let (rows, more) = shown(read.await?);
     let body = html! {
         p class="muted" {
             "A job is one program on several devices: the recordings of all of its ranks, "
@@ -55,7 +49,7 @@ pub async fn jobs(
         } @else {
             (table(&rows))
         }
-        (pages(offset, more))
+        (pages(&format!("{}?", routes::JOBS_PAGE), offset, more))
     };
     Ok(page(&app, Some(&entry), "Jobs", &body))
 }
@@ -104,18 +98,5 @@ fn wrong(row: &JobRow) -> Markup {
             span class="badge bad" { "out of memory: " (of_all(row.out_of_memory)) }
         }
         @if row.leaking + row.out_of_memory == 0 { "–" }
-    }
-}
-
-fn pages(offset: u32, more: bool) -> Markup {
-    let at = |offset: u32| format!("{}?offset={offset}", routes::JOBS_PAGE);
-    let on_page = ON_PAGE as u32;
-    html! {
-        @if more || offset > 0 {
-            nav class="account-row" aria-label="Pages of the list" {
-                @if offset > 0 { a href=(at(offset.saturating_sub(on_page))) { "Newer" } }
-                @if more { a href=(at(offset.saturating_add(on_page))) { "Older" } }
-            }
-        }
     }
 }

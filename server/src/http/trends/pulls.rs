@@ -9,10 +9,10 @@ use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page};
 use super::chart::{Dot, chart};
-use super::leaks;
+use super::{leaks, on_page, pages, shown};
 use crate::history;
 use crate::problems::Error;
-use crate::store::{Slice, StoreError};
+use crate::store::{PullRow, StoreError};
 use api::compare::RecordedComparison;
 use api::history::HistoryRun;
 use api::people::Scope;
@@ -23,14 +23,14 @@ use serde::Deserialize;
 use trace::compare::gate::Outcome;
 use trace::units::Bytes;
 
-/// How many pull requests are listed, and how many pushes of one.
-const MOST: u32 = 200;
-
-/// Which pull request.
+/// Which pull request, and which page.
 #[derive(Deserialize)]
 pub struct PullQuery {
     #[serde(default)]
     pr: String,
+    /// Newer pull requests, or pushes, than those of this page.
+    #[serde(default)]
+    offset: u32,
 }
 
 /// One push.
@@ -54,24 +54,28 @@ pub async fn pull_requests(
     Query(query): Query<PullQuery>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let pr = Some(query.pr.clone()).filter(|pr| !pr.is_empty());
-    let newest = Slice {
-        offset: 0,
-        limit: MOST,
-    };
-    let asked = pr.clone();
-    let read = app
-        .store
-        .read(move |reader| reader.comparisons(asked.as_deref(), newest));
-    let recorded = read.await?;
-    let body = match &pr {
-        None => list(&recorded),
-        Some(pr) => {
-            let mut pushes = Vec::new();
-            for recorded in recorded.into_iter().rev() {
-                pushes.push(push(&app, recorded).await?);
-            }
-            of_pull(pr, &pushes)
+    let PullQuery { pr, offset } = query;
+    let slice = on_page(offset);
+    let body = if pr.is_empty() {
+        let read = app.store.read(move |reader| reader.pulls(slice));
+        let (pulls, more) = shown(read.await?);
+        html! {
+            (list(&pulls, offset))
+            (pages(&format!("{}?", routes::PULLS_PAGE), offset, more))
+        }
+    } else {
+        let asked = pr.clone();
+        let read = app
+            .store
+            .read(move |reader| reader.comparisons(Some(&asked), slice));
+        let (recorded, more) = shown(read.await?);
+        let mut pushes = Vec::new();
+        for recorded in recorded.into_iter().rev() {
+            pushes.push(push(&app, recorded).await?);
+        }
+        html! {
+            (of_pull(&pr, &pushes, offset))
+            (pages(&format!("{}&", routes::pull_page(&pr)), offset, more))
         }
     };
     Ok(page(&app, Some(&entry), "Pull requests", &body))
@@ -106,29 +110,20 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
     Ok(Push { recorded, judged })
 }
 
-/// Pull requests, the one with the latest push first.
-fn list(recorded: &[RecordedComparison]) -> Markup {
-    let mut seen: Vec<(&str, i64, usize)> = Vec::new();
-    for comparison in recorded {
-        let Some(pr) = comparison.pr.as_deref() else {
-            continue;
-        };
-        match seen.iter_mut().find(|(known, ..)| *known == pr) {
-            Some((.., pushes)) => *pushes += 1,
-            None => seen.push((pr, comparison.created_ms, 1)),
-        }
-    }
+fn list(pulls: &[PullRow], offset: u32) -> Markup {
     html! {
-        @if seen.is_empty() {
+        @if pulls.is_empty() && offset == 0 {
             p { "No pull request yet. " code { "tidemark push FILE --base auto --pr URL" }
                 " compares a run with the newest of the target branch, and records it here." }
+        } @else if pulls.is_empty() {
+            p { "There are no older pull requests." }
         } @else {
             div class="account-wide" tabindex="0" { table class="account-table" {
                 thead { tr { th { "Pull request" } th { "Last push" } th { "Pushes" } } }
-                tbody { @for (pr, last, pushes) in seen { tr {
-                    td { a href=(routes::pull_page(pr)) { (short(pr)) } }
-                    td { (date(last)) }
-                    td { (pushes) }
+                tbody { @for pull in pulls { tr {
+                    td { a href=(routes::pull_page(&pull.pr)) { (short(&pull.pr)) } }
+                    td { (date(pull.last_ms)) }
+                    td { (pull.pushes) }
                 } } }
             } }
         }
@@ -152,7 +147,7 @@ fn short(pr: &str) -> String {
     }
 }
 
-fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
+fn of_pull(pr: &str, pushes: &[Push], offset: u32) -> Markup {
     let dots: Vec<Dot> = pushes
         .iter()
         .filter_map(|push| {
@@ -173,7 +168,9 @@ fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
             } @else { (short(pr)) }
             " · " a href=(routes::PULLS_PAGE) { "all pull requests" }
         }
-        @if pushes.is_empty() {
+        @if pushes.is_empty() && offset > 0 {
+            p { "There are no older pushes." }
+        } @else if pushes.is_empty() {
             p { "Nothing was pushed for it: " code { "tidemark push FILE --base auto --pr " (pr) } }
         } @else {
             @if dots.len() > 1 { (chart("peak of each push", &dots, &[])) }
