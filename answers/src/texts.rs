@@ -31,6 +31,15 @@ impl Texts {
         matches!(self, Texts::Redacted(_))
     }
 
+    /// The same, with Tidemark's categories in place of the team's own.
+    #[must_use]
+    pub const fn without_own(self) -> Texts {
+        match self {
+            Texts::All(_) => Texts::AS_RECORDED,
+            Texts::Redacted(_) => self,
+        }
+    }
+
     /// A mark that keeps results for one kind of reader apart from those for another; `None` if all
     /// texts are shown as they were recorded. A link's key cannot be found from it.
     pub fn tag(self) -> Option<String> {

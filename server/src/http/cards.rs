@@ -257,9 +257,9 @@ pub async fn md(
             image: Some(format!("{origin}{}{query}", routes::card(&id, "png"))),
         }
     });
-    let names = match query.numbers_only {
-        0 => Names::Told,
-        _ => Names::Withheld,
+    let (names, texts) = match query.numbers_only {
+        0 => (Names::Told, texts),
+        _ => (Names::Withheld, texts.without_own()),
     };
     let row = live(&app, id).await?;
     let look = (view, texts, Theme::Light);

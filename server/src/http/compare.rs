@@ -117,6 +117,10 @@ pub async fn md(
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
     let link = query.link.as_deref();
     let (links, texts) = cards::of_link(&app, &origin, link, &audience).await?;
+    let texts = match query.numbers_only {
+        0 => texts,
+        _ => texts.without_own(),
+    };
     let comparison = comparison(&app, rows, texts).await?;
     let text = match query.numbers_only {
         0 => {

@@ -173,3 +173,25 @@ async fn an_old_run_stays_the_one_that_rules_are_tried_on() {
     let chosen = format!("<option value=\"{}\" selected>", old.id);
     assert!(page.contains(&chosen), "{page}");
 }
+
+/// *Numbers only* is for private projects with public pull requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_of_numbers_only_does_not_tell_them() {
+    let server = Server::start().await;
+    let run = step(&server).await;
+    let sample = routes::sample("plain_lm");
+    let other = server.json(Method::POST, &sample, "").await;
+    let other = other.read::<FinishedUpload>().run;
+    rules(&server, "apollo size>=0").await;
+    let compared = format!("v=1&runs={},{}", run.id, other.id);
+    for told in [true, false] {
+        for path in [
+            routes::card_markdown(&run.id, "v=1", None, told),
+            routes::compare_markdown(&compared, None, told),
+        ] {
+            let block = server.get(&path).await.expect(StatusCode::OK).body;
+            let block = String::from_utf8_lossy(&block).into_owned();
+            assert_eq!(block.contains("apollo"), told, "{path}: {block}");
+        }
+    }
+}
