@@ -28,7 +28,7 @@ use timeline::format::{UnixMillis, date_time};
 /// The name of a link's cookie: this, followed by the link's short id.
 const COOKIE: &str = "tidemark_share_";
 
-/// How many links of one browser are checked, at most.
+/// How many links one browser keeps, and how many are checked, at most.
 const MOST_LINKS: usize = 32;
 
 /// Who will read the answer.
@@ -128,12 +128,28 @@ impl Asking {
     }
 }
 
+/// The links of this browser. It sends the oldest first, and only the newest count.
 fn held(headers: &HeaderMap) -> Vec<(ShareId, String)> {
+    let mut links = all_held(headers);
+    links.drain(..links.len().saturating_sub(MOST_LINKS));
+    links
+}
+
+fn all_held(headers: &HeaderMap) -> Vec<(ShareId, String)> {
     let links = cookies(headers).filter_map(|(name, secret)| {
         let id = format!("{}{}", ShareId::PREFIX, name.strip_prefix(COOKIE)?);
         Some((id.parse().ok()?, secret.to_owned()))
     });
-    links.take(MOST_LINKS).collect()
+    links.collect()
+}
+
+/// Cookies that forget the oldest links of a browser, where it has too many to open another one.
+pub fn make_room(headers: &HeaderMap, opened: &ShareId, scheme: Scheme) -> Vec<String> {
+    let mut others = all_held(headers);
+    others.retain(|(id, _)| id != opened);
+    let too_many = (others.len() + 1).saturating_sub(MOST_LINKS);
+    let oldest = others.iter().take(too_many);
+    oldest.map(|(id, _)| cookie(id, "", 0, scheme)).collect()
 }
 
 /// Whether this is the link's secret.

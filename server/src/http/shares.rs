@@ -1,7 +1,7 @@
 //! Shared links: make, list, revoke, open, and the page behind them.
 
 use super::App;
-use super::audience::{cookie, ended, for_good};
+use super::audience::{cookie, ended, for_good, make_room};
 use super::audited::Subject;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::here::Here;
@@ -220,8 +220,11 @@ pub async fn open(
     if share.kind == ShareKind::Capability {
         let seconds = left.min(REMEMBERED_S);
         let cookie = cookie(&share.id, &request.token, seconds, client.scheme);
-        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        let forgotten = make_room(&headers, &share.id, client.scheme);
+        for cookie in std::iter::once(cookie).chain(forgotten) {
+            if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().append(header::SET_COOKIE, cookie);
+            }
         }
     }
     Ok(response)

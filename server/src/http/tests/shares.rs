@@ -298,6 +298,42 @@ async fn a_revoked_link_says_who_and_when_and_closes_open_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn however_many_links_a_browser_has_opened_the_newest_opens() {
+    let (server, run) = guarded().await;
+    // A browser sends the oldest cookie first.
+    let mut kept: Vec<(String, String)> = Vec::new();
+    for _ in 0..34 {
+        let created = create(&server, &capability(&run)).await;
+        let sent: Vec<String> = kept
+            .iter()
+            .map(|(name, is)| format!("{name}={is}"))
+            .collect();
+        let body = json!({ "token": slug(&created) }).to_string();
+        let opening = request(Method::POST, routes::OPEN_SHARE)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::COOKIE, sent.join("; "));
+        let opened = server.send(opening.body(Body::from(body)).unwrap()).await;
+        let opened = opened.expect(StatusCode::OK);
+        for cookie in opened.headers.get_all(header::SET_COOKIE) {
+            let (pair, rest) = cookie.to_str().unwrap().split_once(';').unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            match rest.contains("Max-Age=0;") || rest.ends_with("Max-Age=0") {
+                true => kept.retain(|(known, _)| known != name),
+                false => kept.push((name.to_owned(), value.to_owned())),
+            }
+        }
+        let named = routes::for_link(&routes::run(&run.id), &created.share.id);
+        let sent: Vec<String> = kept
+            .iter()
+            .map(|(name, is)| format!("{name}={is}"))
+            .collect();
+        let answer = stranger(&server, Method::GET, &named, &sent.join("; ")).await;
+        answer.expect(StatusCode::OK);
+    }
+    assert_eq!(kept.len(), 32);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_expired_link_says_so() {
     let (server, run) = guarded().await;
     let new = NewShare {
