@@ -9,7 +9,7 @@ use super::runs::summary;
 use crate::budget::Permit;
 use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
 use crate::mcp::{
-    self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Recording, Reference,
+    self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Place, Recording, Reference,
     only_one,
 };
 use crate::pictures::{Ask, Decoded};
@@ -17,10 +17,11 @@ use crate::problems::Error;
 use crate::store::{Reader, Slice, Which};
 use crate::work;
 use api::ids::RunId;
+use api::projects::ProjectName;
 use api::runs::RunSummary;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use rmcp::model::JsonObject;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -32,6 +33,7 @@ use trace::watch::Watch;
 
 /// Answers one message of the protocol. There are no sessions: a tool needs none.
 pub async fn ask(
+    State(main): State<Arc<App>>,
     Here(app): Here,
     origin: Origin,
     audience: Audience,
@@ -49,7 +51,9 @@ pub async fn ask(
     let body = body.map_err(JsonRejection::from)?;
     // When the client hangs up, the work ends.
     let (_waiting, waited) = Waiting::begins();
+    let are_several = main.projects.are_several();
     let agent = Agent(Dashboard {
+        project: are_several.then(|| app.project.clone()),
         app,
         origin: origin.to_string(),
         waited: Arc::new(waited),
@@ -71,6 +75,8 @@ struct Dashboard {
     app: Arc<App>,
     /// The beginning of links.
     origin: String,
+    /// The project that links lead into, if there are several.
+    project: Option<ProjectName>,
     waited: Arc<Waited>,
 }
 
@@ -108,6 +114,7 @@ struct Held {
 /// The recordings and runs that are asked about.
 struct Found {
     origin: String,
+    project: Option<ProjectName>,
     recordings: Vec<Meant>,
     /// What the question calls it, and why it means no run.
     refused: Vec<(String, String)>,
@@ -127,6 +134,7 @@ impl Dashboard {
     async fn held(&self, tool: &str, arguments: &JsonObject) -> Result<Held, Error> {
         let mut found = Found {
             origin: self.origin.clone(),
+            project: self.project.clone(),
             recordings: Vec::new(),
             refused: Vec::new(),
             runs: Vec::new(),
@@ -205,7 +213,11 @@ impl Library for Found {
             let refused = self.refused.iter().find(|(called, _)| called == name);
             refused.map_or_else(|| format!("{name} is no run."), |(_, why)| why.clone())
         })?;
-        let place = Some((self.origin.clone(), meant.id.clone()));
+        let place = Some(Place {
+            server: self.origin.clone(),
+            project: self.project.clone(),
+            run: meant.id.clone(),
+        });
         let trace = Shown(Arc::clone(&meant.decoded));
         Ok(Recording::new(meant.name.clone(), trace, place))
     }

@@ -1,19 +1,30 @@
 //! The recordings that can be asked about.
 
 use api::ids::RunId;
+use api::projects::{PARAMETER, ProjectName};
 use api::routes;
 use api::runs::RunSummary;
 use api::view_state::ViewState;
 use std::ops::Deref;
 use trace::trace::Trace;
 
+/// Where a recording is on a dashboard.
+pub struct Place {
+    /// The beginning of the dashboard's addresses.
+    pub server: String,
+    /// The project, where it has several.
+    pub project: Option<ProjectName>,
+    /// The run.
+    pub run: RunId,
+}
+
 /// A recording for questions.
 pub struct Recording {
     /// The name of the file or of the run.
     pub name: String,
     held: Box<dyn Deref<Target = Trace>>,
-    /// The dashboard that has it, and its run there.
-    pub run: Option<(String, RunId)>,
+    /// Where it is on a dashboard.
+    pub place: Option<Place>,
 }
 
 impl Recording {
@@ -21,12 +32,12 @@ impl Recording {
     pub fn new(
         name: String,
         held: impl Deref<Target = Trace> + 'static,
-        run: Option<(String, RunId)>,
+        place: Option<Place>,
     ) -> Recording {
         Recording {
             name,
             held: Box::new(held),
-            run,
+            place,
         }
     }
 
@@ -37,8 +48,17 @@ impl Recording {
 
     /// The address of a view of it, if it is on a known dashboard.
     pub fn link(&self, view: &ViewState) -> Option<String> {
-        let (server, run) = self.run.as_ref()?;
-        Some(format!("{server}{}?{view}", routes::run_page(run)))
+        let Place {
+            server,
+            project,
+            run,
+        } = self.place.as_ref()?;
+        let page = format!("{server}{}?{view}", routes::run_page(run));
+        Some(match project {
+            // Another project may have the same run.
+            Some(project) => format!("{page}&{PARAMETER}={project}"),
+            None => page,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ mod reference;
 mod tools;
 
 pub use answer::Page;
-pub use library::{Library, MOST_RUNS, Recording};
+pub use library::{Library, MOST_RUNS, Place, Recording};
 pub use reference::{ENOUGH, Reference, only_one};
 pub use tools::{RUNS, call, recordings_of};
 

@@ -597,7 +597,7 @@ fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
 
 fn compared(recording: Recording, profile: &Profile) -> ComparedRun {
     ComparedRun {
-        id: recording.run.map(|(_, run)| run),
+        id: recording.place.map(|place| place.run),
         name: recording.name,
         torch: profile.torch.clone(),
     }

@@ -4,7 +4,7 @@
 use crate::cli::CliError;
 use crate::cli::reading::{read_from, trace_of};
 use crate::cli::remote::Remote;
-use crate::mcp::{ENOUGH, Library, MOST_RUNS, Recording, Reference, only_one};
+use crate::mcp::{ENOUGH, Library, MOST_RUNS, Place, Recording, Reference, only_one};
 use api::ids::RunId;
 use api::projects::ProjectName;
 use api::routes;
@@ -162,7 +162,11 @@ impl Library for Recordings {
                 (file(&path)?, shown, None)
             }
             (Some(Called { run, name }), Some(server)) => {
-                let place = Some((server.clone(), run.clone()));
+                let place = Some(Place {
+                    server: server.clone(),
+                    project: self.project.clone(),
+                    run: run.clone(),
+                });
                 let name = name.map_or_else(|| self.name_of(&run, server), Ok)?;
                 (Source::Run(run), name, place)
             }

@@ -604,3 +604,29 @@ async fn a_stream_of_events_ends_with_the_membership_and_the_project() {
         assert!(!comes(stream).await);
     }
 }
+
+/// The same file may be a run of several projects, so only a link that names one leads there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_links_of_tools_lead_into_the_project() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    let question = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "inspect", "arguments": { "recording": run.id } },
+    });
+    let asking = headed(
+        request(Method::POST, routes::MCP),
+        with(&team.ada).of("vision"),
+    )
+    .header(header::CONTENT_TYPE, "application/json")
+    .header(header::ACCEPT, "application/json, text/event-stream");
+    let asking = asking.body(Body::from(question.to_string())).unwrap();
+    let answer = team.server.send(asking).await.expect(StatusCode::OK);
+    let answer = String::from_utf8_lossy(&answer.body).into_owned();
+    let page = format!("{}?v=", routes::run_page(&run.id));
+    let (_, link) = answer
+        .split_once(&page)
+        .unwrap_or_else(|| panic!("{answer}"));
+    let link = link.split(['"', '\\', ' ', ')']).next().unwrap();
+    assert!(link.ends_with("&project=vision"), "{link}");
+}
