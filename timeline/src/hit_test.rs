@@ -79,7 +79,7 @@ pub fn at(
     let (first, end) = frame.columns.events_at(x)?;
     let column = (first + end) / 2.0;
     let piece = pieces.iter().find(|p| p.from <= column && column < p.to);
-    let found = piece.and_then(|p| find(&p.tile, frame, x, y));
+    let found = piece.and_then(|p| find(p, frame, x, y));
     let events = match &found {
         Some(found) => found.events,
         None => Span::new(
@@ -106,16 +106,11 @@ struct Found {
     target: Option<Target>,
 }
 
-fn find(mountain: &Mountain, frame: Frame<'_>, x: i32, y: i32) -> Option<Found> {
-    let (first, end) = frame.columns.events_at(x)?;
+fn find(piece: &Piece<Mountain>, frame: Frame<'_>, x: i32, y: i32) -> Option<Found> {
+    let mountain: &Mountain = &piece.tile;
     let tile = &mountain.tile;
-    let part = mountain.part(first, end);
-    let bucket = |event: f64| ((event - part.first) / part.bucket_events).max(0.0);
-    let first = (bucket(first) + 1e-9) as usize;
-    if first >= part.n_buckets {
-        return None;
-    }
-    let end = (bucket(end) as usize).clamp(first + 1, part.n_buckets);
+    let part = mountain.part(piece.from, piece.to);
+    let (first, end) = frame.columns.buckets_at(part, x)?;
     let column = mountain.layout.highest(first, end);
     let event = |bucket: usize| {
         let event = tile.id.first_event() + bucket as u64 * tile.id.bucket_events();

@@ -2,6 +2,7 @@
 
 use super::axis::AxisMap;
 use super::viewport::{Limits, Viewport};
+use std::ops::Range;
 
 /// A rectangle of device pixels; right and bottom edge are outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,7 +215,12 @@ impl Columns {
     pub fn new(plot: PxRect, viewport: &Viewport, axis: &AxisMap) -> Columns {
         let width = plot.width().max(1);
         let (a, b) = (axis.position(viewport.from), axis.position(viewport.to));
-        let edge = |x: i32| axis.event(a + (b - a) * f64::from(x) / f64::from(width));
+        // The ends are exact: rounding on the time axis must not add a bucket or lose one.
+        let edge = |x: i32| match x {
+            0 => viewport.from,
+            x if x == width => viewport.to,
+            x => axis.event(a + (b - a) * f64::from(x) / f64::from(width)),
+        };
         Columns {
             x0: plot.x0,
             edges: (0..=width).map(edge).collect(),
@@ -243,22 +249,9 @@ impl Columns {
     /// bucket are one run.
     pub fn runs(&self, part: TilePart) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        let end_event = part.first + part.n_buckets as f64 * part.bucket_events;
-        let (from, to) = (part.from.max(part.first), part.to.min(end_event));
-        if from >= to {
-            return runs;
-        }
-        let first_x = self.x_of(from);
-        let end_x = self.x_of(to);
-        for x in first_x..end_x {
-            let column = (x - self.x0) as usize;
-            let bucket = |event: f64| (event - part.first) / part.bucket_events;
-            let (a, b) = (bucket(self.edges[column]), bucket(self.edges[column + 1]));
-            let first = (a + 1e-9).floor().max(0.0) as usize;
-            let first = first.min(part.n_buckets - 1);
-            // A column that only touches the next bucket does not show it, because that bucket has
-            // its own column.
-            let end = (b.floor() as usize).clamp(first + 1, part.n_buckets);
+        let shown = self.shown(part);
+        for x in shown.clone() {
+            let (first, end) = self.buckets(part, &shown, x);
             match runs.last_mut() {
                 Some(run) if run.first == first && run.end == end && run.x1 == x => run.x1 = x + 1,
                 _ => runs.push(Run {
@@ -270,6 +263,42 @@ impl Columns {
             }
         }
         runs
+    }
+
+    /// The buckets `[first, end)` that the column at a pixel shows of a part; `None` if it shows
+    /// none of it.
+    pub fn buckets_at(&self, part: TilePart, x: i32) -> Option<(usize, usize)> {
+        let shown = self.shown(part);
+        shown.contains(&x).then(|| self.buckets(part, &shown, x))
+    }
+
+    /// The pixels of the columns that show a part.
+    fn shown(&self, part: TilePart) -> Range<i32> {
+        let (from, to) = part.reached();
+        if from >= to {
+            return self.x0..self.x0;
+        }
+        self.x_of(from)..self.x_of(to)
+    }
+
+    /// The buckets of one of the columns that show a part. Together the columns show every bucket
+    /// of the part, also where it begins or ends inside one.
+    fn buckets(&self, part: TilePart, shown: &Range<i32>, x: i32) -> (usize, usize) {
+        let column = (x - self.x0) as usize;
+        let (mut a, b) = (self.edges[column], self.edges[column + 1]);
+        if x == shown.start {
+            a = a.min(part.reached().0);
+        }
+        let bucket = |event: f64| (event - part.first) / part.bucket_events;
+        let first = (bucket(a) + 1e-9).floor().max(0.0) as usize;
+        let first = first.min(part.n_buckets - 1);
+        // A column that only touches the next bucket does not show it, because that bucket has
+        // its own column. After the last column there is none.
+        let end = match x + 1 == shown.end {
+            true => (bucket(b) - 1e-9).ceil(),
+            false => bucket(b).floor(),
+        };
+        (first, (end as usize).clamp(first + 1, part.n_buckets))
     }
 }
 
@@ -286,6 +315,14 @@ pub struct TilePart {
     pub from: f64,
     /// One past the last.
     pub to: f64,
+}
+
+impl TilePart {
+    /// The event positions to show that the tile's buckets reach.
+    fn reached(self) -> (f64, f64) {
+        let end = self.first + self.n_buckets as f64 * self.bucket_events;
+        (self.from.max(self.first), self.to.min(end))
+    }
 }
 
 #[cfg(test)]
@@ -386,6 +423,9 @@ mod tests {
                 prop_assert_eq!(pair[0].x1, pair[1].x0);
                 prop_assert!(pair[1].first <= pair[0].end, "buckets skipped: {:?}", pair);
             }
+            let shown = (runs[0].first, runs[runs.len() - 1].end);
+            let whole = ((from / bucket).floor(), (to / bucket).ceil());
+            prop_assert_eq!(shown, (whole.0 as usize, whole.1 as usize), "an end is left out");
         }
     }
 }

@@ -62,9 +62,8 @@ impl Model {
         let piece = pieces.find(|p| p.from <= middle && middle < p.to)?;
         let tile = &piece.tile;
         let part = lines::part(tile, piece.from, piece.to);
-        let runs = self.prepared.columns.runs(part);
-        let run = runs.iter().find(|run| (run.x0..run.x1).contains(&x))?;
-        Some((tile, run.first, run.end))
+        let (first, end) = self.prepared.columns.buckets_at(part, x)?;
+        Some((tile, first, end))
     }
 
     /// Time of an event position in microseconds since the start of the trace, if times are known.

@@ -1,13 +1,20 @@
 //! Tests of the state: pictures, and what is under the pointer.
 
 use super::*;
+use crate::lines;
 use crate::neighbours::Neighbour;
 use crate::paint;
 use crate::scene::Scene;
 use crate::testing;
+use crate::tile_cache;
+use api::view_state::Axis;
 use plotters::prelude::SVGBackend;
+use proptest::prelude::*;
+use std::sync::LazyLock;
 use trace::span::Span;
-use trace::trace::{BlockIdx, Step};
+use trace::testing::{TraceBuilder, block_of, training_run};
+use trace::tiles::MountainIndex;
+use trace::trace::{BlockIdx, Series, Step, Trace};
 use trace::units::EventIdx;
 
 /// Four steps of 100 events: weights below, activations that come and go, one pending free.
@@ -223,4 +230,112 @@ fn a_group_states_its_totals() {
     );
     assert_eq!(facts.member, Some(BlockIdx(0)));
     assert_eq!(model.group(99), None);
+}
+
+/// The model of a window of a trace's first device, with its tiles.
+fn looking_at(trace: &Trace, window: (f64, f64), axis: Axis, css_width: f64) -> Model {
+    let device = &trace.devices[0];
+    let view = ViewState {
+        window: Some(window),
+        axis,
+        group_by: GroupBy::None,
+        ..ViewState::default()
+    };
+    let peak = device.summary[Series::Reserved as usize].peak;
+    let mut model = Model::new(device.events.len(), peak, &view);
+    model.resize(css_width, 300.0, 1.0);
+    let index = MountainIndex::new(device, GroupBy::None, &trace.stacks);
+    while model.is_waiting() {
+        for request in model.take_requests(0.0) {
+            match request {
+                TileRequest::Series(id) => model.series_arrived(device.series_tile(id)),
+                TileRequest::Mountain(_, id) => {
+                    model.mountain_arrived(device.mountain_tile(id, &index));
+                }
+            }
+        }
+    }
+    model.base_scene();
+    model
+}
+
+/// The highest allocated level that the lines and the mountain draw.
+fn drawn_peaks(model: &Model) -> (u64, u64) {
+    let (prepared, columns) = (&model.prepared, &model.prepared.columns);
+    let line = prepared.series.iter().flat_map(|piece| {
+        let runs = columns.runs(lines::part(&piece.tile, piece.from, piece.to));
+        runs.into_iter()
+            .map(|run| lines::extent(&piece.tile, Series::Allocated, run.first, run.end).1 as u64)
+    });
+    let mountain = prepared.mountains.iter().flat_map(|piece| {
+        let layout = &piece.tile.layout;
+        let runs = columns.runs(piece.tile.part(piece.from, piece.to));
+        runs.into_iter()
+            .map(|run| layout.body(layout.highest(run.first, run.end)).get())
+    });
+    (line.max().unwrap(), mountain.max().unwrap())
+}
+
+/// The highest allocated level of the series over a window, in whole buckets of its tile.
+fn peak_of(trace: &Trace, levels: &[u64], (from, to): (f64, f64)) -> u64 {
+    let n = trace.devices[0].events.len();
+    let bucket = tile_cache::wanted(from, to, u64::from(n)).bucket_events();
+    let first = from as u64 / bucket * bucket;
+    let end = ((to.ceil() as u64).div_ceil(bucket) * bucket).min(u64::from(n));
+    *levels[first as usize..end as usize].iter().max().unwrap()
+}
+
+/// A trace with *allocated* after each event.
+type Recorded = (Trace, Vec<u64>);
+
+/// One trace that only grows, so that the highest level of a window is that of its last event, and
+/// one that goes up and down. No bucket of several events is full at their ends.
+static RECORDED: LazyLock<[Recorded; 2]> = LazyLock::new(|| {
+    let mut growing = TraceBuilder::default();
+    for _ in 0..12_289 {
+        growing.alloc(block_of(Bytes(512)));
+    }
+    let with_levels = |trace: Trace| {
+        let device = &trace.devices[0];
+        let events = (0..device.events.len()).map(EventIdx);
+        let level = |event| device.levels_at(event).get(Series::Allocated).get();
+        let levels = events.map(level).collect();
+        (trace, levels)
+    };
+    [growing.finish(), training_run(5001)].map(with_levels)
+});
+
+#[test]
+fn the_end_of_a_recording_is_drawn() {
+    let (trace, levels) = &RECORDED[0];
+    let n = levels.len() as f64;
+    for width in [40.0, 300.0, 1920.0] {
+        let model = looking_at(trace, (0.0, n), Axis::Event, width);
+        let peak = *levels.last().unwrap();
+        assert_eq!(drawn_peaks(&model), (peak, peak), "{width} pixels");
+    }
+}
+
+proptest! {
+    // A case makes the tiles and stacks them.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_window_draws_its_peak_at_every_zoom(
+        which in 0..2_usize,
+        time in any::<bool>(),
+        (start, part) in (0.0..1.0_f64, 0.0..1.0_f64),
+        to_the_end in any::<bool>(),
+        width in 40.0..1500.0_f64,
+    ) {
+        let (trace, levels) = &RECORDED[which];
+        let n = levels.len() as f64;
+        let axis = if time { Axis::Time } else { Axis::Event };
+        let from = start * (n - 10.0);
+        let to = if to_the_end { n } else { from + 4.0 + part * (n - from - 4.0) };
+        let model = looking_at(trace, (from, to), axis, width);
+        let drawn = model.drawn();
+        let peak = peak_of(trace, levels, (drawn.from, drawn.to));
+        prop_assert_eq!(drawn_peaks(&model), (peak, peak));
+    }
 }
