@@ -41,6 +41,9 @@ pub struct Caching {
     pub(crate) noted: Vec<(Action, PoolKey, u64, u64)>,
 }
 
+/// No driver grants more at once, even without a limit.
+const ADDRESS_SPACE: u64 = 1 << 48;
+
 /// The first address of expandable segments, which no recording tells; and the address space of
 /// each, which is more than any device has.
 const EXPANDABLE: u64 = 1 << 60;
@@ -220,10 +223,8 @@ impl Caching {
     /// segment, as PyTorch does.
     fn segment(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let size = self.arena.config().segment_size(rounded);
-        if self
-            .limit
-            .is_some_and(|limit| self.reserved + size > limit.0)
-        {
+        let exceeds = |limit: Bytes| self.reserved + size > limit.0;
+        if size > ADDRESS_SPACE || self.limit.is_some_and(exceeds) {
             return None;
         }
         if self.arena.config().expandable_segments {

@@ -1,8 +1,9 @@
 //! Compares the rules with an interval map, and with sizes that PyTorch is known to choose.
 
 use super::*;
+use crate::units::Bytes;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const KEY: PoolKey = PoolKey {
     pool: PoolId(0, 0),
@@ -46,6 +47,20 @@ fn segments_are_as_large_as_pytorch_makes_them() {
     check(10 * MIB - 512, 20 * MIB);
     check(10 * MIB, 10 * MIB);
     check(11 * MIB, 12 * MIB);
+}
+
+#[test]
+fn no_driver_grants_an_absurd_request() {
+    for expandable_segments in [false, true] {
+        let config = Config {
+            expandable_segments,
+            ..Config::default()
+        };
+        let mut allocator = caching::Caching::new(config, VecDeque::new());
+        let absurd = Bytes(1 << 62);
+        let refused = allocator.malloc(PoolId(0, 0), 0, absurd).unwrap_err();
+        assert_eq!((refused.segment, allocator.reserved()), (absurd, Bytes(0)));
+    }
 }
 
 #[test]

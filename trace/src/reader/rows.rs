@@ -7,7 +7,7 @@ use super::keys::{Key, action_at};
 use super::values::{Fields, MAX_TOTAL_SIZE, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
-use crate::trace::{PoolId, PoolSize};
+use crate::trace::{Action, PoolId, PoolSize};
 use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
 
@@ -18,9 +18,9 @@ const TOO_LARGE: ReadErrorKind =
 impl Builder {
     /// Makes a row of the current fields, if they belong to something known.
     pub(super) fn row(&mut self) -> Result<Option<Value>> {
-        use Key::{Action, Filename, Name, RealSize, Size, Stage, State, TotalSize};
+        use Key::{Filename, Name, RealSize, Size, Stage, State, TotalSize};
         let fields = &self.fields;
-        Ok(Some(if fields.has(Action) {
+        Ok(Some(if fields.has(Key::Action) {
             self.event()?
         } else if fields.has_all(&[Filename, Name]) {
             self.frame_row()?
@@ -53,7 +53,10 @@ impl Builder {
         };
         let kind = EventKind {
             action,
-            size: fields.bytes(Key::Size)?,
+            size: match action {
+                Action::Oom => fields.refused_bytes(Key::Size)?,
+                _ => fields.bytes(Key::Size)?,
+            },
             stream: fields.handle(Key::Stream)?,
             stack: fields.stack(Key::Frames),
             forward_stack: fields.stack(Key::ForwardFrames),
@@ -84,7 +87,11 @@ impl Builder {
     #[inline]
     pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
         let row = self.events.kind.len();
-        let total = self.total_size + kind.size.0;
+        let total = match kind.action {
+            // Nothing was allocated.
+            Action::Oom => self.total_size,
+            _ => self.total_size + kind.size.0,
+        };
         if row >= self.limits.events || total > MAX_TOTAL_SIZE {
             return None;
         }

@@ -103,6 +103,10 @@ pub const MAX_SIZE: u64 = 1 << 48;
 /// a hundred million events of a gigabyte each stays below.
 pub const MAX_TOTAL_SIZE: u64 = 1 << 62;
 
+/// The largest size of a request that was refused. A bug may ask for any number, and it is told;
+/// what is larger counts as this, so that it can still be rounded up and added to.
+pub const MAX_REFUSED_SIZE: u64 = 1 << 62;
+
 /// The number of device ordinals that are accepted; torch is built for at most 120 devices.
 pub const MAX_DEVICES: u32 = PINNED;
 
@@ -171,6 +175,14 @@ impl Fields {
                 _ => Err(ReadErrorKind::Malformed("a size exceeds 256 TiB")),
             },
         }
+    }
+
+    /// The size of a request that was refused; 0 when absent. torch writes sizes from 2^63 as
+    /// negative numbers.
+    pub fn refused_bytes(&self, key: Key) -> Result<Bytes> {
+        let size = self.integer(key)?.unwrap_or(0);
+        let size = if size < 0 { u64::MAX.into() } else { size };
+        Ok(Bytes(size.min(MAX_REFUSED_SIZE.into()) as u64))
     }
 
     /// An address or a raw handle, 0 when absent. C++ writes addresses as signed numbers:

@@ -349,3 +349,21 @@ fn texts_that_differ_by_a_zero_byte_differ() {
         &["device 0", " Alloc 0x0 512 stream 0 - \"é\\\"\\\\\\n😀\""],
     );
 }
+
+#[test]
+fn a_refused_request_may_have_any_size() {
+    let oom = |size: i128| {
+        dict(vec![
+            ("action", text("oom")),
+            ("size", int(size)),
+            ("device_free", int(4096)),
+        ])
+    };
+    let sizes = [1 << 60, 1 << 62, 1 << 63, (1 << 64) - 512, -512, 1 << 60];
+    let events = sizes.map(oom).to_vec();
+    let snapshot = read_all(&trace([vec![event(vec![])], events].concat()));
+    let kinds = snapshot.devices[0].kind.iter();
+    let read: Vec<u64> = kinds.map(|&k| snapshot.kinds[k as usize].size.0).collect();
+    let most = 1 << 62;
+    assert_eq!(read, [512, 1 << 60, most, most, most, most, 1 << 60]);
+}
