@@ -1,6 +1,17 @@
 //! Whose code a frame is, and what to call it. Framework code is defined only here: `trace`, the
 //! server and the page all use this.
 
+use std::borrow::Cow;
+
+/// A path with slashes, also when it was recorded on Windows. All rules about paths look at this;
+/// what is shown is the path as it was recorded.
+pub fn slashed(path: &str) -> Cow<'_, str> {
+    match path.contains('\\') {
+        true => Cow::Owned(path.replace('\\', "/")),
+        false => Cow::Borrowed(path),
+    }
+}
+
 /// Whether a file is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
 pub fn is_python(filename: &str, line: u32) -> bool {
     line > 0 && (filename.ends_with(".py") || filename.starts_with('<'))
@@ -9,9 +20,14 @@ pub fn is_python(filename: &str, line: u32) -> bool {
 /// The part of a path that does not depend on where a program is installed: the part after
 /// `site-packages`, otherwise the file's name.
 pub fn module(path: &str) -> &str {
-    for marker in ["site-packages/", "dist-packages/"] {
-        if let Some(at) = path.rfind(marker) {
-            return &path[at + marker.len()..];
+    for marker in ["site-packages", "dist-packages"] {
+        let mut tails = path.rmatch_indices(marker);
+        let tail = tails.find_map(|(at, _)| {
+            let tail = &path[at + marker.len()..];
+            tail.strip_prefix(['/', '\\'])
+        });
+        if let Some(tail) = tail {
+            return tail;
         }
     }
     file_name(path)
@@ -33,7 +49,7 @@ pub fn last_components(path: &str, count: usize) -> &str {
 
 /// Whether a file belongs to a package that is installed beside the program.
 pub fn is_installed(filename: &str) -> bool {
-    filename.replace('\\', "/").contains("-packages/")
+    slashed(filename).contains("-packages/")
 }
 
 /// Whether a frame belongs to PyTorch, to C++ or to Python's own library: true of most innermost
@@ -42,10 +58,31 @@ pub fn is_framework(filename: &str, line: u32) -> bool {
     if !is_python(filename, line) || filename.starts_with("<frozen") {
         return true;
     }
-    match module(filename) {
-        tail if tail.len() < filename.len() && tail.starts_with("torch/") => true,
-        _ => filename.contains("/lib/python3") && !filename.contains("-packages/"),
+    let file = slashed(filename);
+    match module(&file) {
+        tail if tail.len() < file.len() && tail.starts_with("torch/") => true,
+        _ if file.contains("-packages/") => false,
+        _ => file.contains("/lib/python3") || is_of_python_on_windows(&file),
     }
+}
+
+/// Whether a file lies in Python's own library on Windows: in `Lib` of an installation
+/// (`Python312`), of Conda or of an environment. Elsewhere a folder may be called so.
+fn is_of_python_on_windows(file: &str) -> bool {
+    if file.as_bytes().get(1) != Some(&b':') {
+        return false;
+    }
+    let folders: Vec<String> = file.split('/').map(str::to_ascii_lowercase).collect();
+    folders.windows(3).any(|at| {
+        let [above, installation, lib] = at else {
+            return false;
+        };
+        let is_python = installation.contains("python") && installation.contains('3');
+        let is_conda = ["conda3", "forge3"]
+            .iter()
+            .any(|end| installation.ends_with(end));
+        lib == "lib" && (is_python || is_conda || above == "envs")
+    })
 }
 
 /// What a C++ frame is for.
@@ -172,6 +209,19 @@ mod tests {
         check("/v/site-packages/transformers/modeling.py", 9, false);
         check("/home/me/torch/train.py", 9, false);
         check("<ipython-input-3>", 9, false);
+        let of_windows = [
+            (r"C:\v\Lib\site-packages\torch\nn\modules\linear.py", true),
+            (r"C:\Programs\Python\Python312\Lib\threading.py", true),
+            (r"C:\Users\me\miniconda3\lib\threading.py", true),
+            (r"C:\Users\me\miniconda3\envs\train\lib\threading.py", true),
+            (r"C:\v\Lib\site-packages\transformers\modeling.py", false),
+            (r"C:\Python312\Lib\site-packages\peft\tuner.py", false),
+            (r"C:\project\lib\train.py", false),
+            (r"C:\project\torch\train.py", false),
+        ];
+        for (file, expected) in of_windows {
+            check(file, 9, expected);
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Passed {
 /// What a Python frame has to do with an optimizer: PyTorch's own, and those of installed libraries
 /// in a folder with such a name. A folder of the program may have any name.
 pub fn part(file: &str, name: &str) -> Option<Part> {
-    let file = file.replace('\\', "/");
+    let file = code::slashed(file);
     let scaler = file.ends_with("grad_scaler.py")
         && matches!(
             name,

@@ -220,7 +220,7 @@ fn shape_of(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
         if last != Some((file, name)) {
             hash = Fingerprint::default()
                 .number(hash)
-                .text(file)
+                .text(&code::slashed(file))
                 .text(name)
                 .key();
             last = Some((file, name));
@@ -248,8 +248,8 @@ pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
 
 /// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.
 pub(crate) fn module_name(file: &str) -> String {
-    let tail = module(file);
-    let tail = tail.strip_suffix(".py").unwrap_or(tail);
+    let tail = code::slashed(module(file));
+    let tail = tail.strip_suffix(".py").unwrap_or(&tail);
     let tail = tail.strip_suffix("/__init__").unwrap_or(tail);
     tail.replace('/', ".")
 }
@@ -270,9 +270,7 @@ pub fn has_python(stacks: &Stacks, stack: StackIdx) -> bool {
 pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
     const WRAPPERS: [&str; 4] = ["_call_impl", "_wrapped_call_impl", "inner", "__call__"];
     WRAPPERS.contains(&stacks.str(frame.name))
-        && stacks
-            .str(frame.filename)
-            .ends_with("torch/nn/modules/module.py")
+        && code::slashed(stacks.str(frame.filename)).ends_with("torch/nn/modules/module.py")
 }
 
 /// Whether a frame belongs to the framework; see [`code::is_framework`].
@@ -294,6 +292,14 @@ mod tests {
         );
         check("/home/me/train.py", "train.py");
         check("C:\\me\\train.py", "train.py");
+        check(
+            r"C:\v\Lib\site-packages\torch\nn\functional.py",
+            r"torch\nn\functional.py",
+        );
+        check(
+            "/site-packages/x/site-packages-old/train.py",
+            "x/site-packages-old/train.py",
+        );
         check("??", "??");
     }
 

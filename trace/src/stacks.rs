@@ -404,7 +404,10 @@ impl Stacks {
             "ceval.c",
             "cpython/abstract.h",
         ];
-        let (name, file) = (self.str(frame.name), self.str(frame.filename));
+        let (name, file) = (
+            self.str(frame.name),
+            code::slashed(self.str(frame.filename)),
+        );
         NAMES.iter().any(|part| name.contains(part)) || FILES.iter().any(|part| file.contains(part))
     }
 }

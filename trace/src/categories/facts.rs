@@ -1,5 +1,6 @@
 //! What a stack says about the blocks that are made, or given back, there.
 
+use crate::code;
 use crate::footprint::of_vec;
 use crate::phases::{Role, Roles};
 use crate::site;
@@ -93,7 +94,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
             () => Says::Nothing,
         };
     }
-    let file = stacks.str(frame.filename);
+    let file = code::slashed(stacks.str(frame.filename));
     match name {
         "_apply" if file.ends_with("torch/nn/modules/module.py") => Says::ModuleApply,
         // Its C++ makes buckets for the first step, and others once it knows the order.
@@ -108,7 +109,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
             Says::OfModule
         }
-        _ if is_cache(name) || is_cache(site::module(file)) => Says::Cache,
+        _ if is_cache(name) || is_cache(site::module(&file)) => Says::Cache,
         _ if site::is_framework(stacks, frame) => Says::Framework,
         _ => Says::Program,
     }
@@ -154,7 +155,7 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
         let frame = stacks.frame(*frame);
         if site::is_python(stacks, frame) {
             any_python = true;
-            let file = stacks.str(frame.filename);
+            let file = code::slashed(stacks.str(frame.filename));
             inner = file.ends_with("torch/nn/modules/module.py");
         }
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::naming::Rules;
-use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
+use crate::phases::program::{ADAM, MODULE, Program, TENSOR, on_windows};
+use crate::site;
 use crate::testing::arbitrary;
 
 fn of(p: Program) -> impl Fn(BlockIdx) -> Category {
@@ -48,8 +49,8 @@ fn recomputed() -> [String; 4] {
     ]
 }
 
-#[test]
-fn a_training_step_is_told_apart() {
+/// Three training steps: weight, statistics, and the blocks of the last step.
+fn training() -> (Program, BlockIdx, BlockIdx, Vec<BlockIdx>) {
     let mut p = Program::default();
     let weight = alloc(&mut p, 4096, &moved(10));
     let running_mean = alloc(&mut p, 64, &moved(20));
@@ -74,6 +75,12 @@ fn a_training_step_is_told_apart() {
         p.free(input);
         p.free(logits);
     }
+    (p, weight, running_mean, last)
+}
+
+#[test]
+fn a_training_step_is_told_apart() {
+    let (p, weight, running_mean, last) = training();
     let of = of(p);
     assert_eq!(of(weight), Category::Parameter);
     assert_eq!(of(running_mean), Category::Buffer);
@@ -89,6 +96,18 @@ fn a_training_step_is_told_apart() {
         OptimizerState,
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn paths_of_windows_change_nothing() {
+    let trace = training().0.finish();
+    let windows = on_windows(trace.clone());
+    let [here, there] = [&trace, &windows].map(|t| Categories::of(&t.devices[0], &t.stacks));
+    assert_eq!(here, there);
+    for kind in &trace.devices[0].blocks.kinds {
+        let [here, there] = [&trace, &windows].map(|t| site::key(&t.stacks, kind));
+        assert_eq!(here, there);
+    }
 }
 
 /// A dump between forward and backward: the blocks that are there are those that earlier passes

@@ -71,3 +71,15 @@ impl Program {
         self.builder.finish()
     }
 }
+
+/// The same trace as if it had been recorded on Windows.
+pub(crate) fn on_windows(mut trace: Trace) -> Trace {
+    let before = std::mem::take(&mut trace.stacks.strings);
+    for text in (0..before.len() as u32).map(|at| before.get(StrIdx(at))) {
+        trace.stacks.strings.push(&match text.starts_with('/') {
+            true => format!("C:{}", text.replace('/', "\\")),
+            false => text.to_owned(),
+        });
+    }
+    trace
+}

@@ -2,6 +2,7 @@
 
 use super::role::{Role, Roles};
 use super::{Phase, PhaseSpan};
+use crate::code;
 use crate::footprint::{of_map, of_vec};
 use crate::site;
 use crate::span::Span;
@@ -312,7 +313,7 @@ impl<'a> Marks<'a> {
     fn caller(&self, stack: StackIdx) -> impl Iterator<Item = Frame> + use<'a> {
         let stacks = self.stacks;
         let inside = move |frame: &Frame| {
-            let file = stacks.str(frame.filename);
+            let file = code::slashed(stacks.str(frame.filename));
             file.ends_with("torch/_tensor.py") || file.contains("torch/autograd/")
         };
         python(stacks, stack).take_while(move |frame| !inside(frame))

@@ -5,6 +5,7 @@
 //! forward pass, and that is part of the backward pass. And the code that an optimizer calls is not
 //! the optimizer's (`crate::optimizer`).
 
+use crate::code;
 use crate::optimizer::{self, Caller, Part, Passed};
 use crate::site;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
@@ -178,7 +179,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         };
     }
     let path = stacks.str(frame.filename);
-    let file = path.replace('\\', "/");
+    let file = code::slashed(path);
     let in_torch = |tail: &str| file.ends_with(tail);
     if name == "zero_grad" {
         return Says::ZeroGrad;

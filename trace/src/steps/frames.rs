@@ -1,6 +1,7 @@
 //! What each frame shows about the program: whether it is in a module, in an optimizer, or loading
 //! a model.
 
+use crate::code;
 use crate::footprint::{of_map, of_vec};
 use crate::optimizer::{self, Caller, Part, Passed};
 use crate::site;
@@ -192,7 +193,8 @@ impl Frames {
 }
 
 fn look(stacks: &Stacks, frame: Frame, function: u32) -> FrameInfo {
-    let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
+    let name = stacks.str(frame.name);
+    let file: &str = &code::slashed(stacks.str(frame.filename));
     let module = site::module(file);
     let is_torch = module.starts_with("torch/") && module.len() < file.len();
     FrameInfo {

@@ -2,6 +2,7 @@
 //! loops.
 
 use super::{find, levels};
+use crate::phases::program::on_windows;
 use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
 use crate::trace::{StepSource, Trace};
@@ -177,6 +178,29 @@ fn everything_on_one_line() {
         ),
         5,
     );
+}
+
+#[test]
+fn paths_of_windows_change_no_steps() {
+    let mut trace = run(&format!(
+        "torch/serialization/load:3 main:1 load:5
+         7x {{
+           main:3 data:1
+           main:4 !forward:10 !forward:3
+           main:4 !forward:10 !forward:4
+           main:5 {BACKWARD}
+           -
+           2x {{
+             main:6 torch/optim/optimizer/wrapper:1 step:30
+             main:6 torch/optim/optimizer/wrapper:1 step:31
+           }}
+         }}"
+    ));
+    let steps = std::mem::take(&mut trace.devices[0].steps);
+    assert_eq!(steps.len(), 7);
+    let mut windows = on_windows(trace);
+    find(&mut windows.devices[0], &windows.stacks, 1, Watch::nobody()).unwrap();
+    assert_eq!(windows.devices[0].steps, steps);
 }
 
 #[test]
