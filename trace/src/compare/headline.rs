@@ -1,6 +1,7 @@
 //! A difference in one sentence.
 
 use super::failure::{self, Failure};
+use super::rates::{Counted, Rates};
 use super::{Change, Difference, LeakChange, noise};
 use crate::growth::Growth;
 use crate::leaks::Verdict;
@@ -156,14 +157,22 @@ fn over(difference: &Difference) -> String {
 }
 
 fn leaks(difference: &Difference) -> Option<String> {
+    let (base, new) = (&difference.base, &difference.new);
+    // The first place of the kind that the news are about.
     let place = |side: &super::Side| {
-        let first = side.leaks.places.first();
+        let [before, after] = [&base.leaks, &new.leaks].map(super::Leaks::rates);
+        let is_news =
+            |counted: &Counted| Rates::change_of(*counted, &before, &after) == difference.leaks;
+        let news = Counted::ALL.into_iter().find(is_news);
+        let first = news.map_or_else(
+            || side.leaks.places.first(),
+            |counted| side.leaks.places_of(counted).next(),
+        );
         first.map_or_else(String::new, |p| match p.place.name.is_empty() {
             true => String::new(),
             false => format!(" in {}", p.place.name),
         })
     };
-    let (base, new) = (&difference.base, &difference.new);
     match difference.leaks {
         LeakChange::NeverLeaked => None,
         LeakChange::Appeared => Some(format!("a new leak{}", place(new))),

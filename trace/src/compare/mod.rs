@@ -28,13 +28,14 @@ pub mod pairs;
 pub mod pass;
 pub mod phase;
 pub mod profile;
+pub mod rates;
 pub mod sites;
 mod survey;
 mod work;
 
 use crate::categories::Named;
 use crate::growth::{Growth, wobble};
-use crate::leaks::{MIN_BYTES, Pattern, Verdict};
+use crate::leaks::{Pattern, Verdict};
 use crate::site::SiteKey;
 use crate::stacks::FxHashMap;
 use crate::trace::{Series, SeriesSummary, StepSource};
@@ -48,6 +49,7 @@ use names::Room;
 use pairs::Pairs;
 use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
+use rates::{Counted, Rate, Rates};
 use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
 use std::cmp::Ordering;
@@ -79,13 +81,14 @@ pub enum Change {
 pub enum LeakChange {
     /// Neither run leaks.
     NeverLeaked,
-    /// Only the new run leaks.
+    /// Only the new run leaks; or both do, and only the new run from step to step, or within steps.
     Appeared,
     /// Only the baseline leaks.
     Fixed,
     /// Both leak, the new run faster.
     Faster,
-    /// Both leak, the new run slower.
+    /// Both leak, the new run slower; or only from step to step, or within steps, where the
+    /// baseline does both.
     Slower,
     /// Both leak at the same rate.
     Same,
@@ -146,38 +149,65 @@ pub struct Leaks {
     pub verdict: Verdict,
     /// Why, in one sentence.
     pub reason: String,
-    /// Bytes a step (a part of a step, when it grows within steps).
+    /// Bytes a step; 0 if it grows within steps only.
     pub rate: f64,
     /// Half of the 95 % interval of the rate.
     pub error: f64,
-    /// Where, fastest first; at most 500 places.
+    /// What grows within steps, bytes a part of a step; 0 if nothing does.
+    pub within_steps: Rate,
+    /// Where: what grows from step to step first, then the fastest first; at most 500 places.
     pub places: Vec<LeakPlace>,
 }
 
 impl Leaks {
-    /// What `rate` is counted by: `a step`, or `a part of a step`.
-    pub fn unit(&self) -> &'static str {
-        profile::rate_unit(self.places.iter().map(|place| place.within_step))
+    /// How fast it leaks, both kinds apart.
+    pub fn rates(&self) -> Rates {
+        Rates {
+            by_steps: Rate {
+                bytes: self.rate,
+                error: self.error,
+            },
+            by_parts: self.within_steps,
+        }
+    }
+
+    /// The places whose rates are counted so, in their order.
+    pub fn places_of(&self, counted: Counted) -> impl Iterator<Item = &LeakPlace> + Clone {
+        let places = self.places.iter();
+        places.filter(move |place| place.counted() == counted)
     }
 
     /// In a few words: `no`, `cannot tell`, `8.00 MiB a step`.
     pub fn told(&self) -> String {
-        match self.verdict {
-            Verdict::Clean => "no".to_owned(),
-            Verdict::CannotTell => "cannot tell".to_owned(),
-            Verdict::Leak => format!("{} {}", Bytes(self.rate.round() as u64), self.unit()),
-        }
+        self.told_with(|_| String::new())
     }
 
     /// The same with the reason, or the place that grows fastest: `8.00 MiB a step in save`.
     pub fn told_where(&self) -> String {
-        let first = self.places.first().map(|leak| leak.place.name.as_str());
-        match (self.verdict, first) {
-            (Verdict::CannotTell, _) => format!("cannot tell ({})", self.reason),
-            (Verdict::Leak, Some(name)) if !name.is_empty() => {
-                format!("{} in {name}", self.told())
+        if self.verdict == Verdict::CannotTell {
+            return format!("cannot tell ({})", self.reason);
+        }
+        self.told_with(|counted| {
+            let first = self.places_of(counted).next();
+            match first.map(|leak| leak.place.name.as_str()) {
+                None | Some("") => String::new(),
+                Some(name) => format!(" in {name}"),
             }
-            _ => self.told(),
+        })
+    }
+
+    /// Each rate with its unit and what `place` says of its kind.
+    fn told_with(&self, place: impl Fn(Counted) -> String) -> String {
+        let rates = self.rates();
+        let kinds = rates.kinds();
+        let told = |counted: Counted| {
+            let rate = Bytes(rates.of(counted).bytes.round() as u64);
+            format!("{rate} {}{}", counted.unit(), place(counted))
+        };
+        match self.verdict {
+            Verdict::Clean => "no".to_owned(),
+            Verdict::CannotTell => "cannot tell".to_owned(),
+            Verdict::Leak => kinds.map(told).collect::<Vec<_>>().join(" and "),
         }
     }
 }
@@ -190,14 +220,21 @@ pub struct LeakPlace {
     pub id: String,
     /// The function that explains it best.
     pub place: Place,
-    /// Bytes a step.
+    /// Bytes a step (a part of a step, when it grows within steps).
     pub rate: f64,
     /// Whether it grows within steps and is given back at their ends.
     pub within_step: bool,
-    /// Whether the other run's same site leaks too.
+    /// Whether the other run's same site leaks too, from step to step or within steps as this one.
     pub in_both: bool,
     /// Whether the other run has the site at all.
     pub known: bool,
+}
+
+impl LeakPlace {
+    /// What its rate is counted by.
+    pub fn counted(&self) -> Counted {
+        Counted::within(self.within_step)
+    }
 }
 
 /// One step of both runs.
@@ -423,7 +460,10 @@ fn devices(
     let steps = steps(base, new);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
-        && !matches!(leaks, LeakChange::Faster | LeakChange::Slower);
+        && matches!(
+            leaks,
+            LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell
+        );
     let phases = match (base.steps.len(), new.steps.len()) {
         (0 | 1, 0 | 1) => pass::deltas(&base.phases, &new.phases),
         _ => Vec::new(),
@@ -508,26 +548,39 @@ fn leaks_of(
         .filter(|(site, _)| site.leaks)
         .map(|(site, at)| (site.key, at))
         .collect();
-    // Whether the other run has the site, and whether it leaks there.
+    // Whether the other run has the site, and whether it leaks there in the same way.
     let there = |group: &LeakingSite| {
+        let alike = |theirs: &&LeakingSite| theirs.counted() == group.counted();
+        let mut leaking = other.leaks.groups.iter();
         // A leak of blocks of any size, without stacks, is no single site of the table.
         if matches!(group.key, SiteKey::Size(_)) {
-            let alike = |other: &&LeakingSite| matches!(other.key, SiteKey::Size(_));
-            return match other.leaks.groups.iter().any(|other| alike(&other)) {
+            let is_size = |theirs: &LeakingSite| matches!(theirs.key, SiteKey::Size(_));
+            return match leaking.any(|theirs| is_size(theirs) && alike(&theirs)) {
                 true => Some(true),
                 false => (!other.has_stacks).then_some(false),
             };
         }
-        let theirs = counterparts.get(own.get(&group.key)?)?;
-        Some(other.sites[*theirs].leaks)
+        // Without stacks, the other run may leak anywhere.
+        if !other.has_stacks {
+            return Some(leaking.any(|theirs| alike(&theirs)));
+        }
+        let with = |key| leaking.clone().filter(move |theirs| theirs.key == key);
+        // Sites may be left out of the table.
+        if with(group.key).any(|theirs| alike(&theirs)) {
+            return Some(true);
+        }
+        let theirs = &other.sites[*counterparts.get(own.get(&group.key)?)?];
+        let mut same = with(theirs.key).peekable();
+        // Where there are too many, only the fastest are listed.
+        let unlisted = same.peek().is_none();
+        Some(theirs.leaks && (unlisted || same.any(|theirs| alike(&theirs))))
     };
     Leaks {
         verdict: leaks.verdict,
         reason: leaks.reason.clone(),
-        // Growth within steps has no rate from step to step, so the growth of each part is
-        // shown.
-        rate: leaks.rate(),
-        error: leaks.error,
+        rate: leaks.rates.by_steps.bytes,
+        error: leaks.rates.by_steps.error,
+        within_steps: leaks.rates.by_parts,
         places: leaks
             .groups
             .iter()
@@ -597,23 +650,8 @@ fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
         (Verdict::Clean, Verdict::Clean) => LeakChange::NeverLeaked,
         (Verdict::Clean, Verdict::Leak) => LeakChange::Appeared,
         (Verdict::Leak, Verdict::Clean) => LeakChange::Fixed,
-        (Verdict::Leak, Verdict::Leak) => {
-            let difference = new.rate - base.rate;
-            if difference.abs() <= rate_tolerance(base, new) {
-                LeakChange::Same
-            } else if difference > 0.0 {
-                LeakChange::Faster
-            } else {
-                LeakChange::Slower
-            }
-        }
+        (Verdict::Leak, Verdict::Leak) => Rates::change(&base.rates(), &new.rates()),
     }
-}
-
-/// Two rates of leaks count as the same if they differ by no more than this, bytes a step.
-fn rate_tolerance(base: &Leaks, new: &Leaks) -> f64 {
-    let share = base.rate.max(new.rate) * noise::RATE_SHARE;
-    (base.error + new.error).max(share).max(MIN_BYTES.0 as f64)
 }
 
 /// Growth differs by more than its errors and by more than the floor of a level.

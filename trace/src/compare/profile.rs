@@ -5,10 +5,11 @@
 
 use super::names::Names;
 use super::pass::PhasePeak;
+use super::rates::{Counted, Rates};
 use crate::categories::Named;
 use crate::footprint::of_vec;
 use crate::growth::Growth;
-use crate::leaks::{self, Pattern, Verdict};
+use crate::leaks::{Pattern, Verdict};
 use crate::site::SiteKey;
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx};
@@ -112,13 +113,9 @@ pub struct LeakProfile {
     pub verdict: Verdict,
     /// Why.
     pub reason: String,
-    /// Bytes that accumulate with each step, all sites together.
-    pub bytes_per_step: f64,
-    /// Bytes that accumulate in each step or each part of one, of all sites together.
-    pub grows_by: f64,
-    /// Half of the 95 % interval of the slopes of all sites together.
-    pub error: f64,
-    /// The sites, fastest first; at most [`MAX_LEAKING`].
+    /// How fast all sites together do.
+    pub rates: Rates,
+    /// The sites, in the order of the report; at most [`MAX_LEAKING`].
     pub groups: Vec<LeakingSite>,
 }
 
@@ -127,44 +124,24 @@ impl Default for LeakProfile {
         LeakProfile {
             verdict: Verdict::CannotTell,
             reason: String::new(),
-            bytes_per_step: 0.0,
-            grows_by: 0.0,
-            error: 0.0,
+            rates: Rates::default(),
             groups: Vec::new(),
         }
     }
 }
 
 impl LeakProfile {
-    /// Bytes that accumulate with each step; with each part of one, if it grows within steps only.
-    pub fn rate(&self) -> f64 {
-        match self.bytes_per_step > 0.0 {
-            true => self.bytes_per_step,
-            false => {
-                0.0 + self
-                    .groups
-                    .iter()
-                    .map(|group| group.bytes_per_step)
-                    .sum::<f64>()
-            }
-        }
+    /// The rate that is told, and what it is counted by.
+    pub fn told(&self) -> (f64, Counted) {
+        let counted = self.rates.told();
+        (self.rates.of(counted).bytes, counted)
     }
 
-    /// What [`LeakProfile::rate`] is counted by.
-    pub fn unit(&self) -> &'static str {
-        rate_unit(
-            self.groups
-                .iter()
-                .map(|group| group.pattern == Pattern::WithinStep),
-        )
+    /// The first site of one kind.
+    pub fn first(&self, counted: Counted) -> Option<&LeakingSite> {
+        let mut groups = self.groups.iter();
+        groups.find(|group| group.counted() == counted)
     }
-}
-
-/// What the rate of a leak is counted by, from whether each place grows within steps.
-pub(super) fn rate_unit(within_step: impl Iterator<Item = bool>) -> &'static str {
-    let mut any = false;
-    let all = within_step.inspect(|_| any = true).all(|within| within);
-    leaks::rate_unit(all && any)
 }
 
 /// A site that leaks.
@@ -180,6 +157,13 @@ pub struct LeakingSite {
     pub bytes_per_step: f64,
     /// Half of the 95 % interval of the slope.
     pub error: f64,
+}
+
+impl LeakingSite {
+    /// What its rate is counted by.
+    pub fn counted(&self) -> Counted {
+        Counted::of(self.pattern)
+    }
 }
 
 /// A frame as text.

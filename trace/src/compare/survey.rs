@@ -6,6 +6,7 @@ use super::profile::{
     DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_FRAMES, MAX_LEAKING, OutOfMemory,
     Profile, SiteProfile, StepProfile,
 };
+use super::rates::{Counted, Rate, Rates};
 use crate::categories::{Categories, Named};
 use crate::footprint::of_vec;
 use crate::growth::{settled, wobble};
@@ -131,19 +132,35 @@ fn device_profile(
 
 /// What a search for leaks found.
 fn leak_profile(report: LeakReport, namer: &mut Namer<'_>) -> LeakProfile {
-    let groups = || report.groups.iter();
-    let squares = groups().map(|group| group.slope_error.powi(2));
-    LeakProfile {
+    let of = |counted| {
+        let groups = report.groups.iter();
+        groups.filter(move |group| Counted::of(group.pattern) == counted)
+    };
+    let error = |counted| {
+        let squares = of(counted).map(|group| group.slope_error.powi(2));
         // The sum of no numbers is −0.
-        grows_by: 0.0 + groups().map(|group| group.bytes_per_step).sum::<f64>(),
-        error: (0.0 + squares.sum::<f64>()).sqrt(),
-        groups: groups()
+        (0.0 + squares.sum::<f64>()).sqrt()
+    };
+    let by_parts = of(Counted::ByParts).map(|group| group.bytes_per_step);
+    LeakProfile {
+        rates: Rates {
+            by_steps: Rate {
+                bytes: report.bytes_per_step,
+                error: error(Counted::BySteps),
+            },
+            by_parts: Rate {
+                bytes: 0.0 + by_parts.sum::<f64>(),
+                error: error(Counted::ByParts),
+            },
+        },
+        groups: report
+            .groups
+            .iter()
             .take(MAX_LEAKING)
             .map(|group| leaking_site(group, namer))
             .collect(),
         verdict: report.verdict,
         reason: report.reason,
-        bytes_per_step: report.bytes_per_step,
     }
 }
 

@@ -143,7 +143,7 @@ impl RankProfile {
             oom: device.oom,
             growth: device
                 .growth
-                .map(|growth| match leaks.bytes_per_step > 0.0 {
+                .map(|growth| match leaks.rates.by_steps.bytes > 0.0 {
                     true => growth,
                     false => growth.proven(0.0, Some(growth)),
                 }),
@@ -151,7 +151,7 @@ impl RankProfile {
             wobble: Bytes(wobble(&peaks)),
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            leaked_per_step: leaks.rate(),
+            leaked_per_step: leaks.told().0,
             leaks: leaks
                 .groups
                 .iter()

@@ -2,9 +2,10 @@
 //! of the host.
 
 use super::{Finding, Weight};
-use crate::compare::noise;
+use crate::compare::LeakChange;
 use crate::compare::pairs::Pairs;
 use crate::compare::profile::{DeviceProfile, Profile};
+use crate::compare::rates::{Counted, Rates};
 use crate::leaks::Verdict;
 use crate::trace::{PINNED, device_name};
 use crate::units::Bytes;
@@ -42,9 +43,9 @@ fn unpaired_device(device: &DeviceProfile) -> Vec<Finding> {
     found
 }
 
-fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Option<Finding> {
+fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Vec<Finding> {
     if new.leaks.verdict != Verdict::Leak {
-        return None;
+        return Vec::new();
     }
     let (name, leak) = (device_name(PINNED), told(new));
     let (weight, detail) = match base {
@@ -53,21 +54,37 @@ fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Option<Finding> 
             format!("{name} leaks, and does not in the baseline: {leak}"),
         ),
         Some(base) if base.leaks.verdict == Verdict::Leak => {
-            let [before, after] = [base, new].map(|side| side.leaks.rate());
-            match after - before > before.max(after) * noise::RATE_SHARE {
-                true => (
-                    Weight::Fail,
-                    format!("{name} leaks faster: {} → {leak}", told(base)),
-                ),
-                false => (
-                    Weight::Warn,
-                    format!("{name} leaks in both runs: {leak}: not made by this change"),
-                ),
-            }
+            let kinds = Counted::ALL.into_iter();
+            let found = kinds.filter_map(|counted| pinned_in_both([base, new], counted));
+            return found.collect();
         }
         _ => (
             Weight::Unknown,
             format!("{name} leaks {leak}; whether it does in the baseline is not known"),
+        ),
+    };
+    vec![finding(weight, "leak", detail)]
+}
+
+/// Leaks of one kind, where both runs leak.
+fn pinned_in_both(sides: [&DeviceProfile; 2], counted: Counted) -> Option<Finding> {
+    let name = device_name(PINNED);
+    let [base, new] = sides.map(|side| &side.leaks.rates);
+    let [before, leak] = sides.map(|side| told_of(side, counted));
+    let (weight, detail) = match Rates::change_of(counted, base, new) {
+        LeakChange::NeverLeaked | LeakChange::CannotTell => return None,
+        LeakChange::Fixed => (Weight::Note, format!("{name} no longer leaks {before}")),
+        LeakChange::Appeared => (
+            Weight::Fail,
+            format!("{name} has a leak that the baseline does not have: {leak}"),
+        ),
+        LeakChange::Faster => (
+            Weight::Fail,
+            format!("{name} leaks faster: {before} → {leak}"),
+        ),
+        LeakChange::Slower | LeakChange::Same => (
+            Weight::Warn,
+            format!("{name} leaks in both runs: {leak}: not made by this change"),
         ),
     };
     Some(finding(weight, "leak", detail))
@@ -75,10 +92,15 @@ fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Option<Finding> 
 
 /// `2.00 MiB a step in save`.
 fn told(device: &DeviceProfile) -> String {
+    told_of(device, device.leaks.rates.told())
+}
+
+/// The same of the leaks of one kind.
+fn told_of(device: &DeviceProfile, counted: Counted) -> String {
     let leaks = &device.leaks;
-    let rate = Bytes(leaks.rate().round() as u64);
-    let unit = leaks.unit();
-    let first = leaks.groups.first().and_then(|group| group.place);
+    let rate = Bytes(leaks.rates.of(counted).bytes.round() as u64);
+    let unit = counted.unit();
+    let first = leaks.first(counted).and_then(|group| group.place);
     match first.map(|frame| device.names.place(frame).name) {
         Some(name) if !name.is_empty() => format!("{rate} {unit} in {name}"),
         _ => format!("{rate} {unit}"),

@@ -9,7 +9,11 @@
 //! | a higher peak? | by more than the limit, over the steps that both runs have |
 //! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
 //! | a leak? | where the baseline has none, or faster; on any device, and on the host |
+//! | in another place? | at a place that does not leak in the baseline, however slow |
 //! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
+//!
+//! What leaks from step to step and what leaks within steps are two kinds of leak, with rates of
+//! their own: each is judged beside the same kind in the baseline.
 //!
 //! Two single passes are compared by the peaks of their phases and of the whole pass. The answer is
 //! "cannot tell" if one of them has a phase that the other lacks.

@@ -5,9 +5,9 @@ use crate::code::file_name;
 use crate::compare::failure::{self, Failure};
 use crate::compare::headline::signed;
 use crate::compare::pass::{self, PhaseDelta};
-use crate::compare::profile::rate_unit;
-use crate::compare::{Difference, LeakChange, Leaks, noise, rate_tolerance};
-use crate::leaks::Verdict;
+use crate::compare::rates::{Counted, Rates};
+use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise};
+use crate::leaks::{MIN_BYTES, Verdict};
 use crate::phases::Phase;
 use crate::trace::Series;
 use crate::units::Bytes;
@@ -289,47 +289,49 @@ impl Judge<'_> {
         }
     }
 
+    /// What leaks from step to step, and what leaks within steps, each beside its own kind in the
+    /// baseline.
     fn both_leak(&mut self) {
+        for counted in Counted::ALL {
+            self.both_leak_so(counted);
+        }
+    }
+
+    fn both_leak_so(&mut self, counted: Counted) {
         let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
-        let [before, after] = [base.rate, new.rate].map(|rate| Bytes(rate.round() as u64));
-        let unit = new.unit();
-        if self.difference.leaks == LeakChange::Faster {
-            let detail = format!(
-                "the leak is faster: {before} → {after} {unit}, {}",
-                places(new)
-            );
-            self.find(Weight::Fail, "leak", detail);
-            return;
-        }
-        // Replacing one leak by another is no progress, unless the new leak is a remainder of the
-        // old one.
-        let fresh = new
-            .places
-            .iter()
-            .filter(|place| !place.in_both && !place.known);
-        let rate: f64 = fresh.clone().map(|place| place.rate).sum();
-        if rate > rate_tolerance(base, new) && self.difference.leaks == LeakChange::Same {
-            let unit = rate_unit(fresh.clone().map(|place| place.within_step));
-            let name = fresh
-                .map(|place| place.place.name.as_str())
-                .next()
-                .unwrap_or_default();
-            let detail = format!(
-                "a leak in another place: {} {unit} in {name}, where the baseline allocates \
-                 nothing",
-                Bytes(rate.round() as u64)
-            );
-            self.find(Weight::Fail, "leak", detail);
-            return;
-        }
-        let detail = match self.difference.leaks {
-            LeakChange::Slower => format!("still a leak, but slower: {before} → {after} {unit}"),
-            _ => format!(
-                "both runs leak {after} {unit}, {}: not made by this change",
-                places(new)
+        let rates = [base.rates(), new.rates()];
+        let [before, after] = rates.map(|rates| Bytes(rates.of(counted).bytes.round() as u64));
+        let change = Rates::change_of(counted, &rates[0], &rates[1]);
+        let unit = counted.unit();
+        let told = || places(new.places_of(counted));
+        let (weight, detail) = match (change, fresh(new, counted)) {
+            (LeakChange::NeverLeaked | LeakChange::CannotTell, _) => return,
+            (LeakChange::Fixed, _) => (Weight::Note, format!("a leak of {before} {unit} is gone")),
+            (LeakChange::Appeared, _) => (
+                Weight::Fail,
+                format!(
+                    "a leak that the baseline does not have: {after} {unit}, {}",
+                    told()
+                ),
+            ),
+            (LeakChange::Faster, _) => (
+                Weight::Fail,
+                format!("the leak is faster: {before} → {after} {unit}, {}", told()),
+            ),
+            (_, Some(fresh)) => (Weight::Fail, fresh),
+            (LeakChange::Slower, None) => (
+                Weight::Warn,
+                format!("still a leak, but slower: {before} → {after} {unit}"),
+            ),
+            (LeakChange::Same, None) => (
+                Weight::Warn,
+                format!(
+                    "both runs leak {after} {unit}, {}: not made by this change",
+                    told()
+                ),
             ),
         };
-        self.find(Weight::Warn, "leak", detail);
+        self.find(weight, "leak", detail);
     }
 
     fn leak_of_unknown_age(&mut self) {
@@ -411,13 +413,33 @@ impl Judge<'_> {
 }
 
 fn sentence(leaks: &Leaks) -> String {
-    format!("{}, {}", leaks.reason, places(leaks))
+    format!("{}, {}", leaks.reason, places(leaks.places.iter()))
+}
+
+/// What leaks at places that do not leak in the baseline: replacing one leak by another is no
+/// progress. `None` if that is less than any leak.
+fn fresh(leaks: &Leaks, counted: Counted) -> Option<String> {
+    let fresh = leaks.places_of(counted).filter(|place| !place.in_both);
+    let rate: f64 = fresh.clone().map(|place| place.rate).sum();
+    let first = fresh.clone().next()?;
+    let base = match first.known {
+        true => "does not leak",
+        false => "allocates nothing",
+    };
+    (rate >= MIN_BYTES.0 as f64).then(|| {
+        format!(
+            "a leak in another place: {} {} {}, where the baseline {base}",
+            Bytes(rate.round() as u64),
+            counted.unit(),
+            places(fresh)
+        )
+    })
 }
 
 /// The first few functions that leak.
-fn places(leaks: &Leaks) -> String {
+fn places<'a>(leaking: impl Iterator<Item = &'a LeakPlace>) -> String {
     let mut names: Vec<String> = Vec::new();
-    for place in &leaks.places {
+    for place in leaking {
         let place = &place.place;
         let name = match place.name.is_empty() {
             true => "code without a stack".to_owned(),

@@ -3,6 +3,15 @@
 use super::*;
 use crate::leaks::Pattern;
 
+/// Makes the leaks of a device grow within its steps.
+fn within_steps(device: &mut profile::DeviceProfile) {
+    let rates = &mut device.leaks.rates;
+    rates.by_parts = std::mem::take(&mut rates.by_steps);
+    for group in &mut device.leaks.groups {
+        group.pattern = Pattern::WithinStep;
+    }
+}
+
 #[test]
 fn a_new_leak_is_a_regression_that_names_its_place() {
     let (base, new) = (
@@ -93,9 +102,7 @@ fn a_leak_traded_for_another_fails() {
     // Where it grows within steps, its rate is that of a part of a step.
     let within = |program: &Program| {
         let mut profile = program.profile();
-        for group in &mut profile.devices[0].leaks.groups {
-            group.pattern = Pattern::WithinStep;
-        }
+        within_steps(&mut profile.devices[0]);
         profile
     };
     let [base, new] = [within(&base), within(&new)];
@@ -195,4 +202,114 @@ fn a_new_leak_is_shown_before_a_larger_change() {
     let base = two([clean.devices[0].clone(), clean.devices[0].clone()]);
     let new = two([smaller, leaks]);
     assert_eq!(foremost(&compare(&base, &new)), Some(1));
+}
+
+/// The steps of both leak; what becomes of it is judged by each kind of leak.
+#[test]
+fn a_leak_across_steps_is_not_compared_with_one_within_steps() {
+    let leaking = |leak: u64, leaker| {
+        let program = Program {
+            leak,
+            leaker: (leaker, "cache.py"),
+            ..Program::default()
+        };
+        program.profile()
+    };
+    let within = |leak: u64| {
+        let mut profile = leaking(leak, "gather");
+        within_steps(&mut profile.devices[0]);
+        profile
+    };
+    let both = |across: u64, inside: u64| {
+        let (mut profile, other) = (leaking(across, "keep"), within(inside));
+        let other = &other.devices[0].leaks;
+        let leaks = &mut profile.devices[0].leaks;
+        leaks.rates.by_parts = other.rates.by_parts;
+        leaks.groups.extend(other.groups.clone());
+        profile
+    };
+    let host = |profile: Profile| Profile {
+        pinned: Some(profile.devices[0].clone()),
+        ..Program::default().profile()
+    };
+    let check = |base: Profile, new: Profile, expected: Outcome, says: &str| {
+        let differences = compare(&base, &new);
+        for [base, new] in [[base.clone(), new.clone()], [host(base), host(new)]] {
+            let verdicts = gate::gate_runs(&base, &new, &compare(&base, &new), &Limits::default());
+            assert_eq!(verdicts.outcome, expected, "{verdicts:?}");
+            let mut told = verdicts.findings.iter().map(|finding| &finding.detail);
+            assert!(told.any(|told| told.contains(says)), "{verdicts:?}");
+        }
+        differences[0].leaks
+    };
+    let new = "a leak that the baseline does not have: 1.00 MiB a step";
+    let change = check(
+        within(8 * MIB),
+        leaking(MIB, "keep"),
+        Outcome::Regression,
+        new,
+    );
+    assert_eq!(change, LeakChange::Appeared);
+    let new = "a leak that the baseline does not have: 1.00 MiB a part of a step";
+    let change = check(
+        leaking(8 * MIB, "keep"),
+        within(MIB),
+        Outcome::Regression,
+        new,
+    );
+    assert_eq!(change, LeakChange::Appeared);
+    let gone = "8.00 MiB a part of a step";
+    let change = check(
+        both(MIB, 8 * MIB),
+        leaking(MIB, "keep"),
+        Outcome::Pass,
+        gone,
+    );
+    assert_eq!(change, LeakChange::Slower);
+    let faster = "2.00 MiB a step";
+    let change = check(
+        both(MIB, 8 * MIB),
+        both(2 * MIB, 4 * MIB),
+        Outcome::Regression,
+        faster,
+    );
+    assert_eq!(change, LeakChange::Faster);
+}
+
+/// A place that the baseline has, and where it does not leak, is a new place of a leak.
+#[test]
+fn a_leak_that_moves_to_a_known_place_fails_however_slow_it_is() {
+    let leaking = |leak: u64, leaker, shift| Program {
+        leak,
+        leaker: (leaker, "cache.py"),
+        shift,
+        ..Program::default()
+    };
+    let mut base = leaking(8 * MIB, "keep", 0).profile();
+    let mut known = leaking(4 * MIB, "hoard", 0)
+        .profile()
+        .devices
+        .remove(0)
+        .sites;
+    known.retain(|site| site.leaks);
+    base.devices[0]
+        .sites
+        .extend(known.into_iter().map(|site| profile::SiteProfile {
+            leaks: false,
+            ..site
+        }));
+    let check = |new: &Program, expected: Outcome, says: &str| {
+        let verdicts = gate::gate(&compare(&base, &new.profile()), &Limits::default());
+        assert_eq!(verdicts.outcome, expected, "{verdicts:?}");
+        let mut told = verdicts.findings.iter().map(|finding| &finding.detail);
+        assert!(told.any(|told| told.contains(says)), "{verdicts:?}");
+    };
+    for leak in [8 * MIB, 4 * MIB] {
+        let says = "where the baseline does not leak";
+        check(&leaking(leak, "hoard", 0), Outcome::Regression, says);
+        // Its lines may move.
+        check(&leaking(leak, "keep", 7), Outcome::Pass, "leak");
+    }
+    let says = "where the baseline allocates nothing";
+    check(&leaking(2 * MIB, "store", 0), Outcome::Regression, says);
 }
