@@ -61,6 +61,29 @@ fn limits_are_the_users() {
     assert_eq!(outcome(Allowance::Bytes(Bytes::mib(30))), Outcome::Pass);
 }
 
+/// Two leaks that count as equally fast may differ by more than the limit.
+#[test]
+fn the_limit_of_growth_holds_where_both_runs_leak() {
+    let leaking = |leak| Program {
+        leak,
+        ..Program::default()
+    };
+    let [base, new] = [100 * MIB, 101 * MIB + MIB / 2].map(|leak| leaking(leak).profile());
+    let differences = compare(&base, &new);
+    assert_eq!(differences[0].leaks, LeakChange::Same);
+    let check = |step_growth, expected: Outcome| {
+        let limits = Limits {
+            step_growth,
+            ..Limits::default()
+        };
+        let verdicts = gate::gate(&differences, &limits);
+        assert_eq!(verdicts.outcome, expected, "{step_growth} {verdicts:?}");
+    };
+    check(Bytes::ZERO, Outcome::Regression);
+    check(Bytes::mib(1), Outcome::Regression);
+    check(Bytes::mib(2), Outcome::Pass);
+}
+
 /// Two runs may be alike as runs of one program are, and differ by more than a limit allows.
 #[test]
 fn a_limit_tighter_than_the_noise_of_two_runs_is_held() {
