@@ -333,6 +333,7 @@ fn the_workflow_fails_a_leak_and_links_the_comparison() {
     let server = TestServer::start();
     let (codes, summary) = run_workflow(&server, "off_v3_moe", "off_v1_moe");
     let expected = [
+        ("Remove the snapshots of earlier jobs", 0),
         ("Record the base", 0),
         ("Record the pull request", 0),
         ("Gate", 1),
