@@ -17,7 +17,7 @@ pub fn DimensionChoice(
     let current = asker.memo(chosen);
     let options = Dimension::ALL.map(|by| {
         let selected = move || current.get() == by;
-        view! { <option value=by.name() selected=selected>{by.name()}</option> }
+        view! { <option value=by.name() prop:selected=selected>{by.name()}</option> }
     });
     let change = move |event| {
         if let Ok(by) = event_target_value(&event).parse::<Dimension>() {

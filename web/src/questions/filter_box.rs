@@ -105,12 +105,12 @@ fn text_field(
 fn Choices(asker: Asker, filter: Memo<AllocationFilter>) -> impl IntoView {
     let pools = [("", "any"), ("small", "small"), ("large", "large")].map(|(value, name)| {
         let selected = move || filter.with(|f| f.pool.as_deref().unwrap_or("") == value);
-        view! { <option value=value selected=selected>{name}</option> }
+        view! { <option value=value prop:selected=selected>{name}</option> }
     });
     let sorts = Sort::ALL.map(|sort| {
         let selected = move || filter.with(|f| f.sort == sort);
         let text = format!("{} first", sort.name());
-        view! { <option value=sort.name() selected=selected>{text}</option> }
+        view! { <option value=sort.name() prop:selected=selected>{text}</option> }
     });
     let set_pool = move |event| {
         let pool = Some(event_target_value(&event)).filter(|pool| !pool.is_empty());

@@ -136,7 +136,9 @@ fn LinkForm(
 ) -> impl IntoView {
     let capability = move || fields.kind.get() == ShareKind::Capability;
     let lives = LIVES.iter().enumerate().map(|(at, (name, _))| {
-        view! { <option value=at.to_string() selected=at == FIRST_LIFE>{*name}</option> }
+        // Another link of this dialog keeps what was chosen for the last one.
+        let chosen = at == fields.life.get_untracked();
+        view! { <option value=at.to_string() prop:selected=chosen>{*name}</option> }
     });
     let lives = lives.collect_view();
     let choose_life = move |event| {

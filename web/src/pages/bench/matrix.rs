@@ -128,13 +128,13 @@ fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
         let option = |config: String| {
             let value = config.clone();
             let chosen = move || state.with(|s| s.config.as_deref() == Some(value.as_str()));
-            view! { <option value=config.clone() selected=chosen>{config.clone()}</option> }
+            view! { <option value=config.clone() prop:selected=chosen>{config.clone()}</option> }
         };
         configs.into_iter().map(option).collect_view()
     };
     let statuses = BenchStatus::ALL.map(|status| {
         let chosen = move || state.with(|s| s.status == Some(status));
-        view! { <option value=status.word() selected=chosen>{status.word()}</option> }
+        view! { <option value=status.word() prop:selected=chosen>{status.word()}</option> }
     });
     let choose_config = move |event| {
         let config = Some(event_target_value(&event)).filter(|id| !id.is_empty());

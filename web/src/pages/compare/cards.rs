@@ -147,7 +147,7 @@ fn DevicePicker(focus: Focus) -> impl IntoView {
         let options = pairs.into_iter().enumerate().map(|(at, (old, new))| {
             let text = format!("device {old} → device {new}");
             let selected = move || focus.pair.get() == at;
-            view! { <option value=at.to_string() selected=selected>{text}</option> }
+            view! { <option value=at.to_string() prop:selected=selected>{text}</option> }
         });
         let options = options.collect_view();
         let choose = move |event: web_sys::Event| {

@@ -181,7 +181,7 @@ fn Controls(stage: Stage) -> impl IntoView {
     });
     let series = Series::ALL.map(|series| {
         let selected = move || state.with(|state| state.series == series);
-        view! { <option value=series.name() selected=selected>{series.name()}</option> }
+        view! { <option value=series.name() prop:selected=selected>{series.name()}</option> }
     });
     let choose_series = move |event: web_sys::Event| {
         let name = event_target_value(&event);

@@ -111,7 +111,7 @@ fn SiteControls(focus: Focus) -> impl IntoView {
             SiteOrder::Growth => "growth a step",
         };
         let selected = move || state.with(|state| state.order == order);
-        view! { <option value=order.name() selected=selected>{name}</option> }
+        view! { <option value=order.name() prop:selected=selected>{name}</option> }
     });
     let choose_order = move |event: web_sys::Event| {
         let name = event_target_value(&event);

@@ -112,9 +112,8 @@ fn Pair(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
         let options = job.ranks.iter().map(|one| {
             let rank = one.row.rank;
             let selected = move || pair.get()[side] == rank;
-            view! {
-                <option value=rank.to_string() selected=selected>{format!("rank {rank}")}</option>
-            }
+            let text = format!("rank {rank}");
+            view! { <option value=rank.to_string() prop:selected=selected>{text}</option> }
         });
         let options = options.collect_view();
         let change = move |event| {

@@ -27,7 +27,7 @@ pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     });
     let groups = GroupBy::ALL.map(|group| {
         let selected = move || state.with(|s| s.group_by == group);
-        view! { <option value=group.name() selected=selected>{group_name(group)}</option> }
+        view! { <option value=group.name() prop:selected=selected>{group_name(group)}</option> }
     });
     let choose_group = move |event| {
         if let Ok(group) = event_target_value(&event).parse() {

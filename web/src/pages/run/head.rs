@@ -201,7 +201,7 @@ fn DevicePicker(
         let name = device_name(ordinal);
         let text = format!("{name} · {}", d.series[Series::Allocated as usize].peak);
         let selected = move || device.with(|d| d.as_ref().is_some_and(|d| d.device == ordinal));
-        view! { <option value=ordinal.to_string() selected=selected>{text}</option> }
+        view! { <option value=ordinal.to_string() prop:selected=selected>{text}</option> }
     });
     let options = options.collect_view();
     let choose = move |event| {
