@@ -9,8 +9,10 @@ use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 use presentation::query::Query;
+use std::rc::Rc;
 use std::time::Duration;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::{Element, HtmlAnchorElement};
 
 /// How often the address is updated at most.
 pub const WRITE_EVERY: Duration = Duration::from_millis(200);
@@ -90,7 +92,7 @@ pub fn use_url_state<T: Query>() -> UrlState<T> {
     let notes = RwSignal::new(first_notes);
     follow(
         writer,
-        Box::new(move |query| {
+        Rc::new(move |query| {
             let (read, read_notes) = T::read(query);
             notes.set(read_notes);
             state.set(read);
@@ -119,7 +121,8 @@ fn opened() -> (String, StoredValue<Writer>) {
 }
 
 /// A link to the same page with another query, or back and forward.
-fn follow(writer: StoredValue<Writer>, read: Box<dyn Fn(&str) + Send + Sync>) {
+fn follow(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
+    follow_links(writer, Rc::clone(&read));
     let location = use_location();
     Effect::new(move |_| {
         let query = location.search.get();
@@ -136,6 +139,31 @@ fn follow(writer: StoredValue<Writer>, read: Box<dyn Fn(&str) + Send + Sync>) {
     });
 }
 
+/// Follows a link to the query with which the page was opened. The router knows nothing of our own
+/// replacements, so it takes such a link for one that leads nowhere.
+fn follow_links(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
+    // The router listens before this does: what it takes as its own is prevented.
+    let clicked = window_event_listener(leptos::ev::click, move |event| {
+        let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
+        let link = target.and_then(|t| t.closest("a[href]").ok().flatten());
+        let link = link.and_then(|link| link.dyn_into::<HtmlAnchorElement>().ok());
+        let Some(link) = link.filter(|link| event.default_prevented() && link.hash().is_empty())
+        else {
+            return;
+        };
+        let search = link.search();
+        let query = search.strip_prefix('?').unwrap_or_default();
+        let path = link.pathname();
+        let is_here = writer.try_with_value(|w| w.path == path && w.newest() != query);
+        if is_here == Some(true) {
+            writer.update_value(|w| w.say(query));
+            replace(&path, query);
+            read(query);
+        }
+    });
+    on_cleanup(move || clicked.remove());
+}
+
 /// The address of one page.
 struct Writer {
     /// The page's path: a late write must not change the next page.
@@ -144,6 +172,23 @@ struct Writer {
     written: String,
     /// A query to be written, and its timer.
     pending: Option<(String, Option<TimeoutHandle>)>,
+}
+
+impl Writer {
+    /// The query of the page's state.
+    fn newest(&self) -> &str {
+        self.pending
+            .as_ref()
+            .map_or(&self.written, |(query, _)| query)
+    }
+
+    /// The address has this query now, and nothing else is to be written.
+    fn say(&mut self, query: &str) {
+        if let Some((_, Some(timer))) = self.pending.take() {
+            timer.clear();
+        }
+        query.clone_into(&mut self.written);
+    }
 }
 
 fn schedule(writer: StoredValue<Writer>, query: String) {
