@@ -83,6 +83,8 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
         return Some(Part::Update);
     }
     const FOLDERS: [&str; 4] = ["/optim/", "/optimizers/", "/ops/adam/", "/ops/lion/"];
+    // Megatron is often run from where its source lies.
+    const MEGATRON: [&str; 2] = ["megatron/core/optimizer/", "megatron/optimizer/"];
     const SETUP: [&str; 5] = [
         "__init__",
         "load_state_dict",
@@ -91,7 +93,11 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
         "__setstate__",
     ];
     let is_torch = file.contains("torch/optim/");
-    let is_library = code::is_installed(&file) && FOLDERS.iter().any(|part| file.contains(part));
+    let is_library = code::is_installed(&file) && FOLDERS.iter().any(|part| file.contains(part))
+        || MEGATRON.iter().any(|part| file.contains(part));
+    if is_of_deepspeed(&file) && MASTER_WEIGHTS.contains(&name) {
+        return Some(Part::Setup);
+    }
     if !(is_torch || is_library)
         || file.ends_with("lr_scheduler.py")
         || file.ends_with("swa_utils.py")
@@ -103,6 +109,29 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
         "step" if is_torch => Part::Step,
         _ => Part::Update,
     })
+}
+
+/// Functions of DeepSpeed's optimizers that make 32-bit copies of the weights, or the state.
+const MASTER_WEIGHTS: [&str; 3] = [
+    "_create_fp32_partitions",
+    "initialize_optimizer_states",
+    "_initialize_optimizer_states",
+];
+
+/// Whether a file is one of DeepSpeed's optimizers that keep 32-bit copies of the weights. They are
+/// no optimizers throughout: hooks in the same files collect gradients.
+pub fn is_of_deepspeed(file: &str) -> bool {
+    const FILES: [&str; 6] = [
+        "zero/stage_1_and_2.py",
+        "zero/stage3.py",
+        "zero/stage2.py",
+        "bf16_optimizer.py",
+        "fp16/fused_optimizer.py",
+        "fp16/unfused_optimizer.py",
+    ];
+    let tail = file.rfind("deepspeed/runtime/");
+    let tail = tail.map(|at| &file[at + "deepspeed/runtime/".len()..]);
+    tail.is_some_and(|tail| FILES.contains(&tail))
 }
 
 /// What a Python frame that is no optimizer's says about optimizers further out.

@@ -2,10 +2,12 @@
 
 use crate::code;
 use crate::footprint::of_vec;
+use crate::optimizer;
 use crate::phases::{Role, Roles};
 use crate::site;
-use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
+use crate::stacks::{Frame, StackIdx, Stacks, StrIdx, fx_hash};
 use crate::workspaces;
+use std::collections::HashSet;
 
 /// What one stack says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +24,13 @@ pub(super) struct Fact {
     pub saved: bool,
     /// In code whose name says that it is a cache of keys and values.
     pub cache: bool,
+    /// Made by the object itself that is a cache of keys and values, as `StaticCache` does.
+    pub of_cache: bool,
+    /// Made by a program's object that is no module, as far as the recording shows.
+    pub of_object: bool,
+    /// The line of DeepSpeed's optimizer at which it copies parameters into flat blocks: first the
+    /// parameters themselves, later their 32-bit copies.
+    pub shard_line: Option<u32>,
     /// In the clipping of gradients, which computes norms and keeps nothing.
     pub clips: bool,
     /// Below a call of a module.
@@ -44,8 +53,18 @@ impl Facts {
             .iter()
             .map(|&f| says(stacks, f))
             .collect();
-        let all = (0..stacks.len() as u32).map(StackIdx);
-        let of_stack = all.map(|stack| fact(stacks, &says, roles.get(stack), stack));
+        let all = || (0..stacks.len() as u32).map(StackIdx);
+        let modules: HashSet<StrIdx> = all()
+            .filter_map(|stack| makes_module(stacks, &says, stack))
+            .collect();
+        let of_stack = all().map(|stack| {
+            let fact = fact(stacks, &says, roles.get(stack), stack);
+            let made_by = maker(stacks, &says, stack).filter(|file| !modules.contains(file));
+            Fact {
+                of_object: made_by.is_some() && !fact.of_module,
+                ..fact
+            }
+        });
         Facts {
             of_stack: of_stack.collect(),
         }
@@ -76,7 +95,13 @@ enum Says {
     ModuleCall,
     OfModule,
     Cache,
+    /// An object that is a cache is made.
+    CacheInit,
     Clips,
+    /// An optimizer of DeepSpeed is made.
+    Shards,
+    /// An object of the program is made.
+    Init,
     /// Python of the framework.
     Framework,
     /// Python of the program.
@@ -109,10 +134,49 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
             Says::OfModule
         }
+        "__init__" if is_cache_file(code::file_name(&file)) => Says::CacheInit,
         _ if is_cache(name) || is_cache(site::module(&file)) => Says::Cache,
+        "__init__" if optimizer::is_of_deepspeed(&file) => Says::Shards,
+        "__init__" if !code::is_installed(&file) && !site::is_framework(stacks, frame) => {
+            Says::Init
+        }
         _ if site::is_framework(stacks, frame) => Says::Framework,
         _ => Says::Program,
     }
+}
+
+/// Files that hold nothing but caches of keys and values.
+fn is_cache_file(name: &str) -> bool {
+    const FILES: [&str; 4] = [
+        "cache_utils.py",
+        "kv_cache.py",
+        "kvcache.py",
+        "paged_cache.py",
+    ];
+    FILES.contains(&name)
+}
+
+/// The file whose object is made by a stack: its innermost frame outside of frameworks.
+fn maker(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrIdx> {
+    let quiet = |says: Says| matches!(says, Says::Framework | Says::Nothing);
+    let mut frames = stacks.frames(stack).iter();
+    let frame = frames.find(|frame| !quiet(says[frame.index()]))?;
+    (says[frame.index()] == Says::Init).then(|| stacks.frame(*frame).filename)
+}
+
+/// The file of a program's object that makes a module of PyTorch: it is a module itself, or holds
+/// some.
+fn makes_module(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrIdx> {
+    let quiet = |says: Says| matches!(says, Says::Framework | Says::Nothing | Says::OfModule);
+    let frames = stacks.frames(stack);
+    let at = frames
+        .iter()
+        .position(|frame| !quiet(says[frame.index()]))?;
+    let made = frames[..at]
+        .iter()
+        .any(|f| says[f.index()] == Says::OfModule);
+    let is_init = says[frames[at].index()] == Says::Init;
+    (made && is_init).then(|| stacks.frame(frames[at]).filename)
 }
 
 /// Names that people give to caches of keys and values.
@@ -149,8 +213,15 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             Says::ModuleCall => fact.calls_module = true,
             Says::OfModule => fact.of_module = true,
             Says::Cache => fact.cache = true,
+            Says::CacheInit => {
+                fact.of_cache |= !fact.of_module;
+                fact.cache = true;
+            }
             Says::Clips => fact.clips = true,
-            Says::Framework | Says::Program | Says::Nothing => {}
+            Says::Shards => {
+                fact.shard_line.get_or_insert(stacks.frame(*frame).line);
+            }
+            Says::Framework | Says::Program | Says::Init | Says::Nothing => {}
         }
         let frame = stacks.frame(*frame);
         if site::is_python(stacks, frame) {
@@ -173,7 +244,8 @@ fn place(stacks: &Stacks, says: &[Says], stack: StackIdx) -> u64 {
     let outermost = frames
         .iter()
         .rposition(|f| says[f.index()] == Says::ModuleCall);
-    let program = || frames.iter().position(|f| says[f.index()] == Says::Program);
+    let own = |says: Says| matches!(says, Says::Program | Says::Init | Says::Shards);
+    let program = || frames.iter().position(|f| own(says[f.index()]));
     let until = outermost.or_else(program).map_or(frames.len(), |at| at + 1);
     let any_python = frames.iter().any(|f| python(says[f.index()]));
     let mut hash = 0;

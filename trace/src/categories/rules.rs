@@ -224,11 +224,11 @@ impl<'a> Rules<'a> {
         let span = &self.survey.spans[life.span];
         let cached = fact.cache || self.growing.binary_search(&life.kind.alloc_stack).is_ok();
         if cached
-            && life.role != Role::ModelSetup
+            && (life.role != Role::ModelSetup || fact.of_cache)
             && span.phase != Phase::Backward
             && !self.is_brief(life)
         {
-            return Verdict::Is(Category::KvCache);
+            return self.made_by_cache(life);
         }
         match (span.phase, life.role) {
             (Phase::Backward, _) => Verdict::Is(self.made_in_backward(life)),
@@ -243,6 +243,34 @@ impl<'a> Rules<'a> {
             (Phase::Forward, _) => self.made_in_forward(life),
             (Phase::Other, _) => self.made_by_program(life),
             (Phase::Unknown, _) => Verdict::Is(Category::Unknown),
+        }
+    }
+
+    /// The category of a block of a cache of keys and values. Where a model is trained with
+    /// `use_cache=True`, its cache holds what the backward pass needs, and goes with it.
+    fn made_by_cache(&self, life: &Life<'_>) -> Verdict {
+        let part = &self.survey.spans[life.span];
+        let Some(at) = part.backward.filter(|_| part.phase == Phase::Forward) else {
+            return match self.survey.learns && self.lasts(life) {
+                true => Verdict::AsBefore(Category::KvCache),
+                false => Verdict::Is(Category::KvCache),
+            };
+        };
+        let backward = &self.survey.spans[at];
+        let saved = self.facts.get(life.kind.free_stack).saved;
+        let n_events = self.device.events.len();
+        match () {
+            () if saved => Verdict::Is(Category::Activation),
+            () if life.freed < backward.start => Verdict::Is(Category::KvCache),
+            () if self.lasts(life) && backward.end == n_events => {
+                Verdict::AsBefore(Category::Activation)
+            }
+            () if self.lasts(life) => Verdict::AsBefore(Category::KvCache),
+            // A variable may hold it until the next step sets it again.
+            () if self.survey.passes_between(at, life.freed) < 2 => {
+                Verdict::Is(Category::Activation)
+            }
+            () => Verdict::Is(Category::KvCache),
         }
     }
 
@@ -289,8 +317,13 @@ impl<'a> Rules<'a> {
                 false => Category::OptimizerState,
             };
         }
-        self.budget.take(kind.requested);
-        Category::Parameter
+        let is_trained = self.budget.take(kind.requested);
+        match () {
+            () if fact.shard_line > self.survey.shard_line => Category::OptimizerState,
+            // An object of the program may be anything. What it makes may be data.
+            () if fact.of_object && !is_trained && self.survey.shows_gradients() => Category::Input,
+            () => Category::Parameter,
+        }
     }
 
     fn made_in_backward(&self, life: &Life<'_>) -> Category {

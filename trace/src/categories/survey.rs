@@ -28,6 +28,13 @@ pub(super) struct Part {
     pub pass: u32,
 }
 
+impl Part {
+    /// Whether a block of it, given back at an event, is one that setup leaves behind.
+    fn sets_up(&self, freed: u32) -> bool {
+        self.phase == Phase::Setup && freed >= self.end
+    }
+}
+
 pub(super) struct Survey {
     pub spans: Vec<Part>,
     /// What backward passes leave behind: for each size, the largest count that one pass left.
@@ -40,6 +47,8 @@ pub(super) struct Survey {
     before: Sizes,
     /// The line of `Module._apply` that moves buffers.
     pub buffer_line: Option<u32>,
+    /// The first line at which DeepSpeed's optimizer makes flat blocks: those of the parameters.
+    pub shard_line: Option<u32>,
     /// Stacks of the program whose blocks are a copy of all that is trained.
     pub copies: HashSet<StackIdx>,
     /// The first event of a forward pass.
@@ -77,6 +86,7 @@ impl Survey {
             of_modules: Sizes::default(),
             before: Sizes::default(),
             buffer_line: None,
+            shard_line: None,
             copies: HashSet::new(),
             program: Vec::new(),
             keeps: false,
@@ -149,6 +159,8 @@ impl Survey {
             }
             let part = &self.spans[span];
             let early = self.first_forward.is_none_or(|first| alloc < first);
+            let line = fact.shard_line.filter(|_| part.sets_up(freed));
+            self.shard_line = self.shard_line.into_iter().chain(line).min();
             match part.phase {
                 Phase::Forward if part.backward.is_none() && role == Role::Forward => {
                     made.add(requested);
@@ -202,6 +214,12 @@ impl Survey {
                 self.copies.insert(stack);
             }
         }
+    }
+
+    /// Whether the recording shows the gradients of most of what was made as part of a module.
+    pub fn shows_gradients(&self) -> bool {
+        let gradients = self.gradients.bytes();
+        gradients > 0 && gradients * 2 >= self.of_modules.bytes()
     }
 
     /// How many backward passes end between the end of a given one and an event.

@@ -285,6 +285,120 @@ fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
     check(false, false);
 }
 
+/// With `use_cache=True`, a model that is trained fills a cache that nobody reads.
+#[test]
+fn the_cache_of_a_training_step_is_an_activation() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let call = format!("_call_impl {MODULE}:1");
+    let update = "update /v/site-packages/transformers/cache_utils.py:90";
+    let mut of_passes = Vec::new();
+    for pass in 0..3 {
+        p.alloc(640, &["<module> train.py:8"]);
+        let keys = p.alloc(2048, &[MAIN, &call, "forward net.py:3", update]);
+        let held = p.alloc(1024, &[MAIN, &call, "forward net.py:4", update]);
+        forward(&mut p, 700, 5);
+        of_passes.push([keys, held]);
+        if pass == 2 {
+            continue;
+        }
+        backward(&mut p);
+        p.free(keys);
+        p.alloc(4096, &[]);
+        p.alloc(8, &["<module> train.py:13"]);
+        p.free(held);
+    }
+    let of = of(p);
+    for [keys, held] in of_passes {
+        assert_eq!([keys, held].map(&of), [Category::Activation; 2]);
+    }
+}
+
+#[test]
+fn a_static_cache_is_a_cache_wherever_it_is_made() {
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let made = "__init__ /v/site-packages/transformers/cache_utils.py:1100";
+    let cache = p.alloc(65_536, &["<module> serve.py:4", made]);
+    let of_model = p.alloc(
+        5000,
+        &[
+            "<module> serve.py:5",
+            "__init__ /v/site-packages/net/kv_cache_attention.py:9",
+        ],
+    );
+    for _ in 0..4 {
+        p.alloc(8, &["<module> serve.py:6"]);
+        let out = forward(&mut p, 700, 5);
+        p.free(out);
+    }
+    let of = of(p);
+    let expected = [Category::Parameter, Category::KvCache, Category::Parameter];
+    assert_eq!([weight, cache, of_model].map(&of), expected);
+}
+
+/// Flat blocks of 16-bit parameters, and 32-bit copies of them.
+#[test]
+fn master_weights_are_optimizer_state() {
+    let check = |file: &str, frames: [&str; 2], first: Category| {
+        let mut p = Program::default();
+        let [flat, copy] = [1_u64, 2].map(|n| {
+            let inner = format!("{} {file}:{n}0", frames[(n - 1) as usize]);
+            let init = format!("__init__ {file}:{n}0");
+            let stack = match inner == init {
+                true => vec!["<module> train.py:4", &init],
+                false => vec!["<module> train.py:4", &init, &inner],
+            };
+            p.alloc(n << 20, &stack)
+        });
+        forward(&mut p, 700, 5);
+        backward(&mut p);
+        p.alloc(1 << 20, &[]);
+        let of = of(p);
+        let found = [flat, copy].map(&of);
+        assert_eq!(found, [first, Category::OptimizerState], "{file}");
+    };
+    let zero = "/v/site-packages/deepspeed/runtime/zero/stage_1_and_2.py";
+    check(zero, ["__init__"; 2], Category::Parameter);
+    check(
+        zero,
+        ["__init__", "initialize_optimizer_states"],
+        Category::Parameter,
+    );
+    let zero = "/src/DeepSpeed/deepspeed/runtime/zero/stage3.py";
+    let copies = ["_create_fp16_partitions", "_create_fp32_partitions"];
+    check(zero, copies, Category::Parameter);
+    let megatron = "/src/Megatron-LM/megatron/core/optimizer/optimizer.py";
+    check(megatron, ["__init__"; 2], Category::OptimizerState);
+}
+
+/// The data of an object that is made before training.
+#[test]
+fn what_an_object_makes_is_a_parameter_only_if_something_shows_it() {
+    let mut p = Program::default();
+    let root = "<module> train.py:2";
+    let linear = "__init__ /v/site-packages/torch/nn/modules/linear.py:9";
+    let of_module = p.alloc(4096, &[root, "__init__ net.py:5", linear]);
+    let frozen = p.alloc(300, &[root, "__init__ net.py:6"]);
+    let trained = p.alloc(2048, &[root, "__init__ own.py:6"]);
+    let data = p.alloc(1 << 20, &[root, "__init__ data.py:7"]);
+    for _ in 0..2 {
+        forward(&mut p, 700, 5);
+        let seed = backward(&mut p);
+        for size in [4096, 2048] {
+            p.alloc(size, &[]);
+        }
+        p.free(seed);
+        p.alloc(8, &["<module> train.py:13"]);
+    }
+    let of = of(p);
+    assert_eq!(
+        [of_module, frozen, trained].map(&of),
+        [Category::Parameter; 3]
+    );
+    assert_eq!(of(data), Category::Input);
+}
+
 /// `DistributedDataParallel` makes buckets when it is made, and others in the second forward pass.
 #[test]
 fn buckets_of_gradients_are_gradients() {
