@@ -323,6 +323,21 @@ impl<'a> Analysis<'a> {
         if candidates.is_empty() && self.works.scopes.is_empty() {
             candidates = trains.collect();
         }
+        // That first step may have been made before the loop: to warm up, or to compile.
+        if candidates.is_empty() && self.works.scopes.is_empty() {
+            let all = |l: &Loop| l.work.optimizer + self.optimized_before(l);
+            candidates = (0..loops.len())
+                .filter(|&i| {
+                    most(
+                        loops[i].work.backward,
+                        self.total.backward,
+                        MOST_OF_TRAINING,
+                    )
+                })
+                .filter(|&i| most(all(&loops[i]), self.total.optimizer, MOST_OF_TRAINING))
+                .filter(|&i| loops[i].each(|work| work.backward > 0))
+                .collect();
+        }
         let largest = |measure: fn(&Loop) -> u32| {
             let all = candidates.iter().map(|&i| measure(&loops[i]));
             all.max().unwrap_or(0)
@@ -346,6 +361,17 @@ impl<'a> Analysis<'a> {
             .filter(|i| by_iterations(i) >= MIN_STEPS)
             .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())
             .or(Some(best))
+    }
+
+    /// The optimizer's allocations before a loop.
+    fn optimized_before(&self, this: &Loop) -> u32 {
+        let blocks = &self.device.blocks;
+        let from = blocks.n_preexisting as usize;
+        let until = from + this.iterations[0].start as usize;
+        let kinds = blocks.kind[from..until].iter();
+        kinds
+            .filter(|kind| self.works.of_kind[kind.index()] == Work::Optimizer)
+            .count() as u32
     }
 
     fn choose_working(&self, loops: &[Loop]) -> Option<usize> {

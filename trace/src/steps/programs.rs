@@ -336,6 +336,21 @@ fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() 
     );
 }
 
+/// A fused optimizer makes its state in the first step, here called to warm up.
+#[test]
+fn a_first_step_before_the_loop_does_not_hide_the_steps() {
+    let step = |line: u32, state: usize| {
+        let call = format!("main:{line} train_step");
+        let forward = format!("{call}:10 !forward:10\n{call}:10 !forward:11\n");
+        let state = format!("{call}:12 torch/optim/optimizer/wrapper:1 {ADAM}\n").repeat(state);
+        format!("{forward}{call}:11 {BACKWARD}\n-\n-\n{state}")
+    };
+    check(&format!("{}9x {{\n{}}}", step(3, 8), step(5, 0)), 9);
+    // The parts of a single step: its optimizer comes last.
+    let update = format!("main:8 {ADAM}\n").repeat(8);
+    check(&format!("9x {{\n{}}}\n{update}", step(5, 0)), 0);
+}
+
 #[test]
 fn batches_are_the_steps_though_each_epoch_ends_with_an_evaluation() {
     check(
