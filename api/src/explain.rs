@@ -174,9 +174,13 @@ pub struct Leaks {
     pub reason: String,
     /// What limits the answer.
     pub caveats: Vec<String>,
-    /// Bytes that all of it adds for each step.
+    /// Bytes that all of it adds for each step; 0 if it grows within steps only.
     pub bytes_per_step: f64,
-    /// What accumulates, most bytes a step first.
+    /// The same in what the first group is counted by: bytes a part of a step, if it grows within
+    /// steps only.
+    pub rate: f64,
+    /// What accumulates: first what does so from step to step, then what does within steps; of
+    /// both, most bytes first. The first one is told.
     pub groups: Vec<LeakExplained>,
     /// Groups left out.
     pub groups_left_out: u64,

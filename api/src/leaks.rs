@@ -19,7 +19,7 @@ pub struct Leaks {
     pub reason: String,
     /// What limits the answer, a sentence each.
     pub caveats: Vec<String>,
-    /// Bytes that all groups add for each step.
+    /// Bytes that all groups add for each step; 0 if they grow within steps only.
     pub bytes_per_step: f64,
     /// Where the steps come from.
     pub step_source: StepSource,
@@ -28,7 +28,8 @@ pub struct Leaks {
     /// What one of them is called: `step`, or `token`, `request` and so on.
     #[serde(default = "step")]
     pub step: String,
-    /// What accumulates, most bytes a step first.
+    /// What accumulates: first what does so from step to step, then what does within steps; of
+    /// both, most bytes first.
     pub groups: Vec<LeakGroup>,
 }
 

@@ -20,7 +20,7 @@ use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::code::last_components;
-use trace::leaks::{self, LeakGroup, LeakReport, Pattern, Verdict};
+use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::stacks::{Frame, Stacks};
 use trace::steps::Word;
 use trace::tiles::with_caller;
@@ -116,11 +116,8 @@ impl RunCard {
         // The time is that of the verdict: a card is drawn without one, not without the rest.
         let contents = Watch::undisturbed(|watch| contents(device, stacks, watch));
         let word = contents.recording.kind.word();
-        let growth = word.is_none().then(|| growth(&report));
-        let growth = growth.map(|growth| {
-            let step = Word::of(&device.steps).one();
-            (format!("growth per {step}"), growth)
-        });
+        let growth = || growth(&report, Word::of(&device.steps));
+        let growth = word.is_none().then(growth);
         let numbers = numbers(&levels, growth.clone());
         let marks = Watch::undisturbed(|watch| marks(device, &decoded.trace, watch));
         let marks = Arc::new(marks);
@@ -235,12 +232,18 @@ fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     parts.join(" · ")
 }
 
-fn growth(report: &LeakReport) -> String {
-    match report.verdict {
-        Verdict::Leak => amount(report.bytes_per_step),
+/// Growth in words, under the name of what it counts.
+fn growth(report: &LeakReport, word: Word) -> (String, String) {
+    let growth = match report.verdict {
+        Verdict::Leak => amount(report.rate()),
         Verdict::Clean => "none".to_owned(),
         Verdict::CannotTell => "cannot tell".to_owned(),
-    }
+    };
+    let name = match report.told().is_some_and(LeakGroup::is_within) {
+        true => format!("growth per part of {}", word.a()),
+        false => format!("growth per {}", word.one()),
+    };
+    (name, growth)
 }
 
 fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<(String, String)>) -> Numbers {
@@ -363,7 +366,7 @@ fn sites(
 fn leaking(group: &LeakGroup, word: Word, stacks: &Stacks) -> (String, String) {
     let frame = group.frame.or(group.alloc_frame);
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place(f, stacks));
-    let unit = leaks::counted_by(group.pattern == Pattern::WithinStep, word);
+    let unit = leaks::counted_by(group.is_within(), word);
     (format!("{} {unit}", amount(group.bytes_per_step)), place)
 }
 

@@ -34,7 +34,7 @@ use api::frames::FrameText;
 use moment::Places;
 use trace::categories::Categories;
 use trace::code;
-use trace::leaks::{self, LeakGroup, LeakReport, Pattern};
+use trace::leaks::{self, LeakGroup, LeakReport};
 use trace::oom;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
@@ -186,13 +186,14 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
         reason: named.reason.clone(),
         caveats: named.caveats.clone(),
         bytes_per_step: named.bytes_per_step,
+        rate: report.rate(),
         groups_left_out: report.groups.len().saturating_sub(GROUPS) as u64,
         groups: groups
             .map(|(group, found)| LeakExplained {
                 place: moment::leaking(&trace.stacks, found),
                 pattern: group.pattern,
                 bytes_per_step: group.bytes_per_step,
-                counted_by: leaks::counted_by(found.pattern == Pattern::WithinStep, word),
+                counted_by: leaks::counted_by(found.is_within(), word),
                 count_per_step: group.count_per_step,
                 live_bytes: group.live_bytes,
                 confidence: group.confidence,

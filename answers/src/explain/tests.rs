@@ -289,6 +289,7 @@ fn no_leaks() -> Leaks {
         reason: String::new(),
         caveats: Vec::new(),
         bytes_per_step: 0.0,
+        rate: 0.0,
         groups: Vec::new(),
         groups_left_out: 0,
     }
@@ -298,6 +299,7 @@ fn a_leak() -> Leaks {
     Leaks {
         verdict: Verdict::Leak,
         bytes_per_step: 4e6,
+        rate: 4e6,
         groups: vec![LeakExplained {
             place: "forward llama.py:7".to_owned(),
             pattern: Pattern::EveryStep,
@@ -383,6 +385,39 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
          earlier steps, 3.81 MiB more with each, most of it made by `forward llama.py:7` (called \
          by `train train.py:40`).",
     );
+}
+
+/// All figures are of the leak that is told, in what it is counted by.
+#[test]
+fn a_leak_within_steps_is_told_by_the_part_of_a_step() {
+    let leak = a_leak();
+    let group = LeakExplained {
+        pattern: Pattern::WithinStep,
+        counted_by: "a part of a step".to_owned(),
+        ..leak.groups[0].clone()
+    };
+    let within = |rate| Leaks {
+        bytes_per_step: 0.0,
+        rate,
+        groups: vec![group.clone()],
+        ..no_leaks()
+    };
+    let oom = OutOfMemory {
+        leaked: Bytes::mib(30),
+        ..failure(Cause::Leak)
+    };
+    for (rate, how) in [
+        (3e6, "made by"),
+        (5e6, "most of it made by"),
+        (9e6, "the largest part"),
+    ] {
+        let told = words::why(&oom, &within(rate), &NOBODY);
+        let each = format!(
+            "had been left behind, {} more with each part of a step, {how}",
+            Bytes(rate as u64)
+        );
+        assert!(told.contains(&each), "{told}");
+    }
 }
 
 /// A full device tells how much was there, and a small request needs a segment that is larger.

@@ -76,8 +76,7 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks) -> String {
     let in_use = oom.held.allocated;
     match (oom.cause, &oom.room) {
         (Cause::Leak, _) => format!(
-            "The cause is a leak: {} of the {in_use} in use had been left behind by earlier \
-             steps, {} more with each{}.",
+            "The cause is a leak: {} of the {in_use} in use had been left behind{}{}.",
             oom.leaked,
             rate(leaks),
             most_of_it(leaks)
@@ -113,10 +112,10 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks) -> String {
 
 /// `, most of it made by …`.
 fn most_of_it(leaks: &Leaks) -> String {
-    let Some(first) = leaks.groups.first() else {
+    let Some(first) = told(leaks) else {
         return String::new();
     };
-    let share = first.bytes_per_step / leaks.bytes_per_step.max(1.0);
+    let share = first.bytes_per_step / leaks.rate.max(1.0);
     let how = match share {
         share if share > 0.9 => "made by",
         share if share > 0.5 => "most of it made by",
@@ -143,7 +142,8 @@ fn pinned(room: &Room) -> String {
 fn contributed(oom: &OutOfMemory, leaks: &Leaks) -> Option<String> {
     let leaked = || match (leaks.verdict, oom.leaked) {
         (Verdict::Leak, leaked) if leaked > Bytes::ZERO => Some(format!(
-            "A leak had its part: {leaked} had been left behind by earlier steps{}.",
+            "A leak had its part: {leaked} had been left behind{}{}.",
+            by_whom(leaks),
             most_of_it(leaks)
         )),
         _ => None,
@@ -341,10 +341,15 @@ fn in_general(cause: Cause) -> &'static str {
     }
 }
 
-/// Where the largest leak is: the place, and the program's line that led there if it is another
-/// one.
+/// The leak that is told: its place, its rate and what that is counted by belong together.
+fn told(leaks: &Leaks) -> Option<&LeakExplained> {
+    leaks.groups.first()
+}
+
+/// Where the leak is that is told: the place, and the program's line that led there if it is
+/// another one.
 fn leaking(leaks: &Leaks) -> String {
-    let Some(first) = leaks.groups.first() else {
+    let Some(first) = told(leaks) else {
         return "leaks".to_owned();
     };
     format!("{}{}", code(&first.place), called_by(first))
@@ -358,15 +363,22 @@ pub(super) fn called_by(leak: &LeakExplained) -> String {
     })
 }
 
-/// Bytes a step; for growth within steps, bytes a part of one.
+/// ` by earlier steps`, unless it grows within steps.
+fn by_whom(leaks: &Leaks) -> &'static str {
+    match told(leaks) {
+        Some(first) if first.pattern == Pattern::WithinStep => "",
+        _ => " by earlier steps",
+    }
+}
+
+/// ` by earlier steps, 8.00 MiB more with each`; for growth within steps, with each part of one.
 fn rate(leaks: &Leaks) -> String {
-    let within = leaks
-        .groups
-        .iter()
-        .all(|group| group.pattern == Pattern::WithinStep);
-    let bytes = match within {
-        true => leaks.groups.iter().map(|group| group.bytes_per_step).sum(),
-        false => leaks.bytes_per_step,
-    };
-    Bytes(bytes.max(0.0).round() as u64).to_string()
+    let rate = Bytes(leaks.rate.max(0.0).round() as u64);
+    match told(leaks) {
+        Some(first) if first.pattern == Pattern::WithinStep => {
+            let each = first.counted_by.trim_start_matches("a ");
+            format!(", {rate} more with each {each}")
+        }
+        _ => format!(" by earlier steps, {rate} more with each"),
+    }
 }

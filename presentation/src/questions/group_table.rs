@@ -1,7 +1,7 @@
 //! The table of what accumulates: its columns and its order.
 
 use super::words;
-use api::leaks::LeakGroup;
+use api::leaks::{LeakGroup, Pattern};
 use std::cmp::Ordering;
 use timeline::order;
 
@@ -48,8 +48,8 @@ pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
         let (a, b) = (&groups[a], &groups[b]);
         match by {
             Column::Group => words::group_name(a).cmp(&words::group_name(b)),
-            Column::Rate => b.bytes_per_step.total_cmp(&a.bytes_per_step),
-            Column::Count => b.count_per_step.total_cmp(&a.count_per_step),
+            Column::Rate => by_unit(a, b, |group| group.bytes_per_step),
+            Column::Count => by_unit(a, b, |group| group.count_per_step),
             Column::Live => b.live_bytes.cmp(&a.live_bytes),
             Column::Since => a.first_step.cmp(&b.first_step),
             Column::Confidence => b.confidence.total_cmp(&a.confidence),
@@ -59,6 +59,13 @@ pub fn sorted(groups: &[LeakGroup], by: Column, reversed: bool) -> Vec<usize> {
         true => compare(b, a),
         false => compare(a, b),
     })
+}
+
+/// Rates from the largest down. Those of parts of a step come last: they are another unit.
+fn by_unit(a: &LeakGroup, b: &LeakGroup, rate: fn(&LeakGroup) -> f64) -> Ordering {
+    let within = |group: &LeakGroup| group.pattern == Pattern::WithinStep;
+    let speed = rate(b).total_cmp(&rate(a));
+    within(a).cmp(&within(b)).then(speed)
 }
 
 /// The order of a column for `aria-sort`: names, and the steps since when, go up at first.
@@ -83,7 +90,6 @@ pub const INFERRED: &str = "These allocations have no Python stack: the name is 
 mod tests {
     use super::*;
     use crate::components::frames::short_path;
-    use api::leaks::Pattern;
     use trace::units::Bytes;
 
     fn group(bytes_per_step: f64, first_step: u32) -> LeakGroup {
@@ -115,6 +121,10 @@ mod tests {
         assert_eq!(sorted(&groups, Column::Rate, false), [1, 0, 2]);
         assert_eq!(sorted(&groups, Column::Rate, true), [0, 2, 1]);
         assert_eq!(sorted(&groups, Column::Since, false), [1, 2, 0]);
+        // A part of a step is no step.
+        let mut within = groups.clone();
+        within[1].pattern = Pattern::WithinStep;
+        assert_eq!(sorted(&within, Column::Rate, false), [0, 2, 1]);
         assert_eq!(aria(Column::Rate, false), "descending");
         assert_eq!(aria(Column::Rate, true), "ascending");
         assert_eq!(aria(Column::Since, false), "ascending");

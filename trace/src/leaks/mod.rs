@@ -197,6 +197,13 @@ pub struct LeakGroup {
     pub evidence: Vec<BlockIdx>,
 }
 
+impl LeakGroup {
+    /// Whether it grows within steps: then its rate is bytes a part of a step.
+    pub fn is_within(&self) -> bool {
+        self.pattern == Pattern::WithinStep
+    }
+}
+
 /// What was found about one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeakReport {
@@ -206,7 +213,8 @@ pub struct LeakReport {
     pub reason: String,
     /// What limits the answer, a sentence each.
     pub caveats: Vec<String>,
-    /// What accumulates, most bytes a step first.
+    /// What accumulates: first what does so from step to step, then what does within steps; of
+    /// both, most bytes first.
     pub groups: Vec<LeakGroup>,
     /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
     /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
@@ -214,6 +222,22 @@ pub struct LeakReport {
     /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
     /// slope is `bytes_per_step`.
     pub growth: Option<Growth>,
+}
+
+impl LeakReport {
+    /// The leak that is told where only one is: the fastest from step to step, or within steps if
+    /// nothing outlives its step. Its rate, its unit and its place belong together.
+    pub fn told(&self) -> Option<&LeakGroup> {
+        self.groups.first()
+    }
+
+    /// How fast everything accumulates that is counted as [`LeakReport::told`] is.
+    pub fn rate(&self) -> f64 {
+        match self.told().is_some_and(LeakGroup::is_within) {
+            true => self.groups.iter().map(|group| group.bytes_per_step).sum(),
+            false => self.bytes_per_step,
+        }
+    }
 }
 
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].

@@ -222,9 +222,12 @@ impl Teller<'_> {
 
     /// The report if groups accumulate; `others` further sites grow without a rhythm.
     pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
-        groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
+        groups.sort_by(|a, b| {
+            let speed = b.bytes_per_step.total_cmp(&a.bytes_per_step);
+            a.is_within().cmp(&b.is_within()).then(speed)
+        });
         let (one, many) = (self.word().one(), self.word().many());
-        let across = || groups.iter().filter(|g| g.pattern != Pattern::WithinStep);
+        let across = || groups.iter().filter(|g| !g.is_within());
         let Some(first) = across().next() else {
             let each: f64 = groups.iter().map(|g| g.bytes_per_step).sum();
             let reason = format!(

@@ -147,14 +147,21 @@ pub struct RankRow {
     pub verdict: Verdict,
     /// Why, in one sentence.
     pub reason: String,
-    /// Bytes that accumulate with each step.
+    /// Bytes that accumulate with each step; with each part of one, when it grows within steps only.
     pub leaked_per_step: f64,
-    /// Where, fastest first.
+    /// Where: what grows from step to step first, then the fastest first.
     pub leaks: Vec<RankPlace>,
     /// What sets it apart from the others, the gravest first.
     pub odd: Vec<Odd>,
     /// Its position when ranks are sorted by how odd they are; 0 is the oddest.
     pub by_oddness: u32,
+}
+
+impl RankRow {
+    /// Whether it leaks within steps only: then its rate is bytes a part of a step.
+    fn leaks_within(&self) -> bool {
+        self.leaks.first().is_some_and(|leak| leak.within_step)
+    }
 }
 
 /// Takes profiles, one after the other.

@@ -9,7 +9,7 @@
 
 use super::RankRow;
 use crate::compare::noise::{self, RATE_SHARE};
-use crate::leaks::Verdict;
+use crate::leaks::{Verdict, rate_unit};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -158,13 +158,12 @@ fn leaks(ranks: &mut [RankRow]) {
         match (row.verdict, are_odd) {
             (Verdict::Leak, true) => {
                 let rate = rate(row);
-                let part = row.leaks.first().is_some_and(|leak| leak.within_step);
-                let each = if part { "part of a step" } else { "step" };
+                let unit = rate_unit(row.leaks_within());
                 let others = others_do_not(clean, if clean == 1 { "does not" } else { "do not" });
                 push(
                     row,
                     OddKind::Leaks,
-                    format!("leaks {rate} a {each}; {others}"),
+                    format!("leaks {rate} {unit}; {others}"),
                     rate,
                 );
             }
@@ -182,16 +181,24 @@ fn leaks(ranks: &mut [RankRow]) {
     }
 }
 
-/// Bytes a step.
+/// Bytes a step; bytes a part of a step where it leaks within steps only.
 pub fn rate(row: &RankRow) -> Bytes {
     Bytes(row.leaked_per_step.max(0.0).round() as u64)
 }
 
 fn rates(ranks: &mut [RankRow]) {
-    let leaking = |row: &&mut RankRow| row.verdict == Verdict::Leak;
+    for within in [false, true] {
+        rates_of(ranks, within);
+    }
+}
+
+/// The rates of the ranks that leak within steps only, or of the others: each is counted by
+/// something else.
+fn rates_of(ranks: &mut [RankRow], within: bool) {
+    let leaking = |row: &RankRow| row.verdict == Verdict::Leak && row.leaks_within() == within;
     let values: Vec<u64> = ranks
         .iter()
-        .filter(|row| row.verdict == Verdict::Leak)
+        .filter(|row| leaking(row))
         .map(|row| rate(row).0)
         .collect();
     if values.len() < FEWEST {
@@ -200,13 +207,14 @@ fn rates(ranks: &mut [RankRow]) {
     let middle = median(&mut values.clone());
     let least = Bytes((middle as f64 * RATE_SHARE) as u64);
     let far = far(&values, middle, least);
-    for row in ranks.iter_mut().filter(leaking) {
+    for row in ranks.iter_mut().filter(|row| leaking(row)) {
         let rate = rate(row);
         let off = Bytes(rate.0.abs_diff(middle));
         if off > far {
             let how = if rate.0 > middle { "faster" } else { "slower" };
             let median = Bytes(middle);
-            let why = format!("leaks {off} a step {how} than the median of {median}");
+            let unit = rate_unit(within);
+            let why = format!("leaks {off} {unit} {how} than the median of {median}");
             push(row, OddKind::LeakRate, why, off);
         }
     }

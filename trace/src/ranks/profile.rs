@@ -49,7 +49,7 @@ pub struct RankProfile {
     pub reason: String,
     /// Bytes that accumulate with each step; with each part of one, when it grows within steps.
     pub leaked_per_step: f64,
-    /// Where, fastest first.
+    /// Where: what grows from step to step first, then the fastest first.
     pub leaks: Vec<RankPlace>,
     /// The sites that hold most.
     pub sites: Vec<RankSite>,

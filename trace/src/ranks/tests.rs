@@ -54,6 +54,30 @@ fn leaking(mib: u64) -> RankProfile {
     }
 }
 
+/// A rank that leaks within its steps only.
+fn within(mib: u64) -> RankProfile {
+    let mut profile = leaking(mib);
+    profile.leaks[0].within_step = true;
+    profile
+}
+
+/// However large the number is, a part of a step is no step.
+#[test]
+fn rates_within_steps_are_not_compared_with_rates_from_step_to_step() {
+    let survey = survey([within(50), leaking(5), leaking(5), within(50), within(50)]);
+    let told = "All 5 ranks leak, rank 1 fastest: 5.00 MiB a step in keep (train.py:41).";
+    assert!(
+        survey.sentences.iter().any(|said| said == told),
+        "{:?}",
+        survey.sentences
+    );
+    assert!(survey.ranks.iter().all(|row| row.odd.is_empty()));
+    let ranks = [within(50), within(5), within(5), within(5), leaking(5)];
+    let odd = &self::survey(ranks).ranks[0].odd;
+    let told = "leaks 45.0 MiB a part of a step faster than the median of 5.00 MiB";
+    assert_eq!(odd.first().map(|odd| odd.why.as_str()), Some(told));
+}
+
 /// Half a survey would say wrong things of the ranks that it had seen.
 #[test]
 fn whoever_watches_may_stop_a_survey_at_any_time() {

@@ -5,9 +5,10 @@ use super::profile::RankPlace;
 use super::{Rank, RankRow, Spread};
 use crate::code::file_name;
 use crate::compare::noise;
-use crate::leaks::Verdict;
+use crate::leaks::{Verdict, rate_unit};
 use crate::steps::Word;
 use crate::units::Bytes;
+use std::cmp::Reverse;
 
 /// How many ranks are named one by one.
 const NAMED: usize = 4;
@@ -115,7 +116,8 @@ fn all_ranks(n: usize) -> String {
 fn leaks_like(a: &RankRow, b: &RankRow) -> bool {
     let place = |row: &RankRow| row.leaks.first().map(|leak| leak.place.clone());
     let (more, less) = (rate(a).max(rate(b)), rate(a).min(rate(b)));
-    place(a) == place(b) && less.0 as f64 >= more.0 as f64 * (1.0 - noise::RATE_SHARE)
+    let is_same = place(a) == place(b) && a.leaks_within() == b.leaks_within();
+    is_same && less.0 as f64 >= more.0 as f64 * (1.0 - noise::RATE_SHARE)
 }
 
 fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
@@ -144,14 +146,12 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
     let n = leaking.len();
     let fastest = *leaking
         .iter()
-        .max_by_key(|row| (rate(row), std::cmp::Reverse(row.rank)))?;
+        .max_by_key(|row| (!row.leaks_within(), rate(row), Reverse(row.rank)))?;
     leaking.sort_by_key(|row| row.rank);
-    let what = match (rate(fastest), fastest.leaks.first()) {
-        (rate, Some(leak)) if leak.within_step => format!("{rate} a part of a step"),
-        (rate, _) => format!("{rate} a step"),
-    };
     let what = format!(
-        "{what}{}",
+        "{} {}{}",
+        rate(fastest),
+        rate_unit(fastest.leaks_within()),
         fastest.leaks.first().map_or_else(String::new, place)
     );
     let rest = others(clean.len(), ["does not", "do not"]);

@@ -195,3 +195,38 @@ fn layers_whose_activations_a_backward_pass_takes_one_by_one_are_clean() {
     })
     .is(Verdict::Clean);
 }
+
+/// A leak from step to step is told first, however much more piles up within steps.
+#[test]
+fn what_outlives_its_step_is_told_before_what_does_not() {
+    let mut program = Program::default();
+    for step in 0..6 {
+        let start = program.n_events;
+        let mut saved = Vec::new();
+        program.alloc(&["hoard cache.py", "step train.py"], 1 << 20);
+        for part in 0..8 {
+            let begin = program.n_events;
+            let work: Vec<_> = (0..6)
+                .map(|_| program.alloc(&["forward model.py", "step train.py"], 4 << 20))
+                .collect();
+            saved.push(program.alloc(&KEEP, 2 << 20));
+            work.into_iter().for_each(|block| program.free(block));
+            program.scope(format!("micro {part}"), begin, 1);
+        }
+        saved.into_iter().for_each(|block| program.free(block));
+        program.scope(format!("step {step}"), start, 0);
+    }
+    let (report, _) = program.report();
+    let told: Vec<_> = report
+        .groups
+        .iter()
+        .map(|g| (g.is_within(), g.bytes_per_step))
+        .collect();
+    let mib = |n: u32| f64::from(n << 20);
+    assert_eq!(told, [(false, mib(1)), (true, mib(2))]);
+    assert_eq!(
+        report.told().map(|group| group.bytes_per_step),
+        Some(mib(1))
+    );
+    assert_eq!(report.rate(), mib(1));
+}
