@@ -147,7 +147,7 @@ pub struct RankRow {
     pub verdict: Verdict,
     /// Why, in one sentence.
     pub reason: String,
-    /// Bytes that accumulate with each step; with each part of one, when it grows within steps only.
+    /// Bytes that accumulate with each step; with each part of one, if it grows within steps only.
     pub leaked_per_step: f64,
     /// Where: what grows from step to step first, then the fastest first.
     pub leaks: Vec<RankPlace>,
