@@ -39,7 +39,7 @@ impl<R: Runtime> OffloadActivations<R> {
             Some(Tracked::Offloaded { .. }) => match self.side {
                 Some(side) => self.restore_with_streams(id, side, runtime)?,
                 None => {
-                    let stream = self.compute_stream(runtime);
+                    let stream = runtime.current_stream();
                     (self.copy_back(id, stream, runtime)?, Origin::Host)
                 }
             },

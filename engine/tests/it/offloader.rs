@@ -493,6 +493,37 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
     assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
 }
 
+/// Without streams a tensor is copied out on the captured `s0`, and back on the stream that asks.
+#[test]
+fn without_streams_a_tensor_comes_back_on_the_current_stream() {
+    for version in Release::ALL {
+        let config = OffloadConfig {
+            use_streams: false,
+            ..OffloadConfig::new(version.changes())
+        };
+        let mut s = session(version.changes(), |_| {});
+        let tensor = s.empty(&[64, 64], F32).unwrap();
+        let Session { accelerator, .. } = &mut s;
+        let mut offloader = engine::offload::OffloadActivations::new(config, accelerator).unwrap();
+        let id = offloader.pack(&tensor, accelerator).unwrap();
+        assert_eq!(offloader.decision(id), Some(Decision::Offloaded));
+        let elsewhere = accelerator.new_stream().unwrap();
+        accelerator.set_stream(elsewhere);
+        let (back, _) = offloader.unpack(id, accelerator).unwrap();
+        let start = back.storage().start();
+        let heap = s.heap().borrow();
+        let pool = heap
+            .caching
+            .segments()
+            .find(|(first, bytes, _)| (*first..*first + *bytes).contains(&start));
+        assert_eq!(
+            pool.map(|(_, _, stream)| stream),
+            Some(elsewhere),
+            "{version:?}"
+        );
+    }
+}
+
 /// Invariant 6: entering brings memory to the same level in every step. Emptying the cache takes
 /// nothing from the program, and keeps exactly those segments that hold something.
 #[test]
