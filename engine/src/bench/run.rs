@@ -57,7 +57,8 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> Bench
 }
 
 /// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory after them.
-/// If the device cannot be opened, the run has no steps, and its crash says why.
+/// If the program cannot be built, the events are those of building. If the device cannot be opened,
+/// the run has no steps, and its crash says why.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,
@@ -250,13 +251,12 @@ fn run_steps(
     progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> Result<(), RunError> {
     let steps = spec.steps.unwrap_or(spec.system.default_steps);
-    install(spec, session)?;
-    let mut workload = spec.system.spec.build(&spec.patches, session)?;
+    let mut workload = build(spec, session, log)?;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();
     let outcome = step_through(spec, steps, workload.as_mut(), session, log, progress);
     if spec.record_steps > 0 && !log.recording.is_finished() {
-        log.recording.finish(session, workload.as_ref());
+        log.recording.finish(session, Some(workload.as_ref()));
     }
     outcome
 }
@@ -291,7 +291,7 @@ fn step_through(
         }
         // Events and memory must be from the same moment.
         if step + 1 == spec.record_steps {
-            log.recording.finish(session, workload);
+            log.recording.finish(session, Some(workload));
         }
         let now = BenchStep {
             seconds: after - before,
@@ -348,6 +348,31 @@ fn jump(
     });
     again.go_on(session);
     (before, goes_on)
+}
+
+/// Builds the program. What happens meanwhile is recorded only if this fails.
+fn build(
+    spec: &RunSpec,
+    session: &mut Session,
+    log: &mut Log,
+) -> Result<Box<dyn Workload>, RunError> {
+    let records = spec.record_steps > 0;
+    if records {
+        let mut heap = session.heap().borrow_mut();
+        heap.caching.record_events();
+        heap.host.record_events();
+    }
+    let built = install(spec, session);
+    let built = built.and_then(|()| spec.system.spec.build(&spec.patches, session));
+    if built.is_err() && records {
+        log.recording.add_building(session);
+        log.recording.finish(session, None);
+    }
+    let mut heap = session.heap().borrow_mut();
+    heap.caching.forget_recording();
+    heap.host.stop_recording();
+    drop(heap);
+    built
 }
 
 fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
@@ -413,14 +438,16 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     let (races, spoilt) = race_counts(session);
     let seconds: Vec<f64> = facts[..completed].iter().map(|step| step.seconds).collect();
     let timed = seconds.get(SETTLED_AFTER..).filter(|rest| !rest.is_empty());
-    let peaks = facts.iter().map(|step| step.peak_allocated);
+    let peaks = facts.iter().map(|step| step.peak_allocated).max();
+    // Without a step it is the peak of building.
+    let peak = peaks.unwrap_or_else(|| heap.caching.highest_allocated());
     BenchResult {
         device: match heap.device.compute() {
             Some(compute) => format!("{}, {compute}", heap.device.name()),
             None => heap.device.name(),
         },
         steps_run: completed as u32,
-        peak_allocated: peaks.max().unwrap_or_default(),
+        peak_allocated: peak,
         peak_reserved: heap.caching.highest_reserved(),
         allocated_end: last.map_or(Bytes::ZERO, |step| step.allocated),
         growth_per_step,

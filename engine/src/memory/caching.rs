@@ -196,6 +196,8 @@ pub struct CachingAllocator {
     /// What the allocator has waited for since the last question, while this is watched.
     order: Option<Vec<Ordering>>,
     kept: Vec<Allocation>,
+    /// Allocations that were forgotten, whose leases still have a place.
+    forgotten: u32,
     step: Option<u32>,
     retries: u64,
     highest_reserved: Bytes,
@@ -219,6 +221,7 @@ impl CachingAllocator {
             taken: 0,
             order: None,
             kept: Vec::new(),
+            forgotten: 0,
             step: None,
             retries: 0,
             highest_reserved: Bytes::ZERO,
@@ -280,6 +283,18 @@ impl CachingAllocator {
     /// Stops keeping events.
     pub fn stop_recording(&mut self) {
         self.events = None;
+    }
+
+    /// Stops keeping events, and forgets those that were not taken with their allocations.
+    pub fn forget_recording(&mut self) {
+        self.events = None;
+        self.forgotten += self.kept.len() as u32;
+        self.kept.clear();
+    }
+
+    fn kept_at(&mut self, place: u32) -> Option<&mut Allocation> {
+        let place = place.checked_sub(self.forgotten)?;
+        self.kept.get_mut(place as usize)
     }
 
     /// The present figures.
@@ -471,9 +486,7 @@ impl CachingAllocator {
     /// Sets the role of a block, if it becomes known only later.
     pub fn relabel(&mut self, lease: &mut Lease, role: Role) {
         lease.label.role = role;
-        let kept = lease
-            .kept
-            .and_then(|place| self.kept.get_mut(place as usize));
+        let kept = lease.kept.and_then(|place| self.kept_at(place));
         if let Some(allocation) = kept {
             allocation.label.role = role;
         }
@@ -497,7 +510,7 @@ impl CachingAllocator {
     /// Notes an allocation, if events are kept.
     fn keep(&mut self, bytes: Bytes, start: DeviceAddr, label: Label) -> Option<u32> {
         let event = self.taken + self.events.as_ref()?.len() as u32;
-        let place = self.kept.len() as u32;
+        let place = self.forgotten + self.kept.len() as u32;
         self.kept.push(Allocation {
             event,
             freed: None,
@@ -513,10 +526,14 @@ impl CachingAllocator {
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
         self.tick(device);
         self.stats.allocated -= lease.bytes;
-        if let (Some(place), Some(events)) = (lease.kept, &self.events)
-            && let Some(allocation) = self.kept.get_mut(place as usize)
+        let event = self
+            .events
+            .as_ref()
+            .map(|events| self.taken + events.len() as u32);
+        if let (Some(place), Some(event)) = (lease.kept, event)
+            && let Some(allocation) = self.kept_at(place)
         {
-            allocation.freed = Some(self.taken + events.len() as u32);
+            allocation.freed = Some(event);
         }
         self.emit(lease.event(MemoryAction::FreeRequested));
         if lease.users.is_empty() {

@@ -160,8 +160,16 @@ impl Recording {
         self.finished
     }
 
-    /// Notes segments, tensors and owners at the end of the last recorded step.
-    pub(crate) fn finish(&mut self, session: &Session, workload: &dyn Workload) {
+    /// Adds the events of a program that could not be built. They are in no step.
+    pub(crate) fn add_building(&mut self, session: &Session) {
+        let mut heap = session.heap().borrow_mut();
+        self.events.extend(heap.caching.take_events());
+        self.host_events.extend(heap.host.take_events());
+    }
+
+    /// Notes segments, tensors and owners at the end of the last recorded step, or when the program
+    /// could not be built; then there is no program.
+    pub(crate) fn finish(&mut self, session: &Session, workload: Option<&dyn Workload>) {
         self.finished = true;
         self.modules = session.accelerator.site_names().to_vec();
         self.owners = owners::owners(session, workload);

@@ -32,10 +32,15 @@ pub(super) struct Owner {
     pub step: Option<u32>,
 }
 
-/// Owners of all live blocks, by first address.
-pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<DeviceAddr, Owner> {
+/// Owners of all live blocks, by first address. There is no program if it could not be built.
+pub(super) fn owners(
+    session: &Session,
+    workload: Option<&dyn Workload>,
+) -> BTreeMap<DeviceAddr, Owner> {
     let mut walk = Walk::default();
-    workload.visit(&mut |name, tensor| walk.variable(name, tensor));
+    if let Some(workload) = workload {
+        workload.visit(&mut |name, tensor| walk.variable(name, tensor));
+    }
     for (what, storage) in session.workspace_memory() {
         walk.claim(storage, Some(what), None, what.to_owned());
     }
@@ -218,7 +223,7 @@ mod tests {
         for step in 0..steps {
             session.heap().borrow_mut().caching.begin_step(step);
             program.step(&mut session).unwrap();
-            let owned: Bytes = owners(&session, program.as_ref())
+            let owned: Bytes = owners(&session, Some(program.as_ref()))
                 .values()
                 .map(|owner| owner.block)
                 .sum();

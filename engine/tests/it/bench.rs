@@ -239,6 +239,43 @@ fn a_small_card_runs_out_and_says_when() {
     assert_eq!(out.crash, None);
 }
 
+/// What was there when the model did not fit is the peak, and is recorded.
+#[test]
+fn a_model_that_does_not_fit_has_a_peak_and_a_recording() {
+    for capacity in [Bytes(4_000_000_000), Bytes(6_000_000_000)] {
+        let sim = SimSpec {
+            capacity: Some(capacity),
+            ..SimSpec::default()
+        };
+        let spec = RunSpec {
+            sim,
+            record_steps: 2,
+            ..RunSpec::new(System::VL_QWEN, &[])
+        };
+        let (out, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
+        assert_eq!(
+            (out.steps_run, out.oom_step, &out.crash),
+            (0, Some(0), &None)
+        );
+        assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
+        assert!(out.peak_allocated > Bytes::ZERO && out.peak_allocated <= capacity);
+        assert!(recording.steps().is_empty() && recording.events() > 1);
+        let device = &read_back(&recording).devices[0];
+        let peak = device.summary[Series::Allocated as usize].peak;
+        assert_eq!(peak, out.peak_allocated);
+        let failures = trace::oom::failures(device);
+        assert_eq!(failures.len(), 1, "it is built once");
+        assert_eq!(failures[0].step, None);
+        assert!(failures[0].free < failures[0].asked, "{failures:?}");
+        // Without a recording the figures are the same.
+        let plain = RunSpec {
+            record_steps: 0,
+            ..spec
+        };
+        assert_eq!(run(&plain, &mut |_| true), out);
+    }
+}
+
 #[test]
 fn an_injected_failure_is_retried_with_an_empty_cache() {
     // The last segment that the run asks for: at that time there is a cache to give back.
