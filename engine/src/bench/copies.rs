@@ -140,9 +140,9 @@ pub struct CopyRow {
     pub step_seconds: Option<f64>,
     /// Highest allocated memory.
     pub peak_allocated: Bytes,
-    /// Bytes copied to the host in a step.
+    /// Bytes copied to the host in a step after warming up; 0 if it failed before that.
     pub offloaded_bytes: Bytes,
-    /// Bytes copied back in a step.
+    /// Bytes copied back in such a step.
     pub restored_bytes: Bytes,
     /// Bytes a second over the whole step: the bytes of both directions ÷ step.
     pub rate: Option<f64>,
@@ -231,11 +231,10 @@ fn run_row(
     let mut session = Session::new(open_first(spec.device, sim)?);
     let mut timing = Timing::on(spec.device);
     let failure = run_steps(spec, tokens, variant, &mut session, &mut timing).err();
-    let copied = session.accelerator.copied();
+    let copied = timing.copied_a_step();
     let mut heap = session.heap().borrow_mut();
     let hardware = heap.device.hardware().unwrap_or(None);
-    let steps = timing.steps();
-    let (out, back) = (copied.to_host / steps, copied.to_device / steps);
+    let (out, back) = (copied.to_host, copied.to_device);
     let step_seconds = Some(timing.step_seconds()).filter(|step| *step > 0.0);
     let floor = out.0 as f64 / plain.to_host + back.0 as f64 / plain.to_device;
     Ok(CopyRow {

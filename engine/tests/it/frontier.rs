@@ -55,7 +55,8 @@ fn the_points_agree_with_what_was_measured() {
 
 /// A card ran the same points, and the file says where and how. Memory equals that of the
 /// simulation. Time does too, if copies limit the step. If products limit it, cuBLASLt is faster
-/// than the rate that was calibrated with PyTorch's step.
+/// than the rate that was calibrated with PyTorch's step. What the card copied is compared beside
+/// `engine::bench::frontier`, because its file has the mean of all steps, those of the warm-up too.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
     let kept = kept();
@@ -65,7 +66,6 @@ fn every_point_on_the_card_is_a_computed_one() {
         let computed = point(&on_card.label);
         assert_eq!(on_card.failure, None, "{}", on_card.label);
         assert_eq!(on_card.peak_allocated, computed.peak_allocated);
-        assert_eq!(on_card.to_host, computed.to_host);
         assert_eq!(kept.on_card(&computed.label), Some(on_card));
         let longer = on_card.step_seconds / computed.step_seconds;
         assert!(

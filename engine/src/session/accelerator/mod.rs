@@ -46,6 +46,14 @@ impl Copied {
             to_device: self.to_device - earlier.to_device,
         }
     }
+
+    /// The share of one of so many steps.
+    pub(crate) fn over(self, steps: u64) -> Copied {
+        Copied {
+            to_host: self.to_host / steps,
+            to_device: self.to_device / steps,
+        }
+    }
 }
 
 /// Device, streams and memory of a session.
