@@ -162,7 +162,7 @@ fn listen() {
         Notice::Lost => connection.set(Connection::Lost),
         Notice::Back => {
             connection.set(Connection::There);
-            runs.refresh();
+            runs.read_again();
             benches.changed();
         }
     });

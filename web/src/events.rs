@@ -5,11 +5,11 @@
 //! more slowly each time. Events may be missed in between: [`Notice::Back`] tells when to read
 //! everything again.
 
-use crate::turn::{Turn, Waited};
+use crate::turn::Turn;
 use api::routes;
 use leptos::prelude::*;
 use presentation::events::{BACK, LOST, Notice, notice_of, pause_before};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
@@ -84,7 +84,7 @@ impl Tab {
             }
         });
         if !document().hidden() {
-            tab.listen(Since::Loaded);
+            tab.listen();
         }
         tab
     }
@@ -97,28 +97,23 @@ impl Tab {
             false => {
                 // Events in between were missed.
                 (self.react)(BACK);
-                self.listen(Since::Later);
+                self.listen();
             }
         }
     }
 
-    /// Waits until no other tab listens, then listens for all of them.
-    fn listen(&self, since: Since) {
+    /// Waits until no other tab listens, then listens for all of them. What a page read before the
+    /// stream was open may have changed until then, so the first [`BACK`] counts, too.
+    fn listen(&self) {
         let stream = Place::default();
         let (react, channel, place) = (
             Rc::clone(&self.react),
             self.channel.clone(),
             Rc::clone(&stream),
         );
-        let mut is_first = since == Since::Loaded;
-        let turn = Turn::take(LOCK, move |waited| {
-            is_first &= waited == Waited::No;
-            let first = Cell::new(is_first);
+        let turn = Turn::take(LOCK, move || {
             let tell = move |word: &str| {
-                // A page that has just loaded everything need not load it again.
-                if !(word == BACK && first.replace(false)) {
-                    react(word);
-                }
+                react(word);
                 if let Some(channel) = &channel {
                     // Fails only for a closed channel.
                     let _ = channel.post_message(&JsValue::from_str(word));
@@ -151,15 +146,6 @@ impl Tab {
             let _ = document().remove_event_listener_with_callback("visibilitychange", seen);
         }
     }
-}
-
-/// Since when this tab has received nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Since {
-    /// The page was loaded a moment ago.
-    Loaded,
-    /// Something may have been missed.
-    Later,
 }
 
 #[derive(Clone)]

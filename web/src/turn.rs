@@ -10,18 +10,6 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::AbortController;
 
-/// Whether another tab had the turn before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// It came at once, or nearly.
-    No,
-    /// It did not come at once.
-    Yes,
-}
-
-/// A wait shorter than this does not count as waiting for another tab.
-const AT_ONCE_MS: i64 = 200;
-
 /// A turn, or the wait for one.
 pub struct Turn {
     waiting: Option<AbortController>,
@@ -40,11 +28,11 @@ enum State {
 impl Turn {
     /// Runs `begin` when it is this tab's turn. The turn lasts until it is given up or the tab is
     /// closed.
-    pub fn take(name: &str, begin: impl FnOnce(Waited) + 'static) -> Turn {
+    pub fn take(name: &str, begin: impl FnOnce() + 'static) -> Turn {
         let state = Rc::new(RefCell::new(State::Waiting));
         let Some((locks, request)) = locks() else {
             state.replace(State::Begun(None));
-            begin(Waited::No);
+            begin();
             return Turn {
                 waiting: None,
                 state,
@@ -56,7 +44,6 @@ impl Turn {
             // Cannot fail for a plain object.
             let _ = Reflect::set(&options, &"signal".into(), &abort.signal());
         }
-        let asked = crate::clock::now();
         let begun = Rc::clone(&state);
         let granted = Closure::once_into_js(move |_lock: JsValue| {
             if matches!(*begun.borrow(), State::GivenUp) {
@@ -65,10 +52,7 @@ impl Turn {
             let held = Promise::new(&mut |resolve, _| {
                 begun.replace(State::Begun(Some(resolve)));
             });
-            begin(match crate::clock::now().0 - asked.0 < AT_ONCE_MS {
-                true => Waited::No,
-                false => Waited::Yes,
-            });
+            begin();
             held.into()
         });
         let asking = request.call3(&locks, &name.into(), &options, &granted);

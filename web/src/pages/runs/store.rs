@@ -50,19 +50,30 @@ impl RunsStore {
         })
     }
 
+    /// Reads them again if a page has read them: changes may have been missed.
+    pub fn read_again(self) {
+        if self.newest.get_value() > 0 {
+            self.refresh();
+        }
+    }
+
     /// Reads them again. The old data stays until the answer is there, also if none comes.
     pub fn refresh(self) {
         let request = self.newest.get_value().wrapping_add(1);
         self.newest.set_value(request);
         leptos::task::spawn_local(async move {
             let answer = client::list::<RunSummary>(routes::RUNS).await;
-            if self.newest.get_value() != request {
+            let shows_none = self.runs.with_untracked(|runs| *runs == Loaded::Loading);
+            if self.newest.get_value() != request && !shows_none {
                 return;
             }
             match answer {
                 Ok(mut runs) => {
                     runs.retain(|run| run.deleted_ms.is_none());
-                    self.runs.set(Loaded::Ready(runs));
+                    let runs = Loaded::Ready(runs);
+                    if self.runs.with_untracked(|old| *old != runs) {
+                        self.runs.set(runs);
+                    }
                 }
                 Err(problem) => self.runs.update(|runs| match runs {
                     Loaded::Ready(_) => {}
