@@ -61,6 +61,11 @@ async function open({ id, upload, file }) {
     server.replaying(upload);
     tell(server);
     await turn();
+    refused = server.replay(upload);
+    if (refused) return refused;
+    // Meanwhile it may have been cancelled; whoever did so is answered first.
+    do await turn();
+    while (waiting.length > 0);
     return server.finish(upload, Date.now());
   });
   judge();

@@ -72,7 +72,16 @@ impl Local {
         }
     }
 
-    /// Ends a file: answers with its run.
+    /// All bytes of a file are there: reads what they mean. After that, it may still be cancelled.
+    ///
+    /// # Errors
+    /// The answer that refuses it.
+    pub fn replay(&mut self, upload: &str) -> Result<(), Response> {
+        let replayed = self.uploads.replay(upload);
+        replayed.map_err(|problem| Response::problem(&problem))
+    }
+
+    /// Ends a file that was replayed: answers with its run.
     pub fn finish(&mut self, upload: &str, request: &Request) -> Response {
         let finished = self
             .uploads

@@ -2,7 +2,7 @@
 
 use crate::jobs::Jobs;
 use crate::message::{Request, Response};
-use crate::opening::Opening;
+use crate::opening::{Opened, Opening};
 use crate::problems::{Refused, cancelled, missing};
 use crate::runs::{Run, Runs};
 use answers::run_names;
@@ -30,6 +30,8 @@ struct Upload {
     total: Option<u64>,
     job: Option<(JobId, Rank)>,
     opening: Option<Opening>,
+    /// What was read, until it becomes a run.
+    opened: Option<Box<Opened>>,
     /// How it ended, once it did.
     ended: Option<UploadProgress>,
 }
@@ -54,6 +56,7 @@ impl Uploads {
             total: asked.size.map(Bytes::get),
             job,
             opening: None,
+            opened: None,
             ended: None,
         };
         self.known.insert(upload.clone(), new);
@@ -88,7 +91,21 @@ impl Uploads {
         pushed.inspect_err(|problem| upload.fail(problem))
     }
 
-    /// Ends a file: it becomes a run.
+    /// All bytes are there: reads what they mean, which takes a while. Until the file becomes a
+    /// run, it can be cancelled.
+    ///
+    /// # Errors
+    /// As [`Uploads::push`].
+    pub fn replay(&mut self, id: &str) -> Result<(), Refused> {
+        let upload = self.get_mut(id)?;
+        let opening = upload.opening.take().ok_or_else(cancelled)?;
+        let opened = opening.finish();
+        let opened = opened.inspect_err(|problem| upload.fail(problem))?;
+        upload.opened = Some(Box::new(opened));
+        Ok(())
+    }
+
+    /// Ends a file that was replayed: it becomes a run.
     ///
     /// # Errors
     /// As [`Uploads::push`].
@@ -99,9 +116,7 @@ impl Uploads {
         request: &Request,
     ) -> Result<Response, Refused> {
         let upload = self.get_mut(id)?;
-        let opening = upload.opening.take().ok_or_else(cancelled)?;
-        let opened = opening.finish();
-        let opened = opened.inspect_err(|problem| upload.fail(problem))?;
+        let opened = *upload.opened.take().ok_or_else(cancelled)?;
         let run = opened.run.clone();
         let known = match runs.change(run.as_str()) {
             Ok(known) => {
@@ -134,7 +149,7 @@ impl Uploads {
     /// When there is none.
     pub fn cancel(&mut self, id: &str) -> Result<Response, Refused> {
         let upload = self.get_mut(id)?;
-        upload.opening = None;
+        (upload.opening, upload.opened) = (None, None);
         upload.ended.get_or_insert(UploadProgress::Cancelled);
         Ok(Response::empty())
     }
@@ -168,9 +183,9 @@ impl Upload {
 
     fn progress(&self, phase: Phase) -> UploadProgress {
         let running = || UploadProgress::Running {
-            phase: match self.opening {
-                Some(_) => phase,
-                None => Phase::Waiting,
+            phase: match self.opening.is_some() || self.opened.is_some() {
+                true => phase,
+                false => Phase::Waiting,
             },
             received: self.opening.as_ref().map_or(0, |opening| opening.received),
             total: self.total,
@@ -179,5 +194,53 @@ impl Upload {
             rate: 0,
         };
         self.ended.clone().unwrap_or_else(running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Local, Request, Response};
+    use api::runs::{AnnouncedUpload, RunSummary};
+
+    /// A recording of a few events.
+    const FILE: &[u8] = include_bytes!("../../trace/fuzz/seeds/torch-2.0.pickle");
+
+    fn asked(local: &mut Local, method: &str, path: &str, body: &str) -> Response {
+        local.answer(&Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            body: body.to_owned(),
+            ..Request::default()
+        })
+    }
+
+    fn runs(local: &mut Local) -> usize {
+        let listed = asked(local, "GET", "/api/runs", "");
+        let runs: Vec<RunSummary> = serde_json::from_slice(&listed.body).expect("a list");
+        runs.len()
+    }
+
+    /// Sends a file and reads it; its path.
+    fn replayed(local: &mut Local) -> (String, String) {
+        let announced = asked(local, "POST", "/api/uploads", r#"{"name":"a.pickle"}"#);
+        let announced: AnnouncedUpload = serde_json::from_slice(&announced.body).expect("an id");
+        let id = announced.upload.to_string();
+        local.begin(&id).expect("it was announced");
+        local.push(&id, FILE).expect("a snapshot");
+        local.replay(&id).expect("a snapshot");
+        (format!("/api/uploads/{id}"), id)
+    }
+
+    #[test]
+    fn a_file_that_is_cancelled_while_it_is_replayed_becomes_no_run() {
+        let mut local = Local::new();
+        let (path, id) = replayed(&mut local);
+        assert_eq!(asked(&mut local, "DELETE", &path, "").status, 204);
+        assert_eq!(local.finish(&id, &Request::default()).status, 409);
+        assert_eq!(runs(&mut local), 0);
+
+        let (_, id) = replayed(&mut local);
+        assert_eq!(local.finish(&id, &Request::default()).status, 201);
+        assert_eq!(runs(&mut local), 1);
     }
 }

@@ -77,7 +77,7 @@ impl Server {
         self.local.push(upload, bytes).err().map(Answer)
     }
 
-    /// All bytes were read, and the next call of `finish` will take a while.
+    /// All bytes were read, and the next call of `replay` will take a while.
     pub fn replaying(&mut self, upload: &str) {
         self.local.tell(upload, Phase::Replaying);
     }
@@ -87,7 +87,12 @@ impl Server {
         self.local.tell(upload, Phase::Receiving);
     }
 
-    /// Ends a file.
+    /// Reads what the bytes of a file mean; answers if it is refused.
+    pub fn replay(&mut self, upload: &str) -> Option<Answer> {
+        self.local.replay(upload).err().map(Answer)
+    }
+
+    /// Ends a file that was replayed.
     pub fn finish(&mut self, upload: &str, now: f64) -> Answer {
         let request = self.now(now);
         Answer(self.local.finish(upload, &request))

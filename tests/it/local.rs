@@ -141,6 +141,9 @@ fn open(local: &mut Local, name: &str, bytes: &[u8], place: &Value) -> Response 
             return refused;
         }
     }
+    if let Err(refused) = local.replay(&upload) {
+        return refused;
+    }
     local.finish(&upload, &get(""))
 }
 
