@@ -325,8 +325,13 @@ impl Uploads {
         if !self.is_open(archive) {
             return;
         }
+        let place = self.item_untracked(archive).and_then(|item| item.in_job);
         self.edit(&mut |items| items.retain(|item| item.id != archive));
         self.hidden().borrow_mut().files.remove(&archive);
+        // Ranks that are packed one by one: the archive's name says which rank it is.
+        if place.is_some() && members.len() == 1 {
+            return self.queue(members, place);
+        }
         self.add_sources(members, Chosen::Folder);
     }
 
