@@ -48,6 +48,29 @@ async fn an_arrow_leads_from_the_filter_into_the_list() {
 }
 
 #[tokio::test]
+async fn a_link_in_the_header_leads_out_of_a_filtered_list() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let sample =
+        "return fetch('/api/samples/leak_hook_cache', { method: 'POST' }).then(() => null);";
+    browser.eval(sample).await;
+    browser
+        .wait_until("the list", "return !!document.querySelector('tr.run');")
+        .await;
+    for link in ["header .wordmark", "header .app-nav a"] {
+        browser.press("/").await;
+        browser.press("z").await;
+        let filtered = "return location.search !== '' && !document.querySelector('tr.run');";
+        browser.wait_until("a filtered list", filtered).await;
+        browser.click(link).await;
+        let whole = "return location.search === '' && !!document.querySelector('tr.run') \
+                     && document.querySelector('[aria-label=\"Filter runs\"]').value === '';";
+        browser.wait_until("the whole list", whole).await;
+    }
+}
+
+#[tokio::test]
 async fn a_state_alone_answers_what_asks_for_no_history() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;

@@ -15,8 +15,9 @@ use crate::trace::{BlockIdx, Series};
 use crate::units::{Bytes, EventIdx, Micros};
 use crate::varint::{BadBytes, Cursor, put, put_difference, put_text};
 
-/// The version that is written. There is no older one yet.
-pub const VERSION: u8 = 2;
+/// The version that is written; older ones are drawn again. It goes up, too, when rules of
+/// categories change, because pictures are kept by it.
+pub const VERSION: u8 = 3;
 const SERIES: u8 = 1;
 const MOUNTAIN: u8 = 2;
 /// Begins the line of pinned host memory.

@@ -10,6 +10,7 @@ use super::forms::TokenForm;
 use crate::access::{Entry, Who};
 use crate::clock::now_ms;
 use crate::problems::Error;
+use api::ids::TokenId;
 use api::people::{AuditEntry, PersonalToken, Scope};
 use api::query::encode;
 use api::routes;
@@ -117,7 +118,7 @@ pub fn account_with(
                 "What programs send for you: " code { "TIDEMARK_TOKEN=… tidemark push FILE" }
                 ", or " code { "Authorization: Bearer TOKEN" } "."
             }
-            (tokens(&app.gate.tokens(entry, &person.id)))
+            (tokens(&app.gate.tokens(entry, &person.id), entry.token.as_ref()))
             (token_form(app, entry, refused))
         }
         @if entry.who != Who::Anybody {
@@ -172,7 +173,7 @@ fn guesses(wrong: u64) -> Markup {
     }
 }
 
-fn tokens(tokens: &[PersonalToken]) -> Markup {
+fn tokens(tokens: &[PersonalToken], shown: Option<&TokenId>) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
@@ -189,11 +190,23 @@ fn tokens(tokens: &[PersonalToken]) -> Markup {
                 td data-label="Ends" { (token.expires_ms.map_or("never".to_owned(), date)) }
                 td data-label="Last used" { (token.used_ms.map_or("never".to_owned(), date)) }
                 td { form method="post" action=(routes::end_token_page(&token.id)) {
-                    button class="link-button" type="submit"
-                        aria-label={ "End the token " (token.name) } { "End" }
+                    (end(token, shown == Some(&token.id)))
                 } }
             } } }
         } }
+    }
+}
+
+/// The button that ends a token; a question before it, if whoever asks is signed in with it.
+fn end(token: &PersonalToken, is_shown: bool) -> Markup {
+    let name = format!("End the token {}", token.name);
+    html! {
+        @if is_shown { details class="account-ask" {
+            summary aria-label=(name) { "End" }
+            p { "You are signed in with this token. This browser is signed out, too." }
+            button class="button" type="submit" { (name) }
+        } }
+        @else { button class="link-button" type="submit" aria-label=(name) { "End" } }
     }
 }
 

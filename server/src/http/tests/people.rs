@@ -473,6 +473,9 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     let body = format!("token={first}&next=%2Fruns%2Frun_a%3Fat%3D3");
     let signed_in = form(&server, "", "/sign-in", &body).await;
     assert_eq!(signed_in.headers[header::LOCATION], "/runs/run_a?at=3");
+    // Whoever ends the token with which they are signed in is asked before.
+    let (_, text) = page(&server, &cookie_of(&signed_in), "/account").await;
+    assert!(text.contains("You are signed in with this token"), "{text}");
     // Who is signed in and shows a wrong token has not signed in again.
     let wrong = form(&server, &ada, "/sign-in", "token=wrong&next=//evil.example").await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
