@@ -405,8 +405,8 @@ mod tests {
         }
     }
 
-    /// The card copied what the simulation copies. Its file is from before figures were those of the
-    /// steps after the warm-up: it has the mean of all 11 steps, of which 8 were timed.
+    /// The card copied what the simulation copies. Its file is from before figures were those of
+    /// the steps after the warm-up: it has the mean of all 11 steps, of which 8 were timed.
     #[test]
     fn the_card_copied_what_the_simulation_copies() {
         const STEPS: u64 = 11;

@@ -57,8 +57,8 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> Bench
 }
 
 /// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory after them.
-/// If the program cannot be built, the events are those of building. If the device cannot be opened,
-/// the run has no steps, and its crash says why.
+/// If the program cannot be built, the events are those of building. If the device cannot be
+/// opened, the run has no steps, and its crash says why.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,

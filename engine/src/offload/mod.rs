@@ -34,8 +34,8 @@ use tracker::Tracked;
 /// Constructor arguments of the offloader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// Whether copies run on a side stream; if not, copies out run on the compute stream, and copies
-    /// back on the current one.
+    /// Whether copies run on a side stream; if not, copies out run on the compute stream, and
+    /// copies back on the current one.
     pub use_streams: bool,
     /// Whether host copies are in pinned memory. Only the warning depends on it here, because the
     /// runtime allocates.

@@ -6,6 +6,7 @@ use super::cards::live;
 use super::extract::Origin;
 use super::here::Here;
 use super::runs::summary;
+use crate::access::Entry;
 use crate::budget::Permit;
 use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
 use crate::mcp::{
@@ -21,7 +22,7 @@ use api::projects::ProjectName;
 use api::runs::RunSummary;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{Extension, FromRequest, Request};
 use axum::response::Response;
 use rmcp::model::JsonObject;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -33,8 +34,8 @@ use trace::watch::Watch;
 
 /// Answers one message of the protocol. There are no sessions: a tool needs none.
 pub async fn ask(
-    State(main): State<Arc<App>>,
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     origin: Origin,
     audience: Audience,
     request: Request,
@@ -51,9 +52,8 @@ pub async fn ask(
     let body = body.map_err(JsonRejection::from)?;
     // When the client hangs up, the work ends.
     let (_waiting, waited) = Waiting::begins();
-    let are_several = main.projects.are_several();
     let agent = Agent(Dashboard {
-        project: are_several.then(|| app.project.clone()),
+        project: entry.place.map(|place| place.project),
         app,
         origin: origin.to_string(),
         waited: Arc::new(waited),

@@ -373,8 +373,8 @@ fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
 }
 
 /// Cuts scopes into spans that do not overlap, in order. Where several scopes are open, the one
-/// that was opened last counts. Scopes are sorted by their first event, outer scopes first. They may
-/// lie in one another as deep as they like: FSDP marks passes in passes in passes.
+/// that was opened last counts. Scopes are sorted by their first event, outer scopes first. They
+/// may lie in one another as deep as they like: FSDP marks passes in passes in passes.
 pub(super) fn flatten(scopes: impl Iterator<Item = PhaseSpan>) -> Vec<PhaseSpan> {
     let mut flat = Flat {
         spans: Vec::new(),

@@ -534,7 +534,7 @@ mod tests {
         let error = SeriesTile::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the tile has version 9, this program reads 2"
+            format!("the tile has version 9, this program reads {VERSION}")
         );
     }
 }

@@ -473,9 +473,6 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     let body = format!("token={first}&next=%2Fruns%2Frun_a%3Fat%3D3");
     let signed_in = form(&server, "", "/sign-in", &body).await;
     assert_eq!(signed_in.headers[header::LOCATION], "/runs/run_a?at=3");
-    // Whoever ends the token with which they are signed in is asked before.
-    let (_, text) = page(&server, &cookie_of(&signed_in), "/account").await;
-    assert!(text.contains("You are signed in with this token"), "{text}");
     // Who is signed in and shows a wrong token has not signed in again.
     let wrong = form(&server, &ada, "/sign-in", "token=wrong&next=//evil.example").await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
@@ -522,6 +519,32 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     assert_eq!(
         page(&server, &bo, "/account").await.0,
         StatusCode::SEE_OTHER
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_ends_the_token_of_this_browser_is_asked_before() {
+    let server = Server::start().await;
+    let added = form(&server, "", "/people", "name=ada&role=admin").await;
+    let body = format!("token={}", secret_in(&added));
+    let signed_in = cookie_of(&form(&server, "", "/sign-in", &body).await);
+    form(
+        &server,
+        &signed_in,
+        "/account/tokens",
+        "name=CI&read=1&days=30",
+    )
+    .await;
+    let (_, text) = page(&server, &signed_in, "/account").await;
+    assert_eq!(
+        text.matches("You are signed in with this token").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(
+        text.matches("End the token").count(),
+        3,
+        "its question and its button, and CI's"
     );
 }
 
