@@ -309,7 +309,8 @@ class Server:
 
     def link(self, run, kind="runs"):
         """The address of a run."""
-        return f"{self.url}/{kind}/{run}"
+        project = f"?project={urllib.parse.quote(self.project)}" if self.project else ""
+        return f"{self.url}/{kind}/{run}{project}"
 
     def _json(self, method, path, document, timeout=SHORT_TIMEOUT):
         headers = {"Content-Type": "application/json"}

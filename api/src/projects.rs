@@ -19,6 +19,35 @@ pub const PARAMETER: &str = "project";
 /// The cookie with the project that the browser showed last.
 pub const COOKIE: &str = "tidemark_project";
 
+/// An address with the project in its query, unless it names one already.
+pub fn in_project(address: &str, project: &ProjectName) -> String {
+    in_project_between(address, project, "&")
+}
+
+/// The same with this text between the pairs of the query: in HTML, `&` is `&amp;`.
+pub fn in_project_between(address: &str, project: &ProjectName, and: &str) -> String {
+    let (before, fragment) = address.split_at(address.find('#').unwrap_or(address.len()));
+    let query = before.split_once('?').map(|(_, query)| query);
+    match query {
+        Some(query) if value_of(query, and).is_some() => address.to_owned(),
+        Some(_) => format!("{before}{and}{PARAMETER}={project}{fragment}"),
+        None => format!("{before}?{PARAMETER}={project}{fragment}"),
+    }
+}
+
+/// The project that an address names in its query.
+pub fn named_by(address: &str) -> Option<ProjectName> {
+    let before = address.split('#').next()?;
+    let (_, query) = before.split_once('?')?;
+    value_of(query, "&")?.parse().ok()
+}
+
+fn value_of<'a>(query: &'a str, and: &str) -> Option<&'a str> {
+    let mut pairs = query.split(and);
+    let pair = pairs.find(|pair| pair.split('=').next() == Some(PARAMETER))?;
+    Some(pair.split_once('=').map_or("", |(_, value)| value))
+}
+
 /// A project, as somebody sees it who may enter it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

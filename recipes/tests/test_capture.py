@@ -106,7 +106,7 @@ class Moments(Case):
             with Capture() as capture:
                 pass
             self.assertEqual(dashboard.names(), ["a_b.pickle.gz"])
-            self.assertEqual(capture.links, [f"{dashboard.url}/runs/run_1"])
+            self.assertEqual(capture.links, [f"{dashboard.url}/runs/run_1?project=vision"])
             self.assertEqual(dashboard.projects, {"vision"})
             os.environ["TIDEMARK_EVERY"] = "5"
             self.assertEqual((Capture().every, Capture(every=0).every), (5, 0))

@@ -43,7 +43,7 @@ pub fn history(args: &HistoryArgs) -> Result<(), CliError> {
         true => json(&history),
         false => text(&history, |change| {
             let pair = [change.before.clone(), change.first.clone()];
-            remote.link(&routes::compare_page(&pair))
+            remote.page(&routes::compare_page(&pair))
         }),
     })
 }

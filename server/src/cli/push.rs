@@ -168,7 +168,7 @@ fn send_each<'a>(
         };
         if !args.json {
             print_link(
-                &remote.link(&routes::run_page(&answer.run.id)),
+                &remote.page_beside(&routes::run_page(&answer.run.id), &answer),
                 answer.known,
             )?;
         }
@@ -300,7 +300,7 @@ fn push_job(
         tell(&format!("{}: {told}", job.name));
     }
     Ok(Some(PushedJob {
-        link: remote.link(&routes::job_page(&job.id)),
+        link: remote.page_beside(&routes::job_page(&job.id), &uploads[0]),
         // The server has found out that these are the ranks of an earlier job.
         known: job.id != made.id,
         job,
@@ -402,7 +402,11 @@ fn compare(
         )?),
     };
     let comparison: Comparison = remote.get(&routes::compare(&runs))?;
-    let link = remote.link(&routes::compare_page(&runs));
+    let page = routes::compare_page(&runs);
+    let link = match uploads.first() {
+        Some(sent) => remote.page_beside(&page, sent),
+        None => remote.page(&page),
+    };
     let links = Links {
         page: link.clone(),
         // The page needs a token, or is only on this machine: a pull request could not show its

@@ -3,7 +3,7 @@
 use super::{CliError, files};
 use api::ids::JobId;
 use api::problem::Problem;
-use api::projects::{HEADER, ProjectName};
+use api::projects::{HEADER, ProjectName, in_project, named_by};
 use api::routes;
 use api::runs::FinishedUpload;
 use clap::Args;
@@ -87,8 +87,25 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// An address for this machine: the server may know itself by another name.
-    pub fn link(&self, path: &str) -> String {
+    /// The address of a page, in the project that was named, for this machine: the server may know
+    /// itself by another name.
+    pub fn page(&self, path: &str) -> String {
+        match self.project {
+            Some(project) => self.link(&in_project(path, project)),
+            None => self.link(path),
+        }
+    }
+
+    /// The same, in the project to which a file was sent. A token may be of one project, which
+    /// nobody has named.
+    pub fn page_beside(&self, path: &str, sent: &FinishedUpload) -> String {
+        match named_by(&sent.url) {
+            Some(project) => self.link(&in_project(path, &project)),
+            None => self.page(path),
+        }
+    }
+
+    fn link(&self, path: &str) -> String {
         format!("{}{path}", self.server)
     }
 

@@ -19,6 +19,7 @@ use crate::private;
 use crate::samples::{self, BundledSample};
 use crate::site::{FrontEnd, Site};
 use api::people::{NewPerson, Role};
+use api::projects::in_project;
 use api::routes;
 use axum::http::HeaderName;
 use clap::builder::PossibleValuesParser;
@@ -344,7 +345,12 @@ async fn show(
         Ok(arrived) => {
             let public = app.config.public_url.as_ref();
             let origin = public.map_or(format!("http://{address}"), ToString::to_string);
-            format!("sample: {origin}{}", routes::run_page(&arrived.run))
+            let page = routes::run_page(&arrived.run);
+            let page = match app.projects.are_several() {
+                true => in_project(&page, &app.project),
+                false => page,
+            };
+            format!("sample: {origin}{page}")
         }
         Err(error) => format!("the sample cannot be opened: {error}"),
     };

@@ -1,7 +1,7 @@
 //! Addresses on a page of a project. They name the project, so that a tab stays in it, whatever
 //! other tabs show meanwhile.
 
-use api::projects::{PARAMETER, ProjectName};
+use api::projects::{ProjectName, in_project_between};
 use api::routes;
 
 /// Pages without a program that show what is in a project.
@@ -43,32 +43,16 @@ pub fn in_project(address: &str, project: &ProjectName) -> String {
 }
 
 fn with_project(address: &str, project: &ProjectName, and: &str) -> String {
-    let (before, fragment) = address.split_at(address.find('#').unwrap_or(address.len()));
-    let (path, query) = match before.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (before, None),
-    };
+    let path = address.split(['?', '#']).next().unwrap_or_default();
     let is_page = path.starts_with('/') && !path.starts_with("//");
     let elsewhere = ["/api/", "/assets/", "/p/", "/s/", "/sign-"];
     let is_file = [".svg", ".js", ".css"]
         .iter()
         .any(|end| path.ends_with(end));
-    let named = |query: &str| {
-        let mut pairs = query.split(and);
-        pairs.any(|pair| pair.split('=').next() == Some(PARAMETER))
-    };
-    if !is_page
-        || is_file
-        || elsewhere.iter().any(|begin| path.starts_with(begin))
-        || query.is_some_and(named)
-    {
+    if !is_page || is_file || elsewhere.iter().any(|begin| path.starts_with(begin)) {
         return address.to_owned();
     }
-    let sign = match query {
-        Some(_) => and,
-        None => "?",
-    };
-    format!("{before}{sign}{PARAMETER}={project}{fragment}")
+    in_project_between(address, project, and)
 }
 
 /// The page with the project in all its links and forms.

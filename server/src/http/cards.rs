@@ -4,7 +4,7 @@
 use super::App;
 use super::audience::Audience;
 use super::compare;
-use super::extract::{Client, Origin, Path, Query, run_id};
+use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
@@ -240,21 +240,22 @@ pub async fn md(
     Path(run): Path<String>,
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
-    origin: Origin,
+    addresses: Addresses,
     client: Client,
     audience: Audience,
 ) -> Result<Response, Error> {
     let view = view_of(&raw.unwrap_or_default())?;
     let id = run_id(&run)?;
-    let (links, texts) = of_link(&app, &origin, query.link.as_deref(), &audience).await?;
+    let (links, texts) =
+        of_link(&app, addresses.origin(), query.link.as_deref(), &audience).await?;
     let links = links.unwrap_or_else(|| {
         let query = match view == ViewState::default() {
             true => String::new(),
             false => format!("?{view}"),
         };
         Links {
-            page: format!("{origin}{}{query}", routes::run_page(&id)),
-            image: Some(format!("{origin}{}{query}", routes::card(&id, "png"))),
+            page: addresses.of(&format!("{}{query}", routes::run_page(&id))),
+            image: Some(addresses.of(&format!("{}{query}", routes::card(&id, "png")))),
         }
     });
     let (names, texts) = match query.numbers_only {
@@ -297,8 +298,8 @@ pub(super) async fn of_link(
 }
 
 /// The absolute address of the card of a comparison.
-pub(super) fn image_of_comparison(origin: &Origin, view: &CompareState) -> String {
-    format!("{origin}{}", routes::compare_card(&view.to_string(), "png"))
+pub(super) fn image_of_comparison(addresses: &Addresses, view: &CompareState) -> String {
+    addresses.of(&routes::compare_card(&view.to_string(), "png"))
 }
 
 /// Markdown as an answer.

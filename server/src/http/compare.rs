@@ -3,7 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::cards::{self, Asked, CardQuery, Format, Subject};
-use super::extract::{Origin, Query, compared_runs};
+use super::extract::{Addresses, Query, compared_runs};
 use super::here::Here;
 use super::packed;
 use crate::cards::markdown::{self, Links};
@@ -110,13 +110,13 @@ pub async fn md(
     Here(app): Here,
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
-    origin: Origin,
+    addresses: Addresses,
     audience: Audience,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
     let link = query.link.as_deref();
-    let (links, texts) = cards::of_link(&app, &origin, link, &audience).await?;
+    let (links, texts) = cards::of_link(&app, addresses.origin(), link, &audience).await?;
     let texts = match query.numbers_only {
         0 => texts,
         _ => texts.without_own(),
@@ -125,15 +125,15 @@ pub async fn md(
     let text = match query.numbers_only {
         0 => {
             let here = || Links {
-                page: format!("{origin}{}?{view}", routes::COMPARE_PAGE),
-                image: Some(cards::image_of_comparison(&origin, &view)),
+                page: addresses.of(&format!("{}?{view}", routes::COMPARE_PAGE)),
+                image: Some(cards::image_of_comparison(&addresses, &view)),
             };
             markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
         }
         _ => {
             // A view may contain the searched text, and that may be a name.
             let here = || Links {
-                page: format!("{origin}{}", routes::compare_page(&view.runs)),
+                page: addresses.of(&routes::compare_page(&view.runs)),
                 image: None,
             };
             markdown::numbers_only(&comparison, &links.unwrap_or_else(here))

@@ -1,12 +1,14 @@
 //! Extractors whose refusals are problems too.
 
 use super::App;
+use crate::access::Entry;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, TokenId, UploadId,
 };
+use api::projects::{ProjectName, in_project};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
@@ -86,6 +88,42 @@ impl FromRequestParts<Arc<App>> for Origin {
         let Host(host) = Host::from_request_parts(parts, app).await?;
         let scheme = Client::of(&parts.extensions).scheme.name();
         Ok(Origin(format!("{scheme}://{host}")))
+    }
+}
+
+/// Absolute addresses on this server, for links. Where it has several projects, they lead into the
+/// one that the request is about: another one may have the same run.
+pub struct Addresses {
+    origin: Origin,
+    project: Option<ProjectName>,
+}
+
+impl Addresses {
+    /// The absolute address of a page or of a picture in the project.
+    pub fn of(&self, path: &str) -> String {
+        let Addresses { origin, project } = self;
+        match project {
+            Some(project) => format!("{origin}{}", in_project(path, project)),
+            None => format!("{origin}{path}"),
+        }
+    }
+
+    /// The beginning of all of them.
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Addresses {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Addresses, Error> {
+        let origin = Origin::from_request_parts(parts, app).await?;
+        // Whoever only has a link is not told what the project is called.
+        let place = parts.extensions.get::<Entry>();
+        let place = place.and_then(|entry| entry.place.as_ref());
+        let project = place.map(|place| place.project.clone());
+        Ok(Addresses { origin, project })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bundled sample runs, one click away.
 
-use super::extract::{Client, Origin, Path};
+use super::extract::{Addresses, Client, Path};
 use super::here::Here;
 use super::uploads::finished;
 use crate::ingest::Sender;
@@ -34,7 +34,7 @@ pub async fn open(
     Here(app): Here,
     Path(name): Path<String>,
     client: Client,
-    origin: Origin,
+    addresses: Addresses,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
@@ -44,5 +44,5 @@ pub async fn open(
         name: None,
     };
     let arrived = sample.open(&app.uploads, sender).await?;
-    finished(&app, arrived, &origin).await
+    finished(&app, arrived, &addresses).await
 }

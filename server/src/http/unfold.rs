@@ -5,7 +5,7 @@ use super::assets::{self, Showing};
 use super::cards::{image_of_comparison, live};
 use super::compare::seen;
 use super::early;
-use super::extract::{Client, Origin, Path, run_id};
+use super::extract::{Addresses, Client, Path, run_id};
 use super::here::Here;
 use super::permits;
 use super::runs::summary;
@@ -121,7 +121,7 @@ pub async fn run(
     Here(app): Here,
     Path(run): Path<String>,
     RawQuery(raw): RawQuery,
-    origin: Origin,
+    addresses: Addresses,
     asking: Asking,
 ) -> Response {
     let found = match (asking.may_read, run_id(&run)) {
@@ -138,7 +138,7 @@ pub async fn run(
             .as_ref()
             .map_or_else(String::new, |raw| format!("?{raw}"));
         let preview = Preview {
-            image: Some(format!("{origin}{}{query}", routes::card(&run.id, "png"))),
+            image: Some(addresses.of(&format!("{}{query}", routes::card(&run.id, "png")))),
             title: run.name.clone(),
             description: ABOUT_RUN.to_owned(),
         };
@@ -155,7 +155,7 @@ pub async fn run(
 pub async fn compare(
     Here(app): Here,
     RawQuery(raw): RawQuery,
-    origin: Origin,
+    addresses: Addresses,
     asking: Asking,
 ) -> Response {
     let preview = async || {
@@ -169,7 +169,7 @@ pub async fn compare(
         Ok(Preview {
             title: names.join(" → "),
             description: about_comparison(&view.runs),
-            image: Some(image_of_comparison(&origin, &view)),
+            image: Some(image_of_comparison(&addresses, &view)),
         })
     };
     let found = match app.gate.is_open() {

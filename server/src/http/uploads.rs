@@ -3,7 +3,7 @@
 use super::App;
 use super::audited::Subject;
 use super::events::{self, Listen, Listener};
-use super::extract::{Client, Json, Origin, Path, Query, upload_id};
+use super::extract::{Addresses, Client, Json, Path, Query, upload_id};
 use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
@@ -78,14 +78,14 @@ pub async fn send(
     Here(app): Here,
     Path(upload): Path<String>,
     sender: Sender,
-    origin: Origin,
+    addresses: Addresses,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
     let coding = coding(&headers)?;
     match app.uploads.job(&id) {
-        Some(job) => take(&app, (job, sender), origin, (coding, body)).await,
+        Some(job) => take(&app, (job, sender), addresses, (coding, body)).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -113,7 +113,7 @@ pub async fn send_named(
     Path(name): Path<String>,
     Query(query): Query<PlaceQuery>,
     sender: Sender,
-    origin: Origin,
+    addresses: Addresses,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -127,7 +127,7 @@ pub async fn send_named(
     let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
     let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
-    take(&app, (job, sender), origin, (coding, body)).await
+    take(&app, (job, sender), addresses, (coding, body)).await
 }
 
 /// How a body is packed for its way here.
@@ -214,9 +214,9 @@ pub async fn cancel(Here(app): Here, Path(upload): Path<String>) -> Result<Statu
 }
 
 /// The answer to an upload that became a run.
-pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Response, Error> {
+pub async fn finished(app: &App, arrived: Arrived, to: &Addresses) -> Result<Response, Error> {
     let Arrived { run, known } = arrived;
-    let url = format!("{origin}{}", routes::run_page(&run));
+    let url = to.of(&routes::run_page(&run));
     let run = summary_of(app, run).await?;
     let status = if known {
         StatusCode::OK
@@ -242,7 +242,7 @@ impl<S: Sync> FromRequestParts<S> for Sender {
 async fn take(
     app: &App,
     (job, sender): (Arc<Job>, Sender),
-    origin: Origin,
+    addresses: Addresses,
     (coding, body): (Coding, Body),
 ) -> Result<Response, Error> {
     let in_job = job.in_job.clone();
@@ -254,7 +254,7 @@ async fn take(
     if let Some(place) = in_job {
         app.jobs.warm(place.job);
     }
-    finished(app, arrived, &origin).await
+    finished(app, arrived, &addresses).await
 }
 
 async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Error> {

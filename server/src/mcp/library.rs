@@ -1,7 +1,7 @@
 //! The recordings that can be asked about.
 
 use api::ids::RunId;
-use api::projects::{PARAMETER, ProjectName};
+use api::projects::{ProjectName, in_project};
 use api::routes;
 use api::runs::RunSummary;
 use api::view_state::ViewState;
@@ -56,7 +56,7 @@ impl Recording {
         let page = format!("{server}{}?{view}", routes::run_page(run));
         Some(match project {
             // Another project may have the same run.
-            Some(project) => format!("{page}&{PARAMETER}={project}"),
+            Some(project) => in_project(&page, project),
             None => page,
         })
     }

@@ -7,7 +7,7 @@ pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
 
 use super::App;
 use super::audited::Subject;
-use super::extract::{Json, Origin, Path};
+use super::extract::{Addresses, Json, Path};
 use super::here::Here;
 use crate::clock::now_ms;
 use crate::identity;
@@ -40,7 +40,7 @@ pub const REPORT_LIMIT: usize = 256 << 10;
     ))]
 pub async fn begin(
     Here(app): Here,
-    origin: Origin,
+    addresses: Addresses,
     Json(new): Json<NewLive>,
 ) -> Result<Response, Error> {
     let texts = [Some(&new.name), new.job.as_ref()];
@@ -58,7 +58,7 @@ pub async fn begin(
         .store
         .write(move |writer| writer.begin_live(&id, &new, now));
     begin.await?;
-    let page = format!("{origin}{}", routes::live_page(&live));
+    let page = addresses.of(&routes::live_page(&live));
     let made = axum::Json(LiveMade { live, page });
     Ok((StatusCode::CREATED, subject, made).into_response())
 }
@@ -99,7 +99,7 @@ fn checked(given: Labels) -> Result<Labels, Error> {
 pub async fn report(
     Here(app): Here,
     Path(live): Path<String>,
-    origin: Origin,
+    addresses: Addresses,
     Json(reports): Json<Reports>,
 ) -> Result<axum::Json<Heard>, Error> {
     let id = live_id(&live)?;
@@ -122,7 +122,7 @@ pub async fn report(
     });
     let (heard, run, untold) = write.await.map_err(over)?;
     if let Some(webhook) = app.config.alert.as_ref().filter(|_| !untold.is_empty()) {
-        let page = format!("{origin}{}", routes::live_page(&run.id));
+        let page = addresses.of(&routes::live_page(&run.id));
         alert::send(webhook, &run, &untold, &page);
     }
     Ok(axum::Json(heard))

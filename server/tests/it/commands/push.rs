@@ -205,3 +205,35 @@ fn what_is_refused_is_refused_before_anything_is_sent() {
     let labels: Vec<&str> = std::iter::once("night").chain(labels).collect();
     check(&labels, "at most 32 labels, not 33");
 }
+
+/// Also where nobody has named the project: a token may be of one.
+#[test]
+fn a_link_leads_into_the_project_where_there_are_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&folder.path().join("data"));
+    let new = ureq::post(format!("{}/api/projects", server.url()))
+        .header("content-type", "application/json")
+        .send(r#"{"name":"vision"}"#);
+    assert_eq!(new.unwrap().status().as_u16(), 201);
+    let place = folder.path().join("night");
+    folder_of(&place, &RANKS);
+    let (url, file) = (server.url(), fixture("plain_lm.pickle.zst"));
+    let check = |args: &[&str], page: &str, end: &str| {
+        let args = [args, &["--server", &url]].concat();
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!(status, 0, "{error}");
+        assert!(out.contains(page), "{out}");
+        assert!(out.contains(end), "{out}");
+    };
+    let (main, vision) = ("?project=main", "?project=vision");
+    check(&["push", &file], "/runs/run_", main);
+    check(
+        &["push", &file, "--project", "vision"],
+        "/runs/run_",
+        vision,
+    );
+    check(&["push", "night"], "/jobs/job_", main);
+    let [one, two] = ["night/rank0.pickle", "night/rank1.pickle"];
+    let compared = ["push", "--compare", one, two, "--project", "vision"];
+    check(&compared, "/compare?runs=run_", "&project=vision");
+}

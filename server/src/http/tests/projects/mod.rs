@@ -630,3 +630,45 @@ async fn the_links_of_tools_lead_into_the_project() {
     let link = link.split(['"', '\\', ' ', ')']).next().unwrap();
     assert!(link.ends_with("&project=vision"), "{link}");
 }
+
+/// All addresses of pages and of pictures that answers tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_addresses_in_answers_lead_into_the_project() {
+    let team = Team::start().await;
+    let admin = with(&team.ada);
+    team.upload(admin, packed_snapshot()).await;
+    for (asks, project) in [(admin.of("vision"), "vision"), (admin, "main")] {
+        let sent = team.upload(asks, packed_snapshot()).await;
+        let FinishedUpload { run, url, .. } = sent.read();
+        let page = format!("http://localhost:7878{}", routes::run_page(&run.id));
+        assert_eq!(url, format!("{page}?project={project}"));
+
+        let sample = team.ask(asks, Method::POST, "/api/samples/plain_lm", Value::Null);
+        let sample: FinishedUpload = sample.await.read();
+        assert!(sample.url.ends_with(&format!("?project={project}")));
+
+        let new = json!({ "name": "training", "device": 0 });
+        let made = team.ask(asks, Method::POST, "/api/live", new).await;
+        let page_of_live = made.read::<Value>()["page"].to_string();
+        let end = format!("?project={project}\"");
+        assert!(page_of_live.ends_with(&end), "{page_of_live}");
+
+        let both = format!("{},{}", run.id, sample.run.id);
+        for card in [
+            format!("/api/runs/{}/card.md", run.id),
+            format!("/api/runs/{}/card.md?from=2&to=9", run.id),
+            format!("/api/compare/card.md?runs={both}"),
+            format!("/api/compare/card.md?runs={both}&numbers_only=1"),
+        ] {
+            let card = team.get(asks, &card).await.expect(StatusCode::OK);
+            let card = String::from_utf8_lossy(&card.body);
+            let links = card.split("http://localhost:7878").skip(1);
+            let links: Vec<&str> = links
+                .filter_map(|link| link.split([')', '"']).next())
+                .collect();
+            assert!(!links.is_empty(), "{card}");
+            let leads = |link: &&str| link.contains(&format!("project={project}"));
+            assert!(links.iter().all(leads), "{links:?}");
+        }
+    }
+}
