@@ -406,9 +406,26 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
 /// [`OpenError::InUse`], [`OpenError::HalfRestored`], and [`OpenError::HalfRebuilt`].
 pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
     let lock = lock_to_rebuild(folder)?;
+    whole(folder)?;
+    Ok(lock)
+}
+
+/// Refuses a data folder whose database is half made.
+///
+/// # Errors
+/// [`OpenError::HalfRestored`], and [`OpenError::HalfRebuilt`].
+pub fn whole(folder: &Path) -> Result<(), OpenError> {
+    restored(folder)?;
     match folder.join(REBUILDING).exists() {
         true => Err(OpenError::HalfRebuilt(folder.to_owned())),
-        false => Ok(lock),
+        false => Ok(()),
+    }
+}
+
+fn restored(folder: &Path) -> Result<(), OpenError> {
+    match folder.join(RESTORING).exists() {
+        true => Err(OpenError::HalfRestored(folder.to_owned())),
+        false => Ok(()),
     }
 }
 
@@ -418,10 +435,8 @@ pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
 /// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
 pub fn lock_to_rebuild(folder: &Path) -> Result<DataLock, OpenError> {
     let lock = lock_to_restore(folder)?;
-    match folder.join(RESTORING).exists() {
-        true => Err(OpenError::HalfRestored(folder.to_owned())),
-        false => Ok(lock),
-    }
+    restored(folder)?;
+    Ok(lock)
 }
 
 /// [`lock`], for a restore that fills the folder.

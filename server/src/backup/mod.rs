@@ -14,7 +14,7 @@ mod tests;
 
 pub use restore::{AtDamage, Restored, restore};
 
-use crate::app::{OpenError, open_blobs};
+use crate::app::{OpenError, open_blobs, whole};
 use crate::blobs::{BlobError, Blobs};
 use crate::clock::now_ms;
 use crate::config::Config;
@@ -191,6 +191,11 @@ pub fn back_up(
     depth: Depth,
 ) -> Result<Report, BackupError> {
     check_apart(to, &config.data)?;
+    // All of them first: a backup that lacks a project would look whole.
+    whole(&config.data)?;
+    for project in projects::found_in(&config.data) {
+        whole(&projects::folder_of(&config.data, &project))?;
+    }
     let mut report = Backup::begin(config, to, scope, depth)?.run(|_| {})?;
     for project in projects::found_in(&config.data) {
         let config = projects::config_of(config, &project);

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::blobs::Staged;
+use crate::data_folder::{REBUILDING, RESTORING};
 use tempfile::TempDir;
 
 /// A data folder with these files, each in the database.
@@ -233,4 +234,41 @@ async fn a_copy_is_never_inside_of_what_it_is_a_copy_of() {
         restore(&backup, &beside, AtDamage::Refuse).unwrap();
     });
     done.await.unwrap();
+}
+
+/// What is half made has no people, or not all runs: as a backup it would look whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_half_made_is_not_backed_up() {
+    let data = Data::with(&[b"one"]).await;
+    let (config, to) = (data.config(), data.backup());
+    let back_up = async || {
+        let (config, to) = (config.clone(), to.clone());
+        let work = move || back_up(&config, &to, Scope::Whole, Depth::New);
+        tokio::task::spawn_blocking(work).await.unwrap()
+    };
+    let project = config.data.join(PROJECTS).join("vision");
+    std::fs::create_dir_all(&project).unwrap();
+    let check = async |mark: PathBuf, expected: &str| {
+        std::fs::write(&mark, "").unwrap();
+        let refused = back_up().await.unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
+        assert!(!to.exists(), "nothing is begun");
+        std::fs::remove_file(mark).unwrap();
+    };
+    check(
+        config.data.join(REBUILDING),
+        "`tidemark doctor --rebuild` continues",
+    )
+    .await;
+    check(
+        config.data.join(RESTORING),
+        "run the same `tidemark restore` again",
+    )
+    .await;
+    check(
+        project.join(REBUILDING),
+        "projects/vision was not made again",
+    )
+    .await;
+    back_up().await.unwrap();
 }
