@@ -169,6 +169,35 @@ impl People {
         now_ms: i64,
     ) -> Result<AddedPerson, PeopleError> {
         let _changing = self.changing.lock().await;
+        self.insert_with_token(new, (scopes, until), now_ms).await
+    }
+
+    /// The same, asked for by somebody who did not need to sign in: that is so until the first
+    /// person is there.
+    ///
+    /// # Errors
+    /// [`PeopleError`], for example if somebody else was added in the meantime.
+    pub async fn add_first(
+        &self,
+        new: &NewPerson,
+        within: (Scopes, Option<i64>),
+        now_ms: i64,
+    ) -> Result<AddedPerson, PeopleError> {
+        let _changing = self.changing.lock().await;
+        if !self.is_empty() {
+            let why = "somebody else was added first, at the same moment, and from now on \
+                       everybody signs in: ask them to add you";
+            return Err(StoreError::Conflict(why.to_owned()).into());
+        }
+        self.insert_with_token(new, within, now_ms).await
+    }
+
+    async fn insert_with_token(
+        &self,
+        new: &NewPerson,
+        (scopes, until): (Scopes, Option<i64>),
+        now_ms: i64,
+    ) -> Result<AddedPerson, PeopleError> {
         let person = self.insert(new, now_ms).await?;
         let token = NewToken {
             name: FIRST.to_owned(),
@@ -589,6 +618,22 @@ mod tests {
             assert_eq!(people.active(&ada.person.id), None);
             assert_eq!(people.list().len(), 2, "what she did stays hers");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_two_first_people_at_once_one_comes() {
+        let (_folder, people) = people().await;
+        let (ada, bo) = (new("ada", Role::Admin), new("bo", Role::Admin));
+        let within = (Scopes::ALL, None);
+        let (one, two) = tokio::join!(
+            people.add_first(&ada, within, 1),
+            people.add_first(&bo, within, 1)
+        );
+        assert_eq!(one.unwrap().person.name, "ada");
+        let refused = two.unwrap_err();
+        let is_conflict = matches!(refused, PeopleError::Store(StoreError::Conflict(_)));
+        assert!(is_conflict && refused.to_string().contains("ask them to add you"));
+        assert_eq!(people.list().len(), 1);
     }
 
     fn change_to(role: Option<Role>, left: Option<bool>) -> ChangePerson {

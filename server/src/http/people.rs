@@ -6,7 +6,7 @@ use super::extract::{Json, Path, Query, person_id, token_id};
 use super::packed;
 use super::page::PageQuery;
 use super::permits;
-use crate::access::Entry;
+use crate::access::{Entry, Who};
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::ProjectError;
@@ -72,7 +72,11 @@ pub async fn add(
 /// For example if there is somebody with this name.
 pub async fn add_by(app: &App, entry: &Entry, new: &NewPerson) -> Result<AddedPerson, Error> {
     let within = (app.projects.reach(entry), latest_end(app, entry)?);
-    let added = app.gate.people.add_within(new, within, now_ms()).await?;
+    let people = &app.gate.people;
+    let added = match entry.who {
+        Who::Anybody => people.add_first(new, within, now_ms()).await?,
+        _ => people.add_within(new, within, now_ms()).await?,
+    };
     Ok(added)
 }
 

@@ -166,6 +166,8 @@ pub async fn add_person(
     let was_open = app.gate.is_open();
     let added = match api_people::add_by(&app, &entry, &new).await {
         Ok(added) => added,
+        // Somebody else was first, and the page is not for everybody any more.
+        Err(error) if was_open && !app.gate.is_open() => return Err(error),
         Err(error) => {
             let why = error.problem().detail;
             let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why)));

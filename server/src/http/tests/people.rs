@@ -48,6 +48,28 @@ async fn send(
     server.send(request.body(body).unwrap()).await
 }
 
+/// Both come in while nobody needs to sign in.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_first_people_at_once_one_wins_and_the_other_is_told() {
+    let server = Server::start().await;
+    let add = async |name: &str| {
+        let body = format!(r#"{{"name":"{name}","role":"admin"}}"#);
+        send(&server, None, Method::POST, "/api/people", &body).await
+    };
+    let (one, two) = tokio::join!(add("ada"), add("bo"));
+    let (won, lost) = match one.status {
+        StatusCode::CREATED => (one, two),
+        _ => (two, one),
+    };
+    let token = won.expect(StatusCode::CREATED).read::<AddedPerson>().token;
+    let code = lost.problem().code;
+    // The gate was closed already, or only the door behind it.
+    let is_told = matches!(code, ProblemCode::Conflict | ProblemCode::Unauthorized);
+    assert!(is_told, "{code:?}");
+    let people = get(&server, &token.secret, "/api/people").await;
+    assert_eq!(people.read::<Vec<Person>>().len(), 1);
+}
+
 async fn get(server: &Server, token: &str, path: &str) -> Answer {
     send(server, Some(token), Method::GET, path, "").await
 }
