@@ -2,7 +2,7 @@
 
 use super::extract::Client;
 use super::here::{self, Here};
-use super::packed::accepts;
+use super::packed::{accepts, is_known};
 use super::permits;
 use super::shell;
 use crate::access::{Entry, Place};
@@ -105,8 +105,7 @@ pub fn index(site: &Site, request: &HeaderMap, showing: Option<Showing>) -> Resp
 
 fn respond(asset: Asset, request: &HeaderMap) -> Response {
     let etag = format!("\"{}\"", &blake3::hash(&asset.bytes).to_hex()[..32]);
-    let known = request.get(header::IF_NONE_MATCH);
-    if known.is_some_and(|tag| tag.as_bytes() == etag.as_bytes()) {
+    if is_known(request, &etag) {
         return with_headers(StatusCode::NOT_MODIFIED.into_response(), &asset, &etag);
     }
     let brotli = asset.brotli.filter(|_| accepts(request, "br"));

@@ -60,10 +60,14 @@ impl Packed {
     }
 }
 
-/// The answer "still the same", when the request knows this content.
+/// The answer "still the same", when the request names this content. Nothing needs to be looked up
+/// for it, so `*`, which asks whether there is anything, does not count yet.
 pub fn not_modified(request: &HeaderMap, etag: &str, keep: Keep) -> Option<Response> {
-    let response = || StatusCode::NOT_MODIFIED.into_response();
-    is_known(request, etag).then(|| with_validators(response(), etag, keep))
+    is_named(request, etag).then(|| unchanged(etag, keep))
+}
+
+fn unchanged(etag: &str, keep: Keep) -> Response {
+    with_validators(StatusCode::NOT_MODIFIED.into_response(), etag, keep)
 }
 
 /// JSON that may change at any time; packed if that is worth it.
@@ -92,9 +96,9 @@ pub fn immutable_json(
     etag: String,
     keep: Keep,
 ) -> Response {
-    match not_modified(request, &etag, keep) {
-        Some(response) => response,
-        None => with_validators(json(request, value), &etag, keep),
+    match is_known(request, &etag) {
+        true => unchanged(&etag, keep),
+        false => with_validators(json(request, value), &etag, keep),
     }
 }
 
@@ -128,12 +132,22 @@ fn with_validators(mut response: Response, etag: &str, keep: Keep) -> Response {
     response
 }
 
-fn is_known(request: &HeaderMap, etag: &str) -> bool {
+/// Whether a request needs no body of something that exists and has this entity tag.
+pub fn is_known(request: &HeaderMap, etag: &str) -> bool {
+    none_match(request).any(|value| value.trim() == "*") || is_named(request, etag)
+}
+
+/// Whether a request names this entity tag. Weak tags and strong ones are compared alike.
+fn is_named(request: &HeaderMap, etag: &str) -> bool {
+    // What stands between quotation marks; `W/` stands before them, and nothing escapes them.
+    let between = |text| str::split(text, '"').skip(1).step_by(2);
+    let own = between(etag).next();
+    own.is_some_and(|own| none_match(request).flat_map(between).any(|tag| tag == own))
+}
+
+fn none_match(request: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = request.get_all(header::IF_NONE_MATCH).iter();
-    let mut tags = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    tags.any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag)
+    values.filter_map(|value| value.to_str().ok())
 }
 
 /// The best coding that the client accepts.
@@ -188,8 +202,19 @@ mod tests {
 
     #[test]
     fn a_known_tag_needs_no_body() {
-        let request = headers(header::IF_NONE_MATCH, "\"a\", \"b\"");
-        assert!(is_known(&request, "\"b\"") && !is_known(&request, "\"c\""));
-        assert!(is_known(&headers(header::IF_NONE_MATCH, "*"), "\"c\""));
+        let check = |sent: &'static str, etag: &str, expected: [bool; 2]| {
+            let request = headers(header::IF_NONE_MATCH, sent);
+            let found = [is_named(&request, etag), is_known(&request, etag)];
+            assert_eq!(found, expected, "{sent} {etag}");
+        };
+        check(r#""a", "b""#, r#""b""#, [true, true]);
+        check(r#""a", "b""#, r#""c""#, [false, false]);
+        check(r#"W/"a", "b""#, r#""a""#, [true, true]);
+        check(r#""a""#, r#"W/"a""#, [true, true]);
+        check(r#""x", W/"a,b""#, r#"W/"a,b""#, [true, true]);
+        check(r#""a,b""#, r#"W/"a""#, [false, false]);
+        check("*", r#""c""#, [false, true]);
+        check(r#""*""#, r#""c""#, [false, false]);
+        check("c", r#""c""#, [false, false]);
     }
 }
