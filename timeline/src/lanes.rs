@@ -84,21 +84,7 @@ pub const fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// A step's name without the marks that people put around it in a profile: `## step 3 ##`.
-pub fn step_name(name: &str) -> &str {
-    let bare = name.trim_matches(['#', ' ']);
-    if bare.is_empty() { name } else { bare }
-}
-
-/// What a step is called in a sentence: `step 3`, `request 3`. Names of the program's own scopes
-/// may be anything, and a name without a number is the name of every step: both are left out.
-pub fn plain_step_name(step: &Step) -> String {
-    let known = trace::redact::step(step);
-    match known.contains(|c: char| c.is_ascii_digit()) {
-        true => step_name(&known).to_owned(),
-        false => format!("step {}", step.index),
-    }
-}
+pub use trace::redact::{bare_step_name as step_name, step_in_words as plain_step_name};
 
 /// Adds steps and annotations.
 pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {

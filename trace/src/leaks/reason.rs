@@ -4,6 +4,7 @@ use super::excuse::Excuse;
 use super::judge;
 use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
 use crate::growth::Growth;
+use crate::redact;
 use crate::steps::Word;
 use crate::trace::{DeviceTrace, QualityNote, StepSource};
 use crate::units::Bytes;
@@ -100,13 +101,13 @@ impl Teller<'_> {
     /// The report if something grows and the trace ends too early to judge it.
     pub fn unsure(self, growth: &judge::Growth, doubtful: f64) -> LeakReport {
         let bytes = Bytes(doubtful as u64);
-        let (first, last, n) = (growth.first, growth.last, self.n_steps);
-        let (one, many) = (self.word().one(), self.word().many());
+        let (n, many) = (self.n_steps, self.word().many());
+        // Whole steps are the first ones of the device.
+        let [first, last] = [growth.first, growth.last].map(|at| &self.device.steps[at]);
+        let [first, last] = [first, last].map(redact::step_in_words);
         let seen = match growth.growths {
-            2 => format!("{bytes} were kept at {one} {first} and again at {one} {last}"),
-            times => {
-                format!("{bytes} at a time are kept since {one} {first}, {times} times so far")
-            }
+            2 => format!("{bytes} were kept at {first} and again at {last}"),
+            times => format!("{bytes} at a time are kept since {first}, {times} times so far"),
         };
         let reason = format!(
             "{seen}: the {n} {many} recorded are too few to see whether it goes on; record {} \

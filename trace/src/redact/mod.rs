@@ -30,7 +30,7 @@ mod notes;
 
 pub use changes::{Change, Changes, What, changes};
 pub use key::Key;
-pub use names::step;
+pub use names::{bare_step_name, step, step_in_words};
 pub use notes::note;
 
 use crate::stacks::{FxHashMap, StrIdx, Strings};

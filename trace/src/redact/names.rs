@@ -106,3 +106,19 @@ pub fn step(step: &Step) -> String {
         false => format!("step {}", step.index),
     }
 }
+
+/// A step's name without the marks that people put around it in a profile: `## step 3 ##`.
+pub fn bare_step_name(name: &str) -> &str {
+    let bare = name.trim_matches(['#', ' ']);
+    if bare.is_empty() { name } else { bare }
+}
+
+/// What a step is called in a sentence: `step 3`, `request 3`. Names of the program's own scopes
+/// may be anything, and a name without a number is the name of every step: both are left out.
+pub fn step_in_words(step: &Step) -> String {
+    let known = self::step(step);
+    match known.contains(|c: char| c.is_ascii_digit()) {
+        true => bare_step_name(&known).to_owned(),
+        false => format!("step {}", step.index),
+    }
+}

@@ -313,6 +313,36 @@ fn too_little_is_said_to_be_too_little() {
     assert!(random.is(Verdict::CannotTell).contains("no loop"));
 }
 
+/// As a ring leaves them that begins at step 96.
+#[test]
+fn a_step_is_called_what_it_was_recorded_as() {
+    let check = |name: fn(usize) -> String, expected: &str| {
+        let mut program = Program::run(25, |p, step| {
+            if step % 10 == 9 {
+                p.alloc(&KEEP, 1 << 20);
+            }
+        });
+        for (at, scope) in program.scopes.iter_mut().enumerate() {
+            scope.0 = name(at);
+        }
+        let reason = program.is(Verdict::CannotTell);
+        assert!(reason.contains(expected), "{reason}");
+    };
+    check(
+        |at| format!("## step {} ##", at + 96),
+        "kept at step 105 and again at step 115",
+    );
+    check(
+        |at| format!("ProfilerStep#{}", at + 96),
+        "kept at ProfilerStep#105 and again at ProfilerStep#115",
+    );
+    // Names of people's own are in no sentence.
+    check(
+        |at| format!("alice step {at}"),
+        "kept at step 9 and again at step 19",
+    );
+}
+
 #[test]
 fn the_worst_device_speaks_for_the_trace() {
     let report = |verdict, bytes_per_step| LeakReport {
