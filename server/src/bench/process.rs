@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Split};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use trace::units::Bytes;
 
@@ -23,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How much of the end of stderr is kept: a panic or the allocator says there why.
 const LAST_WORDS: usize = 4096;
+
+/// How long they are waited for after the process has ended.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How a row's process ended, and the steps that it got done.
 #[derive(Debug)]
@@ -94,7 +97,7 @@ pub async fn run(
                 last_word = Some(LastWord::Done { base, result });
             }
             Heard::Line(Line::Refused { reason }) => last_word = Some(LastWord::Refused(reason)),
-            Heard::End => break None,
+            Heard::End => break watched.gone(cancel).await,
             Heard::Stop(stop) => break Some(stop),
         }
     };
@@ -169,14 +172,35 @@ impl Watched {
                     Err(error) => Heard::Stop(Stop::Unheard(error.kind())),
                 },
                 _ = self.look.tick() => {
-                    if self.resident().is_some_and(|bytes| bytes > self.memory) {
-                        return Heard::Stop(Stop::Memory(self.memory));
+                    if let Some(stop) = self.too_large() {
+                        return Heard::Stop(stop);
                     }
                 }
                 () = sleep_until(self.deadline) => return Heard::Stop(Stop::Time(self.time)),
                 () = cancel.cancelled() => return Heard::Stop(Stop::Cancelled),
             }
         }
+    }
+
+    /// Waits until the process is gone that says nothing any more. The limits hold until then.
+    async fn gone(&mut self, cancel: &CancellationToken) -> Option<Stop> {
+        loop {
+            tokio::select! {
+                _ = self.child.wait() => return None,
+                _ = self.look.tick() => {
+                    if let Some(stop) = self.too_large() {
+                        return Some(stop);
+                    }
+                }
+                () = sleep_until(self.deadline) => return Some(Stop::Time(self.time)),
+                () = cancel.cancelled() => return Some(Stop::Cancelled),
+            }
+        }
+    }
+
+    fn too_large(&self) -> Option<Stop> {
+        let over = self.resident().filter(|bytes| *bytes > self.memory);
+        over.map(|_| Stop::Memory(self.memory))
     }
 
     /// Memory that the process really uses, if the system tells it.
@@ -193,7 +217,9 @@ impl Watched {
         }
         let status = self.child.wait().await;
         drop(self.stdin);
-        let words = self.stderr.await.unwrap_or_default();
+        // A process that this one has started may hold its stderr open for as long as it likes.
+        let words = timeout(LAST_WORDS_WITHIN, self.stderr).await;
+        let words = words.map_or_else(|_| String::new(), Result::unwrap_or_default);
         let failed = |reason: String| How::Failed(reason);
         match (stop, last_word, status) {
             (Some(Stop::Cancelled), _, _) => How::Cancelled,
@@ -331,6 +357,18 @@ mod tests {
         let refused = r#"printf '\377\n{"said":"refused","reason":"no such patch"}\n'"#;
         check(refused, "no such patch").await;
         check(r"printf '\377\n'; exec sleep 20", "took longer than 0.5 s").await;
+    }
+
+    #[tokio::test]
+    async fn the_limit_of_time_holds_after_the_last_word() {
+        for script in ["exec >&-; exec sleep 20", "exec >&-; sleep 20"] {
+            let begun = Instant::now();
+            match scripted(script).await {
+                How::Failed(why) => assert!(why.contains("took longer than 0.5 s"), "{why}"),
+                other => panic!("{script}: {other:?}"),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{script}");
+        }
     }
 
     #[test]
