@@ -48,9 +48,28 @@ pub fn in_project(page: &str, project: Option<&str>) -> String {
     }
 }
 
+/// The state of a page in the query of its address (without `?`). The address also names the
+/// project, if the server has several: the server's script writes that (`project.js`).
+pub fn without_project(query: &str) -> String {
+    let is_state = |pair: &&str| pair.split('=').next() != Some(api::projects::PARAMETER);
+    let pairs: Vec<&str> = query.split('&').filter(is_state).collect();
+    pairs.join("&")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_state_of_a_page_is_its_query_without_the_project() {
+        let check = |query: &str, expected: &str| assert_eq!(without_project(query), expected);
+        for same in ["", "v=1&q=project%3Da", "q=project", "projects=a"] {
+            check(same, same);
+        }
+        check("project=vision", "");
+        check("v=1&sort=peak&project=vision", "v=1&sort=peak");
+        check("project=vision&v=1&q=a%2Cb", "v=1&q=a%2Cb");
+    }
 
     #[test]
     fn a_page_of_the_server_is_in_the_project_of_the_tab() {

@@ -90,6 +90,15 @@ async fn two_projects_on_one_server_know_nothing_of_each_other() {
     send(&ada, "ddp_rank0").await;
     listed(&ada, "vision", 1).await;
     ada.screenshot("projects-run").await;
+    // Its address leads there from anywhere.
+    let address = ada
+        .eval("return location.pathname + location.search;")
+        .await;
+    assert_eq!(address, "/?project=vision");
+    ada.goto(&server.url(address.as_str().expect("an address")))
+        .await;
+    listed(&ada, "vision", 1).await;
+    open_elsewhere(&ada, "speech").await;
     ada.goto(&server.url("/")).await;
     listed(&ada, "speech", 0).await;
     send(&ada, "ddp_rank1").await;

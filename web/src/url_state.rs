@@ -8,7 +8,7 @@ use api::view_state::{BadViewState, ViewState};
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
-use presentation::query::Query;
+use presentation::query::{Query, without_project};
 use std::rc::Rc;
 use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
@@ -110,7 +110,9 @@ pub fn use_url_state<T: Query>() -> UrlState<T> {
 fn opened() -> (String, StoredValue<Writer>) {
     let location = use_location();
     // Reads the router's query, not the browser's: a page is built before the address bar changes.
-    let opened = location.search.get_untracked();
+    let opened = location
+        .search
+        .with_untracked(|query| without_project(query));
     let writer = StoredValue::new(Writer {
         path: location.pathname.get_untracked(),
         written: opened.clone(),
@@ -125,7 +127,7 @@ fn follow(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
     follow_links(writer, Rc::clone(&read));
     let location = use_location();
     Effect::new(move |_| {
-        let query = location.search.get();
+        let query = location.search.with(|query| without_project(query));
         let elsewhere = writer.with_value(|w| location.pathname.get_untracked() != w.path);
         if elsewhere || writer.with_value(|w| w.written == query || w.pending.is_some()) {
             return;
@@ -152,13 +154,13 @@ fn follow_links(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
             return;
         };
         let search = link.search();
-        let query = search.strip_prefix('?').unwrap_or_default();
+        let query = without_project(search.strip_prefix('?').unwrap_or_default());
         let path = link.pathname();
         let is_here = writer.try_with_value(|w| w.path == path && w.newest() != query);
         if is_here == Some(true) {
-            writer.update_value(|w| w.say(query));
-            replace(&path, query);
-            read(query);
+            writer.update_value(|w| w.say(&query));
+            replace(&path, &query);
+            read(&query);
         }
     });
     on_cleanup(move || clicked.remove());
@@ -237,5 +239,5 @@ fn replace(path: &str, query: &str) {
 
 fn current_query() -> String {
     let search = window().location().search().unwrap_or_default();
-    search.strip_prefix('?').unwrap_or_default().to_owned()
+    without_project(search.strip_prefix('?').unwrap_or_default())
 }

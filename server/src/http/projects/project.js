@@ -1,5 +1,6 @@
 // The page of one project. Loaded before the page itself, it names the project in every request, so
-// that this tab stays in its project when another tab shows another one.
+// that this tab stays in its project when another tab shows another one. It also names it in the
+// address of the page and in links, so that they lead everybody to the same project.
 (() => {
   "use strict";
   const project = document.currentScript.dataset.project;
@@ -32,6 +33,29 @@
       super(url, init);
     }
   };
+
+  // The program writes addresses without a project, and reads them without one.
+  const inProject = (address) => {
+    const url = new URL(address, location.href);
+    const isPage = !/^\/(api|assets|p|s|sign-\w+)\//.test(`${url.pathname}/`);
+    const isNamed = url.searchParams.has("project");
+    if (url.origin !== location.origin || !isPage || isNamed) return address;
+    // The rest of the query stays as it is written.
+    const query = `${url.search ? `${url.search}&` : "?"}project=${project}`;
+    return `${url.pathname}${query}${url.hash}`;
+  };
+  for (const name of ["pushState", "replaceState"]) {
+    const write = history[name].bind(history);
+    history[name] = (state, title, address) =>
+      write(state, title, inProject(address ?? location.href));
+  }
+  history.replaceState(history.state, "");
+  // A link is named before somebody follows it, copies it, or opens it in another tab.
+  const nameLink = ({ target }) => {
+    const link = target.closest?.('a[href^="/"]');
+    if (link) link.setAttribute("href", inProject(link.getAttribute("href")));
+  };
+  for (const kind of ["pointerdown", "focusin"]) addEventListener(kind, nameLink, true);
 
   // Tabs tell each other what happens; those of other projects must not listen.
   const Channel = window.BroadcastChannel;
