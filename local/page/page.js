@@ -100,22 +100,24 @@
       const known = await answered({ method: "GET", path, accept: "*/*", body: "" });
       if (known.status !== 200) return answer(known);
       const { name } = JSON.parse(new TextDecoder().decode(known.body));
+      if (!files.has(run)) return no(`This tab does not hold ${name} any more. Open it again.`);
       recordings.push({ run, name, file: files.get(run) });
     }
     const made = await sharing.share(recordings, body);
-    return made ? answer({ status: made.status, kind: "application/json", body: made.text }) : no();
+    if (!made) return no("A file that had not arrived completely was not kept.");
+    return answer({ status: made.status, kind: "application/json", body: made.text });
   }
 
   function answer({ status, kind, body }) {
     return new Response(status === 204 ? null : body, { status, headers: { "Content-Type": kind } });
   }
 
-  function no() {
+  function no(why) {
     const problem = {
       code: "cancelled",
       status: 409,
       title: "No link was made",
-      detail: "No link was made. A file that had not arrived completely was not kept.",
+      detail: `No link was made. ${why}`,
     };
     return answer({ status: 409, kind: "application/problem+json", body: JSON.stringify(problem) });
   }

@@ -96,7 +96,8 @@ const sharing = (() => {
   async function upload(recording, shown, told) {
     const { run, name } = recording;
     const body = await packed(recording, shown.signal, told);
-    const answer = await put(`/api/upload/${encodeURIComponent(name)}`, body, shown, (sent) => {
+    const path = `/api/upload/${encodeURIComponent(name)}`;
+    const answer = await put(path, { ...body, name }, shown, (sent) => {
       const all = `${bytes(sent)} of ${bytes(body.file.size)}`;
       const waits = sent === body.file.size;
       const words = waits ? `The server reads ${name}…` : `Sending ${name}: ${all}`;
@@ -128,15 +129,24 @@ const sharing = (() => {
       return { file: await new Response(small).blob(), coding: "gzip" };
     } catch (error) {
       signal.throwIfAborted();
-      throw new Said(
-        `The browser cannot read ${name} any more: it was changed, moved or deleted since it was ` +
-          `opened. Open it again. (${error.message})`,
-      );
+      throw unreadable(name, error);
     }
   }
 
+  const unreadable = (name, error) =>
+    new Said(
+      `The browser cannot read ${name} any more: it was changed, moved or deleted since it was ` +
+        `opened, or the browser may not read it any more. Close this, open the file again, and ` +
+        `share it then. (${error.message})`,
+    );
+
+  // Why a file did not arrive: the browser tells only that it did not.
+  const lost = ({ file, name }) =>
+    file.slice(0, 1).arrayBuffer().then(unreachable, (error) => unreadable(name, error));
+
   // With `XMLHttpRequest`, because `fetch` does not tell how much of a body is sent.
-  function put(path, { file, coding }, { token, signal }, told) {
+  function put(path, sent, { token, signal }, told) {
+    const { file, coding } = sent;
     return new Promise((resolve, reject) => {
       const sender = new Sender();
       sender.open("PUT", server + path);
@@ -146,7 +156,7 @@ const sharing = (() => {
       sender.upload.onprogress = ({ loaded }) => told(loaded);
       sender.onloadend = () => {
         if (signal.aborted) reject(signal.reason);
-        else if (sender.status === 0) reject(unreachable());
+        else if (sender.status === 0) lost(sent).then(reject);
         else resolve({ status: sender.status, text: sender.responseText });
       };
       signal.addEventListener("abort", () => sender.abort());

@@ -43,7 +43,7 @@ async function answerAll() {
 
 async function open({ id, upload, file }) {
   let next = piece(file, 0);
-  await guarded(id, async (server) => {
+  const isAnswered = await guarded(id, async (server) => {
     let refused = server.begin(upload);
     let told = 0;
     for (let at = 0; !refused && at < file.size; at += PIECE) {
@@ -68,8 +68,12 @@ async function open({ id, upload, file }) {
     while (waiting.length > 0);
     return server.finish(upload, Date.now());
   });
+  // What was read of a file that cannot be read any more is of no use.
+  if (!isAnswered) await guarded(0, (server) => server.answer(...forget(upload), Date.now()));
   judge();
 }
+
+const forget = (upload) => ["DELETE", `/api/uploads/${upload}`, "*/*", ""];
 
 // The next bytes are fetched while these are read.
 function piece(file, at) {
@@ -94,7 +98,7 @@ async function judge() {
   }
 }
 
-// Sends the answer, or why there is none.
+// Sends the answer, or why there is none. Whether there is one.
 async function guarded(id, ask) {
   try {
     const server = await ready;
@@ -104,23 +108,32 @@ async function guarded(id, ask) {
     answer.free();
     tell(server);
     self.postMessage({ id, status, kind, body }, [body.buffer]);
+    return true;
   } catch (error) {
-    const problem = {
-      code: "internal",
-      status: 500,
-      title: "This tab cannot go on",
-      detail: `${why(error)} Load the page again. \`tidemark serve\` reads files of any size.`,
-    };
+    const problem = why(error);
     const body = new TextEncoder().encode(JSON.stringify(problem));
-    self.postMessage({ id, status: 500, kind: "application/problem+json", body });
+    self.postMessage({ id, status: problem.status, kind: "application/problem+json", body });
+    return false;
   }
 }
 
 function why(error) {
   if (error instanceof DOMException) {
-    return `The browser cannot read this file any more (${error.message}).`;
+    return {
+      code: "gone",
+      status: 410,
+      title: "The browser cannot read this file any more",
+      detail: "It was changed, moved or deleted since it was chosen, or the browser may not read " +
+        `it any more. Open it again. (${error.message})`,
+    };
   }
-  return `It failed (${error}), perhaps because it needs more memory than a tab may have.`;
+  return {
+    code: "internal",
+    status: 500,
+    title: "This tab cannot go on",
+    detail: `It failed (${error}), perhaps because it needs more memory than a tab may have. Load ` +
+      "the page again. `tidemark serve` reads files of any size.",
+  };
 }
 
 function tell(server) {
