@@ -28,6 +28,55 @@ pub const REDACTED: &str = "names hidden";
 /// The entry of [`LIVES`] that is selected at first.
 pub const FIRST_LIFE: usize = 2;
 
+/// What is chosen and typed for a link, until the link is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Who can open it.
+    pub kind: ShareKind,
+    /// The entry of [`LIVES`].
+    pub life: usize,
+    /// Whether it hides names.
+    pub redacted: bool,
+    /// What it is for.
+    pub note: String,
+}
+
+impl Default for Draft {
+    fn default() -> Draft {
+        Draft {
+            kind: ShareKind::Team,
+            life: FIRST_LIFE,
+            redacted: false,
+            note: String::new(),
+        }
+    }
+}
+
+impl Draft {
+    /// As a text, which the tab keeps.
+    pub fn write(&self) -> String {
+        let is_open = self.kind == ShareKind::Capability;
+        let [is_open, redacted] = [is_open, self.redacted].map(u8::from);
+        format!("{is_open}{redacted}{} {}", self.life, self.note)
+    }
+
+    /// Reads such a text; `None` if it is none.
+    pub fn read(text: &str) -> Option<Draft> {
+        let (chosen, note) = text.split_once(' ')?;
+        let (flags, life) = chosen.split_at_checked(2)?;
+        let kind = match flags.starts_with('1') {
+            true => ShareKind::Capability,
+            false => ShareKind::Team,
+        };
+        Some(Draft {
+            kind,
+            life: life.parse().ok().filter(|life| *life < LIVES.len())?,
+            redacted: flags.ends_with('1'),
+            note: note.to_owned(),
+        })
+    }
+}
+
 /// Kind and state of a link.
 pub fn what(share: &Share) -> String {
     let mut kind = match share.kind {
@@ -73,6 +122,22 @@ pub fn history(share: &Share) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_typed_for_a_link_is_kept() {
+        let typed = Draft {
+            kind: ShareKind::Capability,
+            life: 4,
+            redacted: true,
+            note: "for the review, 2 GiB ü\n".to_owned(),
+        };
+        for draft in [Draft::default(), typed] {
+            assert_eq!(Draft::read(&draft.write()), Some(draft));
+        }
+        for strange in ["", "00", "002", "009 note", "00x note", "ü note"] {
+            assert_eq!(Draft::read(strange), None, "{strange}");
+        }
+    }
 
     #[test]
     fn a_link_ends_unless_someone_wants_otherwise() {

@@ -1,7 +1,7 @@
 //! The form that makes a link, and the link that it made.
 
 use super::preview::Preview;
-use super::store_name;
+use super::{forget_draft, store_draft, store_name, stored_draft};
 use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::copy_for_pr::CopyForPr;
@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::routes;
 use api::shares::{CreatedShare, NewShare, Redaction, ShareKind, ShareTarget};
 use leptos::prelude::*;
-use presentation::components::share::{ABOUT_REDACTION, FIRST_LIFE, LIVES, REDACTED};
+use presentation::components::share::{ABOUT_REDACTION, Draft, LIVES, REDACTED};
 
 /// The values of the form. `Copy`.
 #[derive(Clone, Copy)]
@@ -22,6 +22,28 @@ struct Fields {
 }
 
 impl Fields {
+    /// As they were left in this tab: the dialog may be closed, or the session end, before the link
+    /// is made.
+    fn opened(name: RwSignal<String>) -> Fields {
+        let draft = stored_draft();
+        let fields = Fields {
+            kind: RwSignal::new(draft.kind),
+            life: RwSignal::new(draft.life),
+            redacted: RwSignal::new(draft.redacted),
+            note: RwSignal::new(draft.note),
+            name,
+        };
+        Effect::new(move |_| {
+            store_draft(&Draft {
+                kind: fields.kind.get(),
+                life: fields.life.get(),
+                redacted: fields.redacted.get(),
+                note: fields.note.get(),
+            });
+        });
+        fields
+    }
+
     fn link(self, target: ShareTarget, query: String) -> NewShare {
         let kind = self.kind.get_untracked();
         let redacted = self.redacted.get_untracked() && kind == ShareKind::Capability;
@@ -76,13 +98,7 @@ pub fn NewLink(
     changed: RwSignal<u32>,
     made: RwSignal<Option<CreatedShare>>,
 ) -> impl IntoView {
-    let fields = Fields {
-        kind: RwSignal::new(ShareKind::Team),
-        life: RwSignal::new(FIRST_LIFE),
-        redacted: RwSignal::new(false),
-        note: RwSignal::new(String::new()),
-        name,
-    };
+    let fields = Fields::opened(name);
     let request = Request {
         busy: RwSignal::new(false),
         problem: RwSignal::new(None),
@@ -93,6 +109,7 @@ pub fn NewLink(
             let new = fields.link(target.clone(), query.clone());
             store_name(&new.created_by);
             request.send(new, move |created| {
+                forget_draft();
                 let _ = made.try_set(Some(created));
                 let _ = changed.try_update(|n| *n += 1);
             });

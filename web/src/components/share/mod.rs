@@ -10,6 +10,7 @@ use api::shares::{CreatedShare, ShareTarget};
 use form::NewLink;
 use leptos::prelude::*;
 use links::Links;
+use presentation::components::share::Draft;
 
 /// The key in `localStorage` for the name under which links are made and revoked.
 const NAME_KEY: &str = "tidemark.name";
@@ -65,5 +66,34 @@ fn stored_name() -> String {
 fn store_name(name: &str) {
     if let Ok(Some(storage)) = window().local_storage() {
         let _ = storage.set_item(NAME_KEY, name);
+    }
+}
+
+/// The key in `sessionStorage` for what is filled in on this page.
+fn draft_key() -> String {
+    format!(
+        "tidemark.share {}",
+        window().location().pathname().unwrap_or_default()
+    )
+}
+
+/// What was filled in before, in this tab; the defaults if there was nothing.
+fn stored_draft() -> Draft {
+    let storage = window().session_storage().ok().flatten();
+    let draft = storage.and_then(|storage| storage.get_item(&draft_key()).ok().flatten());
+    draft
+        .and_then(|draft| Draft::read(&draft))
+        .unwrap_or_default()
+}
+
+fn store_draft(draft: &Draft) {
+    if let Ok(Some(storage)) = window().session_storage() {
+        let _ = storage.set_item(&draft_key(), &draft.write());
+    }
+}
+
+fn forget_draft() {
+    if let Ok(Some(storage)) = window().session_storage() {
+        let _ = storage.remove_item(&draft_key());
     }
 }
