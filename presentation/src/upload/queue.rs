@@ -390,7 +390,21 @@ pub fn display_order(items: &[Item]) -> Vec<Line> {
     order
 }
 
-/// Whether leaving the page would lose something.
+/// Files that were not taken because the session had ended. They are sent again after signing in.
+pub fn not_let_in(items: &[Item]) -> Vec<LocalId> {
+    let is_it = |item: &&Item| match &item.state {
+        State::Failed(problem) => problem.code == ProblemCode::Unauthorized,
+        _ => false,
+    };
+    items.iter().filter(is_it).map(|item| item.id).collect()
+}
+
+/// Whether leaving the page would lose files that were chosen.
+pub fn would_be_lost(items: &[Item]) -> bool {
+    is_busy(items) || !not_let_in(items).is_empty()
+}
+
+/// Whether files are under way.
 pub fn is_busy(items: &[Item]) -> bool {
     items.iter().any(|item| !item.state.is_final())
 }
@@ -619,6 +633,25 @@ mod tests {
         items[3].on(Change::Cancelled);
         assert_eq!((told(&items).done, told(&items).is_over), (2, true));
         assert_eq!(progress_of(&items, LocalJob(1)), None);
+    }
+
+    #[test]
+    fn files_wait_for_whoever_signs_in_again() {
+        let mut items = vec![item(), item()];
+        items[0].on(failed());
+        items[1].on(done());
+        assert_eq!((not_let_in(&items), would_be_lost(&items)), (vec![], false));
+        items[0].on(Change::Retried);
+        items[0].on(Change::Failed(Problem {
+            code: ProblemCode::Unauthorized,
+            status: 401,
+            title: String::new(),
+            detail: String::new(),
+            offset: None,
+        }));
+        let waiting = vec![items[0].id];
+        assert_eq!((not_let_in(&items), would_be_lost(&items)), (waiting, true));
+        assert!(!is_busy(&items));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::client;
 use crate::components::dialog::{Closing, Dialog};
 use crate::context::expect_context;
+use crate::upload::driver::Uploads;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::OpenSession;
@@ -27,11 +28,12 @@ fn here() -> String {
     place.pathname().unwrap_or_default() + &place.search().unwrap_or_default()
 }
 
-/// The dialog. The page loads again with the session; it loses nothing, because its state is in the
-/// address.
+/// The dialog. The page loads again with the session: its state is in the address. But it would
+/// lose files that wait to be sent, so with such files it stays, and sends them.
 #[component]
 pub fn TokenDialog() -> impl IntoView {
     let TokenNeeded(open) = expect_context();
+    let uploads: Uploads = expect_context();
     let token = RwSignal::new(String::new());
     let refused = RwSignal::new(None::<String>);
     let send = move |event: web_sys::SubmitEvent| {
@@ -42,6 +44,11 @@ pub fn TokenDialog() -> impl IntoView {
             };
             match client::send_json::<_, ()>(client::Method::Post, routes::SESSION, &session).await
             {
+                Ok(()) if uploads.let_in() => {
+                    open.set(false);
+                    token.set(String::new());
+                    refused.set(None);
+                }
                 Ok(()) => drop(window().location().reload()),
                 Err(problem) => refused.set(Some(refusal(&problem))),
             }

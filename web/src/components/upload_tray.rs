@@ -265,7 +265,7 @@ fn warn_before_leaving(uploads: Uploads) {
     let handle = window_event_listener(leptos::ev::beforeunload, move |event| {
         if uploads
             .items()
-            .with_untracked(|items| queue::is_busy(items))
+            .with_untracked(|items| queue::would_be_lost(items))
         {
             event.prevent_default();
             // Older browsers look at this instead.

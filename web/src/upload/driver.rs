@@ -230,6 +230,14 @@ impl Uploads {
         self.work();
     }
 
+    /// Sends those again that were refused because the session had ended. Whether there were any.
+    pub fn let_in(self) -> bool {
+        let mut ids = Vec::new();
+        self.look(&mut |items| ids = queue::not_let_in(items));
+        ids.iter().for_each(|id| self.retry(*id));
+        !ids.is_empty()
+    }
+
     /// Forgets those that are over.
     pub fn clear(self) {
         let mut kept = HashSet::new();
