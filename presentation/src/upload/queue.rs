@@ -318,6 +318,19 @@ pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
     waiting.map(|item| item.id)
 }
 
+/// Whether the turn of a rank of this job has not come. It may be an archive: then only its files
+/// tell what is a job with what.
+pub fn waits_for_ranks(items: &[Item], job: LocalJob) -> bool {
+    let mut ranks = items.iter().filter(|item| item.is_of(job));
+    ranks.any(|item| item.state == State::Waiting)
+}
+
+/// The place of a file in an archive of one rank, as if the archives of all ranks had been unpacked
+/// into one folder, which is called like their job.
+pub fn unpacked_path(job: &str, path: &str) -> String {
+    format!("{job}/{path}")
+}
+
 /// The state of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobProgress {
@@ -450,6 +463,7 @@ pub fn already_here(name: &str, state: &State) -> Option<String> {
 mod tests {
     use super::*;
     use api::problem::ProblemCode;
+    use trace::ranks::names::{Chosen, sets};
 
     fn item() -> Item {
         Item::waiting(LocalId(0), "a.pickle".to_owned(), 1000)
@@ -652,6 +666,37 @@ mod tests {
         let waiting = vec![items[0].id];
         assert_eq!((not_let_in(&items), would_be_lost(&items)), (waiting, true));
         assert!(!is_busy(&items));
+    }
+
+    #[test]
+    fn archives_of_ranks_wait_for_each_other() {
+        let job = LocalJob(0);
+        let rank = |n| Item {
+            id: LocalId(n),
+            in_job: Some((job, Rank(n))),
+            ..item()
+        };
+        let mut items = vec![rank(0), item(), rank(1)];
+        items[0].on(Change::Unpacking);
+        assert!(waits_for_ranks(&items, job));
+        items[2].on(Change::Unpacking);
+        assert!(!waits_for_ranks(&items, job), "other files do not matter");
+        items[2].on(failed());
+        assert!(!waits_for_ranks(&items, job));
+        items[2].on(Change::Retried);
+        assert!(waits_for_ranks(&items, job));
+
+        let packed = [
+            "a_rank0/snap.pickle",
+            "a_rank0/notes.txt",
+            "a_rank1/snap.pickle",
+        ];
+        let paths = packed.map(|path| unpacked_path("a", path));
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let (sets, left) = sets(&paths, Chosen::Folder);
+        assert_eq!((sets.len(), left), (1, vec![1]));
+        assert_eq!(sets[0].name, "a");
+        assert_eq!(sets[0].files, [(Rank(0), 0), (Rank(1), 2)]);
     }
 
     #[test]

@@ -21,7 +21,9 @@ use std::ops::Range;
 /// The largest number of digits of a rank.
 const DIGITS: usize = 6;
 /// Endings that say how a file is written.
-const ENDINGS: [&str; 7] = [".zst", ".gz", ".pickle", ".pkl", ".pt", ".json", ".bin"];
+const ENDINGS: [&str; 10] = [
+    ".zst", ".gz", ".tgz", ".tar", ".zip", ".pickle", ".pkl", ".pt", ".json", ".bin",
+];
 const SEPARATORS: [char; 5] = ['_', '-', '.', '=', ' '];
 
 /// How the files were chosen.
@@ -414,6 +416,17 @@ mod tests {
             0,
         );
         check(&["job/rank_0/s.pkl", "job/rank_1/s.pkl"], &["job: 0 1"], 0);
+        // Ranks that were packed one by one, with several files each.
+        check(
+            &[
+                "job/x_rank0/s10.pkl",
+                "job/x_rank0/s20.pkl",
+                "job/x_rank1/s10.pkl",
+                "job/x_rank1/s20.pkl",
+            ],
+            &["job: 0 1", "job: 0 1"],
+            0,
+        );
         check(
             &["d/mem_0.pkl", "d/mem_1.pkl", "d/mem_10.pkl"],
             &["mem: 0 1 10"],
@@ -444,6 +457,8 @@ mod tests {
             assert_eq!(n, left, "{paths:?}");
         };
         check(&["a_rank0.pkl", "a_rank1.pkl"], &["a: 0 1"], 0);
+        check(&["a_rank0.tar.gz", "a_rank1.tar.gz"], &["a: 0 1"], 0);
+        check(&["a_rank0.zip", "a_rank1.zip"], &["a: 0 1"], 0);
         check(&["a_rank0.pkl", "b_rank1.pkl"], &[], 2);
         check(&["before1.pkl", "before2.pkl"], &[], 2);
         check(&["a_rank1.pkl", "a_rank01.pkl"], &[], 2);

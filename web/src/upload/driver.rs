@@ -54,8 +54,18 @@ pub struct Job {
 struct Hidden {
     files: HashMap<LocalId, Source>,
     transfers: HashMap<LocalId, Transfer>,
+    unpacked: Vec<Unpacked>,
     next_id: u32,
     sending: bool,
+}
+
+/// The files in the archive of a rank, until those of the other ranks are known.
+#[derive(Clone)]
+struct Unpacked {
+    archive: LocalId,
+    job: LocalJob,
+    rank: Rank,
+    members: Vec<Source>,
 }
 
 impl Uploads {
@@ -294,6 +304,7 @@ impl Uploads {
                     self.change(id, Change::Failed(problem));
                 }
                 self.hidden().borrow_mut().transfers.remove(&id);
+                self.queue_unpacked();
             }
             self.hidden().borrow_mut().sending = false;
         });
@@ -309,7 +320,7 @@ impl Uploads {
     async fn take(self, id: LocalId) -> Result<(), Problem> {
         let source = self.hidden().borrow().files.get(&id).cloned();
         let source = source.ok_or_else(gone)?;
-        if let Some(archive) = source.archive().await.map_err(not_unpacked)? {
+        if let Some(archive) = source.archive().await.map_err(not_read)? {
             self.change(id, Change::Unpacking);
             if let Some(members) = archive.members().await.map_err(not_unpacked)? {
                 self.replace(id, members);
@@ -328,19 +339,66 @@ impl Uploads {
         self.upload(id, source.name().to_owned(), bytes).await
     }
 
-    /// Queues the files of an archive in its place, unless it was cancelled.
+    /// Queues the files of an archive in its place, unless it was cancelled. That of a rank is kept
+    /// until those of the other ranks are unpacked, too.
     fn replace(self, archive: LocalId, members: Vec<Source>) {
-        if !self.is_open(archive) {
+        let item = self.item_untracked(archive);
+        let Some(item) = item.filter(|item| !item.state.is_final()) else {
             return;
+        };
+        match item.in_job {
+            Some((job, rank)) => self.hidden().borrow_mut().unpacked.push(Unpacked {
+                archive,
+                job,
+                rank,
+                members,
+            }),
+            None => {
+                self.forget(archive);
+                self.add_sources(members, Chosen::Folder);
+            }
         }
-        let place = self.item_untracked(archive).and_then(|item| item.in_job);
+    }
+
+    fn forget(self, archive: LocalId) {
         self.edit(&mut |items| items.retain(|item| item.id != archive));
         self.hidden().borrow_mut().files.remove(&archive);
-        // Ranks that are packed one by one: the archive's name says which rank it is.
-        if place.is_some() && members.len() == 1 {
-            return self.queue(members, place);
+    }
+
+    /// Queues the files of archives that are the ranks of a job, once all of them are unpacked.
+    fn queue_unpacked(self) {
+        let mut unpacked = std::mem::take(&mut self.hidden().borrow_mut().unpacked);
+        unpacked.retain(|rank| self.is_open(rank.archive));
+        for ranks in unpacked.chunk_by(|a, b| a.job == b.job) {
+            let mut waits = false;
+            self.look(&mut |items| waits = queue::waits_for_ranks(items, ranks[0].job));
+            match waits {
+                true => self.hidden().borrow_mut().unpacked.extend_from_slice(ranks),
+                false => self.queue_ranks(ranks),
+            }
         }
-        self.add_sources(members, Chosen::Folder);
+    }
+
+    fn queue_ranks(self, ranks: &[Unpacked]) {
+        ranks.iter().for_each(|rank| self.forget(rank.archive));
+        // With one file each, the archive's name says which rank that is.
+        if ranks.iter().all(|rank| rank.members.len() == 1) {
+            for rank in ranks {
+                self.queue(rank.members.clone(), Some((rank.job, rank.rank)));
+            }
+            return;
+        }
+        let is_it = |job: &&Job| job.id == ranks[0].job;
+        let job = self
+            .jobs
+            .with_untracked(|jobs| jobs.iter().find(is_it).cloned());
+        let name = job.map(|job| job.name).unwrap_or_default();
+        let members = ranks.iter().flat_map(|rank| rank.members.iter().cloned());
+        let members = members.map(|mut file| {
+            file.path = queue::unpacked_path(&name, &file.path);
+            file
+        });
+        self.add_sources(members.collect(), Chosen::Folder);
     }
 
     async fn upload(self, id: LocalId, name: String, file: Blob) -> Result<(), Problem> {
@@ -452,6 +510,17 @@ impl Default for Uploads {
 async fn withdraw(upload: &UploadId) {
     // If nobody tells it, it forgets the upload after a while.
     let _ = client::send::<()>(Method::Delete, &routes::upload(upload)).await;
+}
+
+/// The browser cannot read the first bytes of a file.
+fn not_read(_: String) -> Problem {
+    Problem {
+        code: ProblemCode::Gone,
+        status: 0,
+        title: "The browser cannot read this file any more".to_owned(),
+        detail: "It was changed, moved or deleted since it was chosen. Choose it again.".to_owned(),
+        offset: None,
+    }
 }
 
 fn not_unpacked(why: String) -> Problem {
