@@ -51,6 +51,15 @@ async fn open_elsewhere(browser: &Browser, project: &str) {
     assert!(page[1].as_str().expect("a page").contains(&named));
 }
 
+/// Opens the address that the list has, as somebody does who was sent it.
+async fn load_again(browser: &Browser, server: &TestServer, project: &str, runs: usize) {
+    let address = format!("/?project={project}");
+    let shown = browser.eval("return location.pathname + location.search;");
+    assert_eq!(shown.await, address);
+    browser.goto(&server.url(&address)).await;
+    listed(browser, project, runs).await;
+}
+
 /// How many runs the command line finds in a project with this token; else why not.
 fn found(server: &TestServer, token: &str, project: &str) -> Result<u64, String> {
     let output = Command::new(tests::tidemark())
@@ -90,14 +99,7 @@ async fn two_projects_on_one_server_know_nothing_of_each_other() {
     send(&ada, "ddp_rank0").await;
     listed(&ada, "vision", 1).await;
     ada.screenshot("projects-run").await;
-    // Its address leads there from anywhere.
-    let address = ada
-        .eval("return location.pathname + location.search;")
-        .await;
-    assert_eq!(address, "/?project=vision");
-    ada.goto(&server.url(address.as_str().expect("an address")))
-        .await;
-    listed(&ada, "vision", 1).await;
+    load_again(&ada, &server, "vision", 1).await;
     open_elsewhere(&ada, "speech").await;
     ada.goto(&server.url("/")).await;
     listed(&ada, "speech", 0).await;
