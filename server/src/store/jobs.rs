@@ -67,12 +67,22 @@ const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
      (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
       WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
 
+/// Which jobs are listed: not those that are the same as an earlier one, and not those of which
+/// nothing came, because all that was sent into them was cancelled or failed. Such a job is kept for
+/// a while, for whoever sends its ranks again.
+const LISTED: &str = "same_as IS NULL \
+     AND (EXISTS (SELECT 1 FROM job_ranks j WHERE j.job = jobs.id) \
+       OR EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
+         AND state IN ('announced', 'running')) \
+       OR NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \
+         AND state IN ('cancelled', 'failed')))";
+
 impl Reader<'_> {
-    /// Jobs, newest first, without those that are the same as an earlier one.
+    /// Jobs, newest first, without those that are the same as an earlier one and those of which
+    /// nothing came.
     pub fn jobs(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobSummary>> {
-        let sql = format!(
-            "{SUMMARIES} WHERE same_as IS NULL ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2"
-        );
+        let sql =
+            format!("{SUMMARIES} WHERE {LISTED} ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2");
         let mut statement = self.tx.prepare_cached(&sql)?;
         let rows = statement.query_map(params![limit, offset], |row| Ok(summary_of(row)))?;
         rows.map(|row| row?).collect()
@@ -80,7 +90,8 @@ impl Reader<'_> {
 
     /// Jobs with what their ranks have come to, in the order of [`Reader::jobs`].
     pub fn job_rows(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobRow>> {
-        let sql = "WITH listed AS (SELECT * FROM jobs WHERE same_as IS NULL \
+        let sql = format!(
+            "WITH listed AS (SELECT * FROM jobs WHERE {LISTED} \
                      ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2), \
                    ranks AS (SELECT j.job, \
                      (SELECT max(peak_bytes) FROM series s \
@@ -95,8 +106,9 @@ impl Reader<'_> {
                      total(ranks.failed) AS out_of_memory, \
                      min(ranks.peak) AS lowest, max(ranks.peak) AS highest \
                    FROM listed LEFT JOIN ranks ON ranks.job = listed.id \
-                   GROUP BY listed.id ORDER BY listed.created_ms DESC, listed.id";
-        let mut statement = self.tx.prepare_cached(sql)?;
+                   GROUP BY listed.id ORDER BY listed.created_ms DESC, listed.id"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(params![limit, offset, PINNED])?;
         let mut jobs = Vec::new();
         while let Some(row) = rows.next()? {

@@ -442,6 +442,33 @@ async fn a_job_that_ends_while_a_rank_arrives_leaves_its_run() {
     assert_eq!(finished.run.job, None);
 }
 
+/// Whoever cancels the only upload of a job may send it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_which_nothing_came_is_in_no_list() {
+    let server = Server::start().await;
+    let job = job(&server, "night").await;
+    let announced = json!({ "name": "rank0.pickle", "job": job.id }).to_string();
+    let answer = server.json(Method::POST, routes::UPLOADS, &announced).await;
+    let AnnouncedUpload { upload } = answer.expect(StatusCode::CREATED).read();
+    let upload = routes::upload(&upload);
+    let ranks = async || {
+        let answer = server.get(routes::JOBS_PAGE).await.expect(StatusCode::OK);
+        let page = String::from_utf8_lossy(&answer.body).into_owned();
+        let listed = listed(&server).await;
+        assert_eq!(page.contains("night"), !listed.is_empty(), "{page}");
+        listed.first().map(|(_, ranks)| *ranks)
+    };
+    assert_eq!(ranks().await, Some(0));
+    let cancel = server.json(Method::DELETE, &upload, "").await;
+    cancel.expect(StatusCode::NO_CONTENT);
+    assert_eq!(ranks().await, None);
+    let route = routes::upload_into("rank0.pickle", &job.id, Rank(0));
+    server.put(&route, "no snapshot").await.problem();
+    assert_eq!(ranks().await, None);
+    send(&server, &job, 0, recorded(0, 8)).await;
+    assert_eq!(ranks().await, Some(1));
+}
+
 /// Empty jobs go after a day, but not those that wait for a rank: it was promised its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rank_that_was_announced_finds_its_job_however_old_that_is() {
