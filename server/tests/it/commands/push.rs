@@ -235,5 +235,5 @@ fn a_link_leads_into_the_project_where_there_are_several() {
     check(&["push", "night"], "/jobs/job_", main);
     let [one, two] = ["night/rank0.pickle", "night/rank1.pickle"];
     let compared = ["push", "--compare", one, two, "--project", "vision"];
-    check(&compared, "/compare?runs=run_", "&project=vision");
+    check(&compared, "/compare?v=1&runs=run_", "&project=vision");
 }
