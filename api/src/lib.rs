@@ -37,6 +37,7 @@ pub mod problem;
 pub mod progress;
 mod project_name;
 pub mod projects;
+pub mod quality;
 pub mod query;
 pub mod recipes;
 pub mod routes;

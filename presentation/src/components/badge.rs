@@ -3,6 +3,7 @@
 use crate::letters::{a, several};
 use api::leaks::LeakSummary;
 use api::leaks::Verdict;
+use api::quality::{self, caution};
 use api::runs::RunSummary;
 use std::cmp::Reverse;
 use timeline::order;
@@ -56,36 +57,6 @@ pub fn badge(code: &str) -> Badge {
     })
 }
 
-fn caution(code: &str) -> Option<(&'static str, &'static str)> {
-    Some(match code {
-        "ring_wrapped" => (
-            "history cut",
-            "The recorder's ring of events wrapped: the beginning of the run is missing.",
-        ),
-        "no_events" => (
-            "state only",
-            "The file holds no events, only the state at its end.",
-        ),
-        "state_only" => (
-            "state only",
-            "Recorded without history: only the state at the end.",
-        ),
-        "no_segments" => (
-            "no segments",
-            "Memory from before the first event, and true block sizes, are unknown.",
-        ),
-        "double_allocs" => (
-            "inconsistent",
-            "Addresses were handed out again without having been freed.",
-        ),
-        "end_differs" => (
-            "ends differ",
-            "The levels after the last event differ from what the segments state.",
-        ),
-        _ => return None,
-    })
-}
-
 fn info(code: &str) -> Option<(&'static str, &'static str)> {
     Some(match code {
         "late_start" => (
@@ -126,6 +97,14 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
         is_new
     });
     badges
+}
+
+/// What the numbers of a run leave out, because its recording is not whole: for pages that show
+/// one of its numbers and nothing else of it.
+pub fn cautions(run: &RunSummary) -> Vec<Badge> {
+    let cautions = quality::cautions(&run.quality).into_iter();
+    let badge = |(label, about): (&str, _)| Badge::new(Weight::Caution, label, about);
+    cautions.map(badge).collect()
 }
 
 /// The badge of a verdict.
@@ -211,6 +190,8 @@ mod tests {
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
         assert_eq!(labels, ["state only", "late start"]);
+        let labels: Vec<String> = cautions(&run).into_iter().map(|b| b.label).collect();
+        assert_eq!(labels, ["state only"]);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! The headline of a comparison: what differs besides memory, and the numbers of each run's card.
 
+use crate::components::badge::Weight;
+use crate::pages::run::head::merged;
+use crate::pages::run::recording::beginning;
 use ::timeline::format;
+use api::problem::Problem;
+use api::runs::RunDetail;
 use trace::compare::conditions::{Condition, ConditionKind};
 use trace::compare::headline::signed;
 use trace::compare::{Difference, Side};
@@ -15,6 +20,28 @@ pub fn title(conditions: &[Condition]) -> &'static str {
         () if any(ConditionKind::OutOfMemory) => "One of the two runs ran out of memory",
         () => "The two runs were not made in the same way",
     }
+}
+
+/// What the numbers of a run leave out, because its recording is not whole: a word or two, and what
+/// they mean. Who cannot be told says so, too.
+pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
+    let run = match run {
+        Ok(run) => run,
+        Err(problem) => {
+            let why = format!(
+                "Whether this recording is whole is not known. {}",
+                problem.detail
+            );
+            return vec![("perhaps not whole".to_owned(), why)];
+        }
+    };
+    let first = beginning(run).map(|about| ("first steps only".to_owned(), about));
+    let notes = run.quality_notes.iter();
+    // Of pinned memory only leaks are compared.
+    let notes = merged(notes.filter(|note| !note.is_of_pinned())).into_iter();
+    let notes = notes.filter(|(badge, _)| badge.weight == Weight::Caution);
+    let notes = notes.map(|(badge, detail)| (badge.label, format!("{} {detail}", badge.about)));
+    first.into_iter().chain(notes).collect()
 }
 
 /// A number of a card.
@@ -125,6 +152,47 @@ mod tests {
         assert_eq!(change(2048.0), "+2.00 KiB");
         assert_eq!(slope(-2048.0), "−2.00 KiB");
         assert_eq!(slope(0.1), "0 B");
+    }
+
+    #[test]
+    fn a_run_that_is_not_whole_says_so() {
+        let run = |notes: serde_json::Value, row: serde_json::Value| {
+            let run = serde_json::json!({
+                "id": "run_a", "name": "a", "source": "upload", "created_ms": 0, "file_bytes": 1,
+                "content_hash": "", "devices": [], "pinned": null, "steps": 12,
+                "peak_allocated": 1, "quality": [], "leaks": null, "job": null,
+                "pickle_protocol": 4, "torch_guess": null, "settings": [],
+                "quality_notes": notes, "bench_row": row,
+            });
+            let run = run.to_string();
+            serde_json::from_str::<RunDetail>(&run).unwrap()
+        };
+        let check = |run: RunDetail, labels: &[&str], said: &str| {
+            let told = caveats(Ok(&run));
+            let found: Vec<&str> = told.iter().map(|(label, _)| label.as_str()).collect();
+            assert_eq!(found, labels);
+            assert!(
+                told.iter().all(|(_, about)| about.contains(said)),
+                "{told:?}"
+            );
+        };
+        let none = serde_json::json!(null);
+        let notes = serde_json::json!([
+            { "code": "ring_wrapped", "detail": "Device 0: 5 of 9 events are lost." },
+            { "code": "no_stacks", "detail": "Device 0: 2 have none." },
+        ]);
+        check(run(notes, none.clone()), &["history cut"], "5 of 9 events");
+        check(run(serde_json::json!([]), none), &[], "");
+        for (steps, labels) in [(50, &["first steps only"][..]), (12, &[])] {
+            let row = serde_json::json!({ "steps": steps, "growth_per_step": 0 });
+            check(
+                run(serde_json::json!([]), row),
+                labels,
+                "first 12 of the 50 steps",
+            );
+        }
+        let lost = crate::response::unreachable();
+        assert_eq!(caveats(Err(&lost))[0].0, "perhaps not whole");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The headline: one card for each run, then what differs besides memory.
 
 use super::Focus;
+use super::recordings::marks;
 use leptos::prelude::*;
 use presentation::pages::compare::cards::{facts, title};
 use std::sync::Arc;
@@ -101,6 +102,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
             <span class="card-head">
                 <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
                 <span class="card-name" title=focus.name(run)>{focus.name(run)}</span>
+                {marks(focus, run)}
                 {gate}
             </span>
             {body}

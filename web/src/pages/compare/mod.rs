@@ -7,6 +7,7 @@ mod head;
 mod multiples;
 pub mod pick;
 mod picture;
+mod recordings;
 mod sites;
 mod steps;
 
@@ -34,6 +35,7 @@ use multiples::Multiples;
 use picture::Picture;
 use presentation::components::problem_note::sentence;
 use presentation::query::Query;
+use recordings::{Caveats, Recordings};
 use sites::SiteTable;
 use std::sync::Arc;
 use steps::StepTable;
@@ -159,6 +161,8 @@ pub struct Focus {
     against: Memo<usize>,
     /// Position of the selected pair of devices.
     pair: Memo<usize>,
+    /// What the numbers of each run leave out.
+    caveats: StoredValue<Vec<Caveats>>,
     link: OpenedLink,
 }
 
@@ -183,7 +187,10 @@ impl Focus {
                 .map(|difference| Arc::new(difference.clone()))
                 .collect()
         });
+        let caveats = comparison.runs.iter();
+        let caveats = caveats.map(|run| recordings::caveats_of(run.id.clone()));
         Focus {
+            caveats: StoredValue::new(caveats.collect()),
             differences: StoredValue::new(shared.collect()),
             comparison: StoredValue::new(comparison),
             view,
@@ -230,6 +237,11 @@ impl Focus {
         self.difference_of(self.against.get_untracked(), self.pair.get_untracked())
     }
 
+    /// What the numbers of a run leave out.
+    fn caveats(self, run: usize) -> Option<Caveats> {
+        self.caveats.with_value(|caveats| caveats.get(run).copied())
+    }
+
     /// The name of a run.
     fn name(self, run: usize) -> String {
         let comparison = self.comparison();
@@ -249,6 +261,7 @@ fn ComparisonView(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> 
     let title = format!("{} · Compare · Tidemark", names.join(" → "));
     Effect::new(move |_| document().set_title(&title));
     view! {
+        <Recordings focus=focus/>
         <Cards focus=focus/>
         <Conditions focus=focus/>
         <CategoryChanges focus=focus/>

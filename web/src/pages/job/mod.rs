@@ -132,6 +132,12 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
         let text = format!("{n} cannot be read; what stands here is of the others.");
         view! { <p class="job-note" role="status">{text}</p> }
     });
+    let store: RunsStore = expect_context();
+    let unmarked = move || {
+        let failed = store.runs().with(|runs| matches!(runs, Loaded::Failed(_)));
+        let text = "The list of runs did not come: which recordings are not whole is not known.";
+        failed.then(|| view! { <p class="job-note" role="status">{text}</p> })
+    };
     let mut sentences = job.sentences.iter().cloned();
     let first = sentences.next();
     let first = first.map(|first| view! { <p class="job-verdict">{first}</p> });
@@ -159,6 +165,7 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
         </header>
         {waiting}
         {unreadable}
+        {unmarked}
         <div class="job-verdicts">{first} {others}</div>
         {content}
     }

@@ -1,12 +1,16 @@
 //! The table of ranks, and a choice of two to compare.
 
 use super::cells;
+use crate::components::badge::BadgeView;
+use crate::context::expect_context;
 use crate::format;
+use crate::pages::runs::store::RunsStore;
 use crate::url_state::UrlState;
 use api::jobs::{JobDetail, JobRank};
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::components::badge::{Badge, cautions};
 use presentation::pages::job::curves::{by_oddness, oddest_first, rank_of, why};
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -33,6 +37,7 @@ const HEADS: [&str; 8] = [
 #[component]
 pub fn Ranks(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
     let all = move || view.state().with(|state| state.all);
+    let store: RunsStore = expect_context();
     let n = job.ranks.len();
     let listed = Arc::clone(&job);
     let table = move || {
@@ -41,7 +46,8 @@ pub fn Ranks(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
             false => listed.ranks.iter().collect(),
         };
         let most = if all() { n } else { FIRST };
-        let rows = ranks.into_iter().take(most).map(row).collect();
+        let rows = ranks.into_iter().take(most);
+        let rows = rows.map(|rank| row(rank, store)).collect();
         cells::table("Table of ranks", &HEADS, rows)
     };
     let more = move || {
@@ -61,7 +67,7 @@ pub fn Ranks(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
     }
 }
 
-fn row(rank: &JobRank) -> AnyView {
+fn row(rank: &JobRank, store: RunsStore) -> AnyView {
     let row = &rank.row;
     let growth = match row.growth {
         None => "–".to_owned(),
@@ -74,7 +80,12 @@ fn row(rank: &JobRank) -> AnyView {
         Verdict::CannotTell => "cannot tell".to_owned(),
     };
     let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", row.rank));
-    let head = view! { <A href=page>{name}</A> }.into_any();
+    // The list of runs says which recordings are not whole.
+    let run = rank.run.clone();
+    let marks = Memo::new(move |_| store.run(&run).map_or_else(Vec::new, |run| cautions(&run)));
+    let badge = |badge: Badge| view! { " " <BadgeView badge=badge/> };
+    let marks = move || marks.get().into_iter().map(badge).collect_view();
+    let head = view! { <A href=page>{name}</A> {marks} }.into_any();
     let steps = match row.steps {
         0 => "–".to_owned(),
         steps => format::count(u64::from(steps)),

@@ -1,0 +1,76 @@
+//! What a recording leaves out, in words. A number of a run that is not whole is shown with them.
+
+/// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
+/// two, and what it means.
+pub const CAUTIONS: [(&str, &str, &str); 6] = [
+    (
+        "ring_wrapped",
+        "history cut",
+        "The recorder's ring of events wrapped: the beginning of the run is missing.",
+    ),
+    (
+        "no_events",
+        "state only",
+        "The file holds no events, only the state at its end.",
+    ),
+    (
+        "state_only",
+        "state only",
+        "Recorded without history: only the state at the end.",
+    ),
+    (
+        "no_segments",
+        "no segments",
+        "Memory from before the first event, and true block sizes, are unknown.",
+    ),
+    (
+        "double_allocs",
+        "inconsistent",
+        "Addresses were handed out again without having been freed.",
+    ),
+    (
+        "end_differs",
+        "ends differ",
+        "The levels after the last event differ from what the segments state.",
+    ),
+];
+
+/// Those of them with which a part of the run was not recorded.
+pub const NOT_RECORDED: [&str; 4] = ["ring_wrapped", "no_events", "state_only", "no_segments"];
+
+/// A word or two for such a code, and what it means; `None` for all other codes.
+pub fn caution(code: &str) -> Option<(&'static str, &'static str)> {
+    let found = CAUTIONS.iter().find(|(one, ..)| *one == code);
+    found.map(|&(_, word, about)| (word, about))
+}
+
+/// The same for all codes of a run, each word once.
+pub fn cautions(codes: &[String]) -> Vec<(&'static str, &'static str)> {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    for (word, about) in codes.iter().filter_map(|code| caution(code)) {
+        if found.iter().all(|(known, _)| *known != word) {
+            found.push((word, about));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_is_said_once() {
+        let codes = [
+            "no_stacks",
+            "state_only",
+            "ring_wrapped",
+            "no_events",
+            "new",
+        ];
+        let words = cautions(&codes.map(str::to_owned));
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        assert_eq!(words, ["state only", "history cut"]);
+        assert!(NOT_RECORDED.iter().all(|code| caution(code).is_some()));
+    }
+}
