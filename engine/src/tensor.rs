@@ -404,6 +404,14 @@ impl TensorClass {
             _ => TensorClass::Plain,
         }
     }
+
+    /// Class of a view: a view of a parameter or of a buffer is an ordinary tensor.
+    pub fn of_view(self) -> TensorClass {
+        match self {
+            TensorClass::Parameter | TensorClass::Buffer => TensorClass::Plain,
+            TensorClass::Plain | TensorClass::Float8Wrapper => self,
+        }
+    }
 }
 
 /// The storage under a view.

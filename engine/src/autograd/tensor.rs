@@ -119,6 +119,7 @@ impl Tensor {
     pub(crate) fn view_as(&self, layout: Layout, grad_fn: Option<Edge>) -> Tensor {
         let saved = SavedTensor {
             layout,
+            class: self.0.saved.class.of_view(),
             ..self.0.saved
         };
         Tensor(Rc::new(TensorImpl {

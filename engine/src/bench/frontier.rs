@@ -405,6 +405,55 @@ mod tests {
         }
     }
 
+    /// How many times as many steps `duplex` makes as TRL 1.14, in every stored run on one card with
+    /// real products.
+    fn gains_on_one_card() -> Vec<f64> {
+        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let (one, two) = (parsed(CARD_TEXT), parsed(TWO));
+        let gain = |steps: [f64; 2]| steps[0] / steps[1];
+        let table = |table: &serde_json::Value| {
+            let table: FrontierTable = serde_json::from_value(table.clone()).unwrap();
+            gain(["trl-1.14", DUPLEX].map(|label| steps_of(&table, label)))
+        };
+        let again = one["again"].as_array().into_iter().flatten();
+        let again = again.map(|run| gain(["trl-1.14", DUPLEX].map(|of| run[of].as_f64().unwrap())));
+        let mut gains: Vec<f64> = again.collect();
+        gains.extend([table(&one["table"]), table(&two["alone"]["table"])]);
+        gains
+    }
+
+    /// The first two numbers with two decimals and `to` between them, after `duplex`.
+    fn gain_in(text: &str) -> Option<[f64; 2]> {
+        let (_, text) = text.split_once("`duplex`")?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |word: &str| {
+            let word = word.trim_matches(['(', ';', ',']);
+            (word.len() == 4)
+                .then(|| word.parse::<f64>().ok())
+                .flatten()
+        };
+        let of = |three: &[&str]| Some([number(three[0])?, number(three[2])?]);
+        let mut found = words.windows(3).filter(|three| three[1] == "to");
+        found.find_map(of)
+    }
+
+    /// What the documents say of `duplex` is no better than the stored runs.
+    #[test]
+    fn documents_claim_no_more_of_duplex_than_was_stored() {
+        let gains = gains_on_one_card();
+        assert!(gains.len() >= 2, "{gains:?}");
+        let least = gains.iter().copied().fold(f64::MAX, f64::min);
+        let most = gains.iter().copied().fold(0.0, f64::max);
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for page in ["README.md", "CHANGELOG.md", "docs/offloaders.md"] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap();
+            let [from, to] = gain_in(&text).unwrap_or_else(|| panic!("{page} has a range"));
+            let rounded = 0.005;
+            let claims_no_more = from <= least + rounded && to <= most + rounded;
+            assert!(claims_no_more, "{page}: {from} to {to}, {gains:?}");
+        }
+    }
+
     /// The card copied what the simulation copies. Its file is from before figures were those of
     /// the steps after the warm-up: it has the mean of all 11 steps, of which 8 were timed.
     #[test]

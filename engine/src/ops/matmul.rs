@@ -2,14 +2,31 @@
 
 use smallvec::smallvec;
 
-use crate::autograd::{Call, Grads, Tensor};
+use crate::autograd::{Call, Formula, Grads, Tensor};
 use crate::session::{Factors, RunError, Session};
 use crate::tensor::{DType, Dims};
 use trace::units::Bytes;
 
+/// The product of a gradient with the saved second operand.
+type WithSaved = for<'t> fn(&'t Tensor, &'t Tensor) -> Factors<'t>;
+
+/// The second operand itself was saved.
+fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
+    product_grads(s, call, |grad, saved| Factors::plain(grad, saved))
+}
+
+/// `weight.t()` was saved.
+fn linear_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
+    product_grads(s, call, |grad, saved| Factors::with_saved_view(grad, saved))
+}
+
 /// Two operands: the second one is saved (if the first one needs a gradient), and then the first
 /// one.
-fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
+fn product_grads(
+    s: &mut Session,
+    call: &mut Call<'_>,
+    with_saved: WithSaved,
+) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0], call.inputs[1]);
     let flops = call.flops as f64;
@@ -25,7 +42,7 @@ fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError>
     if first.needs_grad {
         let out = s.empty(first.shape, first.dtype)?;
         let operand = call.saved.first();
-        let factors = operand.map(|second| Factors::plain(&grad, second));
+        let factors = operand.map(|second| with_saved(&grad, second));
         s.cublas(&[&grad], &out, flops, factors)?;
         grads[0] = Some(out.alias());
     }
@@ -87,22 +104,23 @@ const ATTENTION_SLACK: Bytes = Bytes((32 << 10) + 256);
 const POINTER: Bytes = Bytes(8);
 
 impl Session {
+    /// The product of two operands, and what is saved of the second one.
     fn product(
         &mut self,
         name: &'static str,
-        a: &Tensor,
-        b: &Tensor,
+        (a, b): (&Tensor, &Tensor),
+        (saved, formula): (&Tensor, Formula),
         shape: impl Into<Dims>,
     ) -> Result<Tensor, RunError> {
         let shape = shape.into();
         let inner = a.shape().last().unwrap_or(1);
         let flops = 2 * shape.product() * inner;
-        let mut node = self.record(name, product_back, &[a, b]);
+        let mut node = self.record(name, formula, &[a, b]);
         if let Some(node) = &mut node {
             node.flops = flops;
         }
         if a.requires_grad() {
-            self.save_for(&mut node, b)?;
+            self.save_for(&mut node, saved)?;
         }
         if b.requires_grad() {
             self.save_for(&mut node, a)?;
@@ -119,7 +137,19 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn linear(&mut self, x: &Tensor, weight: &Tensor) -> Result<Tensor, RunError> {
         let shape = x.shape().with_last(weight.shape().at(0));
-        self.product("MmBackward0", x, weight, shape)
+        let (saved, formula) = self.saved_of(weight);
+        self.product("MmBackward0", (x, weight), (&saved, formula), shape)
+    }
+
+    /// What a linear layer saves of its weight, and the formula for that. PyTorch's layer multiplies
+    /// by `weight.t()`: a view, which is no parameter itself.
+    fn saved_of(&mut self, weight: &Tensor) -> (Tensor, Formula) {
+        if self.has_linear_functions() {
+            return (weight.clone(), product_back);
+        }
+        let edge = self.edge_of(weight);
+        let view = weight.view_as(weight.layout().transposed(), edge);
+        (view, linear_back)
     }
 
     /// `F.linear` with a frozen weight and bias.
@@ -132,14 +162,15 @@ impl Session {
         weight: &Tensor,
         bias: &Tensor,
     ) -> Result<Tensor, RunError> {
-        let mut node = self.record("AddmmBackward0", product_back, &[x, weight]);
+        let (saved, formula) = self.saved_of(weight);
+        let mut node = self.record("AddmmBackward0", formula, &[x, weight]);
         let inner = x.shape().last().unwrap_or(1);
         let shape = x.shape().with_last(weight.shape().at(0));
         let flops = 2 * shape.product() * inner;
         if let Some(node) = &mut node {
             node.flops = flops;
         }
-        self.save_for(&mut node, weight)?;
+        self.save_for(&mut node, &saved)?;
         let out = self.empty(shape, x.dtype())?;
         let factors = Some(Factors::linear(x, weight));
         self.cublas_lt(&[x, weight, bias], &out, flops as f64, factors)?;
@@ -151,7 +182,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn batched(&mut self, a: &Tensor, b: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
-        self.product("BmmBackward0", a, b, shape)
+        self.product("BmmBackward0", (a, b), (b, product_back), shape)
     }
 
     /// `linalg.solve_triangular(system, right)`.

@@ -41,6 +41,15 @@ impl<'t> Factors<'t> {
         }
     }
 
+    /// The same with the saved `weight.t()`. The view, and a copy that lies like it, has the memory
+    /// of the weight. A copy in logical order has that of the transposed one.
+    pub fn with_saved_view(left: &'t Tensor, view: &'t Tensor) -> Factors<'t> {
+        Factors {
+            right_transposed: view.layout().is_contiguous(),
+            ..Factors::plain(left, view)
+        }
+    }
+
     /// `grad [.., m]ᵀ · x [.., n]`: the gradient of a weight.
     pub fn of_weight(grad: &'t Tensor, x: &'t Tensor) -> Factors<'t> {
         Factors {
@@ -138,6 +147,22 @@ mod tests {
             sizes(Factors::of_weight(&out, &x), &weight),
             Some([1, 11, 7, 15])
         );
+    }
+
+    /// The saved view has the weight's memory; a copy in logical order has the transposed one.
+    #[test]
+    fn the_saved_view_of_a_weight_is_read_as_it_lies() {
+        let s = &mut Session::new(Box::new(SimDevice::new(SimSpec::default())));
+        let [weight, dense] = [[11, 7], [7, 11]].map(|shape| tensor(s, &shape));
+        let [out, x] = [[15, 11], [15, 7]].map(|shape| tensor(s, &shape));
+        let view = weight.view_as(weight.layout().transposed(), None);
+        let check = |saved: &Tensor, transposed: bool| {
+            let factors = Factors::with_saved_view(&out, saved);
+            assert_eq!(sizes(factors, &x), Some([1, 15, 7, 11]));
+            assert_eq!(factors.right_transposed, transposed);
+        };
+        check(&view, false);
+        check(&dense, true);
     }
 
     /// Four products `[5, 7] · [7, 11]`.

@@ -17,3 +17,4 @@ mod step_ends;
 mod tapes;
 mod toy;
 mod toy_system;
+mod weights;

@@ -292,6 +292,13 @@ impl Session {
         }
     }
 
+    /// Whether linear layers are functions of their own, which save the parameter itself, as those
+    /// of Megatron-LM do.
+    pub(crate) fn has_linear_functions(&self) -> bool {
+        let schedule = self.modules.as_ref().map(|all| &all.schedule);
+        matches!(schedule, Some(Schedule::Megatron(_)))
+    }
+
     /// Sets which storages hold parameters.
     pub(crate) fn keep_parameters(&mut self, storages: impl IntoIterator<Item = DeviceAddr>) {
         if let Some(modules) = &mut self.modules {
