@@ -82,6 +82,10 @@ pub struct HistoryRun {
     pub verdict: Option<Verdict>,
     /// Whether an allocation failed: the peak is then the available memory, not the needed memory.
     pub out_of_memory: bool,
+    /// Codes of findings about its recording, such as `ring_wrapped`: its numbers are then those of
+    /// what was recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub quality: Vec<String>,
 }
 
 impl HistoryRun {

@@ -69,6 +69,7 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
         end: allocated.end,
         unused: reserved.peak.saturating_sub(allocated.peak),
         out_of_memory: !device.oom_events.is_empty(),
+        quality: summary.quality,
         run: summary.id,
         name: summary.name,
         created_ms: summary.created_ms,

@@ -6,6 +6,7 @@ use super::remote::{Remote, RemoteArgs};
 use crate::table::Table;
 use api::history::{History, HistoryChange, HistoryRun};
 use api::labels::Label;
+use api::quality::cautions;
 use api::routes;
 use clap::Args;
 use timeline::format::{UnixMillis, date_time};
@@ -55,10 +56,13 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
     }
     let mut table = Table::new(["run", "added", "peak", "end", "growth a step", "unused"]);
     for run in &history.runs {
-        let peak = match run.out_of_memory {
-            true => format!("{} (out of memory)", run.peak),
-            false => run.peak.to_string(),
-        };
+        let mut peak = run.peak.to_string();
+        let out = run.out_of_memory.then_some("out of memory");
+        let cautions = cautions(&run.quality).into_iter().map(|(word, _)| word);
+        let marks: Vec<&str> = out.into_iter().chain(cautions).collect();
+        if !marks.is_empty() {
+            peak += &format!(" ({})", marks.join(", "));
+        }
         table.row([
             run.called(),
             date_time(UnixMillis(run.created_ms)),

@@ -4,6 +4,7 @@ use super::rows::{Slice, corrupt};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::ids::{JobId, RunId};
 use api::jobs::{JobSummary, RunOfJob};
+use api::quality::NOT_RECORDED;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
 use trace::ranks::Rank;
@@ -58,6 +59,8 @@ pub struct JobRow {
     pub leaking: u32,
     /// Ranks that ran out of memory.
     pub out_of_memory: u32,
+    /// Ranks of which a part was not recorded ([`NOT_RECORDED`]).
+    pub not_whole: u32,
     /// The lowest and the highest peak of *allocated* that a rank has; none without ranks.
     pub peaks: Option<(Bytes, Bytes)>,
 }
@@ -98,18 +101,24 @@ impl Reader<'_> {
                       WHERE s.run = j.run AND s.device <> ?3 AND s.series = 'allocated') AS peak, \
                      EXISTS (SELECT 1 FROM leak_reports l \
                       WHERE l.run = j.run AND l.device <> ?3 AND l.verdict = 'leak') AS leaks, \
-                     EXISTS (SELECT 1 FROM ooms o WHERE o.run = j.run) AS failed \
+                     EXISTS (SELECT 1 FROM ooms o WHERE o.run = j.run) AS failed, \
+                     EXISTS (SELECT 1 FROM quality q WHERE q.run = j.run AND \
+                       q.code IN (SELECT value FROM json_each(?4))) AS cut \
                      FROM job_ranks j JOIN runs ON runs.id = j.run \
                      WHERE runs.deleted_ms IS NULL AND j.job IN (SELECT id FROM listed)) \
                    SELECT listed.id, listed.name, listed.created_ms, \
                      count(ranks.job) AS n_ranks, total(ranks.leaks) AS leaking, \
-                     total(ranks.failed) AS out_of_memory, \
+                     total(ranks.failed) AS out_of_memory, total(ranks.cut) AS not_whole, \
                      min(ranks.peak) AS lowest, max(ranks.peak) AS highest \
                    FROM listed LEFT JOIN ranks ON ranks.job = listed.id \
                    GROUP BY listed.id ORDER BY listed.created_ms DESC, listed.id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![limit, offset, PINNED])?;
+        let parts = format!(
+            "[{}]",
+            NOT_RECORDED.map(|code| format!("\"{code}\"")).join(",")
+        );
+        let mut rows = statement.query(params![limit, offset, PINNED, parts])?;
         let mut jobs = Vec::new();
         while let Some(row) = rows.next()? {
             let peak = |name| -> StoreResult<Option<Bytes>> {
@@ -122,6 +131,7 @@ impl Reader<'_> {
                 job: summary_of(row)?,
                 leaking: count("leaking")?,
                 out_of_memory: count("out_of_memory")?,
+                not_whole: count("not_whole")?,
                 peaks: peak("lowest")?.zip(peak("highest")?),
             });
         }

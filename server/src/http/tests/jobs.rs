@@ -511,6 +511,10 @@ async fn the_page_of_jobs_says_which_ranks_stand_out() {
     let apart = job(&server, "apart").await;
     send(&server, &apart, 0, recorded(0, 4)).await;
     send(&server, &apart, 1, recorded(1, 7)).await;
+    let cut = job(&server, "cut").await;
+    let state = json!({ "segments": [], "device_traces": [[]] }).to_string();
+    send(&server, &cut, 0, state.into_bytes()).await;
+    send(&server, &cut, 1, recorded(1, 6)).await;
     let leaking = job(&server, "leaking").await;
     for (rank, packed) in DDP.into_iter().enumerate() {
         send(&server, &leaking, rank as u32, packed.to_vec()).await;
@@ -532,9 +536,10 @@ async fn the_page_of_jobs_says_which_ranks_stand_out() {
     check(&none, &["0", "no rank yet", "&lt;b&gt;empty"]);
     check(&apart, &["2", "8.00 MiB", "5.00 MiB", "3.00 MiB", "–"]);
     check(&leaking, &["2", "leak: 1 of 2 ranks"]);
+    check(&cut, &["2", "not all recorded: 1 of 2 ranks"]);
 
     let page = text(&format!("{}?offset=1", routes::JOBS_PAGE)).await;
-    assert_eq!(page.matches("<tr>").count(), 3, "one job less: {page}");
+    assert_eq!(page.matches("<tr>").count(), 4, "one job less: {page}");
     assert!(page.contains("Newer") && !page.contains("Older"), "{page}");
     let page = text(&format!("{}?offset=4294967295", routes::JOBS_PAGE)).await;
     assert!(page.contains("no older jobs"), "{page}");

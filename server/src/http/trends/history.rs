@@ -7,7 +7,7 @@ use super::super::permits;
 use super::super::shell::{date, page};
 use super::super::{history as answers, labels};
 use super::chart::{Dot, Level, chart, levels};
-use super::leaks;
+use super::{leaks, marks};
 use crate::problems::Error;
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::ids::RunId;
@@ -152,6 +152,7 @@ fn changes(history: &History) -> Markup {
                 }
                 ": " (change.measure.label()) " " (change.from) " → " strong { (change.to) }
                 (lasting(change))
+                (marks(&history.runs[position(&history.runs, &change.first)]))
             } } }
         }
     }
@@ -198,7 +199,9 @@ fn rows(runs: &[HistoryRun]) -> Markup {
             tbody { @for run in runs.iter().rev() { tr {
                 td { a href=(routes::run_page(&run.run)) { (run.called()) } }
                 td { (date(run.created_ms)) }
-                td data-label="Peak" { (run.peak) @if run.out_of_memory { " (out of memory)" } }
+                td data-label="Peak" {
+                    (run.peak) @if run.out_of_memory { " (out of memory)" } (marks(run))
+                }
                 td data-label="End" { (run.end) }
                 td data-label="Growth a step" { (run.grown().unwrap_or("–".to_owned())) }
                 td data-label="Verdict" { (leaks(run.verdict)) }
@@ -226,6 +229,7 @@ mod tests {
             step: "step".to_owned(),
             unused: Bytes(0),
             out_of_memory: false,
+            quality: Vec::new(),
             verdict: None,
         }
     }
@@ -242,6 +246,17 @@ mod tests {
         let commit = [run(&[("commit", "c0ffee")])];
         assert!(!belong_together(&[], &commit), "of one run");
         assert!(!belong_together(&[], &[]));
+    }
+
+    #[test]
+    fn a_run_that_is_not_whole_is_marked() {
+        let cut = HistoryRun {
+            quality: vec!["ring_wrapped".to_owned(), "no_stacks".to_owned()],
+            ..run(&[])
+        };
+        let html = rows(&[run(&[]), cut]).into_string();
+        assert_eq!(html.matches("badge caution").count(), 1, "{html}");
+        assert!(html.contains("history cut"), "{html}");
     }
 
     #[test]

@@ -97,6 +97,11 @@ fn wrong(row: &JobRow) -> Markup {
         @if row.out_of_memory > 0 {
             span class="badge bad" { "out of memory: " (of_all(row.out_of_memory)) }
         }
-        @if row.leaking + row.out_of_memory == 0 { "–" }
+        @if row.not_whole > 0 {
+            " " span class="badge caution" title="Their numbers are those of what was recorded." {
+                "not all recorded: " (of_all(row.not_whole))
+            }
+        }
+        @if row.leaking + row.out_of_memory + row.not_whole == 0 { "–" }
     }
 }

@@ -12,7 +12,9 @@ pub use pulls::pull_requests;
 
 use super::page::PageQuery;
 use crate::store::Slice;
+use api::history::HistoryRun;
 use api::leaks::Verdict;
+use api::quality::cautions;
 use maud::{Markup, html};
 
 /// Rows of a list on a page.
@@ -42,6 +44,15 @@ fn pages(list: &str, offset: u32, more: bool) -> Markup {
                 @if offset > 0 { a href=(at(offset.saturating_sub(on_page))) { "Newer" } }
                 @if more { a href=(at(offset.saturating_add(on_page))) { "Older" } }
             }
+        }
+    }
+}
+
+/// What the numbers of a run leave out, because its recording is not whole.
+fn marks(run: &HistoryRun) -> Markup {
+    html! {
+        @for (word, about) in cautions(&run.quality) {
+            " " span class="badge caution" title=(about) { (word) }
         }
     }
 }

@@ -9,13 +9,14 @@ use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page};
 use super::chart::{Dot, chart};
-use super::{leaks, on_page, pages, shown};
+use super::{leaks, marks, on_page, pages, shown};
 use crate::history;
 use crate::problems::Error;
 use crate::store::{PullRow, StoreError};
 use api::compare::RecordedComparison;
 use api::history::HistoryRun;
 use api::people::Scope;
+use api::quality::cautions;
 use api::routes;
 use axum::response::Response;
 use maud::{Markup, html};
@@ -193,6 +194,10 @@ fn rows(pushes: &[Push]) -> Markup {
                     td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
                     td data-label="Peak" {
                         (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak))
+                        (marks(&judged.new))
+                        @if !cautions(&judged.base.quality).is_empty() {
+                            span class="muted" { " baseline:" } (marks(&judged.base))
+                        }
                     }
                     td data-label="Growth a step" { (grown(judged)) }
                     td data-label="Leaks" { (leaks(judged.new.verdict)) }

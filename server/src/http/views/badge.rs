@@ -162,6 +162,7 @@ mod tests {
             unused: Bytes::ZERO,
             verdict,
             out_of_memory: false,
+            quality: Vec::new(),
         }
     }
 
