@@ -1,13 +1,13 @@
 //! Runs with the same labels, one after the other: which numbers changed for good, and at which
 //! run.
 
-use api::history::{History, HistoryChange, HistoryRun, Measure};
+use api::history::{History, HistoryChange, HistoryRun, MOST_RUNS, Measure};
 use api::ids::{JobId, RunId};
 use api::jobs::RunOfJob;
 use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunSummary};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use trace::history::{changes, median};
 use trace::steps::Word;
 use trace::trace::{PINNED, Series};
@@ -19,10 +19,15 @@ const LEAST: Bytes = Bytes::mib(4);
 /// For growth, smaller changes matter already.
 const LEAST_GROWTH: Bytes = Bytes::mib(1);
 
-/// The history of runs that are listed newest first. Of the ranks of a job, only the one with the
-/// highest peak counts. A job is one moment of the program, and that rank is the first to run out
-/// of memory.
-pub fn of(newest_first: Vec<RunSummary>) -> History {
+/// How many runs [`of`] wants to see: those that it tells of, and older ones, which only say which
+/// jobs have ranks among both.
+pub const LOOKS_AT: usize = 2 * MOST_RUNS;
+
+/// The history of the newest of these runs, which are listed newest first. Of the ranks of a job,
+/// only the one with the highest peak counts. A job is one moment of the program, and that rank is
+/// the first to run out of memory.
+pub fn of(mut newest_first: Vec<RunSummary>) -> History {
+    leave_out_older(&mut newest_first);
     let highest = highest_ranks(&newest_first);
     let counts = |run: &RunSummary| {
         let job = run.job.as_ref().map(|place| &place.job);
@@ -37,6 +42,18 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
     found.sort_by_key(|(at, _)| *at);
     let changes = found.into_iter().map(|(_, change)| change).collect();
     History { runs, changes }
+}
+
+/// Keeps the newest runs. A job with a rank among the older ones is left out as a whole: that rank
+/// may be the highest. Only where nothing else would be left, it stays.
+fn leave_out_older(newest_first: &mut Vec<RunSummary>) {
+    let job = |run: &RunSummary| run.job.as_ref().map(|place| place.job.clone());
+    let older = newest_first.split_off(newest_first.len().min(MOST_RUNS));
+    let cut: HashSet<JobId> = older.iter().filter_map(job).collect();
+    let is_cut = |run: &RunSummary| job(run).is_some_and(|job| cut.contains(&job));
+    if !newest_first.iter().all(is_cut) {
+        newest_first.retain(|run| !is_cut(run));
+    }
 }
 
 /// The run with the highest peak of each job; among equal ones the lowest rank.
@@ -210,6 +227,7 @@ mod tests {
     #[test]
     fn each_measure_has_its_own_changes() {
         let runs = [
+            summary("first", 8000, 8100, Some(0)),
             summary("a", 8000, 8100, Some(0)),
             summary("b", 8000, 8900, Some(0)),
             summary("c", 8000, 8900, Some(3)),
@@ -238,17 +256,40 @@ mod tests {
         assert_eq!(of(vec![bare]).runs, []);
     }
 
+    fn rank(commit: &str, job: &str, rank: u32, peak: u64) -> RunSummary {
+        let mut run = summary(commit, peak, peak + 100, Some(0));
+        run.job = Some(RunOfJob {
+            job: job.parse().unwrap(),
+            name: "a job".to_owned(),
+            rank: Rank(rank),
+        });
+        run
+    }
+
+    /// Rank 0 is the highest of each job, and arrives first.
+    #[test]
+    fn a_job_that_is_not_seen_as_a_whole_is_left_out() {
+        let job = |n: usize| {
+            let of_job = (0..8).rev().map(move |r| {
+                let peak = if r == 0 { 300 } else { 200 };
+                rank(&format!("j{n}r{r}"), &format!("job_{n}"), r, peak)
+            });
+            of_job.collect::<Vec<_>>()
+        };
+        let jobs: Vec<RunSummary> = (0..MOST_RUNS / 8).flat_map(job).collect();
+        let whole = of(jobs.clone());
+        assert_eq!((whole.runs.len(), whole.changes), (50, vec![]));
+        let newest = summary("new", 300, 400, Some(0));
+        let cut = of([vec![newest], jobs].concat());
+        assert_eq!((cut.runs.len(), cut.changes), (50, vec![]));
+        // A job that fills the list tells what is known of it.
+        let large = (0..=MOST_RUNS as u32).rev();
+        let large = large.map(|r| rank(&format!("r{r}"), "job_large", r, 200));
+        assert_eq!(of(large.collect()).runs.len(), 1);
+    }
+
     #[test]
     fn the_rank_with_the_highest_peak_speaks_for_its_job() {
-        let rank = |commit: &str, job: &str, rank: u32, peak: u64| {
-            let mut run = summary(commit, peak, peak + 100, Some(0));
-            run.job = Some(RunOfJob {
-                job: job.parse().unwrap(),
-                name: "a job".to_owned(),
-                rank: Rank(rank),
-            });
-            run
-        };
         let newest_first = vec![
             rank("b1", "job_b", 1, 800),
             rank("b0", "job_b", 0, 800),

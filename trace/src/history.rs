@@ -81,13 +81,12 @@ fn levels(values: &[u64], price: f64) -> Vec<usize> {
         for start in (0..end).rev() {
             let value = values[start];
             sorted.insert(sorted.partition_point(|&other| other < value), value);
-            let is_whole = start == 0;
-            if end - start < least_long && !is_whole {
+            if end - start < least_long {
                 continue;
             }
             let middle = sorted[(sorted.len() - 1) / 2];
             let apart: f64 = sorted.iter().map(|&v| v.abs_diff(middle) as f64).sum();
-            let further = if is_whole { 0.0 } else { price };
+            let further = if start == 0 { 0.0 } else { price };
             let cost = best[start].0 + apart + further;
             // Among equal costs, the longest level.
             if cost <= found.0 {
@@ -150,6 +149,9 @@ mod tests {
         // Two values do not show how far apart neighbours usually are.
         check(&[100, 200], 10, &[]);
         check(&[100, 100, 900, 100, 100], 10, &[]);
+        // The first value, too, may be the odd one.
+        check(&[1000, 200, 200, 200, 200], 10, &[]);
+        check(&[1000, 200, 200, 200, 300, 300], 10, &[(4, 200, 300, 2)]);
         // A slow drift of small steps counts as a change once it adds up. It is reported halfway.
         let drift: Vec<u64> = (0..20).map(|n| 1000 + n).collect();
         check(&drift, 30, &[]);

@@ -8,7 +8,7 @@ use super::{labels, packed};
 use crate::history;
 use crate::problems::Error;
 use crate::store::{Slice, Which};
-use api::history::{History, MOST_RUNS};
+use api::history::History;
 use api::labels::Label;
 use api::problem::Problem;
 use axum::http::HeaderMap;
@@ -40,7 +40,7 @@ pub async fn history(
 pub async fn of(app: &App, labels: Vec<Label>) -> Result<History, Error> {
     let newest = Slice {
         offset: 0,
-        limit: MOST_RUNS as u32,
+        limit: history::LOOKS_AT as u32,
     };
     let read = app
         .store
