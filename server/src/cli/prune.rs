@@ -33,7 +33,8 @@ pub struct PruneArgs {
     /// Runs with different values of this label are of different kinds; as often as you like
     #[arg(long, value_name = "KEY")]
     per: Vec<String>,
-    /// Look only at runs that have this label, as often as you like
+    /// Look only at runs that have this label, and at jobs of which a rank has it, as often as you
+    /// like
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
     /// Delete; without this, nothing changes
@@ -52,8 +53,10 @@ pub struct PruneArgs {
 /// When the server cannot be reached, or refuses.
 pub fn prune(args: &PruneArgs) -> Result<(), CliError> {
     let remote = Remote::new(&args.remote);
-    let runs: Vec<RunSummary> = all(&remote, &routes::runs_with(&args.labels))?;
-    let runs: Vec<Candidate> = runs.into_iter().map(Candidate::from).collect();
+    // All of them: what decides about a job may be a rank that does not have the labels.
+    let runs: Vec<RunSummary> = all(&remote, routes::RUNS)?;
+    let runs = runs.into_iter().map(Candidate::from).collect();
+    let runs = retention::chosen(runs, &args.labels);
     let shares: Vec<Share> = all(&remote, routes::SHARES)?;
     let holders = Holders::new(&shares, all(&remote, routes::COMPARISONS)?);
     let keep = Keep {

@@ -124,7 +124,21 @@ impl Holders {
     }
 }
 
-/// What happens to runs, the newest of which come first.
+/// Those of the runs that are alone and have all of these labels, and the whole jobs of which a rank
+/// has them.
+pub fn chosen(runs: Vec<Candidate>, labels: &[Label]) -> Vec<Candidate> {
+    let has = |run: &Candidate, label: &Label| run.labels.get(&label.key) == Some(&label.value);
+    let has_all = |run: &Candidate| labels.iter().all(|label| has(run, label));
+    let jobs = runs.iter().filter(|run| has_all(run));
+    let jobs: HashSet<JobId> = jobs.filter_map(|run| run.job.clone()).collect();
+    let is_chosen = |run: &Candidate| match &run.job {
+        Some(job) => jobs.contains(job),
+        None => has_all(run),
+    };
+    runs.into_iter().filter(is_chosen).collect()
+}
+
+/// What happens to runs, the newest of which come first. A job must be there with all its ranks.
 pub fn plan(runs: &[Candidate], holders: &Holders, keep: &Keep) -> Plan {
     // The ranks of a job are one thing.
     let mut things: Vec<Vec<&Candidate>> = Vec::new();
@@ -317,6 +331,36 @@ mod tests {
             ..Holders::default()
         };
         assert_eq!(gone(&runs, &holders, 1, &[]), ["old"]);
+    }
+
+    #[test]
+    fn labels_choose_whole_jobs() {
+        let rank = |name: &str, job: &str, labels: &[(&str, &str)]| Candidate {
+            job: Some(format!("job_{job}").parse().unwrap()),
+            ..run(name, labels)
+        };
+        let main = ("branch", "main");
+        let runs = vec![
+            run("alone", &[main, ("config", "a")]),
+            run("other", &[("config", "a")]),
+            rank("x0", "x", &[("pinned", "yes")]),
+            rank("x1", "x", &[main]),
+            rank("y0", "y", &[main]),
+            rank("y1", "y", &[]),
+            rank("z0", "z", &[("branch", "fix")]),
+        ];
+        let check = |labels: &[&str], expected: &[&str], goes: &[&str]| {
+            let labels: Vec<Label> = labels.iter().map(|label| label.parse().unwrap()).collect();
+            let chosen = chosen(runs.clone(), &labels);
+            let names: Vec<&str> = chosen.iter().map(|run| run.name.as_str()).collect();
+            assert_eq!(names, expected);
+            assert_eq!(gone(&chosen, &Holders::default(), 0, &[]), goes);
+        };
+        // The job x stays for the sake of a rank that does not have the label.
+        let of_main = ["alone", "x0", "x1", "y0", "y1"];
+        check(&["branch=main"], &of_main, &["alone", "y0", "y1"]);
+        check(&["branch=main", "config=a"], &["alone"], &["alone"]);
+        check(&["branch=none"], &[], &[]);
     }
 
     #[test]
