@@ -3,6 +3,8 @@
 
 use super::CliError;
 use super::archives::{self, Unpacked};
+use crate::identity::run_id;
+use api::ids::RunId;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use trace::ranks::names::{Chosen, RankSet, rank_of, sets};
@@ -131,6 +133,17 @@ pub fn open(path: &Path) -> Result<File, String> {
         Ok(found) if found.is_dir() => Err("it is a folder, not a file".to_owned()),
         _ => Ok(file),
     }
+}
+
+/// The id of the run that a file becomes, wherever it is sent to.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn run_of(path: &Path) -> Result<RunId, String> {
+    let mut hasher = blake3::Hasher::new();
+    let read = hasher.update_reader(open(path)?);
+    read.map_err(|error| format!("cannot read it: {error}"))?;
+    Ok(run_id(&hasher.finalize()))
 }
 
 /// Whether all files can be opened: asked before the first of them is read, which may take long.

@@ -51,7 +51,7 @@ pub struct PushArgs {
     compare: bool,
     /// The baseline: a run's id, the newest run of that name, or the newest with these labels
     /// (branch=main,config=a). In CI, `auto`: the newest of the branch that the change goes to,
-    /// with the labels given here. Implies --compare
+    /// with the labels given here. A run of the same file is passed over. Implies --compare
     #[arg(long, value_name = "RUN|LABELS|auto")]
     base: Option<String>,
     #[command(flatten)]
@@ -113,11 +113,10 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         }
     }
     // Before anything is sent: a baseline that is not there makes the rest useless.
-    let base = args
-        .base
-        .as_deref()
-        .map(|base| baseline(&remote, args, base));
-    let base = base.transpose()?;
+    let base = match &args.base {
+        Some(base) => Some(baseline(&remote, args, base)?),
+        None => None,
+    };
     let mut refused = Vec::new();
     let uploads = send_each(&remote, args, &args.files, &mut refused)?;
     // Without one of the files there is no comparison, and what was sent is told as without one.
@@ -345,40 +344,57 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
     }
 }
 
-/// The run with this id; or the newest run with this name, or with these labels.
+/// The run with this id; or the newest run with this name, or with these labels. A run of the files
+/// that are sent is not the baseline, unless its id is given: an earlier push may have sent them.
 fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId, CliError> {
     let labels = match wanted {
         "auto" => Some(args.labels.of_baseline(environment)?),
         wanted => listed(wanted),
     };
-    if let Some(labels) = labels {
-        return labelled(remote, &labels);
-    }
-    // The list is sorted, newest first.
+    // What is no regular file can be read only once.
+    let readable = args.files.iter().filter(|path| path.is_file());
+    let sent = readable.map(|path| {
+        files::run_of(path).map_err(|why| CliError::BadInput {
+            path: path.clone(),
+            why,
+        })
+    });
+    let sent = sent.collect::<Result<Vec<RunId>, CliError>>()?;
+    let mut is_sent = false;
     let mut newest = None;
-    let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
-        if run.name == wanted {
-            newest.get_or_insert_with(|| run.id.clone());
+    let mut consider = |run: &RunSummary| {
+        is_sent |= sent.contains(&run.id);
+        if newest.is_none() && !sent.contains(&run.id) {
+            newest = Some(run.id.clone());
         }
-        run.id.as_str() == wanted
-    })?;
+        newest.is_some()
+    };
+    // The list is sorted, newest first.
+    let (by_id, what) = match &labels {
+        Some(labels) => {
+            remote.find(&routes::runs_with(labels), consider)?;
+            let texts: Vec<String> = labels.iter().map(Label::to_string).collect();
+            (None, format!("labels {}", texts.join(", ")))
+        }
+        None => {
+            let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
+                if run.name == wanted {
+                    consider(run);
+                }
+                run.id.as_str() == wanted
+            })?;
+            (by_id, format!("id or name {wanted}"))
+        }
+    };
     let found = by_id.map(|run| run.id).or(newest);
     found.ok_or_else(|| {
-        CliError::Usage(format!(
-            "--base: the server has no run with the id or name {wanted}"
-        ))
-    })
-}
-
-/// The newest run with all of these labels.
-fn labelled(remote: &Remote<'_>, labels: &[Label]) -> Result<RunId, CliError> {
-    let newest = remote.find(&routes::runs_with(labels), |_: &RunSummary| true)?;
-    newest.map(|run| run.id).ok_or_else(|| {
-        let labels: Vec<String> = labels.iter().map(Label::to_string).collect();
-        CliError::Usage(format!(
-            "--base: the server has no run with the labels {}; push one of that branch first",
-            labels.join(", ")
-        ))
+        let other = if is_sent { "other " } else { "" };
+        let advice = match labels {
+            Some(_) => "; push one of that branch first",
+            None => "",
+        };
+        let why = format!("the server has no {other}run with the {what}{advice}");
+        CliError::Usage(format!("--base: {why}"))
     })
 }
 

@@ -482,11 +482,18 @@ fn push_labels_runs_and_finds_the_baseline() {
         ("GITHUB_SHA", "9a"),
     ];
     let label = ["--label", "config=a", "--base", "auto"];
-    let compared = push(2, &change, &label);
-    assert!(compared.status.success(), "{compared:?}");
-    let compared: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
-    assert_eq!(compared["comparison"]["runs"][0]["name"], "0.pickle");
-    assert_eq!(compared["uploads"][0]["run"]["labels"]["branch"], "fix");
+    let compared = |more: &[&str]| {
+        let compared = push(2, &change, more);
+        assert!(compared.status.success(), "{compared:?}");
+        let compared: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
+        let runs = &compared["comparison"]["runs"];
+        assert_eq!(runs[0]["name"], "0.pickle", "{more:?}");
+        assert_eq!(runs[1]["name"], "2.pickle", "{more:?}");
+        compared["uploads"][0]["run"]["labels"]["branch"].clone()
+    };
+    assert_eq!(compared(&label), "fix");
+    // The second try has the same baseline, also where the first has sent the file already.
+    assert_eq!(compared(&["--base", "config=a"]), "fix");
 
     let history = |labels: &[&str]| {
         let labels = labels.iter().flat_map(|label| ["--label", label]);
@@ -504,7 +511,7 @@ fn push_labels_runs_and_finds_the_baseline() {
     assert!(history(&["branch=other"]).starts_with("no run has these labels"));
 
     let check = |base: &str, why: &str| {
-        let refused = push(3, &[], &["--base", base]);
+        let refused = push(2, &[], &["--base", base]);
         assert_eq!(refused.status.code(), Some(2), "{base}");
         let text = String::from_utf8(refused.stderr).unwrap();
         assert!(text.contains(why), "{text}");
@@ -512,6 +519,8 @@ fn push_labels_runs_and_finds_the_baseline() {
     check("branch=other", "no run with the labels branch=other");
     check("auto", "nothing says which branch");
     check("nobody", "no run with the id or name nobody");
+    check("2.pickle", "no other run with the id or name 2.pickle");
+    check("branch=fix", "no other run with the labels branch=fix");
 }
 
 fn post(server: &Server, path: &str, body: &str) -> serde_json::Value {
