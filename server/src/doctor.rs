@@ -263,10 +263,10 @@ impl Repair {
         Ok(arrived)
     }
 
-    /// Restores what was read from the old database: names, dates, senders, deletions and labels of
-    /// runs, ranks and keys of jobs, own categories, views, people, tokens and links. What an
-    /// interrupted call has restored already stays. After that, servers may start. Returns the
-    /// numbers of runs and links.
+    /// Restores what was read from the old database: names, sources, dates, senders, deletions and
+    /// labels of runs, ranks and keys of jobs, recorded comparisons, own categories, views, people,
+    /// tokens and links. What an interrupted call has restored already stays. After that, servers
+    /// may start. Returns the numbers of runs and links.
     ///
     /// # Errors
     /// The database's, and when the mark cannot be removed.
@@ -312,6 +312,8 @@ fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
     let mut views = salvaged.views.iter().filter(is_new);
     views.try_for_each(|view| writer.put_view(view).map(drop))?;
     remember_people(writer, salvaged)?;
+    let mut comparisons = salvaged.comparisons.iter();
+    comparisons.try_for_each(|comparison| writer.record_comparison(comparison, false))?;
     writer.saw_time(salvaged.latest_ms)
 }
 

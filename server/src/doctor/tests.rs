@@ -5,8 +5,11 @@ use crate::app::App;
 use crate::data_folder::BLOBS;
 use crate::ingest::Sender;
 use crate::samples;
+use crate::store::Slice;
+use api::compare::RecordedComparison;
 use api::ids::RunId;
 use api::people::{NewPerson, Role};
+use api::runs::RunSource;
 use tempfile::TempDir;
 
 const NAME: &str = "a name that a person gave";
@@ -28,8 +31,11 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
     }
     let (kept, lost) = (runs[0].clone(), runs[1].clone());
     let run = kept.clone();
-    let renamed = app.store.write(move |writer| writer.rename_run(&run, NAME));
-    renamed.await.unwrap();
+    let changed = app.store.write(move |writer| {
+        writer.rename_run(&run, NAME)?;
+        writer.record_comparison(&recorded(&run), false)
+    });
+    changed.await.unwrap();
     drop(app);
     // In another folder, because work of the application may still use the database.
     let data = folder.path().join("damaged");
@@ -47,6 +53,17 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
     }
     std::fs::write(data.join(DATABASE), bytes).unwrap();
     (Config::new(data), kept)
+}
+
+/// A comparison of this run with one that was deleted.
+fn recorded(run: &RunId) -> RecordedComparison {
+    RecordedComparison {
+        id: "cmp_a".parse().unwrap(),
+        name: "a comparison".to_owned(),
+        runs: vec![run.clone(), "run_gone".parse().unwrap()],
+        pr: Some("https://github.com/me/repo/pull/7".to_owned()),
+        created_ms: 5,
+    }
 }
 
 async fn adopt_all(repair: &Repair) -> usize {
@@ -92,8 +109,14 @@ async fn a_rebuild_that_was_interrupted_continues_and_loses_nobody() {
     let (people, tokens) = read.await.unwrap();
     let names: Vec<&str> = people.iter().map(|person| person.name.as_str()).collect();
     assert_eq!((names, tokens.len()), (vec!["ada"], 1));
-    let name = app.store.read(move |reader| reader.run(&run)).await;
-    assert_eq!(name.unwrap().name, NAME);
+    let kept = run.clone();
+    let kept = app.store.read(move |reader| reader.run(&kept)).await;
+    let kept = kept.unwrap();
+    assert_eq!((kept.name.as_str(), kept.source), (NAME, RunSource::Sample));
+    let comparisons = app
+        .store
+        .read(|reader| reader.comparisons(None, Slice::ALL));
+    assert_eq!(comparisons.await.unwrap(), [recorded(&run)]);
     drop(app);
     let refused = Repair::rebuild(&config).await.map(drop).unwrap_err();
     assert!(matches!(refused, RebuildError::Whole(_)), "{refused}");

@@ -2,7 +2,7 @@
 
 use super::rows::{Slice, corrupt};
 use super::{Reader, StoreError, StoreResult, Writer};
-use api::compare::RecordedComparison;
+use api::compare::{RUNS, RecordedComparison};
 use api::ids::{ComparisonId, RunId};
 use rusqlite::{Row, params};
 
@@ -51,6 +51,19 @@ impl Reader<'_> {
                 |row| Ok(self.comparison_of(row)),
             )?;
         rows.map(|row| row?).collect()
+    }
+
+    /// Recorded comparisons of a damaged database: those that can be read, with all their runs.
+    pub(super) fn readable_comparisons(&self) -> StoreResult<Vec<RecordedComparison>> {
+        let sql = "SELECT id, name, pr, created_ms FROM comparisons";
+        let mut statement = self.tx.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Ok(Some(row)) = rows.next() {
+            found.extend(self.comparison_of(row));
+        }
+        found.retain(|comparison| RUNS.contains(&comparison.runs.len()));
+        Ok(found)
     }
 
     /// One recorded comparison.

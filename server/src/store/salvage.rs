@@ -1,15 +1,17 @@
 //! Reads from a damaged database what cannot be derived from the blobs again.
 //!
-//! That is: names, dates, senders, deletions and labels of runs, jobs with their ranks and keys,
-//! people with their tokens, projects with their members, and links. What cannot be read is left
-//! out: such a run gets the name of its blob, and such a link no longer opens.
+//! That is: names, sources, dates, senders, deletions and labels of runs, jobs with their ranks and
+//! keys, recorded comparisons, people with their tokens, projects with their members, and links.
+//! What cannot be read is left out: such a run gets the name of its blob, and such a link no longer
+//! opens.
 
 use super::jobs::RankOfJob;
-use super::rows::source_of;
+use super::rows::{source_name, source_of};
 use super::schema::{self, Opening};
 use super::{IdentityRow, MemberRow, ProjectRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
 use crate::data_folder::HAS_PEOPLE;
 use crate::identity;
+use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
 use api::labels::Label;
 use api::people::{Person, Role};
@@ -63,6 +65,8 @@ pub struct Salvaged {
     pub senders: Vec<(RunId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
+    /// Comparisons that were recorded: their runs stay when old ones are deleted.
+    pub comparisons: Vec<RecordedComparison>,
     /// The rules for the team's own categories.
     pub own_categories: String,
     /// Saved views.
@@ -102,6 +106,7 @@ impl Salvaged {
             keys: reader.remembered_keys().unwrap_or_default(),
             senders: reader.remembered_senders().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
+            comparisons: reader.readable_comparisons().unwrap_or_default(),
             own_categories: reader.own_categories().unwrap_or_default(),
             views: reader.views().unwrap_or_default(),
             people: reader.people().unwrap_or_else(|_| unread_people(path)),
@@ -242,11 +247,18 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives a run that was derived again its old name and dates.
+    /// Gives a run that was derived again its old name, source and dates.
     pub fn remember_run(&mut self, run: &Remembered) -> StoreResult<()> {
         self.tx.execute(
-            "UPDATE runs SET name = ?2, created_ms = ?3, deleted_ms = ?4 WHERE id = ?1",
-            params![run.id.as_str(), run.name, run.created_ms, run.deleted_ms],
+            "UPDATE runs SET name = ?2, created_ms = ?3, deleted_ms = ?4, source = ?5 \
+             WHERE id = ?1",
+            params![
+                run.id.as_str(),
+                run.name,
+                run.created_ms,
+                run.deleted_ms,
+                source_name(run.source)
+            ],
         )?;
         Ok(())
     }
