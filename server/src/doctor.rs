@@ -14,8 +14,8 @@ use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Up
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::store::{
-    BlobRow, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError, StoreResult,
-    TokenRow, Writer,
+    BlobRow, CopyContents, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError,
+    StoreResult, TokenRow, Writer,
 };
 use api::ids::PersonId;
 use api::people::Person;
@@ -40,13 +40,16 @@ pub struct Report {
     pub database: PathBuf,
     /// What is wrong with it; empty if it is fine.
     pub damage: Vec<String>,
+    /// Whether an older version wrote it: the next start brings it up to date.
+    pub older: bool,
     /// Runs in it, including deleted ones.
     pub runs: usize,
     /// Blobs that were read to their end.
     pub checked: usize,
     /// Blobs that are damaged or missing: a sentence each.
     pub bad_blobs: Vec<String>,
-    /// Blobs that no run uses and that were not deleted.
+    /// Blobs that no run uses and that were not deleted; none if the database is damaged, for then
+    /// nobody knows.
     pub unused: Vec<Unused>,
     /// What was found in the other projects.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -89,23 +92,26 @@ pub async fn examine(config: &Config) -> Result<Report, OpenError> {
         let unfinished = "making it again did not end: names, people and links are not in it yet";
         report.damage.push(unfinished.to_owned());
     }
-    let mut known = Vec::new();
-    let mut aside = Vec::new();
+    let mut known = CopyContents::default();
     if report.damage.is_empty() && report.database.exists() {
-        let store = Store::open(&report.database)?;
-        report.runs = store.read(|reader| reader.all_runs()).await?;
-        known = store.read(|reader| reader.blobs()).await?;
-        aside = store.read(|reader| reader.quarantine()).await?;
+        known = Store::look_into(&report.database)?;
     }
+    report.runs = known.runs;
+    report.older = known.is_older;
+    let (known, aside) = (known.blobs, known.aside);
     let found = blobs.list().await?;
     let is_known = |hash: &str| known.iter().any(|row: &BlobRow| row.hash == hash);
     let unknown = found.iter().filter(|blob| !is_known(&blob.hash));
-    report.unused = unknown
+    let unknown: Vec<Unused> = unknown
         .map(|blob| unused(&blob.hash, blob.modified_ms, &aside))
         .collect();
-    let unused: Vec<String> = report.unused.iter().map(|blob| blob.hash.clone()).collect();
-    report.checked = known.len() + unused.len();
-    report.bad_blobs = read_all(blobs, known, unused).await;
+    let hashes: Vec<String> = unknown.iter().map(|blob| blob.hash.clone()).collect();
+    report.checked = known.len() + hashes.len();
+    report.bad_blobs = read_all(blobs, known, hashes).await;
+    // What a damaged database knows cannot be said.
+    if report.damage.is_empty() {
+        report.unused = unknown;
+    }
     Ok(report)
 }
 
@@ -306,14 +312,14 @@ fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
     senders.try_for_each(|(run, name)| writer.remember_sender(run, name))?;
     let mut labels = salvaged.labels.iter();
     labels.try_for_each(|(run, label)| writer.remember_label(run, label))?;
+    let mut comparisons = salvaged.comparisons.iter();
+    comparisons.try_for_each(|comparison| writer.record_comparison(comparison, false))?;
     writer.set_own_categories(&salvaged.own_categories, "", salvaged.latest_ms)?;
     let there = writer.reader().views()?;
     let is_new = |view: &&View| !there.iter().any(|one| one.id == view.id);
     let mut views = salvaged.views.iter().filter(is_new);
     views.try_for_each(|view| writer.put_view(view).map(drop))?;
     remember_people(writer, salvaged)?;
-    let mut comparisons = salvaged.comparisons.iter();
-    comparisons.try_for_each(|comparison| writer.record_comparison(comparison, false))?;
     writer.saw_time(salvaged.latest_ms)
 }
 

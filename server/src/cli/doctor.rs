@@ -167,10 +167,12 @@ fn told(report: &Report) -> String {
     let database = report.database.display();
     let mut lines = match report.damage.as_slice() {
         [] if report.database.exists() => {
-            vec![format!(
-                "{database}: whole, {}",
-                plural(report.runs as u64, "run")
-            )]
+            let runs = plural(report.runs as u64, "run");
+            let older = match report.older {
+                true => "; of an older version, which the next start of `serve` brings up to date",
+                false => "",
+            };
+            vec![format!("{database}: whole, {runs}{older}")]
         }
         [] => vec![format!("{database}: there is none")],
         damage => {

@@ -122,6 +122,16 @@ async fn a_rebuild_that_was_interrupted_continues_and_loses_nobody() {
     assert!(matches!(refused, RebuildError::Whole(_)), "{refused}");
 }
 
+/// What a damaged database knows cannot be said, so no file is called unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_damaged_database_are_read_and_not_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, _) = damaged(&folder).await;
+    let report = examine(&config).await.unwrap();
+    assert!(!report.damage.is_empty());
+    assert_eq!((report.checked, report.unused.len()), (2, 0));
+}
+
 /// Between the mark and the new database.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_continues_wherever_it_was_interrupted() {

@@ -1,6 +1,7 @@
-//! A copy of a database at one moment, made while a server writes to that database.
+//! A copy of a database at one moment, made while a server writes to that database; and databases
+//! that are only read.
 
-use super::open::explained;
+use super::open::{explained, open_to_read};
 use super::schema::{self, Opening, damaged};
 use super::{BlobRow, Quarantined, Reader, Store, StoreResult, health};
 use rusqlite::Connection;
@@ -10,7 +11,7 @@ use std::path::Path;
 const SETS_ASIDE: usize = 10;
 const HAS_AN_ID: usize = 11;
 
-/// The contents of the blob store according to a copy of the database.
+/// The contents of the blob store according to a database that is only read.
 #[derive(Clone, Debug, Default)]
 pub struct CopyContents {
     /// The database's id; empty if the database is from a version without ids.
@@ -21,6 +22,8 @@ pub struct CopyContents {
     pub blobs: Vec<BlobRow>,
     /// Blobs in quarantine: kept although nothing uses them.
     pub aside: Vec<Quarantined>,
+    /// Whether an older version wrote it: the next start brings its schema up to date.
+    pub is_older: bool,
 }
 
 impl Store {
@@ -55,9 +58,26 @@ impl Store {
         });
         read.map_err(|error| explained(error, path))
     }
+
+    /// What the database at `path` says about the blob store. The database is not changed, and may
+    /// be of an older version.
+    ///
+    /// # Errors
+    /// When it is damaged, belongs to another program, or is from a newer version.
+    pub fn look_into(path: &Path) -> StoreResult<CopyContents> {
+        let read = open_to_read(path).and_then(|connection| {
+            let version = schema::version_of(&connection, path)?;
+            contents(&connection, version)
+        });
+        read.map_err(|error| explained(error, path))
+    }
 }
 
+/// What stands in a database of this version. One without a version is empty.
 fn contents(connection: &Connection, version: usize) -> StoreResult<CopyContents> {
+    if version == 0 {
+        return Ok(CopyContents::default());
+    }
     let reader = Reader { tx: connection };
     let blobs = reader.blobs()?;
     let mut aside = match version < SETS_ASIDE {
@@ -74,5 +94,6 @@ fn contents(connection: &Connection, version: usize) -> StoreResult<CopyContents
         runs: reader.all_runs()?,
         blobs,
         aside,
+        is_older: !schema::is_latest(version),
     })
 }

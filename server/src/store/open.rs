@@ -56,22 +56,40 @@ impl Store {
         })
     }
 
-    /// Everything that is wrong with the database at `path`. Takes as long as it needs.
+    /// Everything that is wrong with the database at `path`, which is not changed. Takes as long as
+    /// it needs.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it cannot even be checked; an error, too, when it belongs to
     /// another program or a newer version.
     pub fn examine(path: &Path) -> StoreResult<Vec<String>> {
-        let (connection, _) = open_best(path).map_err(|error| explained(error, path))?;
-        let found = schema::version_of(&connection, path)
-            .and_then(|_| health::full_check(&connection))
-            .map_err(|error| explained(error, path))?;
-        let readable = readable(&Reader { tx: &connection });
+        let connection = open_to_read(path).map_err(|error| explained(error, path))?;
+        let examined = schema::version_of(&connection, path)
+            .and_then(|version| Ok((version, health::full_check(&connection)?)));
+        let (version, found) = examined.map_err(|error| explained(error, path))?;
+        let readable = match schema::is_latest(version) {
+            true => readable(&Reader { tx: &connection }),
+            // Today's questions are about columns that it does not have.
+            false => Ok(()),
+        };
         match readable.map_err(|error| explained(error, path)) {
             Err(StoreError::Damaged { found: value, .. }) if found.is_empty() => Ok(vec![value]),
             _ => Ok(found),
         }
     }
+}
+
+/// Opens the database so that nothing is changed. Without a log nobody uses it, and then not even
+/// the files beside it are made.
+pub(super) fn open_to_read(path: &Path) -> StoreResult<Connection> {
+    match log_of(path).exists() {
+        true => Ok(open_with_log(path, None)?.0),
+        false => open_as(path, Opening::Immutable),
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-wal", path.display()))
 }
 
 /// Opens the database for writing if the disk allows that, else read-only.
@@ -85,13 +103,18 @@ fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
         Err(error) if was_there && is_about_writing(&error) => Some(error),
         Err(error) => return Err(error),
     };
+    open_with_log(path, failed)
+}
+
+/// Opens the database read-only, with its log if that can be read; `failed`: why it could not be
+/// opened for writing.
+fn open_with_log(path: &Path, failed: Option<StoreError>) -> StoreResult<(Connection, Opening)> {
     let with_log = open_as(path, Opening::ReadOnly);
     if let Ok(connection) = with_log {
         return Ok((connection, Opening::ReadOnly));
     }
     // If the log cannot be read, the database is complete only if the log is empty.
-    let log = PathBuf::from(format!("{}-wal", path.display()));
-    if log.metadata().is_ok_and(|file| file.len() > 0) {
+    if log_of(path).metadata().is_ok_and(|file| file.len() > 0) {
         let failed = failed.map_or(with_log.map(drop), Err);
         return Err(failed.err().unwrap_or(StoreError::Full));
     }

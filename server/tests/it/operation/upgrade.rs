@@ -1,7 +1,7 @@
 //! Stores of every earlier schema: after the upgrade, their runs are there and give the same
 //! answers as before.
 
-use crate::durable::rig::{SNAPSHOTS, Server, copy_all, wait_until};
+use crate::durable::rig::{SNAPSHOTS, Server, copy_all, files_in, text, tidemark, wait_until};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,24 @@ fn set_back(data: &Path, migrations: &[String]) {
     std::fs::remove_file(newest).unwrap();
 }
 
+/// `doctor` looks at the store, says that it is of an older version, and leaves it so.
+fn only_looked_at(data: &Path) {
+    let content = || {
+        let files = files_in(data).into_iter();
+        files
+            .map(|path| (std::fs::read(&path).unwrap(), path))
+            .collect::<Vec<_>>()
+    };
+    let before = content();
+    let seen = tidemark(&["doctor", "--data", data.to_str().unwrap()]);
+    let told = text(&seen);
+    assert!(
+        seen.status.success() && told.contains("whole, 2 runs; of an older"),
+        "{told}"
+    );
+    assert!(content() == before, "doctor changed it: {told}");
+}
+
 /// Everything that a visitor sees of the runs.
 fn answers(server: &Server, runs: &[String]) -> Vec<(String, Vec<u8>)> {
     let mut asked = vec!["/api/runs".to_owned()];
@@ -115,6 +133,7 @@ fn every_schema_is_upgraded_and_its_runs_answer_as_before() {
         // none.
         std::fs::remove_file(data.join("blobs/owner")).unwrap();
         set_back(&data, &migrations[..version]);
+        only_looked_at(&data);
         let server = Server::start(&data);
         let list = |answers: &[(String, Vec<u8>)]| answers[0].1.clone();
         // Stores of the oldest versions are read from their files again, in the background.
