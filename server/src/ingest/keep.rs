@@ -108,7 +108,8 @@ fn fill(
         quality: decoded.trace.quality.clone(),
         devices: facts.collect(),
         leaks,
-        created_ms: now_ms(),
+        // Runs are listed by this. A clock that was set back makes no new run the oldest.
+        created_ms: store.latest_ms(),
     };
     if !job.fate.become_run() {
         return Err(IngestError::Cancelled);

@@ -50,6 +50,17 @@ async fn a_run_is_listed_with_its_facts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_arrives_after_the_clock_was_set_back_is_the_newest() {
+    let server = Server::start().await;
+    // As if the clock had stood there before.
+    server.app.store.pass_ms(2 * 3600 * 1000);
+    let later = server.app.store.latest_ms();
+    let run = upload(&server).await;
+    let all = live(&server).await;
+    assert!(all[0].id == run && all[0].created_ms >= later, "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_come_in_pages() {
     let server = Server::start().await;
     for name in ["plain_lm", "streams", "oom"] {
