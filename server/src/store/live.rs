@@ -12,6 +12,10 @@ use trace::units::Bytes;
 const STEPS: u64 = 20_000;
 /// Runs kept, the newest.
 const RUNS: u32 = 500;
+/// A run without an outcome that was heard of so lately still runs. So many of those are kept
+/// besides.
+const RUNS_FOR_MS: i64 = 24 * 3600 * 1000;
+const MOST_RUNNING: u32 = 2000;
 
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";
@@ -120,7 +124,8 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// A training begins. The oldest ones are deleted when there are too many.
+    /// A training begins. When too many have ended, or were not heard of for a day, those of them
+    /// heard of longest ago are deleted; so are those that run when too many do.
     pub fn begin_live(&mut self, id: &LiveId, new: &NewLive, now_ms: i64) -> StoreResult<()> {
         let labels = serde_json::to_string(&new.labels).expect("labels are plain data");
         // If the answer to the first attempt was lost, the process begins again.
@@ -144,11 +149,13 @@ impl Writer<'_> {
                 now_ms
             ],
         )?;
-        self.tx.execute(
-            "DELETE FROM live WHERE id NOT IN \
-             (SELECT id FROM live ORDER BY seen_ms DESC, id LIMIT ?1)",
-            [RUNS],
-        )?;
+        let sql = "WITH placed AS (SELECT id, runs, row_number() OVER \
+                   (PARTITION BY runs ORDER BY seen_ms DESC, id) AS place FROM \
+                   (SELECT id, seen_ms, outcome IS NULL AND seen_ms > ?1 AS runs FROM live)) \
+                   DELETE FROM live WHERE id IN \
+                   (SELECT id FROM placed WHERE place > iif(runs, ?2, ?3))";
+        self.tx
+            .execute(sql, params![now_ms - RUNS_FOR_MS, MOST_RUNNING, RUNS])?;
         Ok(())
     }
 
@@ -259,5 +266,87 @@ fn missing(id: &LiveId) -> StoreError {
     StoreError::NotFound {
         what: "live run",
         id: id.as_str().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use api::labels::Labels;
+
+    fn id(n: u32) -> LiveId {
+        format!("live_{n}").parse().unwrap()
+    }
+
+    /// Begins trainings at these times, one a millisecond.
+    fn begin(store: &Store, ids: std::ops::Range<u32>, from_ms: i64) {
+        let new = NewLive {
+            name: "llama".to_owned(),
+            rank: None,
+            ranks: None,
+            job: None,
+            device: 0,
+            limit: None,
+            labels: Labels::default(),
+        };
+        let begun = store.write_now(|writer| {
+            let mut numbered = ids.clone().zip(from_ms..);
+            numbered.try_for_each(|(n, now)| writer.begin_live(&id(n), &new, now))
+        });
+        begun.unwrap();
+    }
+
+    fn end(store: &Store, ids: std::ops::Range<u32>, from_ms: i64) {
+        let done = LiveEnd {
+            outcome: LiveOutcome::Done,
+            what: None,
+        };
+        let ended = store.write_now(|writer| {
+            let mut numbered = ids.clone().zip(from_ms..);
+            numbered.try_for_each(|(n, now)| writer.end_live(&id(n), &done, now))
+        });
+        ended.unwrap();
+    }
+
+    #[test]
+    fn a_training_that_runs_outlives_those_that_have_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let there = |n: u32| store.read_now(|reader| reader.live(&id(n))).is_ok();
+        let count = || store.read_now(|reader| reader.count_live(None)).unwrap();
+        begin(&store, 0..1, 0);
+        begin(&store, 1..RUNS + 50, 1);
+        assert_eq!(count(), RUNS + 50, "all of them run");
+        end(&store, 1..RUNS + 50, 10_000);
+        begin(&store, 1000..1001, 20_000);
+        assert_eq!(count(), RUNS + 2);
+        assert!(there(0) && there(1000), "they run");
+        assert!(!there(1) && there(RUNS + 49), "the oldest that ended went");
+        // Who is silent for a day does not count as running.
+        begin(&store, 1001..1002, 20_000 + RUNS_FOR_MS);
+        assert_eq!(count(), RUNS + 1);
+        assert!(!there(0), "the one heard of longest ago went");
+        assert!(there(1000) && there(1001));
+    }
+
+    #[test]
+    fn the_number_of_trainings_that_run_is_bounded_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let filled = store.write_now(|writer| {
+            let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n \
+                       WHERE i + 1 < ?1) \
+                       INSERT INTO live (id, name, device, labels, created_ms, seen_ms) \
+                       SELECT 'live_' || i, 'llama', 0, '{}', i, i FROM n";
+            Ok(writer.tx.execute(sql, [MOST_RUNNING])?)
+        });
+        assert_eq!(filled.unwrap(), MOST_RUNNING as usize);
+        begin(&store, MOST_RUNNING..MOST_RUNNING + 3, MOST_RUNNING.into());
+        let read = store.read_now(|reader| {
+            let oldest = [2, 3].map(|n| reader.live(&id(n)).is_ok());
+            Ok((reader.count_live(None)?, oldest))
+        });
+        assert_eq!(read.unwrap(), (MOST_RUNNING, [false, true]));
     }
 }
