@@ -104,7 +104,11 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
         ),
         (
             "leaked_per_step",
-            Value::Number(|r| bytes(r.run.leaks.as_ref()?.bytes_per_step)),
+            Value::Number(|r| {
+                let leaks = r.run.leaks.as_ref()?;
+                let is_known = leaks.verdict != Verdict::CannotTell;
+                is_known.then(|| bytes(leaks.bytes_per_step)).flatten()
+            }),
         ),
     ]
 }
@@ -218,4 +222,74 @@ pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), Table
     let mut table = Table::new(out, "leaks", columns, &[])?;
     table.rows(LEAKS.iter().map(|(_, value)| value.cells(leaks)))?;
     table.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::leaks::LeakSummary;
+    use trace::steps::recording::Kind;
+    use trace::trace::Fidelity;
+
+    fn run(verdict: Option<Verdict>) -> RunSummary {
+        let leaks = verdict.map(|verdict| LeakSummary {
+            device: 0,
+            recording: Kind::Loop,
+            verdict,
+            reason: String::new(),
+            bytes_per_step: Bytes(7),
+            step: "step".to_owned(),
+        });
+        RunSummary {
+            id: "run_a".parse().unwrap(),
+            name: "a".to_owned(),
+            source: RunSource::Upload,
+            created_ms: 0,
+            file_bytes: Bytes::ZERO,
+            content_hash: String::new(),
+            devices: Vec::new(),
+            pinned: None,
+            steps: 0,
+            peak_allocated: Bytes::ZERO,
+            quality: Vec::new(),
+            leaks,
+            job: None,
+            labels: [].into(),
+            uploaded_by: None,
+            deleted_ms: None,
+        }
+    }
+
+    #[test]
+    fn a_leak_that_nobody_can_tell_of_has_no_size() {
+        let device = DeviceSummary {
+            device: 0,
+            events: 0,
+            blocks: 0,
+            series: [SeriesSummary::default(); 4],
+            fidelity: Fidelity::default(),
+            unmatched_frees: 0,
+            step_source: StepSource::None,
+            steps: 0,
+            time: None,
+            oom_events: Vec::new(),
+        };
+        let leaked = |verdict| {
+            let run = run(verdict);
+            let columns = of_runs();
+            let mut columns = columns.iter();
+            let found = columns.find(|(name, _)| *name == "leaked_per_step");
+            let Some((_, Value::Number(of))) = found else {
+                panic!("there is no such column");
+            };
+            of(&DeviceOf {
+                run: &run,
+                device: &device,
+            })
+        };
+        assert_eq!(leaked(Some(Verdict::Leak)), Some(7));
+        assert_eq!(leaked(Some(Verdict::Clean)), Some(7));
+        assert_eq!(leaked(Some(Verdict::CannotTell)), None);
+        assert_eq!(leaked(None), None);
+    }
 }
