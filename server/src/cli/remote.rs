@@ -118,6 +118,40 @@ impl<'a> Remote<'a> {
         self.answer(request.call(), CliError::Failed)
     }
 
+    /// Reads a document; `None` where the server has no such thing, or no longer.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CliError> {
+        let answer = self.answered_if_there(path)?;
+        answer
+            .map(|mut answer| read_json(answer.body_mut()))
+            .transpose()
+    }
+
+    /// Opens an answer that is too large for memory; `None` where the server has no such thing, or
+    /// no longer.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn open_if_there(
+        &self,
+        path: &str,
+    ) -> Result<Option<impl Read + Send + 'static>, CliError> {
+        let answer = self.answered_if_there(path)?;
+        Ok(answer.map(|answer| answer.into_body().into_reader()))
+    }
+
+    fn answered_if_there(&self, path: &str) -> Result<Option<Response<Body>>, CliError> {
+        let request = self.authorized(self.agent.get(self.link(path)));
+        let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
+        match answer.status() {
+            status if status.is_success() => Ok(Some(answer)),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
+            status => Err(self.refused(status, answer.body_mut(), CliError::Failed)),
+        }
+    }
+
     /// Opens an answer that is too large for memory, such as an export.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! `tidemark tables`: all runs of a dashboard as Parquet, for questions over many of them.
 
 use super::CliError;
-use super::output::print;
+use super::output::{print, tell};
 use super::remote::{Remote, RemoteArgs};
+use api::ids::RunId;
 use api::leaks::{Leaks, Verdict};
 use api::projects::{Project, ProjectName};
 use api::routes;
@@ -93,26 +94,16 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     let projects = projects(&args.remote)?;
     let in_project = |project| Remote::new(&args.remote).of(Some(project));
     let remotes: Vec<Remote<'_>> = projects.iter().map(in_project).collect();
-    let mut runs: BTreeMap<Partition, OfDay<'_>> = BTreeMap::new();
-    let mut found = 0;
-    let list = routes::runs_with(&args.labels);
-    for (project, remote) in projects.iter().zip(&remotes) {
-        let mut seen = BTreeSet::new();
-        remote.find(&list, |run: &RunSummary| {
-            // A run that arrives meanwhile moves the others to later pages.
-            if seen.insert(run.id.clone()) {
-                let of_day = runs.entry(Partition::of(run, project)).or_default();
-                of_day.runs.push(run.clone());
-                of_day.homes.push(remote);
-            }
-            false
-        })?;
-        found += seen.len() as u64;
-    }
-    let mut leaking = 0;
+    let mut runs = listed(&projects, &remotes, &args.labels)?;
+    let mut gone = BTreeSet::new();
+    let (mut found, mut leaking) = (0, 0);
     let [of_runs, of_leaks] = ["runs", "leaks"].map(|name| Tree::new(&args.folder, name));
-    for (partition, of_day) in &runs {
-        let leaks = leaks(of_day)?;
+    for (partition, of_day) in &mut runs {
+        let leaks = leaks(of_day, &mut gone)?;
+        if of_day.runs.is_empty() {
+            continue;
+        }
+        found += of_day.runs.len() as u64;
         leaking += of_day.runs.iter().filter(|run| leaks_any(run)).count() as u64;
         of_runs.put(partition, "runs", |out| {
             render::write_runs(&of_day.runs, out)
@@ -123,10 +114,47 @@ pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     of_leaks.finish()?;
     let told = leaking_in_words(found, leaking);
     print(&format!("{told}, in {}\n", args.folder.display()))?;
-    match args.allocations {
-        true => allocations(&args.folder, &runs),
-        false => Ok(()),
+    if args.allocations {
+        allocations(&args.folder, &runs, &mut gone)?;
     }
+    if !gone.is_empty() {
+        tell(&gone_in_words(gone.len() as u64));
+    }
+    Ok(())
+}
+
+/// All runs with these labels, by project and day. A run that a team has in a project of its own,
+/// and in the first one under the label of that project, counts once, as one of the project.
+fn listed<'a>(
+    projects: &[ProjectName],
+    remotes: &'a [Remote<'a>],
+    labels: &[api::labels::Label],
+) -> Result<BTreeMap<Partition, OfDay<'a>>, CliError> {
+    let mut runs: BTreeMap<Partition, OfDay<'a>> = BTreeMap::new();
+    let list = routes::runs_with(labels);
+    let mut seen = BTreeSet::new();
+    let mut homes: Vec<(&ProjectName, &Remote<'a>)> = projects.iter().zip(remotes).collect();
+    homes.sort_by_key(|(project, _)| project.is_main());
+    for (project, remote) in homes {
+        remote.find(&list, |run: &RunSummary| {
+            let partition = Partition::of(run, project);
+            // A run that arrives meanwhile moves the others to later pages, too.
+            if seen.insert((partition.project.clone(), run.id.clone())) {
+                let of_day = runs.entry(partition).or_default();
+                of_day.runs.push(run.clone());
+                of_day.homes.push(remote);
+            }
+            false
+        })?;
+    }
+    Ok(runs)
+}
+
+/// What is said of runs that were deleted since they were listed.
+fn gone_in_words(gone: u64) -> String {
+    let of = format::plural(gone, "run");
+    let verb = if gone == 1 { "was" } else { "were" };
+    format!("{of} {verb} deleted meanwhile, and left out")
 }
 
 /// `3 runs, of which 1 leaks`.
@@ -156,6 +184,12 @@ impl<'a> OfDay<'a> {
     fn iter(&self) -> impl Iterator<Item = (&RunSummary, &'a Remote<'a>)> {
         self.runs.iter().zip(self.homes.iter().copied())
     }
+
+    fn leave_out(&mut self, gone: &BTreeSet<RunId>) {
+        let all = std::mem::take(&mut self.runs).into_iter();
+        let all = all.zip(std::mem::take(&mut self.homes));
+        (self.runs, self.homes) = all.filter(|(run, _)| !gone.contains(&run.id)).unzip();
+    }
 }
 
 /// The projects whose runs are written: the one that was named, or all that the sender may enter.
@@ -176,20 +210,36 @@ fn leaks_any(run: &RunSummary) -> bool {
         .is_some_and(|leaks| leaks.verdict == Verdict::Leak)
 }
 
-/// What accumulates in these runs.
-fn leaks(of_day: &OfDay<'_>) -> Result<Vec<LeakOf>, CliError> {
+/// What accumulates in these runs. Those that were deleted meanwhile are left out of them.
+fn leaks(of_day: &mut OfDay<'_>, gone: &mut BTreeSet<RunId>) -> Result<Vec<LeakOf>, CliError> {
     let mut found = Vec::new();
+    let mut lost = BTreeSet::new();
     for (run, home) in of_day.iter().filter(|(run, _)| leaks_any(run)) {
-        for device in run.devices.iter().chain(&run.pinned) {
-            let leaks: Leaks = home.get(&routes::leaks(&run.id, device.device))?;
-            found.extend(leaks.groups.into_iter().map(|group| LeakOf {
-                run: run.id.clone(),
-                device: device.device,
-                group,
-            }));
+        match leaks_of(run, home)? {
+            Some(groups) => found.extend(groups),
+            None => drop(lost.insert(run.id.clone())),
         }
     }
+    of_day.leave_out(&lost);
+    gone.extend(lost);
     Ok(found)
+}
+
+/// What accumulates in a run; `None` if it was deleted meanwhile.
+fn leaks_of(run: &RunSummary, home: &Remote<'_>) -> Result<Option<Vec<LeakOf>>, CliError> {
+    let mut found = Vec::new();
+    for device in run.devices.iter().chain(&run.pinned) {
+        let leaks = home.get_if_there(&routes::leaks(&run.id, device.device))?;
+        let Some(leaks): Option<Leaks> = leaks else {
+            return Ok(None);
+        };
+        found.extend(leaks.groups.into_iter().map(|group| LeakOf {
+            run: run.id.clone(),
+            device: device.device,
+            group,
+        }));
+    }
+    Ok(Some(found))
 }
 
 /// Makes the folder this command's, unless it is somebody else's.
@@ -259,10 +309,15 @@ impl Tree {
 }
 
 /// The allocations of each run that is not there yet. Those of runs that are gone are removed.
-fn allocations(folder: &Path, runs: &BTreeMap<Partition, OfDay<'_>>) -> Result<(), CliError> {
+fn allocations(
+    folder: &Path,
+    runs: &BTreeMap<Partition, OfDay<'_>>,
+    gone: &mut BTreeSet<RunId>,
+) -> Result<(), CliError> {
     let folder = folder.join("allocations");
     let mut wanted = BTreeSet::new();
     let mut written = 0;
+    fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
     for (partition, of_day) in runs {
         let place = folder.join(partition.folder());
         fs::create_dir_all(&place).map_err(|error| unwritable(&place, &error))?;
@@ -271,7 +326,11 @@ fn allocations(folder: &Path, runs: &BTreeMap<Partition, OfDay<'_>>) -> Result<(
             // One without today's columns does not stand beside the others.
             if !File::open(&path).is_ok_and(render::is_of_this_version) {
                 let half = path.with_extension("unfinished");
-                let mut from = home.open(&routes::run_export(&run.id, "parquet"))?;
+                let from = home.open_if_there(&routes::run_export(&run.id, "parquet"))?;
+                let Some(mut from) = from else {
+                    gone.insert(run.id.clone());
+                    continue;
+                };
                 let mut to = File::create(&half).map_err(|error| unwritable(&half, &error))?;
                 let copied = io::copy(&mut from, &mut to).and_then(|_| fs::rename(&half, &path));
                 copied.map_err(|error| unwritable(&path, &error))?;
@@ -305,6 +364,11 @@ fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::projects::HEADER;
+    use axum::Router;
+    use axum::http::HeaderMap;
+    use axum::routing::get;
+    use trace::trace::{Fidelity, SeriesSummary};
 
     #[test]
     fn a_partition_is_named_as_hive_does() {
@@ -317,6 +381,86 @@ mod tests {
         };
         check("my-vision_2", "project=my-vision_2/day=2026-11-20");
         check("../a b", "project=%2E%2E%2Fa%20b/day=2026-11-20");
+    }
+
+    fn run(id: &str, project: Option<&str>, verdict: Verdict) -> RunSummary {
+        let labels = project.map(|project| (PROJECT.to_owned(), project.to_owned()));
+        let json = serde_json::json!({
+            "id": id, "name": id, "source": "upload", "created_ms": 0, "file_bytes": 1,
+            "content_hash": "", "steps": 0, "peak_allocated": 0, "quality": [], "pinned": null,
+            "job": null, "deleted_ms": null, "uploaded_by": null,
+            "labels": labels.into_iter().collect::<BTreeMap<_, _>>(),
+            "devices": [{
+                "device": 0, "events": 1, "blocks": 1, "series": vec![SeriesSummary::default(); 4],
+                "fidelity": Fidelity::default(), "unmatched_frees": 0, "step_source": "none",
+                "steps": 0, "time": null, "oom_events": [],
+            }],
+            "leaks": {
+                "device": 0, "recording": "loop", "verdict": verdict, "reason": "",
+                "bytes_per_step": 0, "step": "step",
+            },
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    /// A dashboard that lists runs of two projects, and has nothing else of them any more.
+    async fn dashboard() -> String {
+        let of_main = vec![
+            run("run_both", Some("vision"), Verdict::Clean),
+            run("run_alone", None, Verdict::Clean),
+            run("run_gone", None, Verdict::Leak),
+        ];
+        let of_vision = vec![run("run_both", None, Verdict::Clean)];
+        let list = move |headers: HeaderMap| async move {
+            match headers.get(HEADER).unwrap().as_bytes() {
+                b"vision" => axum::Json(of_vision),
+                _ => axum::Json(of_main),
+            }
+        };
+        let router = Router::new().route(routes::RUNS, get(list));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async { axum::serve(listener, router).await });
+        url
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_run_of_a_project_stands_there_once_and_those_that_are_gone_are_counted() {
+        let url = dashboard().await;
+        let asked = tokio::task::spawn_blocking(move || {
+            let projects = ["main", "vision"].map(|name| name.parse::<ProjectName>().unwrap());
+            let in_project = |project| Remote::at(&url, None).of(Some(project));
+            let remotes: Vec<Remote<'_>> = projects.iter().map(in_project).collect();
+            let mut runs = listed(&projects, &remotes, &[]).unwrap();
+            let mut gone = BTreeSet::new();
+            for of_day in runs.values_mut() {
+                assert_eq!(leaks(of_day, &mut gone).unwrap(), []);
+            }
+            let all = runs.iter().flat_map(|(partition, of_day)| {
+                let told = |(run, home): (&RunSummary, &Remote<'_>)| {
+                    let of_vision = std::ptr::eq(home, &remotes[1]);
+                    (partition.project.clone(), run.id.to_string(), of_vision)
+                };
+                of_day.iter().map(told).collect::<Vec<_>>()
+            });
+            let all: Vec<(String, String, bool)> = all.collect();
+            let folder = tempfile::tempdir().unwrap();
+            allocations(folder.path(), &runs, &mut gone).unwrap();
+            (all, gone.len())
+        });
+        let (all, gone) = asked.await.unwrap();
+        let expected = [
+            (NO_PROJECT, "run_alone", false),
+            ("vision", "run_both", true),
+        ];
+        let expected = expected.map(|(project, run, own)| (project.into(), run.into(), own));
+        assert_eq!(all, expected);
+        // One was gone when its leaks were asked for, and the others when their allocations were.
+        assert_eq!(gone, 3);
+        assert_eq!(
+            gone_in_words(1),
+            "1 run was deleted meanwhile, and left out"
+        );
     }
 
     #[test]
