@@ -8,7 +8,9 @@ use super::written::{Target, Written};
 use super::{CliError, whose};
 use crate::blobs::Blobs;
 use crate::data_folder::{BLOBS, DATABASE};
-use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
+use crate::export::{
+    ExportError, Format, Unpacking, file_name, file_name_of, write_snapshot, write_trace,
+};
 use crate::identity::run_id;
 use crate::pictures::decode;
 use crate::store::Store;
@@ -103,7 +105,11 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
     let format = args.format.format();
     let name = path.file_name().unwrap_or(path.as_os_str());
     let name = name.to_string_lossy().into_owned();
-    let target = target(args, &name, &[path])?;
+    let default = match file_name(&name, format) {
+        Some(default) => default,
+        None => file_name_of(&name, &files::run_of(path).map_err(bad)?, format),
+    };
+    let target = target(args, &default, &[path])?;
     let (snapshot, run) = hashed(path).map_err(bad)?;
     if format != Format::Pickle {
         let trace = trace::replay::run(snapshot);
@@ -168,7 +174,8 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
     });
     let (row, chunks) = read.map_err(|error| failed(&error))?;
     let format = args.format.format();
-    let target = target(args, &row.name, &[&database, &data.join(BLOBS)])?;
+    let default = file_name_of(&row.name, id, format);
+    let target = target(args, &default, &[&database, &data.join(BLOBS)])?;
     if format == Format::Pickle {
         if row.pickle_protocol.is_none() {
             return Err(failed(&ExportError::NoPickle));
@@ -203,8 +210,9 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<Written, CliErr
 }
 
 fn of_server(args: &ExportArgs, id: &RunId) -> Result<Written, CliError> {
-    let target = target(args, id.as_str(), &[])?;
-    let path = routes::run_export(id, args.format.format().name());
+    let format = args.format.format();
+    let target = target(args, &file_name_of(id.as_str(), id, format), &[])?;
+    let path = routes::run_export(id, format.name());
     let mut body = Remote::new(&args.remote).open(&path)?;
     target.write(|out| -> Result<(), ExportError> {
         io::copy(&mut body, out)?;
@@ -212,10 +220,9 @@ fn of_server(args: &ExportArgs, id: &RunId) -> Result<Written, CliError> {
     })
 }
 
-/// Where the export of this name goes, when these are read.
-fn target(args: &ExportArgs, name: &str, inputs: &[&Path]) -> Result<Target, CliError> {
-    let default = file_name(name, args.format.format());
-    let target = Target::find(args.output.as_deref(), &default, inputs)?;
+/// Where the export goes, when these are read; without `--output` to the default.
+fn target(args: &ExportArgs, default: &str, inputs: &[&Path]) -> Result<Target, CliError> {
+    let target = Target::find(args.output.as_deref(), default, inputs)?;
     match args.json && target.is_stdout() {
         true => Err(CliError::Usage(
             "--json prints about the file on the standard output: name a file with --output"

@@ -181,8 +181,9 @@ pub fn write_trace(
     }
 }
 
-/// A name that every file system accepts.
-pub fn file_name(run: &str, format: Format) -> String {
+/// A name that every file system accepts, made of the name of a run; `None` if nothing of that is
+/// left.
+pub fn file_name(run: &str, format: Format) -> Option<String> {
     let stem = run.trim_end_matches(".zst").trim_end_matches(".gz");
     let stem = stem.trim_end_matches(".pickle").trim_end_matches(".pkl");
     let kept = |c: char| match c {
@@ -193,7 +194,14 @@ pub fn file_name(run: &str, format: Format) -> String {
     while name.contains("__") {
         name = name.replace("__", "_");
     }
-    format!("{}.{}", name.trim_matches(['_', '.']), format.extension())
+    let name = name.trim_matches(['_', '.']);
+    (!name.is_empty()).then(|| format!("{name}.{}", format.extension()))
+}
+
+/// The same, or the run's id, as the name.
+pub fn file_name_of(name: &str, run: &RunId, format: Format) -> String {
+    let by_id = || format!("{run}.{}", format.extension());
+    file_name(name, format).unwrap_or_else(by_id)
 }
 
 #[cfg(test)]
@@ -203,7 +211,8 @@ mod tests {
     #[test]
     fn a_file_name_keeps_what_every_system_takes() {
         let check = |run: &str, expected: &str| {
-            assert_eq!(file_name(run, Format::Perfetto), expected, "{run}");
+            let id = "run_7Kq".parse().unwrap();
+            assert_eq!(file_name_of(run, &id, Format::Perfetto), expected, "{run}");
         };
         check(
             "vl-qwen3.5-9b · P3 + key",
@@ -211,6 +220,11 @@ mod tests {
         );
         check("a.pickle.zst", "a.perfetto.json");
         check("../../etc/passwd", "etc_passwd.perfetto.json");
+        // A file without a name would be a hidden one.
+        for nothing_left in ["训练.pickle", "基准测试.pickle.zst", "..", "", "?.gz"] {
+            check(nothing_left, "run_7Kq.perfetto.json");
+        }
+        check("训练 3.pickle", "3.perfetto.json");
     }
 
     #[test]

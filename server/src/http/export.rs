@@ -109,7 +109,7 @@ pub async fn export(
         let piece = pieces.recv().await?;
         Some((piece, (pieces, waiting)))
     });
-    let file = export::file_name(&row.name, format);
+    let file = export::file_name_of(&row.name, &row.id, format);
     let headers = [
         (header::CONTENT_TYPE, format.media_type().to_owned()),
         (
