@@ -40,7 +40,8 @@ pub fn warnings(run: &LiveRun, steps: &[LiveStep]) -> Vec<Warning> {
     let about = |concern| move |said| Warning { concern, said };
     let growth = growing(steps).map(|slope| {
         let rise = Bytes(slope.round() as u64);
-        let said = format!("Memory grows by {rise} a step ({} steps)", steps.len());
+        let judged = plural(steps_between(steps) + 1, "step");
+        let said = format!("Memory grows by {rise} a step ({judged})");
         match steps_left(run.limit, steps, slope) {
             Some(left) => {
                 let left = plural(left, "step");
@@ -66,6 +67,13 @@ fn is_close(peak: Bytes, limit: Bytes) -> bool {
     peak.get() as f64 >= CLOSE * limit.get() as f64
 }
 
+/// How many steps lie between the first report and the last: a report may have been dropped, or a
+/// program may report only some of its steps.
+fn steps_between(steps: &[LiveStep]) -> u64 {
+    let ends = steps.first().zip(steps.last());
+    ends.map_or(0, |(first, last)| last.step.saturating_sub(first.step))
+}
+
 /// Bytes a step, if memory surely grows: in all of these steps and in their second half, so that
 /// memory that has settled is not blamed for how it began.
 fn growing(steps: &[LiveStep]) -> Option<f64> {
@@ -82,13 +90,18 @@ fn growing(steps: &[LiveStep]) -> Option<f64> {
     surely(&ends[ends.len() / 2..])?;
     let rise = slope * ends.len() as f64;
     let now = ends.last().copied().unwrap_or(0) as f64;
-    (rise >= SMALLEST_RISE as f64 && rise >= SMALLEST_SHARE * now).then_some(slope)
+    let is_worth_a_word = rise >= SMALLEST_RISE as f64 && rise >= SMALLEST_SHARE * now;
+    // From report to report, and from step to step.
+    let by_step = slope * (ends.len() - 1) as f64 / steps_between(steps).max(1) as f64;
+    is_worth_a_word.then_some(by_step)
 }
 
-/// After how many steps the peak reaches the limit.
+/// After how many steps the peak reaches the limit. The peak is the highest since the program began:
+/// where it has not moved in these steps, it does not say how much they need.
 fn steps_left(limit: Option<Bytes>, steps: &[LiveStep], slope: f64) -> Option<u64> {
-    let room = limit?.get().checked_sub(steps.last()?.peak.get())?;
-    Some((room as f64 / slope).round() as u64)
+    let (first, last) = steps.first().zip(steps.last())?;
+    let room = limit?.get().checked_sub(last.peak.get())?;
+    (last.peak > first.peak).then(|| (room as f64 / slope).round() as u64)
 }
 
 /// At most so many of the steps: of neighbours, the one with the highest *allocated*.
@@ -170,6 +183,30 @@ pub mod tests {
         check(None, Vec::new(), &[]);
         let close = "The peak (960 MiB) is close to what the process may use (1000 MiB).";
         check(Some(1000), vec![960; 5], &[close]);
+    }
+
+    #[test]
+    fn growth_is_told_by_the_step_and_not_by_the_report() {
+        let mut every_tenth = steps((0..40).map(|n| 1000 + 20 * n));
+        for step in &mut every_tenth {
+            step.step *= 10;
+        }
+        let found = warnings(&run(Some(2780)), &every_tenth);
+        assert_eq!(
+            found[0].said,
+            "Memory grows by 2.00 MiB a step (391 steps): at this rate it is full in about 500 \
+             steps."
+        );
+    }
+
+    #[test]
+    fn a_peak_of_long_ago_does_not_say_when_memory_is_full() {
+        let mut after_a_peak = steps((0..40).map(|n| 1000 + 2 * n));
+        for step in &mut after_a_peak {
+            step.peak = Bytes(1900 * MIB);
+        }
+        let found = warnings(&run(Some(2078)), &after_a_peak);
+        assert_eq!(found[0].said, "Memory grows by 2.00 MiB a step (40 steps).");
     }
 
     #[test]
