@@ -196,11 +196,11 @@ async fn snapshots(app: &App, id: &LiveId) -> Result<Vec<RunRow>, Error> {
 }
 
 fn taken(run: &LiveRun, snapshots: &[RunRow]) -> Markup {
-    let asked = run.capture.map_or(0, |capture| capture.id as usize);
+    let names: Vec<&str> = snapshots.iter().map(|run| run.name.as_str()).collect();
     html! {
-        @if asked > 0 || !snapshots.is_empty() {
+        @if run.capture.is_some() || !snapshots.is_empty() {
             h2 { "Snapshots" }
-            @if run.outcome.is_none() && snapshots.len() < asked {
+            @if is_awaited(run, &names) {
                 p { "Asked for: it comes when its steps are over." }
             }
             ul { @for run in snapshots {
@@ -208,6 +208,22 @@ fn taken(run: &LiveRun, snapshots: &[RunRow]) -> Markup {
             } }
         }
     }
+}
+
+/// Whether the snapshot that was asked for last has still to come. The recipe puts its number into
+/// the name (`llama-live2.pickle`). Numbers before may never come: of those asked for between two
+/// reports, the training hears of the last.
+fn is_awaited(run: &LiveRun, names: &[&str]) -> bool {
+    let Some(asked) = run.capture.map(|capture| capture.id) else {
+        return false;
+    };
+    let mark = format!("live{asked}");
+    let says_so = |name: &&str| {
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|word| word == mark)
+    };
+    let is_there = names.iter().any(says_so) || names.len() >= asked as usize;
+    run.outcome.is_none() && !is_there
 }
 
 fn form(run: &LiveRun) -> Markup {
@@ -320,6 +336,7 @@ fn points(steps: &[LiveStep], highest: Bytes, value: fn(&LiveStep) -> Bytes) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::live::Capture;
 
     #[test]
     fn who_is_silent_is_called_so_even_if_it_grew() {
@@ -336,6 +353,27 @@ mod tests {
         assert!(said(190, &[]).contains("silent for 3 min"));
         let both = "silent for 3 min</span>: it was growing, or near its limit";
         assert!(said(190, &["it grows"]).contains(both));
+    }
+
+    #[test]
+    fn a_snapshot_is_awaited_until_the_one_asked_for_last_is_there() {
+        let awaited = |asked: Option<u32>, names: &[&str]| {
+            let capture = asked.map(|id| Capture { id, steps: 3 });
+            let run = LiveRun {
+                capture,
+                ..crate::live::tests::run(None)
+            };
+            is_awaited(&run, names)
+        };
+        assert!(!awaited(None, &[]));
+        assert!(awaited(Some(1), &[]));
+        assert!(!awaited(Some(1), &["a-live1.pickle"]));
+        // The second was asked for before the training heard of the first.
+        assert!(!awaited(Some(2), &["a-rank0-live2.pickle.zst"]));
+        assert!(awaited(Some(2), &["a-live1.pickle"]));
+        assert!(awaited(Some(12), &["a-live1.pickle", "a-live121.pickle"]));
+        // Whoever sends them under other names, too.
+        assert!(!awaited(Some(1), &["renamed"]));
     }
 
     #[test]
