@@ -6,7 +6,7 @@
 use crate::frames::{ForwardOp, FrameText};
 use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trace::categories::Named;
 use trace::steps::levels::Level;
 use trace::steps::recording::Recording;
@@ -66,11 +66,15 @@ pub struct Device {
     pub preexisting_blocks: u32,
     /// How well the allocator's rules reproduced the trace.
     pub fidelity: Fidelity,
-    /// What *allocated* consists of after the last event, by category, as inferred. Empty
-    /// categories are left out.
+    /// What *allocated* consists of after the last event, by category. Empty categories are left
+    /// out.
     pub categories_at_end: BTreeMap<Named, Bytes>,
     /// The same at the peak of *allocated*.
     pub categories_at_peak: BTreeMap<Named, Bytes>,
+    /// The categories with blocks of which that is inferred: neither noted by the recorder, nor
+    /// said by the team's own rules alone.
+    #[serde(default)]
+    pub inferred: BTreeSet<Named>,
     /// The blocks that are allocated after the last event, by address; with `--live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Vec<LiveBlock>>,
@@ -129,7 +133,7 @@ pub struct OutOfMemory {
     pub reserved: Bytes,
     /// The frame that asked; `null` without a stack.
     pub frame: Option<FrameText>,
-    /// What was allocated, by category, as inferred.
+    /// What was allocated, by category.
     pub held: BTreeMap<Named, Bytes>,
 }
 

@@ -11,14 +11,15 @@ use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
 };
 use api::leaks::{Pattern, Verdict};
-use trace::categories::Categories;
+use std::collections::BTreeSet;
+use trace::categories::{Categories, Named};
 use trace::leaks::{self, LeakReport};
 use trace::oom;
 use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, levels};
 use trace::tiles::block_label;
-use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace, device_name};
+use trace::trace::{BlockIdx, DeviceTrace, QualityNote, Series, StepSource, Trace, device_name};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Tried};
@@ -182,10 +183,28 @@ fn device(
         fidelity: facts.fidelity,
         categories_at_end: by_category(last),
         categories_at_peak: by_category(peak),
+        inferred: inferred(trace, stacks, &categories),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
         out_of_memory: out_of_memory((trace, whole), &categories),
         remedies: remedies(trace, whole, watch)?,
     })
+}
+
+/// The categories that are inferred of some of their blocks.
+fn inferred(trace: &DeviceTrace, stacks: &Stacks, categories: &Categories) -> BTreeSet<Named> {
+    let mut found = vec![false; categories.len()];
+    for index in 0..trace.blocks.len() {
+        let block = BlockIdx(index as u32);
+        let position = categories.position(block);
+        if !found[position] {
+            let (kind, name) = (trace.blocks.kind(block), categories.name(position));
+            found[position] = trace::categories::is_inferred(stacks, kind, name);
+        }
+    }
+    let found = found.into_iter().enumerate().filter(|(_, is)| *is);
+    found
+        .map(|(position, _)| categories.name(position))
+        .collect()
 }
 
 /// The blocks that are allocated at an event, by address.
@@ -365,5 +384,40 @@ fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGro
         live_count: group.live_count,
         frame_inferred: group.frame_inferred,
         forward: group.forward.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use trace::naming::Rules;
+    use trace::testing::{TraceBuilder, block_of};
+
+    #[test]
+    fn what_a_rule_alone_says_is_not_inferred() {
+        let mut builder = TraceBuilder::default();
+        builder.preexisting(block_of(Bytes::mib(4)));
+        let mut trace = builder.finish();
+        let mut inferred = |rules: &str| {
+            let rules = Rules::parse(rules).unwrap();
+            trace.stacks.own = Some(Arc::new(rules));
+            let subject = Inspected {
+                trace: &trace,
+                only: None,
+            };
+            let found = Watch::undisturbed(|watch| Memory::of(subject, Live::Summed, watch));
+            let device = &found.devices[0];
+            let names = |of: &mut dyn Iterator<Item = Named>| {
+                let names: Vec<String> = of.map(|name| name.label().to_owned()).collect();
+                names.join(", ")
+            };
+            let at_end = names(&mut device.categories_at_end.keys().copied());
+            (at_end, names(&mut device.inferred.iter().copied()))
+        };
+        assert_eq!(inferred("mine size>=0"), ("mine".to_owned(), String::new()));
+        let (at_end, of_inference) = inferred("mine size>=1GiB");
+        assert!(!at_end.is_empty());
+        assert_eq!(at_end, of_inference);
     }
 }

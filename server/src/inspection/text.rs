@@ -4,7 +4,7 @@ use crate::table::{Table, grouped};
 use answers::names::frame_line;
 use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trace::categories::Named;
 use trace::steps::{Word, levels};
@@ -82,9 +82,13 @@ fn device_table(device: &Device, several: bool) -> String {
         told(device.unmatched_frees, "unmatched free"),
         known_by(device),
         table.print("    "),
-        categories("at the peak", &device.categories_at_peak),
-        categories("at the end", &device.categories_at_end),
-    ) + &device.out_of_memory.iter().map(failure).collect::<String>()
+        categories("at the peak", &device.categories_at_peak, &device.inferred),
+        categories("at the end", &device.categories_at_end, &device.inferred),
+    ) + &device
+        .out_of_memory
+        .iter()
+        .map(|oom| failure(oom, &device.inferred))
+        .collect::<String>()
         + &device
             .remedies
             .as_deref()
@@ -94,7 +98,7 @@ fn device_table(device: &Device, several: bool) -> String {
 }
 
 /// A failed allocation: when, requested, free, limit, where, and what was held.
-fn failure(oom: &OutOfMemory) -> String {
+fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
     let at = grouped(u64::from(oom.event.0));
     let step = oom
         .step
@@ -111,7 +115,7 @@ fn failure(oom: &OutOfMemory) -> String {
         let _ = write!(out, "; asked by {}", frame_line(frame));
     }
     out.push('\n');
-    out += &categories("held", &oom.held);
+    out += &categories("held", &oom.held, inferred);
     out
 }
 
@@ -142,17 +146,23 @@ fn remedies(remedies: &[Remedy], of: Option<u32>) -> String {
     }
 }
 
-/// `at the peak: activations 3.10 GiB, parameters 1.20 GiB (inferred)`.
-fn categories(when: &str, shares: &BTreeMap<Named, Bytes>) -> String {
+/// `at the peak: activations 3.10 GiB, parameters 1.20 GiB (inferred)`. Where only some of them are
+/// inferred, each of those says so.
+fn categories(when: &str, shares: &BTreeMap<Named, Bytes>, inferred: &BTreeSet<Named>) -> String {
+    let all = shares.keys().all(|category| inferred.contains(category));
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by_key(|&(category, bytes)| (std::cmp::Reverse(*bytes), *category));
+    let mark = |is: bool| if is { " (inferred)" } else { "" };
     let parts: Vec<String> = shares
         .into_iter()
-        .map(|(category, bytes)| format!("{} {bytes}", category.label()))
+        .map(|(category, bytes)| {
+            let mark = mark(!all && inferred.contains(category));
+            format!("{} {bytes}{mark}", category.label())
+        })
         .collect();
     match parts.is_empty() {
         true => String::new(),
-        false => format!("    {when}: {} (inferred)\n", parts.join(", ")),
+        false => format!("    {when}: {}{}\n", parts.join(", "), mark(all)),
     }
 }
 
@@ -277,4 +287,31 @@ fn quality(inspection: &Inspection) -> String {
         out += &format!("    {}: {}\n", note.code, note.detail);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::categories::Category;
+
+    #[test]
+    fn only_what_is_inferred_is_said_to_be() {
+        let (ours, own) = (
+            Named::Ours(Category::Activation),
+            Named::Own("attention".parse().unwrap()),
+        );
+        let shares = [(ours, Bytes::mib(3)), (own, Bytes::mib(1))].into();
+        let check = |inferred: &[Named], expected: &str| {
+            let inferred = inferred.iter().copied().collect();
+            assert_eq!(categories("held", &shares, &inferred), expected);
+        };
+        let of = "    held: activations 3.00 MiB";
+        check(
+            &[ours, own],
+            &format!("{of}, attention 1.00 MiB (inferred)\n"),
+        );
+        check(&[ours], &format!("{of} (inferred), attention 1.00 MiB\n"));
+        check(&[], &format!("{of}, attention 1.00 MiB\n"));
+        assert_eq!(categories("held", &BTreeMap::new(), &BTreeSet::new()), "");
+    }
 }
