@@ -56,7 +56,7 @@ fn the_points_agree_with_what_was_measured() {
 /// A card ran the same points, and the file says where and how. Memory equals that of the
 /// simulation. Time does too, if copies limit the step. If products limit it, cuBLASLt is faster
 /// than the rate that was calibrated with PyTorch's step. What the card copied is compared beside
-/// `engine::bench::frontier`, because its file has the mean of all steps, those of the warm-up too.
+/// `engine::bench::frontier`.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
     let kept = kept();
@@ -81,7 +81,7 @@ fn every_point_on_the_card_is_a_computed_one() {
         "tidemark bench --frontier --device cuda --json"
     );
     assert_eq!(card.file, "engine/results/frontier-h200.json");
-    assert_eq!(card.date, "2026-11-23");
+    assert_eq!(card.date, "2026-11-28");
 }
 
 /// No point is faster than its products. If a point moves or keeps activations, it is not faster

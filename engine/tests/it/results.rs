@@ -19,6 +19,8 @@ const PATCHES: &str = include_str!("../../results/h200-2026-11-22.json");
 const PRODUCTS: &str = include_str!("../../results/h200-2026-11-23.json");
 /// Every offloader again, with products by cuBLASLt.
 const OFFLOADERS: &str = include_str!("../../results/h200-2026-11-26.json");
+/// What changed when weights of linear layers moved.
+const WEIGHTS: &str = include_str!("../../results/h200-2026-11-28.json");
 
 fn parsed(file: &str) -> Value {
     serde_json::from_str(file).unwrap()
@@ -27,7 +29,7 @@ fn parsed(file: &str) -> Value {
 /// All rows of the command line's runs.
 fn rows() -> Vec<Value> {
     let mut rows = Vec::new();
-    for file in [FIRST, FULL, PATCHES, PRODUCTS, OFFLOADERS].map(parsed) {
+    for file in [FIRST, FULL, PATCHES, PRODUCTS, OFFLOADERS, WEIGHTS].map(parsed) {
         rows.extend(rows_of(&file));
         rows.extend(rows_of(&file["fractions"]));
     }
