@@ -2,7 +2,9 @@
 //!
 //! In order of preference:
 //! 1. numbered scopes that call themselves steps or iterations (`## step 7 ##`, `ProfilerStep#7`,
-//!    `train_iter_7`); the outermost are taken, because micro-batches lie inside;
+//!    `train_iter_7`) and are the program's: most of the optimizer's steps lie in them, or one in
+//!    each gap between two; without an optimizer, they cover a quarter of the events. Those that
+//!    cover most are taken, because micro-batches lie inside and evaluations are shorter;
 //! 2. if the stacks show no loop: optimizer steps (`Optimizer.step#AdamW.step`), each with the
 //!    events that belong directly to it. If there are several optimizers, the one that runs last in
 //!    the cycle;
@@ -11,7 +13,8 @@
 //!    inside one another.
 //!
 //! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps. The exception:
-//! they call themselves steps and there is nothing else.
+//! they call themselves steps and there is nothing else. Numbered scopes that are not the program's
+//! (`save_checkpoint_step_500`) count only where nothing else shows steps.
 
 use super::{MAX_STEPS, STEP_NAME};
 use crate::clip::clipped;
@@ -28,6 +31,8 @@ pub(super) const PER_SCOPE: usize = 96;
 const MIN_SCOPES: usize = 3;
 /// A family must cover this share of the events, unless its name says step.
 const COVERED: f64 = 0.5;
+/// The same, if its name says step.
+const COVERED_BY_STEPS: f64 = 0.25;
 
 /// A scope, or several of one name that overlap (threads that each open it).
 #[derive(Clone, Copy)]
@@ -65,19 +70,49 @@ impl<'a> Scopes<'a> {
 
     /// The steps that call themselves steps.
     pub fn numbered(&self) -> Option<Vec<Step>> {
-        let named = self
-            .families
-            .iter()
-            .filter(|f| f.numbered && f.says_step() && f.counts_up())
+        let trains = self.optimizer_moments();
+        self.largest_named(&trains, |family| match trains.len() {
+            0 | 1 => family.covered() >= COVERED_BY_STEPS,
+            n => family.inside_and_marked(&trains).1 * 2 >= n,
+        })
+    }
+
+    /// The same, also if the scopes are only of something that happens now and then.
+    pub fn numbered_anyhow(&self) -> Option<Vec<Step>> {
+        let any = || self.largest_named(&self.optimizer_moments(), |_| true);
+        self.numbered().or_else(any)
+    }
+
+    /// Of the families that call themselves steps, the one that covers most. Those that have the
+    /// optimizer's steps inside go first, unless they cover little else.
+    fn largest_named(
+        &self,
+        trains: &[EventIdx],
+        is_one: impl Fn(&Family<'a>) -> bool,
+    ) -> Option<Vec<Step>> {
+        let has_training = |family: &Family<'_>| {
+            let (inside, _) = family.inside_and_marked(trains);
+            inside * 2 >= trains.len() && family.covered() >= COVERED_BY_STEPS
+        };
+        let families = self.families.iter();
+        families
+            .filter(|f| f.numbered && f.says_step() && f.counts_up() && is_one(f))
             .min_by_key(|f| {
                 (
                     f.scopes.len() < MIN_SCOPES,
-                    f.depth(),
-                    f.scopes.len(),
+                    !has_training(f),
+                    Reverse(f.events()),
+                    (f.depth(), f.scopes.len()),
                     &f.name,
                 )
-            });
-        named.map(enclosed)
+            })
+            .map(enclosed)
+    }
+
+    /// When the optimizer that ends the cycle steps.
+    fn optimizer_moments(&self) -> Vec<EventIdx> {
+        let family = self.optimizer_of_the_cycle();
+        family.map(Family::recorded).unwrap_or_default()
     }
 
     /// How many optimizer steps there were; `None` if no scope shows it.
@@ -109,16 +144,19 @@ impl<'a> Scopes<'a> {
 
     /// Steps from the optimizer that ends the cycle.
     pub fn up_to_each_optimizer_step(&self) -> Option<Vec<Step>> {
+        let steps = up_to_each(self.device, self.optimizer_of_the_cycle()?);
+        (steps.len() > 1).then_some(steps)
+    }
+
+    /// The scopes of the optimizer that ends the cycle.
+    fn optimizer_of_the_cycle(&self) -> Option<&Family<'a>> {
         let most = self.optimizers().map(|f| f.scopes.len()).max()?;
         // An optimizer that runs only now and then (a tenth as often as the most frequent one)
         // marks no steps. Of the others, the least frequent one closes a cycle: a discriminator may
         // step five times for each step of the generator.
-        let family = self
-            .optimizers()
+        self.optimizers()
             .filter(|f| f.scopes.len() * 10 >= most && f.scopes.len() > 1)
-            .min_by_key(|f| (f.scopes.len(), Reverse(f.scopes[0].events.start())))?;
-        let steps = up_to_each(self.device, family);
-        (steps.len() > 1).then_some(steps)
+            .min_by_key(|f| (f.scopes.len(), Reverse(f.scopes[0].events.start())))
     }
 }
 
@@ -210,6 +248,30 @@ impl Family<'_> {
     fn is_apart(&self) -> bool {
         let mut neighbours = self.scopes.windows(2);
         neighbours.all(|w| w[0].events.end() <= w[1].events.start())
+    }
+
+    /// When the scopes begin that did not end before the first event.
+    fn recorded(&self) -> Vec<EventIdx> {
+        let scopes = self.scopes.iter();
+        let recorded = scopes.filter(|scope| scope.events.end() > EventIdx(0));
+        recorded.map(|scope| scope.events.start()).collect()
+    }
+
+    /// How many of these moments lie in a scope; and how many do, or are the first one in a gap
+    /// after a scope.
+    fn inside_and_marked(&self, moments: &[EventIdx]) -> (usize, usize) {
+        let (mut inside, mut gaps, mut done) = (0, 0, 0);
+        for (index, scope) in self.scopes.iter().enumerate() {
+            let first = moments.partition_point(|&at| at < scope.events.start());
+            // What allocates nothing may have no events: it lies in a scope that ends there.
+            let after = moments.partition_point(|&at| at <= scope.events.end());
+            inside += after - first.max(done).min(after);
+            done = after;
+            let next = self.scopes.get(index + 1).map(|next| next.events.start());
+            let in_gap = moments.get(after);
+            gaps += usize::from(in_gap.is_some_and(|&at| next.is_none_or(|next| at < next)));
+        }
+        (inside, inside + gaps)
     }
 
     /// Events inside the scopes.
@@ -320,8 +382,8 @@ mod tests {
         check("Optimizer.step#AdamW.step", "Optimizer.step#AdamW.step");
     }
 
-    /// Steps as `name start..end`, from scopes as (name, start, end, depth) over `n` marks.
-    fn check(n: u32, scopes: &[(&str, u32, u32, u16)], expected: &[&str]) {
+    /// The steps of scopes as (name, start, end, depth) over `n` marks.
+    fn steps_of(n: u32, scopes: &[(&str, u32, u32, u16)]) -> Vec<Step> {
         let mut builder = crate::testing::TraceBuilder::default();
         (0..n).for_each(|_| builder.mark());
         let mut trace = builder.finish();
@@ -339,7 +401,13 @@ mod tests {
         let scopes = Scopes::new(&trace.devices[0], &trace.stacks, Watch::nobody());
         let scopes = scopes.unwrap();
         let steps = scopes.numbered().or_else(|| scopes.repeating());
-        let steps = steps.unwrap_or_default();
+        let steps = steps.or_else(|| scopes.numbered_anyhow());
+        steps.unwrap_or_default()
+    }
+
+    /// Steps as `name start..end`.
+    fn check(n: u32, scopes: &[(&str, u32, u32, u16)], expected: &[&str]) {
+        let steps = steps_of(n, scopes);
         let shown: Vec<String> = steps
             .iter()
             .map(|s| format!("{} {}..{}", s.name, s.events.start(), s.events.end()))
@@ -453,5 +521,93 @@ mod tests {
             ],
             &[],
         );
+    }
+
+    /// Scopes that come again: name (`*` is the number), events from one to the next, events in it,
+    /// depth, first event.
+    type Rows<'a> = &'a [(&'a str, u32, u32, u16, u32)];
+
+    /// Which scopes mark the steps of 240 events, and how many.
+    fn taken(rows: Rows<'_>) -> (String, usize) {
+        let scopes = rows.iter().flat_map(|&(name, every, len, depth, first)| {
+            let starts = (0_u32..).map(move |i| (i, first + i * every));
+            let starts = starts.take_while(move |(_, start)| start + len <= 240);
+            starts.map(move |(i, start)| {
+                let name = name.replace('*', &i.to_string());
+                (name, start, start + len, depth)
+            })
+        });
+        let scopes: Vec<(String, u32, u32, u16)> = scopes.collect();
+        let scopes: Vec<(&str, u32, u32, u16)> = scopes
+            .iter()
+            .map(|(name, start, end, depth)| (name.as_str(), *start, *end, *depth))
+            .collect();
+        let steps = steps_of(240, &scopes);
+        (family_name(&steps[0].name), steps.len())
+    }
+
+    #[test]
+    fn the_scopes_of_the_training_are_the_steps() {
+        const TRAIN: (&str, u32, u32, u16, u32) = ("train_step_*", 10, 6, 0, 0);
+        const OPTIMIZER: (&str, u32, u32, u16, u32) = ("Optimizer.step#A.step", 10, 1, 1, 4);
+        let by_optimizer = ("#A.step #", 24);
+        let cases: &[(Rows<'_>, (&str, usize))] = &[
+            // Evaluations now and then, one after each step, and longer ones than the step.
+            (
+                &[TRAIN, OPTIMIZER, ("val_step_*", 40, 3, 0, 6)],
+                ("train_step_#", 24),
+            ),
+            (&[TRAIN, ("val_step_*", 40, 3, 0, 6)], ("train_step_#", 24)),
+            (
+                &[TRAIN, OPTIMIZER, ("val_step_*", 10, 3, 0, 6)],
+                ("train_step_#", 24),
+            ),
+            (
+                &[
+                    ("train_step_*", 10, 3, 0, 0),
+                    ("val_step_*", 10, 6, 0, 4),
+                    ("Optimizer.step#A.step", 10, 1, 1, 1),
+                ],
+                ("train_step_#", 24),
+            ),
+            // Only what happens now and then is numbered.
+            (&[OPTIMIZER, ("save_step_*", 60, 2, 0, 58)], by_optimizer),
+            (&[OPTIMIZER, ("step *", 100, 10, 0, 0)], by_optimizer),
+            (&[OPTIMIZER, ("val_step_*", 2, 1, 0, 200)], by_optimizer),
+            (
+                &[("save_step_*", 60, 2, 0, 58), ("batch *", 10, 8, 0, 0)],
+                ("batch #", 24),
+            ),
+            (&[("save_step_*", 60, 2, 0, 58)], ("save_step_#", 4)),
+            // A part of each step, and what is around several.
+            (
+                &[OPTIMIZER, ("forward_step_*", 10, 2, 0, 0)],
+                ("forward_step_#", 24),
+            ),
+            (
+                &[OPTIMIZER, ("optimizer_step_*", 10, 2, 0, 4)],
+                ("optimizer_step_#", 24),
+            ),
+            (
+                &[
+                    ("iteration *", 60, 58, 0, 0),
+                    ("train_step_*", 10, 6, 1, 0),
+                    OPTIMIZER,
+                ],
+                ("iteration #", 4),
+            ),
+            (
+                &[("ProfilerStep#*", 10, 10, 0, 0), TRAIN, OPTIMIZER],
+                ("ProfilerStep##", 24),
+            ),
+        ];
+        for (rows, (name, count)) in cases {
+            let (taken, n) = taken(rows);
+            assert_eq!(
+                (taken.ends_with(name), n),
+                (true, *count),
+                "{taken}: {rows:?}"
+            );
+        }
     }
 }

@@ -224,7 +224,8 @@ fn with_steps(
         })
     };
     let mut levels = Vec::new();
-    levels.extend(of_scopes(ANNOTATED, "annotated steps", scopes.numbered()));
+    let numbered = scopes.numbered_anyhow();
+    levels.extend(of_scopes(ANNOTATED, "annotated steps", numbered));
     let optimizer = scopes.up_to_each_optimizer_step();
     levels.extend(of_scopes(OPTIMIZER, "optimizer steps", optimizer));
     if let Some(analysis) = Analysis::new(device, stacks, watch)? {

@@ -95,6 +95,9 @@ fn found(
         without_ending(device, stacks, &mut steps);
         return Ok((StepSource::Annotations, steps));
     }
+    if let Some(steps) = scopes.numbered_anyhow() {
+        return Ok((StepSource::Annotations, steps));
+    }
     if analysis.is_some() {
         return Ok(NONE);
     }
