@@ -10,6 +10,9 @@
 //! Never a candidate: a loop inside the call of a module (layers), inside an optimizer or a
 //! backward pass (parameters), inside PyTorch or Python's own code, and one that loads a model.
 //!
+//! If an optimizer allocates nothing, the loop of batches shows nothing of its own between the
+//! micro-batches and the epochs. Then the optimizer's scopes are the steps, not the epochs.
+//!
 //! From the candidates that cover about the same, training takes the loop with the most iterations
 //! (the batches, not the epochs around them). Everything else takes the loop with the fewest (the
 //! requests, not the tokens in them), unless those are too few to judge and an inner loop has
@@ -357,10 +360,26 @@ impl<'a> Analysis<'a> {
             .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
             .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
             .max_by_key(by_iterations);
-        inner
+        let chosen = inner
             .filter(|i| by_iterations(i) >= MIN_STEPS)
             .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())
-            .or(Some(best))
+            .unwrap_or(best);
+        let count = by_iterations(&chosen);
+        let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
+        (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// Whether the optimizer's scopes show twice as many steps as there are iterations, or more, and
+    /// each of these is made of micro-batches. Then the loop between has no allocation of its own.
+    fn optimizes_within(&self, loops: &[Loop], n_iterations: usize) -> bool {
+        let nearly_all =
+            |part: u32| f64::from(part) >= ABOUT_THE_SAME * f64::from(self.total.backward);
+        let optimizes = |l: &Loop| l.iterations.iter().filter(|i| i.work.optimizer > 0).count();
+        !self.works.scopes.is_empty()
+            && loops
+                .iter()
+                .filter(|l| nearly_all(l.work.backward) && l.each(|work| work.backward > 0))
+                .any(|l| optimizes(l) >= 2 * n_iterations)
     }
 
     /// The optimizer's allocations before a loop.

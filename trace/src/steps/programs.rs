@@ -3,10 +3,11 @@
 
 use super::{find, levels};
 use crate::phases::program::on_windows;
+use crate::span::Span;
 use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
-use crate::trace::{StepSource, Trace};
-use crate::units::Bytes;
+use crate::trace::{Annotation, StepSource, Trace};
+use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -18,6 +19,9 @@ struct Program {
     frames: HashMap<String, FrameIdx>,
     stacks: HashMap<String, StackIdx>,
     alive: std::collections::VecDeque<crate::trace::BlockIdx>,
+    /// Events so far.
+    events: u32,
+    scopes: Vec<Annotation>,
 }
 
 impl Program {
@@ -32,12 +36,24 @@ impl Program {
         };
         let block = self.builder.alloc(kind);
         self.alive.push_back(block);
+        self.events += 1;
         if self.alive.len() > 2
             && let Some(old) = self.alive.pop_front()
         {
             self.builder.free_requested(old);
             self.builder.free_completed(old);
+            self.events += 2;
         }
+    }
+
+    /// A scope in which nothing is allocated.
+    fn scope(&mut self, name: &str) {
+        let now = EventIdx(self.events);
+        self.scopes.push(Annotation {
+            name: self.builder.stacks.strings.push(name),
+            events: Span::new(now, now),
+            depth: 0,
+        });
     }
 
     fn stack(&mut self, text: &str) -> StackIdx {
@@ -89,13 +105,14 @@ impl Program {
 
     fn finish(self) -> Trace {
         let mut trace = self.builder.finish();
+        trace.devices[0].annotations = self.scopes;
         let stacks = &trace.stacks;
         find(&mut trace.devices[0], stacks, 1, Watch::nobody()).unwrap();
         trace
     }
 }
 
-/// A program as text: one stack a line; `3x {` … `}` repeats.
+/// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()
@@ -110,6 +127,11 @@ fn run(text: &str) -> Trace {
 fn perform(program: &mut Program, lines: &[&str]) {
     let mut at = 0;
     while at < lines.len() {
+        if let Some(name) = lines[at].strip_prefix('[') {
+            program.scope(name.trim_end_matches(']'));
+            at += 1;
+            continue;
+        }
         let Some(times) = lines[at].strip_suffix("x {") else {
             program.alloc(lines[at]);
             at += 1;
@@ -370,6 +392,28 @@ fn batches_are_the_steps_though_each_epoch_ends_with_an_evaluation() {
         ),
         30,
     );
+}
+
+/// An optimizer that allocates nothing, with gradient accumulation, and an evaluation after each
+/// epoch: between the micro-batches and the epochs there is no loop with allocations of its own.
+#[test]
+fn epochs_are_not_the_steps_where_scopes_show_an_optimizer_in_them() {
+    let pass = format!("main:4 !forward:10\nmain:5 {BACKWARD}\n-\n");
+    let evaluation = "3x {\nmain:8 evaluate:3 !forward:10\n}";
+    let step = "[Optimizer.step#SGD.step]";
+    for (epochs, in_epoch, micro) in [(3, 10, 4), (5, 6, 2), (2, 4, 8)] {
+        let batches = format!("{in_epoch}x {{\n{micro}x {{\n{pass}}}\n{step}\n}}");
+        let trace = run(&format!(
+            "{epochs}x {{\nmain:2 shuffle:1\n{batches}\n{evaluation}\n}}"
+        ));
+        let device = &trace.devices[0];
+        let found = (device.steps.len(), device.step_source);
+        assert_eq!(found, (epochs * in_epoch, StepSource::Annotations));
+    }
+    // Two optimizers that take turns make one step.
+    let other = pass.replace(":4", ":14").replace(":5", ":15");
+    let turn = format!("[Optimizer.step#D.step]\n{other}[Optimizer.step#G.step]");
+    check(&format!("6x {{\nmain:2 data:1\n{pass}{turn}\n}}"), 6);
 }
 
 /// The model outlives the function with the loop, so most memory stays when that returns. But the
