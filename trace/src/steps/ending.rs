@@ -7,59 +7,153 @@
 //!
 //! Two things show where the program ends. The stacks of frees, if they were recorded, no longer
 //! have the functions that everything before was called from. And most of what outlives steps is
-//! given back.
+//! given back, more than steps give back anyway.
 
 use crate::code;
 use crate::span::Span;
-use crate::stacks::{StackIdx, Stacks};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, DeviceTrace, NO_TARGET, Step};
 use crate::units::EventIdx;
 use std::collections::HashSet;
 
-/// What the last allocations of a step are followed by.
-struct Tail {
-    /// Blocks that outlived the step before, and were alive at the last allocation.
-    old: u32,
-    /// How many of them are given back before the step ends.
-    given_back: u32,
-    /// When the first of them is.
-    first: EventIdx,
-    /// When any block is given back, in order.
-    frees: Vec<EventIdx>,
+/// Steps in which is looked what steps give back anyway.
+const LOOKED_AT: usize = 32;
+
+/// What follows the last allocation of a step.
+struct Tail<'a> {
+    device: &'a DeviceTrace,
+    step: Span<EventIdx>,
+    /// The first event after the last allocation.
+    from: usize,
+    /// Where the step before begins.
+    before: EventIdx,
 }
 
-impl Tail {
-    /// Of a step; blocks are old if they were allocated before the event `born`.
-    fn of(device: &DeviceTrace, step: Span<EventIdx>, born: EventIdx) -> Tail {
-        let (events, blocks) = (&device.events, &device.blocks);
+/// A block that is given back there.
+struct Free {
+    event: EventIdx,
+    made: Made,
+    /// The stack that allocated it.
+    site: StackIdx,
+    /// Events since then.
+    age: u32,
+}
+
+/// When a block was allocated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    InStep,
+    InStepBefore,
+    /// It outlived the step before.
+    Earlier,
+}
+
+impl<'a> Tail<'a> {
+    fn of(device: &'a DeviceTrace, previous: &Step, step: &Step) -> Tail<'a> {
+        let step = step.events;
         let range = step.start().index()..step.end().index();
-        let last_alloc = events.action[range.clone()]
+        let last_alloc = device.events.action[range.clone()]
             .iter()
             .rposition(|action| *action == Action::Alloc);
-        let from = last_alloc.map_or(range.start, |at| range.start + at + 1);
-        let is_free = |at: &usize| events.action[*at] == Action::FreeRequested;
-        let frees = (from..range.end).filter(is_free);
-        let before = blocks.allocated_in(Span::new(EventIdx(0), born)).end;
-        let gone = blocks.free_requested[..before as usize].iter();
-        let mut tail = Tail {
-            old: 0,
-            given_back: 0,
-            first: step.end(),
-            frees: frees.map(|at| EventIdx(at as u32)).collect(),
-        };
-        for event in gone.map(|&event| EventIdx(event)) {
-            tail.old += u32::from(event.index() >= from);
-            if event.index() >= from && event < step.end() {
-                tail.given_back += 1;
-                tail.first = tail.first.min(event);
-            }
+        Tail {
+            device,
+            step,
+            from: last_alloc.map_or(range.start, |at| range.start + at + 1),
+            before: previous.events.start(),
         }
-        tail
     }
 
-    /// Whether most of what outlives steps is given back.
+    /// What is given back, in order.
+    fn frees(&self) -> impl Iterator<Item = Free> {
+        let (events, blocks) = (&self.device.events, &self.device.blocks);
+        let range = self.from..self.step.end().index();
+        let is_free = |at: &usize| events.action[*at] == Action::FreeRequested;
+        range.filter(is_free).map(move |at| {
+            let block = events.target[at] as usize;
+            let (made, site) = match events.target[at] {
+                NO_TARGET => (at as u32, StackIdx::NONE),
+                _ => {
+                    let kind = blocks.kinds[blocks.kind[block].index()];
+                    (blocks.alloc[block], kind.alloc_stack)
+                }
+            };
+            let is_preexisting = block < blocks.n_preexisting as usize;
+            Free {
+                event: EventIdx(at as u32),
+                made: match EventIdx(made) {
+                    made if is_preexisting || made < self.before => Made::Earlier,
+                    made if made < self.step.start() => Made::InStepBefore,
+                    _ => Made::InStep,
+                },
+                site,
+                age: at as u32 - made,
+            }
+        })
+    }
+
+    /// Whether most of the old blocks that are alive at the last allocation are given back.
     fn is_most(&self) -> bool {
-        self.given_back > 0 && self.given_back * 2 >= self.old
+        let blocks = &self.device.blocks;
+        let old = blocks.allocated_in(Span::new(EventIdx(0), self.before)).end;
+        let gone = blocks.free_requested[..old as usize].iter();
+        let alive = gone.filter(|&&event| event as usize >= self.from).count();
+        let given_back = self
+            .frees()
+            .filter(|free| free.made == Made::Earlier)
+            .count();
+        given_back > 0 && given_back * 2 >= alive
+    }
+
+    /// When the last block is given back that the step before made at one of these places.
+    fn replaced(&self, places: &HashSet<StackIdx>) -> Option<EventIdx> {
+        let replaced = self
+            .frees()
+            .filter(|free| free.made == Made::InStepBefore && places.contains(&free.site));
+        replaced.last().map(|free| free.event)
+    }
+}
+
+/// How many old blocks of one place steps give back after their last allocation.
+#[derive(Default)]
+struct Habit {
+    /// The most, and the second most.
+    most: [u32; 2],
+    /// The greatest age of such a block, in events.
+    oldest: u32,
+}
+
+impl Habit {
+    /// Of each place, in steps that are not the last one. Once is no habit, but the last of these
+    /// steps counts twice.
+    fn of(device: &DeviceTrace, steps: &[Step]) -> FxHashMap<StackIdx, Habit> {
+        let mut habits: FxHashMap<StackIdx, Habit> = FxHashMap::default();
+        let mut counts: FxHashMap<StackIdx, u32> = FxHashMap::default();
+        let pairs = steps.windows(2).rev().take(LOOKED_AT);
+        for (back, pair) in pairs.enumerate() {
+            let tail = Tail::of(device, &pair[0], &pair[1]);
+            for free in tail.frees().filter(|free| free.made == Made::Earlier) {
+                *counts.entry(free.site).or_default() += 1;
+                let habit = habits.entry(free.site).or_default();
+                habit.oldest = habit.oldest.max(free.age);
+            }
+            for (site, count) in counts.drain() {
+                let habit = habits.entry(site).or_default();
+                let second = if back == 0 {
+                    count
+                } else {
+                    habit.most[0].min(count)
+                };
+                habit.most = [habit.most[0].max(count), habit.most[1].max(second)];
+            }
+        }
+        habits
+    }
+
+    /// Takes a block for one that steps give back anyway, if it can be.
+    fn takes(&mut self, free: &Free) -> bool {
+        let is_one = self.most[1] > 0 && free.age / 2 <= self.oldest;
+        self.most[1] -= u32::from(is_one);
+        is_one
     }
 }
 
@@ -108,35 +202,72 @@ impl<'a> Callers<'a> {
 }
 
 /// Ends the last step where the functions have returned that all of it and of the step before was
-/// called from. And where the program begins to give back most of what outlives its steps, if no
-/// allocation follows and the step before did no such thing. What only the last step made may be
-/// given back first. So no more blocks are given back in it, after its last allocation, than in the
-/// step before.
+/// called from. And where the program gives up what outlives its steps.
 pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut [Step]) {
-    let [.., before_previous, previous, last] = steps else {
+    let [.., _, previous, last] = &*steps else {
         return;
     };
     if last.events.end().0 != device.events.len() {
         return;
     }
-    let tail = Tail::of(device, last.events, previous.events.start());
-    let usual = Tail::of(device, previous.events, before_previous.events.start());
-    let mut end = last.events.end();
-    if tail.is_most() && !usual.is_most() {
-        let more = tail.frees.get(usual.frees.len());
-        end = more.map_or(tail.first, |&more| more.min(tail.first));
-    }
-    let until = tail.frees.first().copied().unwrap_or(end);
+    let tail = Tail::of(device, previous, last);
+    let mut end = gives_up(device, steps).unwrap_or(last.events.end());
+    let until = tail.frees().next().map_or(end, |free| free.event);
     let both = Span::new(previous.events.start(), until);
     if let Some(callers) = Callers::of(device, stacks, both) {
         let mut seen = HashSet::new();
-        let returned = tail.frees.iter().find(|&&event| {
+        let mut frees = tail.frees().map(|free| free.event);
+        let returned = frees.find(|&event| {
             let stack = stack_of(device, event);
             seen.insert(stack) && callers.have_returned(stack)
         });
-        end = returned.map_or(end, |&returned| returned.min(end));
+        end = returned.map_or(end, |returned| returned.min(end));
     }
-    last.events = Span::new(last.events.start(), end);
+    let start = last.events.start();
+    if let Some(last) = steps.last_mut() {
+        last.events = Span::new(start, end);
+    }
+}
+
+/// Where the program begins to give back most of what outlives its steps, if no allocation follows
+/// and the step before did no such thing.
+///
+/// What earlier steps give back, too, is no sign of that: old blocks of a place in two of them, or in
+/// the step before; and all up to where a step has replaced what the step before made. What only the
+/// last step made may be given back first. So no more young blocks are given back in it after that
+/// than in the step before.
+fn gives_up(device: &DeviceTrace, steps: &[Step]) -> Option<EventIdx> {
+    let [earlier @ .., last] = steps else {
+        return None;
+    };
+    let [.., before_previous, previous] = earlier else {
+        return None;
+    };
+    let tail = Tail::of(device, previous, last);
+    let usual = Tail::of(device, before_previous, previous);
+    if !tail.is_most() || usual.is_most() {
+        return None;
+    }
+    let replaced = usual.frees().filter(|free| free.made == Made::InStepBefore);
+    let places: HashSet<StackIdx> = replaced.map(|free| free.site).collect();
+    let (settled, usually) = (tail.replaced(&places), usual.replaced(&places));
+    let is_young = |free: &Free| free.made != Made::Earlier;
+    let after = usual.frees().filter(|free| Some(free.event) > usually);
+    let mut young = after.filter(is_young).count();
+    let mut habits = Habit::of(device, earlier);
+    let first = tail.frees().find(|free| match free.made {
+        Made::Earlier => {
+            let habit = habits.get_mut(&free.site);
+            !habit.is_some_and(|habit| habit.takes(free))
+        }
+        _ if Some(free.event) <= settled => false,
+        _ if young == 0 => true,
+        _ => {
+            young -= 1;
+            false
+        }
+    });
+    first.map(|free| free.event)
 }
 
 fn is_alloc(device: &DeviceTrace, event: EventIdx) -> bool {

@@ -456,6 +456,86 @@ fn the_last_step_ends_before_its_function_returns() {
     assert_eq!(end.0, device.blocks.free_requested[newest]);
 }
 
+/// What steps keep: each `made` blocks; each so many steps (`every`), all but the newest `most` are
+/// given back.
+struct Keeps {
+    steps: usize,
+    made: fn(usize) -> usize,
+    every: usize,
+    most: fn(usize) -> usize,
+}
+
+impl Keeps {
+    /// Each step also keeps a block for good. At its end, the program gives back all of these, then
+    /// the others and the model.
+    fn run(&self, ends: bool) -> Trace {
+        let mut program = Program::default();
+        let stacks = [
+            "main:3",
+            "main:3 train:10 !forward:20",
+            "main:3 train:12",
+            "main:3 train:13",
+        ];
+        let [weight, saved, queued, listed] = stacks.map(|stack| crate::trace::BlockKind {
+            alloc_stack: program.stack(stack),
+            ..block_of(Bytes(4096))
+        });
+        let mut builder = program.builder;
+        let free = |builder: &mut TraceBuilder, block| {
+            builder.free_requested(block);
+            builder.free_completed(block);
+        };
+        let model: Vec<_> = (0..10).map(|_| builder.alloc(weight)).collect();
+        let (mut queue, mut list) = (Vec::new(), Vec::new());
+        for step in 0..self.steps {
+            let activation = builder.alloc(saved);
+            list.push(builder.alloc(listed));
+            queue.extend((0..(self.made)(step)).map(|_| builder.alloc(queued)));
+            free(&mut builder, activation);
+            let too_many = queue.len().saturating_sub((self.most)(step));
+            let is_due = (step + 1).is_multiple_of(self.every);
+            for block in queue.drain(..if is_due { too_many } else { 0 }) {
+                free(&mut builder, block);
+            }
+        }
+        if ends {
+            for block in list.into_iter().chain(queue).chain(model) {
+                free(&mut builder, block);
+            }
+        }
+        let mut trace = builder.finish();
+        find(&mut trace.devices[0], &trace.stacks, 1, Watch::nobody()).unwrap();
+        trace
+    }
+}
+
+#[test]
+fn what_steps_give_back_anyway_is_not_the_end_of_the_program() {
+    let one: fn(usize) -> usize = |_| 1;
+    let more_and_more: fn(usize) -> usize = |step| 2 + step;
+    let cases = [
+        ("a queue", 9, one, 1, (|_| 3) as fn(usize) -> usize),
+        ("a queue that is cut now and then", 12, one, 2, |_| 3),
+        ("rarely", 20, one, 4, |_| 6),
+        ("replaced by more", 8, more_and_more, 1, more_and_more),
+    ];
+    for (name, steps, made, every, most) in cases {
+        let keeps = Keeps {
+            steps,
+            made,
+            every,
+            most,
+        };
+        let last = |ends| {
+            let trace = keeps.run(ends);
+            let levels = super::levels(&trace.devices[0]);
+            (levels.len(), levels.last().copied())
+        };
+        assert_eq!(last(true).0, steps, "{name}");
+        assert_eq!(last(true), last(false), "{name}");
+    }
+}
+
 #[test]
 fn an_evaluation_now_and_then_belongs_to_a_step() {
     check(
