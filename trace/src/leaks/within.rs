@@ -13,8 +13,9 @@
 //! * The site adds to the live bytes with nearly every part after the first, in every step that is
 //!   looked at, and by about the same amount each time.
 //! * Everything that accumulated is given back in one sweep near the step's end, not one by one
-//!   between allocations, as in a backward pass. What waits for a later step (weights that the next
-//!   step replaces, a queue) is compared at the ends of steps.
+//!   between allocations, as in a backward pass. Only what the last part made may go later: the
+//!   loop's variables hold it. What waits for a later step (weights that the next step replaces, a
+//!   queue) is compared at the ends of steps.
 //! * If a part keeps most of its own peak ([`MOST_KEPT`]), it has had its own backward pass.
 //!   Otherwise it is building something up for a later one.
 
@@ -295,18 +296,23 @@ struct Sweep {
     first_free: u32,
     last_free: u32,
     n: u32,
+    /// The same as `last_free`, of what the last part made.
+    last_part: u32,
 }
 
 /// Per site, whether the memory that it keeps until the last part is given back in one sweep near
 /// the step's end. That means: between the first and the last free there are fewer allocations than
-/// blocks, and the next step has not got further than its first part.
+/// blocks, and the next step has not got further than its first part. What the last part made may
+/// go later than the rest: the variables of the loop hold it until the next step's first part.
 fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
     let last_end = *view.ends.as_slice().last().expect("a step has parts");
+    let last_part = whole.parts.last().expect("a step has parts").start().0;
     let blocks = &view.device.blocks;
     let none = Sweep {
         first_free: u32::MAX,
         last_free: 0,
         n: 0,
+        last_part: 0,
     };
     let mut sweeps = vec![none; view.sites.keys.len()];
     let inside = Span::new(whole.events.start(), EventIdx(last_end));
@@ -316,6 +322,10 @@ fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
         if freed >= last_end {
             let kind = blocks.kind[index as usize].index();
             let sweep = &mut sweeps[view.sites.of_kind[kind] as usize];
+            if blocks.alloc[index as usize] >= last_part {
+                sweep.last_part = sweep.last_part.max(freed);
+                continue;
+            }
             sweep.n += 1;
             sweep.first_free = sweep.first_free.min(freed);
             sweep.last_free = sweep.last_free.max(freed);
@@ -325,7 +335,10 @@ fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
     let a_part = whole.parts.iter().map(|&part| len(part)).max().unwrap_or(0);
     let too_late = whole.events.end().0.saturating_add(a_part).min(n_events);
     let is_swept = |sweep: &Sweep| {
-        if sweep.n == 0 || sweep.last_free >= too_late {
+        // If no further part was recorded, nobody knows when it would have been given back.
+        let is_late =
+            sweep.last_free >= too_late || sweep.last_part >= too_late && too_late < n_events;
+        if sweep.n == 0 || is_late {
             return false;
         }
         let freeing = Span::new(EventIdx(sweep.first_free), EventIdx(sweep.last_free));
@@ -351,27 +364,40 @@ mod tests {
         program.alloc(mib * MIB, &frames)
     }
 
-    /// Gradient accumulation without any scope; each micro-batch has its own backward pass. `kept`
-    /// says whether a block of each is kept until the optimizer's step.
-    fn accumulating(kept: bool) -> Trace {
+    /// What gradient accumulation does with a block of each micro-batch.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Saved {
+        GivenBack,
+        Kept,
+        /// A list keeps all of them, and the loop's variable the last one.
+        KeptAndHeld,
+    }
+
+    /// Gradient accumulation without any scope; each micro-batch has its own backward pass.
+    fn accumulating(saved: Saved) -> Trace {
         let mut program = Program::default();
         let call = format!("_call_impl {MODULE}:1562");
         let engine = format!("backward {TENSOR}:500");
         let update = format!("step {ADAM}:200");
+        let mut held = None;
         for _ in 0..6 {
             let mut waits = Vec::new();
-            for _ in 0..5 {
+            for _ in 0..4 {
                 let batch = run(&mut program, 20, &[], 1);
-                let saved = run(&mut program, 21, &[&call, "forward m.py:3"], 8);
+                let made = run(&mut program, 21, &[&call, "forward m.py:3"], 8);
                 let logits = run(&mut program, 21, &[&call, "forward m.py:4"], 2);
                 let scratch = run(&mut program, 22, &[&engine], 4);
-                for block in [batch, logits, scratch] {
+                let old = held.take_if(|_| waits.is_empty());
+                for block in [batch, logits, scratch].into_iter().chain(old) {
                     program.free(block);
                 }
-                match kept {
-                    true => waits.push(saved),
-                    false => program.free(saved),
+                match saved {
+                    Saved::GivenBack => program.free(made),
+                    Saved::Kept | Saved::KeptAndHeld => waits.push(made),
                 }
+            }
+            if saved == Saved::KeptAndHeld {
+                held = waits.pop();
             }
             waits.push(run(&mut program, 23, &[&update], 1));
             waits.into_iter().for_each(|block| program.free(block));
@@ -384,19 +410,21 @@ mod tests {
 
     #[test]
     fn what_each_micro_batch_keeps_is_seen_without_scopes() {
-        let trace = accumulating(true);
-        assert_eq!(trace.devices[0].steps.len(), 6, "the optimizer's steps");
-        let [report] = &of_trace(&trace)[..] else {
-            panic!("one device")
-        };
-        assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
-        let [group] = &report.groups[..] else {
-            panic!("one group: {:?}", report.groups)
-        };
-        assert_eq!(group.pattern, Pattern::WithinStep);
-        assert_eq!(group.bytes_per_step, 8.0 * MIB as f64);
+        for saved in [Saved::Kept, Saved::KeptAndHeld] {
+            let trace = accumulating(saved);
+            assert_eq!(trace.devices[0].steps.len(), 6, "the optimizer's steps");
+            let [report] = &of_trace(&trace)[..] else {
+                panic!("one device")
+            };
+            assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+            let [group] = &report.groups[..] else {
+                panic!("one group: {:?}", report.groups)
+            };
+            assert_eq!(group.pattern, Pattern::WithinStep);
+            assert_eq!(group.bytes_per_step, 8.0 * MIB as f64);
+        }
 
-        let trace = accumulating(false);
+        let trace = accumulating(Saved::GivenBack);
         let report = &of_trace(&trace)[0];
         assert_eq!(report.verdict, Verdict::Clean, "{}", report.reason);
     }
