@@ -4,6 +4,7 @@
 //! backward pass (`torch/optim/optimizer.py`). L-BFGS needs that. PyTorch Lightning does it with
 //! every optimizer (`optimizer_step` of its precision plugins): in its recordings the whole
 //! training step lies inside `step`. What the program makes there is not the optimizer's.
+//! Nor is what its hooks make, which the wrapper around `step` calls (`register_step_post_hook`).
 //!
 //! Frames are passed from the innermost outwards. An optimizer's frame counts unless code that the
 //! optimizer calls was passed before it.
@@ -15,6 +16,9 @@ use crate::code;
 pub enum Part {
     /// `step` of an optimizer of PyTorch: except for PyTorch, it calls only the closure.
     Step,
+    /// What PyTorch wraps around each `step` of an optimizer. It calls `step`, also that of an
+    /// optimizer that the program wrote, and the hooks that the program registered for it.
+    Wrapper,
     /// Other code of an optimizer, of gradient clipping, or of a gradient scaler's step. It may
     /// call `step` of an optimizer that the program wrote.
     Update,
@@ -29,6 +33,8 @@ pub enum Caller {
     Framework,
     /// The program's code, or a library's.
     Program,
+    /// The same, of a function `step`: perhaps an optimizer's.
+    Step,
     /// A function `closure`.
     Closure,
     /// PyTorch calls it for an operation on a tensor of the program's own class. It and the code
@@ -44,6 +50,8 @@ pub enum Passed {
     Nothing,
     /// The program's.
     Program,
+    /// The same, and its outermost function so far is called `step`.
+    Step,
     /// A function `closure`, or another that an optimizer called.
     Closure,
 }
@@ -54,8 +62,9 @@ impl Passed {
         match (self, caller) {
             (_, Caller::Dispatch) => Passed::Nothing,
             (_, Caller::Closure) => Passed::Closure,
-            (Passed::Nothing, Caller::Program) => Passed::Program,
-            (passed, _) => passed,
+            (Passed::Closure, _) | (_, Caller::Framework) => self,
+            (_, Caller::Program) => Passed::Program,
+            (_, Caller::Step) => Passed::Step,
         }
     }
 
@@ -64,7 +73,8 @@ impl Passed {
     pub fn is_called_by(self, part: Part) -> bool {
         match self {
             Passed::Nothing => false,
-            Passed::Program => part == Part::Step,
+            Passed::Program => matches!(part, Part::Step | Part::Wrapper),
+            Passed::Step => part == Part::Step,
             Passed::Closure => part != Part::Setup,
         }
     }
@@ -107,6 +117,7 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
     Some(match name {
         _ if SETUP.contains(&name) => Part::Setup,
         "step" if is_torch => Part::Step,
+        _ if file.ends_with("torch/optim/optimizer.py") => Part::Wrapper,
         _ => Part::Update,
     })
 }
@@ -141,6 +152,7 @@ pub fn caller(file: &str, name: &str, line: u32) -> Caller {
         "__torch_dispatch__" | "__torch_function__" => Caller::Dispatch,
         _ if code::is_framework(file, line) || is_generated => Caller::Framework,
         "closure" => Caller::Closure,
+        "step" => Caller::Step,
         _ => Caller::Program,
     }
 }
@@ -174,7 +186,7 @@ mod tests {
         );
         check(
             "wrapper /v/site-packages/torch/optim/optimizer.py",
-            Some(Part::Update),
+            Some(Part::Wrapper),
         );
         check(
             "__init__ /v/site-packages/torch/optim/adam.py",
@@ -241,6 +253,27 @@ mod tests {
             ],
             true,
         );
+    }
+
+    /// Hooks that the program registered for an optimizer's steps.
+    #[test]
+    fn what_a_hook_makes_is_not_the_optimizers() {
+        let check_in = |more: &[&str], expected| {
+            check(
+                &[&["<module> train.py:5", WRAPPER], more].concat(),
+                expected,
+            );
+        };
+        check_in(&["remember train.py:20"], false);
+        check_in(&["remember train.py:20", "step log.py:3"], false);
+        let context = "decorate_context /v/site-packages/torch/utils/_contextlib.py:124";
+        check_in(&[context, "remember train.py:20"], false);
+        check_in(&[context, "step lion.py:20", "remember train.py:30"], true);
+        let grad = "_use_grad /v/site-packages/torch/optim/optimizer.py:70";
+        check_in(&[grad, "step lion.py:20"], true);
+        // Libraries call their own code.
+        let fused = "step /v/site-packages/apex/optimizers/fused_adam.py:9";
+        check_in(&[fused, "__call__ /v/site-packages/apex/apply.py:9"], true);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
                 continue;
             }
             Says::Optimizer(Part::Setup) => Role::OptimizerSetup,
-            Says::Optimizer(Part::Step | Part::Update) => Role::Optimizer,
+            Says::Optimizer(_) => Role::Optimizer,
             Says::ZeroGrad => Role::ZeroGrad,
             Says::ModelSetup => Role::ModelSetup,
             Says::Python(caller) => {
