@@ -41,7 +41,7 @@ impl Excuse {
 /// While weights are loaded, at least this share of what is allocated stays.
 const LOADED: f64 = 0.5;
 
-/// Amounts are alike if they differ by one part in this many: blocks are rounded up.
+/// Requested amounts are alike if they differ by one part in this many.
 const ALIKE: u64 = 16;
 
 /// How often an optimizer's state must be made, as much each time and at equal distances, to say
@@ -100,8 +100,9 @@ impl<'v> Excuses<'v> {
         let made = (growth.first..=growth.last).filter(|&p| kept.survivors[p] > 0);
         let made: Vec<usize> = made.collect();
         let distance = |pair: &[usize]| pair[1] - pair[0];
-        let first = kept.survivors[growth.first];
-        let near = |&p: &usize| kept.survivors[p].abs_diff(first) * ALIKE <= first;
+        let made_in = |p: usize| kept.survivors_requested[p];
+        let first = made_in(growth.first);
+        let near = |&p: &usize| made_in(p).abs_diff(first) * ALIKE <= first;
         made.len() >= AGAIN
             && made
                 .windows(2)

@@ -272,7 +272,7 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     };
     let gap = second - first;
     let quiet = proven - 1 - second;
-    let alike = kept.survivors[first] == kept.survivors[second];
+    let alike = kept.survivors_requested[first] == kept.survivors_requested[second];
     if gap < 2 || quiet > gap || first > gap + 1 || !alike {
         return Finding::Bounded;
     }

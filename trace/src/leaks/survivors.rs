@@ -50,6 +50,8 @@ pub struct Kept {
     pub new_count: Vec<u32>,
     /// Per period, bytes allocated in it that are alive at the last end.
     pub survivors: Vec<u64>,
+    /// The same in requested bytes: equal for equal growths, without remainders.
+    pub survivors_requested: Vec<u64>,
     /// Per period, how many blocks these are.
     pub survivor_count: Vec<u32>,
     /// The age of the oldest block that *was* given back: how many ends it had outlived. Blocks of
@@ -78,7 +80,7 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 37 bytes each. This is enough for
+/// The largest number of sites times ends that is surveyed, at 45 bytes each. This is enough for
 /// hundreds of sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 3 << 20;
 
@@ -186,6 +188,7 @@ impl Kept {
             live_count: vec![0; n],
             new_count: vec![0; n],
             survivors: vec![0; n],
+            survivors_requested: vec![0; n],
             survivor_count: vec![0; n],
             longest_freed: 0,
             freed_ages: vec![false; n + 1],
@@ -215,6 +218,7 @@ impl Kept {
             }
         } else {
             self.survivors[period] += size;
+            self.survivors_requested[period] += requested.0;
             self.survivor_count[period] += 1;
             *self.sizes.entry(requested).or_default() += 1;
         }

@@ -50,7 +50,7 @@ impl Program {
         program
     }
 
-    /// Allocates with a stack of `function file`, innermost first.
+    /// Allocates with a stack of `function file` or `function file:line`, innermost first.
     fn alloc(&mut self, stack: &[&str], requested: u64) -> BlockIdx {
         self.alloc_in(stack, requested, block_of(Bytes(requested)).size.0)
     }
@@ -61,7 +61,9 @@ impl Program {
             .iter()
             .map(|frame| {
                 let (name, file) = frame.split_once(' ').expect("function and file");
-                let single = self.builder.stack(name, file, 1);
+                let (file, line) = file.split_once(':').unwrap_or((file, "1"));
+                let line = line.parse().expect("a line");
+                let single = self.builder.stack(name, file, line);
                 self.builder.stacks.frames(single)[0]
             })
             .collect();
@@ -184,6 +186,15 @@ fn what_an_optimizer_keeps_is_no_leak() {
         .is(Verdict::CannotTell);
         assert!(reason.contains("a new one is made each time"), "{reason}");
     }
+    // The allocator rounds up by another remainder each time.
+    let reason = Program::run(24, |p, step| {
+        if step % 4 == 1 {
+            let remainder = u64::from(step % 3) << 19;
+            p.alloc_in(&[ADAM, "train train.py"], 2 << 20, (2 << 20) + remainder);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("a new one is made each time"), "{reason}");
     // Parameters that are used for the first time, now and then.
     Program::run(24, |p, step| {
         if [1, 4, 9, 12, 17, 20].contains(&step) {
@@ -296,6 +307,14 @@ fn too_little_is_said_to_be_too_little() {
     let reason = Program::run(6, |p, step| {
         if step % 3 == 1 {
             p.alloc(&KEEP, 1 << 20);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("step 1 and again at step 4"), "{reason}");
+    // As much was requested; the second block has a remainder.
+    let reason = Program::run(6, |p, step| {
+        if step % 3 == 1 {
+            p.alloc_in(&KEEP, 1 << 20, (1 << 20) + u64::from(step) * 1024);
         }
     })
     .is(Verdict::CannotTell);
