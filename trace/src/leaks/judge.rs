@@ -198,7 +198,11 @@ fn by_survivors(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: births.len(),
     };
-    match (Room::of(kept), rhythm.is_late(n)) {
+    let room = match Room::of(kept) {
+        Room::Unknown => Room::beneath_its_most(kept, births),
+        known => known,
+    };
+    match (room, rhythm.is_late(n)) {
         (Room::Full, _) => Finding::Bounded,
         (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
         (Room::Unknown, false) => Finding::Grows(growth),
@@ -231,6 +235,34 @@ impl Room {
         let replaces = kept.survivor_count[last + 1..].iter().any(|&n| n > 0);
         match is_flat && replaces && has_ended(quiet, longest) {
             true if quiet >= MIN_GROWTHS => Room::Full,
+            true => Room::JustFull,
+            false => Room::Unknown,
+        }
+    }
+
+    /// The same, where the number of blocks falls below its maximum now and then: the variable of a
+    /// loop holds one block more, if that is not in the buffer. So many `births` as were needed to
+    /// make up for this and for a new maximum should have come, and did not raise it.
+    fn beneath_its_most(kept: &Kept, births: &[usize]) -> Room {
+        let counts = &kept.live_count;
+        let mut most = 0;
+        let mut rises = Vec::new();
+        for (end, &count) in counts.iter().enumerate() {
+            if count > most {
+                most = count;
+                rises.push(end);
+            }
+        }
+        let longest = longest_gap(&rises).zip(longest_gap(births));
+        let Some(((rising, born), &last)) = longest.zip(rises.last()) else {
+            return Room::Unknown;
+        };
+        let lowest = counts[last..].iter().min().unwrap_or(&most);
+        let dip = ((most - lowest) as usize).max(1);
+        let quiet = counts.len() - 1 - last;
+        let replaces = kept.survivor_count[last + 1..].iter().any(|&n| n > 0);
+        match replaces && has_ended(quiet, rising.max(born).saturating_mul(dip)) {
+            true if quiet / dip >= MIN_GROWTHS => Room::Full,
             true => Room::JustFull,
             false => Room::Unknown,
         }

@@ -244,6 +244,27 @@ fn a_full_buffer_that_keeps_its_oldest_blocks_is_clean() {
     );
 }
 
+/// What a full buffer does not take, the variable of the loop holds until the next step. So there
+/// is one block more or less.
+#[test]
+fn a_full_buffer_beside_a_variable_is_clean() {
+    let (mut best, mut held) = (Vec::new(), None);
+    Program::run(24, |p, step| {
+        let new = p.alloc(&HOLD, 4 << 20);
+        if let Some(old) = held.take() {
+            p.free(old);
+        }
+        best.push(((u64::from(step) * 1_234_577 + 13) % 89, new));
+        best.sort_unstable();
+        match best.pop_if(|_| step >= 6) {
+            Some((_, out)) if out == new => held = Some(out),
+            Some((_, out)) => p.free(out),
+            None => {}
+        }
+    })
+    .is(Verdict::Clean);
+}
+
 #[test]
 fn a_leak_beside_a_full_buffer_of_the_same_place_is_found() {
     let mut buffer: Vec<BlockIdx> = Vec::new();
