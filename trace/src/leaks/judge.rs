@@ -13,6 +13,12 @@ const GROWS_A_LITTLE: f64 = 0.1;
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
 
+/// In this share of the periods that keep something, blocks from before must be given back for new
+/// ones to take their place.
+const REPLACED: f64 = 0.75;
+/// These must be so many bytes, as a share of what is kept: sizes differ by chance.
+const MADE_UP_FOR: f64 = 0.6;
+
 /// So many rises make a buffer that is enlarged, if they are of one amount.
 const MIN_RISES: usize = 5;
 /// The same, if they are not: five random sizes are in order once in 120 cases, six in 720.
@@ -156,6 +162,30 @@ impl Older {
             None => Older::Replaced,
         }
     }
+}
+
+/// Whether blocks from before the recording are given back where sites grow, and about as many
+/// bytes: perhaps a buffer that was full already, of elements that have many sizes.
+pub fn takes_the_place_of_older<'k>(
+    grown: impl Iterator<Item = (&'k Kept, &'k Growth)>,
+    survey: &Survey,
+) -> bool {
+    let mut made = vec![0_u64; survey.churn.len()];
+    for (kept, growth) in grown {
+        // The first period differs.
+        let periods = growth.first.max(1)..=growth.last;
+        let bytes = kept.survivors_requested[periods.clone()].iter();
+        for (all, &bytes) in made[periods].iter_mut().zip(bytes) {
+            *all = all.saturating_add(bytes);
+        }
+    }
+    let births = made.iter().zip(&survey.gone);
+    let births: Vec<(u64, u64)> = births.map(|(a, b)| (*a, *b)).filter(|b| b.0 > 0).collect();
+    let sum = |of: fn(&(u64, u64)) -> u64| births.iter().map(|b| of(b) as f64).sum::<f64>();
+    let replaced = births.iter().filter(|(_, gone)| *gone > 0).count();
+    births.len() >= MIN_GROWTHS
+        && replaced as f64 >= REPLACED * births.len() as f64
+        && sum(|b| b.1) >= MADE_UP_FOR * sum(|b| b.0)
 }
 
 /// Looks for survivors that are older than any block that the site ever gave back, and that appear

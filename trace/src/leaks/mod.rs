@@ -25,6 +25,7 @@
 //! | sizes that differ, without stacks | all stackless blocks together, when nothing else grows |
 //! | the same, of a buffer that is enlarged | only where an optimizer steps |
 //! | buffer from before the recording | it replaces blocks of the same size from before it |
+//! | the same, of many sizes | as many bytes from before it are given back: *cannot tell* |
 //!
 //! # Thresholds
 //!
@@ -415,6 +416,11 @@ impl Found {
                 Finding::TooFew(growth) => found.unsure.push((site, growth)),
                 Finding::Bounded => {}
             }
+        }
+        let grown = found.grown.iter();
+        let grown = grown.filter_map(|(at, g)| view.survey.kept[*at].as_deref().zip(Some(g)));
+        if judge::takes_the_place_of_older(grown, view.survey) {
+            found.unsure.append(&mut found.grown);
         }
         found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
         Ok(found)

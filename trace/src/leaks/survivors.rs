@@ -75,6 +75,8 @@ pub struct Survey {
     /// size: newer blocks may have taken their place. The periods in which they were given back,
     /// and how many.
     pub replaced: FxHashMap<Bytes, Vec<(usize, u32)>>,
+    /// Per period, requested bytes of these blocks, whatever their sizes.
+    pub gone: Vec<u64>,
     /// Blocks of sites that were left out because there are too many sites and ends: see
     /// [`MAX_CELLS`].
     pub left_out: u64,
@@ -102,6 +104,7 @@ impl Survey {
             churn: vec![0; n],
             temporary: vec![0; n],
             replaced: FxHashMap::default(),
+            gone: vec![0; n],
             left_out: 0,
         };
         let mut room = MAX_CELLS / n.max(1);
@@ -159,9 +162,9 @@ impl Survey {
             let freed = blocks.free_requested[index as usize];
             if (first..last).contains(&freed) {
                 let requested = blocks.kind(BlockIdx(index)).requested;
-                *counts
-                    .entry((requested, ends.period_of(freed)))
-                    .or_default() += 1;
+                let period = ends.period_of(freed);
+                *counts.entry((requested, period)).or_default() += 1;
+                self.gone[period] += requested.0;
             }
         }
         for ((requested, period), n) in counts {
