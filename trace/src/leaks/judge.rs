@@ -3,7 +3,7 @@
 
 use super::survivors::{Kept, Survey};
 use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
-use crate::growth::Line;
+use crate::growth::{Line, settled};
 
 /// If the rest of the program grows by this part of what a buffer does, or by more, the buffer is
 /// as large as the program's data.
@@ -164,6 +164,28 @@ impl Older {
     }
 }
 
+/// How many ends a block may outlive before it counts as kept for good. If blocks were given back
+/// at three or more ages, of up to three periods and more, something collects them now and then
+/// (garbage collection). Its next round may come after twice the longest age.
+fn patience(kept: &Kept) -> usize {
+    let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
+    let collected = ages >= 3 && kept.longest_freed >= 3;
+    kept.longest_freed * if collected { 2 } else { 1 }
+}
+
+/// Whether a site gives back all that it keeps now and then: it keeps nothing that is older than
+/// what it gave back, and its requested level was as low again as at the beginning. Its rise since
+/// then is no growth.
+pub fn is_emptied(kept: &Kept) -> bool {
+    let n = kept.live.len();
+    let from = settled(n);
+    let proven = n.saturating_sub(patience(kept)).max(1);
+    let lowest = kept.requested[..=from].iter().min();
+    kept.longest_freed > 1
+        && kept.survivor_count[1..proven].iter().all(|&n| n == 0)
+        && kept.requested[from + 1..].iter().min() <= lowest
+}
+
 /// Whether blocks from before the recording are given back where sites grow, and about as many
 /// bytes: perhaps a buffer that was full already, of elements that have many sizes.
 pub fn takes_the_place_of_older<'k>(
@@ -192,12 +214,7 @@ pub fn takes_the_place_of_older<'k>(
 /// again and again.
 fn by_survivors(kept: &Kept) -> Finding {
     let n = kept.live.len();
-    let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
-    // If blocks were given back at three or more ages, of up to three periods and more, something
-    // collects them now and then (garbage collection). Its next round may come after twice the
-    // longest age.
-    let collected = ages >= 3 && kept.longest_freed >= 3;
-    let patience = kept.longest_freed * if collected { 2 } else { 1 };
+    let patience = patience(kept);
     // A block of period p has outlived n - p ends.
     let proven = n.saturating_sub(patience);
     let births: Vec<usize> = (0..proven)

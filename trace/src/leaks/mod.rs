@@ -330,13 +330,16 @@ fn judged(
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
+    let mut emptied = emptied(&view, &groups);
     groups.extend(within::find(&view, steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(&view, &mut found)?);
+        // Such a group holds all that has no stack.
+        emptied.clear();
     }
     if !groups.is_empty() {
         let others = others(&view, &groups);
-        return Ok(teller.leak(groups, others));
+        return Ok(teller.leak(groups, others, &emptied));
     }
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
     if let Some((_, growth)) = found.unsure.first()
@@ -441,6 +444,27 @@ impl Found {
             let doubts = a.leaves_doubt().cmp(&b.leaves_doubt());
             doubts.then(more.total_cmp(less))
         })
+    }
+}
+
+/// *Allocated* at the ends of steps in sites outside of the groups that give back all they keep now
+/// and then. Where such a site stands in its saw-tooth at the end is no growth.
+fn emptied(view: &View<'_>, groups: &[LeakGroup]) -> Vec<u64> {
+    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
+    let sites = view.sites.keys.iter().zip(&view.survey.kept);
+    let outside = sites.filter(|(key, _)| !known.contains(key));
+    let mut levels = vec![0_u64; view.ends.len()];
+    for (_, kept) in outside {
+        if let Some(kept) = kept.as_deref().filter(|kept| judge::is_emptied(kept)) {
+            add(&mut levels, &kept.live);
+        }
+    }
+    levels
+}
+
+fn add(levels: &mut [u64], more: &[u64]) {
+    for (level, more) in levels.iter_mut().zip(more) {
+        *level = level.saturating_add(*more);
     }
 }
 

@@ -210,9 +210,12 @@ impl Teller<'_> {
         self.report(Verdict::Clean, reason)
     }
 
-    /// *Allocated* at the ends of whole steps, without what the groups hold.
-    fn beside<'g>(&self, groups: impl Iterator<Item = &'g LeakGroup>) -> Vec<u64> {
+    /// *Allocated* at the ends of whole steps, without what the groups hold, and without `emptied`.
+    fn beside<'g>(&self, groups: impl Iterator<Item = &'g LeakGroup>, emptied: &[u64]) -> Vec<u64> {
         let mut levels = self.levels.clone();
+        for (level, own) in levels.iter_mut().zip(emptied) {
+            *level = level.saturating_sub(*own);
+        }
         for group in groups {
             for (level, own) in levels.iter_mut().zip(&group.per_step) {
                 *level = level.saturating_sub(own.0);
@@ -221,8 +224,14 @@ impl Teller<'_> {
         levels
     }
 
-    /// The report if groups accumulate; `others` further sites grow without a rhythm.
-    pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
+    /// The report if groups accumulate; `others` further sites grow without a rhythm, and `emptied`
+    /// is the level of those that give back everything now and then.
+    pub fn leak(
+        mut self,
+        mut groups: Vec<LeakGroup>,
+        others: usize,
+        emptied: &[u64],
+    ) -> LeakReport {
         groups.sort_by(|a, b| {
             let speed = b.bytes_per_step.total_cmp(&a.bytes_per_step);
             a.is_within().cmp(&b.is_within()).then(speed)
@@ -242,8 +251,11 @@ impl Teller<'_> {
             };
         };
         let proven: f64 = across().map(|g| g.bytes_per_step).sum();
-        let rest = Growth::of(&self.beside(across()));
-        self.growth = self.growth.map(|growth| growth.proven(proven, rest));
+        // Without one half of what only changes places, the other half may seem to rise.
+        let rest = [&[][..], emptied].map(|emptied| Growth::of(&self.beside(across(), emptied)));
+        let told = |growth: Growth| rest.map(|rest| growth.proven(proven, rest));
+        let slower = |[a, b]: [Growth; 2]| if b.slope < a.slope { b } else { a };
+        self.growth = self.growth.map(|growth| slower(told(growth)));
         let total = self.growth.map_or(proven, |growth| growth.slope);
         let rhythm = match first.pattern {
             Pattern::EveryNth(n) => format!(" (once in {n} {many})"),

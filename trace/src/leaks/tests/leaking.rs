@@ -69,6 +69,41 @@ fn a_program_that_has_ended_is_judged_as_if_it_still_ran() {
     }
 }
 
+/// A list that is given back after each epoch stands anywhere in its saw-tooth when the recording
+/// ends.
+#[test]
+fn where_a_saw_tooth_stands_at_the_end_is_no_growth() {
+    for (n, epoch) in [(80, 40), (120, 40), (115, 40), (28, 10)] {
+        let mut outputs = Vec::new();
+        let (report, _) = Program::run(n, |p, step| {
+            if step % epoch == 0 {
+                outputs.drain(..).for_each(|block| p.free(block));
+            }
+            p.alloc(&KEEP, 4096);
+            let remainder = u64::from((step + 1) % 3) << 19;
+            outputs.push(p.alloc_in(&HOLD, 4 << 20, (4 << 20) + remainder));
+        })
+        .report();
+        assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+        assert_eq!(report.bytes_per_step, 4096.0, "{n}, {epoch}");
+    }
+    // What takes its place at another place is no growth either.
+    let mut outputs = Vec::new();
+    let (report, _) = Program::run(60, |p, step| {
+        p.alloc(&KEEP, 4096);
+        match step {
+            0..30 => outputs.push(p.alloc(&HOLD, 1 << 20)),
+            30 => outputs.drain(..).for_each(|block| p.free(block)),
+            _ => {}
+        }
+        if (30..36).contains(&step) {
+            p.alloc(&["warm other.py", "step train.py"], 2 << 20);
+        }
+    })
+    .report();
+    assert_eq!(report.bytes_per_step, 4096.0, "{}", report.reason);
+}
+
 #[test]
 fn every_nth_step_has_its_rhythm() {
     let group = Program::run(30, |p, step| {
