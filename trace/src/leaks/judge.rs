@@ -186,6 +186,30 @@ pub fn is_emptied(kept: &Kept) -> bool {
         && kept.requested[from + 1..].iter().min() <= lowest
 }
 
+/// Whether a site collects blocks now and then, and also has many that are older than any that it
+/// gave back. Perhaps one line of it collects, and another one keeps.
+pub fn is_mixed(kept: &Kept) -> bool {
+    patience(kept) > kept.longest_freed && n_older(kept, kept) >= MIN_LATE_GROWTHS
+}
+
+/// The growth of one line of such a site, if `line` alone grows and was kept for longer than
+/// anything that the site gave back.
+pub fn of_line(line: &Kept, site: &Kept, survey: &Survey) -> Option<Growth> {
+    match judge(line, survey) {
+        Finding::Grows(growth) if n_older(line, site) >= MIN_LATE_GROWTHS => Some(growth),
+        _ => None,
+    }
+}
+
+/// In how many periods `kept` made survivors that are older than what `site` gave back.
+fn n_older(kept: &Kept, site: &Kept) -> usize {
+    let older = kept.live.len().saturating_sub(site.longest_freed);
+    kept.survivor_count[..older]
+        .iter()
+        .filter(|&&n| n > 0)
+        .count()
+}
+
 /// Whether blocks from before the recording are given back where sites grow, and about as many
 /// bytes: perhaps a buffer that was full already, of elements that have many sizes.
 pub fn takes_the_place_of_older<'k>(

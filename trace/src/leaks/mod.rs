@@ -18,6 +18,7 @@
 //! | warm-up that ends | quiet at the end for longer than ever between two growths |
 //! | bounded buffer | survivors are no older than what the site gives back |
 //! | full buffer | the number of blocks stays the same while new ones replace others |
+//! | one line keeps, another collects | such a site is judged again, line by line |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
 //! | longer sequences | no survivors; what is alive at the end grows with everything else |
 //! | evaluation, gradient accumulation | as a bounded buffer |
@@ -64,6 +65,7 @@ mod culprit;
 mod excuse;
 mod groups;
 mod judge;
+mod lines;
 mod reason;
 mod survivors;
 mod within;
@@ -331,6 +333,7 @@ fn judged(
         groups.clear();
     }
     let mut emptied = emptied(&view, &groups);
+    groups.extend(lines::find(&view, &mut emptied)?);
     groups.extend(within::find(&view, steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(&view, &mut found)?);

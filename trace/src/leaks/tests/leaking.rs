@@ -104,6 +104,35 @@ fn where_a_saw_tooth_stands_at_the_end_is_no_growth() {
     assert_eq!(report.bytes_per_step, 4096.0, "{}", report.reason);
 }
 
+/// The same function makes what a list keeps for an epoch and, on another line, what is kept for
+/// good.
+#[test]
+fn a_line_that_keeps_is_found_beside_one_that_collects() {
+    const COLLECTS: [&str; 2] = ["keep cache.py", "step train.py:7"];
+    const KEEPS: [&str; 2] = ["keep cache.py", "step train.py:9"];
+    let epochs = |kept_from: u32, n: u32| {
+        let mut outputs = Vec::new();
+        Program::run(n, move |p, step| {
+            if step % 45 == 0 {
+                outputs.drain(..).for_each(|block| p.free(block));
+            }
+            outputs.push(p.alloc(&COLLECTS, 3 << 20));
+            if step >= kept_from {
+                p.alloc(&KEEPS, 1 << 20);
+            }
+        })
+    };
+    let (report, _) = epochs(0, 88).report();
+    assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+    assert_eq!(report.bytes_per_step, f64::from(1 << 20));
+    let [group] = &report.groups[..] else {
+        panic!("one group: {:?}", report.groups)
+    };
+    assert_eq!((group.live_count, group.per_step[9]), (88, Bytes::mib(10)));
+    // No older than what was given back: perhaps the list of the second epoch.
+    epochs(45, 88).is(Verdict::Clean);
+}
+
 #[test]
 fn every_nth_step_has_its_rhythm() {
     let group = Program::run(30, |p, step| {

@@ -1,0 +1,121 @@
+//! Sites of which one line keeps and another one collects.
+//!
+//! A site is a call shape: functions without lines. If a function makes what a list keeps for an
+//! epoch, and on another line what is kept for good, both are one site. What is given back at many
+//! ages looks like garbage collection, and its patience hides what the other line keeps. So such a
+//! site is judged again, line by line. What a line keeps must be older than anything that the whole
+//! site gave back.
+
+use super::excuse::Excuses;
+use super::judge::{self, Finding};
+use super::survivors::Survey;
+use super::{LeakGroup, MIN_BYTES, View, add};
+use crate::fingerprint::Fingerprint;
+use crate::site::{SiteKey, Sites, is_module_call, is_python};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
+use crate::watch::Stopped;
+
+/// The lines that leak, of sites that are judged as bounded. The levels of other lines of these
+/// sites are added to `emptied`, if they give back everything now and then.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stopped> {
+    let kept = &view.survey.kept;
+    let mut mixed = vec![false; kept.len()];
+    for (site, kept) in kept.iter().enumerate() {
+        view.watch.at_row(site, || 0)?;
+        mixed[site] = kept.as_deref().is_some_and(|kept| {
+            judge::is_mixed(kept) && judge::judge(kept, view.survey) == Finding::Bounded
+        });
+    }
+    if !mixed.contains(&true) {
+        return Ok(Vec::new());
+    }
+    let lines = Lines::of(view, &mixed)?;
+    let survey = Survey::new(&view.device.blocks, &lines.sites, view.ends, 0, view.watch)?;
+    let by_line = View {
+        sites: &lines.sites,
+        survey: &survey,
+        ..*view
+    };
+    let excuses = Excuses::new(&by_line);
+    let mut grown = Vec::new();
+    for (line, &site) in lines.site_of.iter().enumerate() {
+        view.watch.look(0)?;
+        // The first holds all other sites.
+        let both = survey.kept[line].as_deref().zip(kept[site].as_deref());
+        let Some((own, all)) = both.filter(|_| line > 0) else {
+            continue;
+        };
+        match judge::of_line(own, all, view.survey) {
+            Some(growth) if excuses.of(line, &growth).is_none() => grown.push((line, growth)),
+            _ if judge::is_emptied(own) => add(emptied, &own.live),
+            _ => {}
+        }
+    }
+    let at_once: f64 = grown
+        .iter()
+        .map(|(_, growth)| growth.bytes_per_growth)
+        .sum();
+    match at_once >= MIN_BYTES.0 as f64 {
+        true => by_line.groups(&grown),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// The lines of some sites.
+struct Lines {
+    /// Each line as a site, under the key of its shape. The first holds all other sites, and must
+    /// not be judged.
+    sites: Sites,
+    /// The site of each.
+    site_of: Vec<usize>,
+}
+
+impl Lines {
+    fn of(view: &View<'_>, mixed: &[bool]) -> Result<Lines, Stopped> {
+        let mut lines = Lines {
+            sites: Sites {
+                of_kind: Vec::new(),
+                keys: vec![SiteKey::Shape(0)],
+                stacks: vec![StackIdx::NONE],
+            },
+            site_of: vec![0],
+        };
+        let mut known: FxHashMap<(u32, u64), u32> = FxHashMap::default();
+        let mut hashes: FxHashMap<StackIdx, u64> = FxHashMap::default();
+        let kinds = view.device.blocks.kinds.iter().zip(&view.sites.of_kind);
+        for (at, (kind, &site)) in kinds.enumerate() {
+            view.watch.at_row(at, || 0)?;
+            if !mixed[site as usize] {
+                lines.sites.of_kind.push(0);
+                continue;
+            }
+            let stack = kind.alloc_stack;
+            let hash = hashes.entry(stack);
+            let hash = *hash.or_insert_with(|| hash_of(view.stacks, stack));
+            let line = *known.entry((site, hash)).or_insert_with(|| {
+                lines.sites.keys.push(view.sites.keys[site as usize]);
+                lines.sites.stacks.push(stack);
+                lines.site_of.push(site as usize);
+                (lines.site_of.len() - 1) as u32
+            });
+            lines.sites.of_kind.push(line);
+        }
+        Ok(lines)
+    }
+}
+
+/// The Python frames of a stack with their lines, as a hash.
+fn hash_of(stacks: &Stacks, stack: StackIdx) -> u64 {
+    let frames = stacks.frames(stack).iter();
+    let python = frames.filter(|frame| {
+        let frame = stacks.frame(**frame);
+        is_python(stacks, frame) && !is_module_call(stacks, frame)
+    });
+    python.fold(0, |hash, frame| {
+        let hash = Fingerprint::default().number(hash);
+        hash.number(frame.index() as u64).key()
+    })
+}
