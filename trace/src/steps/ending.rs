@@ -250,7 +250,8 @@ fn gives_up(device: &DeviceTrace, steps: &[Step]) -> Option<EventIdx> {
     }
     let replaced = usual.frees().filter(|free| free.made == Made::InStepBefore);
     let places: HashSet<StackIdx> = replaced.map(|free| free.site).collect();
-    let (settled, usually) = (tail.replaced(&places), usual.replaced(&places));
+    let settled = tail.replaced(&places);
+    let usually = settled.and_then(|_| usual.replaced(&places));
     let is_young = |free: &Free| free.made != Made::Earlier;
     let after = usual.frees().filter(|free| Some(free.event) > usually);
     let mut young = after.filter(is_young).count();

@@ -488,10 +488,12 @@ impl Keeps {
         let model: Vec<_> = (0..10).map(|_| builder.alloc(weight)).collect();
         let (mut queue, mut list) = (Vec::new(), Vec::new());
         for step in 0..self.steps {
-            let activation = builder.alloc(saved);
+            let activations = [(); 3].map(|()| builder.alloc(saved));
             list.push(builder.alloc(listed));
             queue.extend((0..(self.made)(step)).map(|_| builder.alloc(queued)));
-            free(&mut builder, activation);
+            for block in activations {
+                free(&mut builder, block);
+            }
             let too_many = queue.len().saturating_sub((self.most)(step));
             let is_due = (step + 1).is_multiple_of(self.every);
             for block in queue.drain(..if is_due { too_many } else { 0 }) {
@@ -517,6 +519,7 @@ fn what_steps_give_back_anyway_is_not_the_end_of_the_program() {
         ("a queue", 9, one, 1, (|_| 3) as fn(usize) -> usize),
         ("a queue that is cut now and then", 12, one, 2, |_| 3),
         ("rarely", 20, one, 4, |_| 6),
+        ("cleared in the step before", 9, one, 4, |_| 0),
         ("replaced by more", 8, more_and_more, 1, more_and_more),
     ];
     for (name, steps, made, every, most) in cases {
