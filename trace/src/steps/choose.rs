@@ -369,8 +369,9 @@ impl<'a> Analysis<'a> {
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
     }
 
-    /// Whether the optimizer's scopes show twice as many steps as there are iterations, or more, and
-    /// each of these is made of micro-batches. Then the loop between has no allocation of its own.
+    /// Whether the optimizer's scopes show twice as many steps as there are iterations, or more,
+    /// and each of these is made of micro-batches. Then the loop between has no allocation of its
+    /// own.
     fn optimizes_within(&self, loops: &[Loop], n_iterations: usize) -> bool {
         let nearly_all =
             |part: u32| f64::from(part) >= ABOUT_THE_SAME * f64::from(self.total.backward);

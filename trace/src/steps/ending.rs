@@ -232,10 +232,10 @@ pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut 
 /// Where the program begins to give back most of what outlives its steps, if no allocation follows
 /// and the step before did no such thing.
 ///
-/// What earlier steps give back, too, is no sign of that: old blocks of a place in two of them, or in
-/// the step before; and all up to where a step has replaced what the step before made. What only the
-/// last step made may be given back first. So no more young blocks are given back in it after that
-/// than in the step before.
+/// What earlier steps give back, too, is no sign of that: old blocks of a place in two of them, or
+/// in the step before; and all up to where a step has replaced what the step before made. What only
+/// the last step made may be given back first. So no more young blocks are given back in it after
+/// that than in the step before.
 fn gives_up(device: &DeviceTrace, steps: &[Step]) -> Option<EventIdx> {
     let [earlier @ .., last] = steps else {
         return None;
