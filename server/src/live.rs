@@ -96,8 +96,8 @@ fn growing(steps: &[LiveStep]) -> Option<f64> {
     is_worth_a_word.then_some(by_step)
 }
 
-/// After how many steps the peak reaches the limit. The peak is the highest since the program began:
-/// where it has not moved in these steps, it does not say how much they need.
+/// After how many steps the peak reaches the limit. The peak is the highest since the program
+/// began: where it has not moved in these steps, it does not say how much they need.
 fn steps_left(limit: Option<Bytes>, steps: &[LiveStep], slope: f64) -> Option<u64> {
     let (first, last) = steps.first().zip(steps.last())?;
     let room = limit?.get().checked_sub(last.peak.get())?;

@@ -405,8 +405,8 @@ mod tests {
         }
     }
 
-    /// How many times as many steps `duplex` makes as TRL 1.14, in every stored run on one card with
-    /// real products.
+    /// How many times as many steps `duplex` makes as TRL 1.14, in every stored run on one card
+    /// with real products.
     fn gains_on_one_card() -> Vec<f64> {
         let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         let (one, two) = (parsed(CARD_TEXT), parsed(TWO));

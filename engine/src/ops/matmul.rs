@@ -141,8 +141,8 @@ impl Session {
         self.product("MmBackward0", (x, weight), (&saved, formula), shape)
     }
 
-    /// What a linear layer saves of its weight, and the formula for that. PyTorch's layer multiplies
-    /// by `weight.t()`: a view, which is no parameter itself.
+    /// What a linear layer saves of its weight, and the formula for that. PyTorch's layer
+    /// multiplies by `weight.t()`: a view, which is no parameter itself.
     fn saved_of(&mut self, weight: &Tensor) -> (Tensor, Formula) {
         if self.has_linear_functions() {
             return (weight.clone(), product_back);

@@ -124,8 +124,8 @@ impl Holders {
     }
 }
 
-/// Those of the runs that are alone and have all of these labels, and the whole jobs of which a rank
-/// has them.
+/// Those of the runs that are alone and have all of these labels, and the whole jobs of which a
+/// rank has them.
 pub fn chosen(runs: Vec<Candidate>, labels: &[Label]) -> Vec<Candidate> {
     let has = |run: &Candidate, label: &Label| run.labels.get(&label.key) == Some(&label.value);
     let has_all = |run: &Candidate| labels.iter().all(|label| has(run, label));

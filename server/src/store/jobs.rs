@@ -71,8 +71,8 @@ const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
       WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
 
 /// Which jobs are listed: not those that are the same as an earlier one, and not those of which
-/// nothing came, because all that was sent into them was cancelled or failed. Such a job is kept for
-/// a while, for whoever sends its ranks again.
+/// nothing came, because all that was sent into them was cancelled or failed. Such a job is kept
+/// for a while, for whoever sends its ranks again.
 const LISTED: &str = "same_as IS NULL \
      AND (EXISTS (SELECT 1 FROM job_ranks j WHERE j.job = jobs.id) \
        OR EXISTS (SELECT 1 FROM uploads WHERE uploads.job = jobs.id \

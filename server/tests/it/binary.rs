@@ -497,10 +497,8 @@ fn push_labels_runs_and_finds_the_baseline() {
 
     let history = |labels: &[&str]| {
         let labels = labels.iter().flat_map(|label| ["--label", label]);
-        let all: Vec<&str> = ["history", "--server", &url]
-            .into_iter()
-            .chain(labels)
-            .collect();
+        let mut all = vec!["history", "--server", &url];
+        all.extend(labels);
         let told = tidemark(&all);
         assert!(told.status.success(), "{told:?}");
         String::from_utf8(told.stdout).unwrap()
