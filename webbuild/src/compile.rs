@@ -9,7 +9,8 @@ use wasm_bindgen_cli_support::Bindgen;
 
 use crate::Workshop;
 use crate::error::Error;
-use crate::fold::fold;
+use crate::fold::{BadModule, fold};
+use crate::names::shorten;
 use crate::progress::Progress;
 use crate::toolchain::Toolchain;
 
@@ -143,7 +144,11 @@ pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
 /// Changes with the module, and with how the glue is made.
 fn made_from(module: &[u8], short: bool) -> String {
     let mut hasher = DefaultHasher::new();
-    let how = [include_str!("compile.rs"), include_str!("fold.rs")];
+    let how = [
+        include_str!("compile.rs"),
+        include_str!("fold.rs"),
+        include_str!("names.rs"),
+    ];
     (module, short, how).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
@@ -160,24 +165,28 @@ fn bindgen_into(dir: &Path, wasm: &Path, short: bool) -> Result<(), Error> {
         .generate(dir)
         .map_err(error)?;
     match short {
-        true => fold_in(dir),
+        true => shorten_in(dir),
         false => Ok(()),
     }
 }
 
-/// Makes the module in a folder of glue smaller. It then has other numbers for its functions, so
-/// names for stack traces would be wrong.
-fn fold_in(dir: &Path) -> Result<(), Error> {
+/// Makes the module in a folder of glue smaller, and its script. It then has other numbers for its
+/// functions, so names for stack traces would be wrong.
+fn shorten_in(dir: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
         let path = entry.map_err(Error::io(dir))?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "wasm")
-        {
-            let module = fs::read(&path).map_err(Error::io(&path))?;
-            let folded = fold(&module).map_err(|error| Error::BadModule(error.to_string()))?;
-            fs::write(&path, folded).map_err(Error::io(&path))?;
-        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix("_bg.wasm")) else {
+            continue;
+        };
+        let bad = |error: BadModule| Error::BadModule(error.to_string());
+        let script_path = dir.join(format!("{name}.js"));
+        let script = fs::read_to_string(&script_path).map_err(Error::io(&script_path))?;
+        let module = fs::read(&path).map_err(Error::io(&path))?;
+        let folded = fold(&module).map_err(bad)?;
+        let (short, script) = shorten(&folded, &script).map_err(bad)?;
+        fs::write(&path, short).map_err(Error::io(&path))?;
+        fs::write(&script_path, script).map_err(Error::io(&script_path))?;
     }
     Ok(())
 }

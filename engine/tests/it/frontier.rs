@@ -54,8 +54,9 @@ fn the_points_agree_with_what_was_measured() {
 }
 
 /// A card ran the same points, and the file says where and how. Memory equals that of the
-/// simulation. Time does too, if copies limit the step. If products limit it, cuBLASLt is faster
-/// than the rate that was calibrated with PyTorch's step. What the card copied is compared beside
+/// simulation. Time does too, if copies limit the step; with pageable memory it is 2 % more, and
+/// with copies both ways at once 7 %. If products limit it, cuBLASLt is faster than the rate that
+/// was calibrated with PyTorch's step. What the card copied is compared beside
 /// `engine::bench::frontier`.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
@@ -68,8 +69,13 @@ fn every_point_on_the_card_is_a_computed_one() {
         assert_eq!(on_card.peak_allocated, computed.peak_allocated);
         assert_eq!(kept.on_card(&computed.label), Some(on_card));
         let longer = on_card.step_seconds / computed.step_seconds;
+        let most = match on_card.label.as_str() {
+            "save_on_cpu" => 1.03,
+            "duplex" => 1.09,
+            _ => 1.01,
+        };
         assert!(
-            (0.88..1.01).contains(&longer),
+            (0.88..most).contains(&longer),
             "{}: {longer}",
             on_card.label
         );

@@ -158,6 +158,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         ],
     ),
     ("Heard", &[("warnings", MOST_WARNINGS)]),
+    ("HistoryRun", &[("quality", FINDINGS)]),
     ("LiveCurve", &[("steps", MOST_POINTS)]),
     ("LiveRun", &[("warnings", MOST_WARNINGS)]),
     ("LiveRuns", &[("runs", LIVE_RUNS)]),

@@ -26,22 +26,25 @@ impl Fields {
     /// is made.
     fn opened(name: RwSignal<String>) -> Fields {
         let draft = stored_draft();
-        let fields = Fields {
+        Fields {
             kind: RwSignal::new(draft.kind),
             life: RwSignal::new(draft.life),
             redacted: RwSignal::new(draft.redacted),
             note: RwSignal::new(draft.note),
             name,
-        };
-        Effect::new(move |_| {
+        }
+    }
+
+    /// Keeps what is filled in, if the form is still there.
+    fn keep(self) {
+        if let Some(note) = self.note.try_get_untracked() {
             store_draft(&Draft {
-                kind: fields.kind.get(),
-                life: fields.life.get(),
-                redacted: fields.redacted.get(),
-                note: fields.note.get(),
+                kind: self.kind.get_untracked(),
+                life: self.life.get_untracked(),
+                redacted: self.redacted.get_untracked(),
+                note,
             });
-        });
-        fields
+        }
     }
 
     fn link(self, target: ShareTarget, query: String) -> NewShare {
@@ -99,6 +102,11 @@ pub fn NewLink(
     made: RwSignal<Option<CreatedShare>>,
 ) -> impl IntoView {
     let fields = Fields::opened(name);
+    on_cleanup(move || {
+        if made.try_with_untracked(Option::is_none) == Some(true) {
+            fields.keep();
+        }
+    });
     let request = Request {
         busy: RwSignal::new(false),
         problem: RwSignal::new(None),
@@ -108,6 +116,8 @@ pub fn NewLink(
         Callback::new(move |()| {
             let new = fields.link(target.clone(), query.clone());
             store_name(&new.created_by);
+            // The session may have ended.
+            fields.keep();
             request.send(new, move |created| {
                 forget_draft();
                 let _ = made.try_set(Some(created));

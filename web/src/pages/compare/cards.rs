@@ -1,7 +1,6 @@
 //! The headline: one card for each run, then what differs besides memory.
 
 use super::Focus;
-use super::recordings::marks;
 use leptos::prelude::*;
 use presentation::pages::compare::cards::{facts, title};
 use std::sync::Arc;
@@ -13,9 +12,6 @@ use trace::compare::{Change, Difference};
 pub fn Conditions(focus: Focus) -> impl IntoView {
     move || {
         let conditions = focus.difference()?.conditions.clone();
-        if conditions.is_empty() {
-            return None;
-        }
         let title = title(&conditions);
         let rows = conditions.into_iter().map(|condition| {
             view! {
@@ -27,15 +23,24 @@ pub fn Conditions(focus: Focus) -> impl IntoView {
                     <span class="muted">{condition.meaning}</span>
                 </li>
             }
+            .into_any()
         });
-        let rows = rows.collect_view();
-        Some(view! {
-            <section class="conditions" aria-label="What differs besides memory">
-                <h2>{title}</h2>
-                <ul>{rows}</ul>
-            </section>
-        })
+        section("What differs besides memory", title, rows.collect())
     }
+}
+
+/// A list with a title; nothing if it is empty.
+pub fn section(label: &'static str, title: &'static str, rows: Vec<AnyView>) -> Option<AnyView> {
+    if rows.is_empty() {
+        return None;
+    }
+    let list = view! {
+        <section class="conditions" aria-label=label>
+            <h2>{title}</h2>
+            <ul>{rows}</ul>
+        </section>
+    };
+    Some(list.into_any())
 }
 
 /// One card for each run after the baseline; the card of the selected run is pressed.
@@ -102,7 +107,6 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
             <span class="card-head">
                 <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
                 <span class="card-name" title=focus.name(run)>{focus.name(run)}</span>
-                {marks(focus, run)}
                 {gate}
             </span>
             {body}

@@ -35,7 +35,7 @@ use multiples::Multiples;
 use picture::Picture;
 use presentation::components::problem_note::sentence;
 use presentation::query::Query;
-use recordings::{Caveats, Recordings};
+use recordings::Recordings;
 use sites::SiteTable;
 use std::sync::Arc;
 use steps::StepTable;
@@ -161,8 +161,6 @@ pub struct Focus {
     against: Memo<usize>,
     /// Position of the selected pair of devices.
     pair: Memo<usize>,
-    /// What the numbers of each run leave out.
-    caveats: StoredValue<Vec<Caveats>>,
     link: OpenedLink,
 }
 
@@ -187,10 +185,7 @@ impl Focus {
                 .map(|difference| Arc::new(difference.clone()))
                 .collect()
         });
-        let caveats = comparison.runs.iter();
-        let caveats = caveats.map(|run| recordings::caveats_of(run.id.clone()));
         Focus {
-            caveats: StoredValue::new(caveats.collect()),
             differences: StoredValue::new(shared.collect()),
             comparison: StoredValue::new(comparison),
             view,
@@ -235,11 +230,6 @@ impl Focus {
     /// The same, for parts that are rebuilt when it changes.
     fn difference_untracked(self) -> Option<Arc<Difference>> {
         self.difference_of(self.against.get_untracked(), self.pair.get_untracked())
-    }
-
-    /// What the numbers of a run leave out.
-    fn caveats(self, run: usize) -> Option<Caveats> {
-        self.caveats.with_value(|caveats| caveats.get(run).copied())
     }
 
     /// The name of a run.

@@ -1,7 +1,6 @@
 //! The table of ranks, and a choice of two to compare.
 
 use super::cells;
-use crate::components::badge::BadgeView;
 use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs::store::RunsStore;
@@ -10,7 +9,7 @@ use api::jobs::{JobDetail, JobRank};
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::components::badge::{Badge, cautions};
+use presentation::components::badge::cautions;
 use presentation::pages::job::curves::{by_oddness, oddest_first, rank_of, why};
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -82,10 +81,12 @@ fn row(rank: &JobRank, store: RunsStore) -> AnyView {
     let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", row.rank));
     // The list of runs says which recordings are not whole.
     let run = rank.run.clone();
-    let marks = Memo::new(move |_| store.run(&run).map_or_else(Vec::new, |run| cautions(&run)));
-    let badge = |badge: Badge| view! { " " <BadgeView badge=badge/> };
-    let marks = move || marks.get().into_iter().map(badge).collect_view();
-    let head = view! { <A href=page>{name}</A> {marks} }.into_any();
+    let marks = move || {
+        let badges = store.run(&run).map_or_else(Vec::new, |run| cautions(&run));
+        let labels: Vec<String> = badges.into_iter().map(|badge| badge.label).collect();
+        labels.join(", ")
+    };
+    let head = view! { <A href=page>{name}</A> " " <span class="muted">{marks}</span> }.into_any();
     let steps = match row.steps {
         0 => "–".to_owned(),
         steps => format::count(u64::from(steps)),

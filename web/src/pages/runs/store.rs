@@ -63,7 +63,9 @@ impl RunsStore {
         self.newest.set_value(request);
         leptos::task::spawn_local(async move {
             let answer = client::list::<RunSummary>(routes::RUNS).await;
-            let shows_none = self.runs.with_untracked(|runs| *runs == Loaded::Loading);
+            let shows_none = self
+                .runs
+                .with_untracked(|runs| matches!(runs, Loaded::Loading));
             if self.newest.get_value() != request && !shows_none {
                 return;
             }
