@@ -29,9 +29,8 @@ async fn what_is_not_there_leads_back_to_the_runs() {
     browser.wait_until("the runs", list).await;
 }
 
-#[tokio::test]
-async fn an_arrow_leads_from_the_filter_into_the_list() {
-    let server = TestServer::start();
+/// A browser that shows the list with one run in it.
+async fn at_a_list_of_one(server: &TestServer) -> Browser {
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&server.url("/")).await;
     let sample =
@@ -39,6 +38,13 @@ async fn an_arrow_leads_from_the_filter_into_the_list() {
     browser.eval(sample).await;
     let list = "return !!document.querySelector('tr.run');";
     browser.wait_until("the list", list).await;
+    browser
+}
+
+#[tokio::test]
+async fn an_arrow_leads_from_the_filter_into_the_list() {
+    let server = TestServer::start();
+    let browser = at_a_list_of_one(&server).await;
     browser.press("/").await;
     let focused = "return document.activeElement.className;";
     assert_eq!(browser.eval(focused).await, "input");
@@ -50,14 +56,7 @@ async fn an_arrow_leads_from_the_filter_into_the_list() {
 #[tokio::test]
 async fn a_link_in_the_header_leads_out_of_a_filtered_list() {
     let server = TestServer::start();
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    browser.goto(&server.url("/")).await;
-    let sample =
-        "return fetch('/api/samples/leak_hook_cache', { method: 'POST' }).then(() => null);";
-    browser.eval(sample).await;
-    browser
-        .wait_until("the list", "return !!document.querySelector('tr.run');")
-        .await;
+    let browser = at_a_list_of_one(&server).await;
     for link in ["header .wordmark", "header .app-nav a"] {
         browser.press("/").await;
         browser.press("z").await;
