@@ -54,9 +54,9 @@ fn the_points_agree_with_what_was_measured() {
 }
 
 /// A card ran the same points, and the file says where and how. Memory equals that of the
-/// simulation. Time does too, if copies limit the step; with pageable memory it is 2 % more, and
-/// with copies both ways at once 7 %. If products limit it, cuBLASLt is faster than the rate that
-/// was calibrated with PyTorch's step. What the card copied is compared beside
+/// simulation. Time does too, if copies limit the step; where the host waits for each copy it is
+/// 2 % more, and with copies both ways at once up to 7 %. If products limit it, cuBLASLt is faster
+/// than the rate that was calibrated with PyTorch's step. What the card copied is compared beside
 /// `engine::bench::frontier`.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
