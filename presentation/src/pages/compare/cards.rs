@@ -1,6 +1,7 @@
 //! The headline of a comparison: what differs besides memory, and the numbers of each run's card.
 
 use crate::components::badge::Weight;
+use crate::components::problem_note::sentence;
 use crate::pages::run::head::merged;
 use crate::pages::run::recording::beginning;
 use ::timeline::format;
@@ -30,7 +31,7 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
         Err(problem) => {
             let why = format!(
                 "Whether this recording is whole is not known. {}",
-                problem.detail
+                sentence(&problem.detail)
             );
             return vec![("perhaps not whole".to_owned(), why)];
         }
@@ -40,7 +41,12 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
     // Of pinned memory only leaks are compared.
     let notes = merged(notes.filter(|note| !note.is_of_pinned())).into_iter();
     let notes = notes.filter(|(badge, _)| badge.weight == Weight::Caution);
-    let notes = notes.map(|(badge, detail)| (badge.label, format!("{} {detail}", badge.about)));
+    let notes = notes.map(|(badge, detail)| {
+        (
+            badge.label,
+            format!("{} {}", badge.about, sentence(&detail)),
+        )
+    });
     first.into_iter().chain(notes).collect()
 }
 
@@ -178,10 +184,14 @@ mod tests {
         };
         let none = serde_json::json!(null);
         let notes = serde_json::json!([
-            { "code": "ring_wrapped", "detail": "Device 0: 5 of 9 events are lost." },
+            { "code": "ring_wrapped", "detail": "device 0: 5 of 9 events are lost" },
             { "code": "no_stacks", "detail": "Device 0: 2 have none." },
         ]);
-        check(run(notes, none.clone()), &["history cut"], "5 of 9 events");
+        check(
+            run(notes, none.clone()),
+            &["history cut"],
+            "is missing. Device 0: 5 of 9 events are lost.",
+        );
         check(run(serde_json::json!([]), none), &[], "");
         for (steps, labels) in [(50, &["first steps only"][..]), (12, &[])] {
             let row = serde_json::json!({ "steps": steps, "growth_per_step": 0 });
