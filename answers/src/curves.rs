@@ -4,7 +4,7 @@ use crate::decoded::Decoded;
 use api::compare::{Curve, CurvesWanted};
 use trace::compare::curves::{Align, Alignment};
 use trace::compare::pairs::{Load, together};
-use trace::compare::phase::Rhythm;
+use trace::compare::phase::{Rhythm, begins_at};
 use trace::trace::DeviceTrace;
 use trace::watch::{Stopped, Watch};
 
@@ -19,10 +19,28 @@ pub fn of_each(runs: &[Vec<Load>], wanted: CurvesWanted) -> Vec<CurvesWanted> {
     devices.map(of_device).collect()
 }
 
-/// The range of a run on the axis; `None` if it has no such device.
-pub fn domain(decoded: &Decoded, wanted: CurvesWanted) -> Option<(f64, f64)> {
+/// The range of a run on the axis; `None` if it has no such device. `base` is the rhythm of the
+/// baseline, `None` for the baseline itself.
+pub fn domain(
+    decoded: &Decoded,
+    base: Option<&Rhythm>,
+    wanted: CurvesWanted,
+) -> Option<(f64, f64)> {
     let device = decoded.trace.devices.get(wanted.pair as usize)?;
-    Some(Alignment::new(device, wanted.align, &[]).domain())
+    Some(alignment(device, base, wanted.align, &[]).domain())
+}
+
+fn alignment<'d>(
+    device: &'d DeviceTrace,
+    base: Option<&Rhythm>,
+    align: Align,
+    anchors: &[(f64, f64)],
+) -> Alignment<'d> {
+    let alignment = Alignment::new(device, align, anchors);
+    match align {
+        Align::Step => alignment.beginning_at(begins_at(device, base)),
+        Align::Event | Align::Time => alignment,
+    }
 }
 
 /// The rhythm of a run's steps, to which those of other runs are aligned; none without such a
@@ -40,7 +58,7 @@ pub fn rhythm(
     Ok(rhythm.transpose()?.unwrap_or_default())
 }
 
-/// The curve of one run; empty if it has no such device.
+/// The curve of one run; empty if it has no such device. `base` as in [`domain`].
 ///
 /// # Errors
 /// [`Stopped`].
@@ -68,10 +86,11 @@ pub fn curve(
         _ => Vec::new(),
     };
     watch.look(0)?;
-    let alignment = Alignment::new(device, wanted.align, &anchors);
+    let alignment = alignment(device, base, wanted.align, &anchors);
     let (extents, events) = alignment.curve(wanted.series, window, n);
     let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
     watch.look(0)?;
+    let first = begins_at(device, base);
     Ok(Curve {
         parts: extents
             .into_iter()
@@ -79,7 +98,7 @@ pub fn curve(
             .collect(),
         steps: events[..n]
             .iter()
-            .map(|&event| step_at(device, event))
+            .map(|&event| Some(first + step_at(device, event)?))
             .collect(),
         events,
     })

@@ -192,7 +192,7 @@ pub struct Curve {
     pub parts: Vec<Option<[u64; 3]>>,
     /// The event at each border of a part, one more than there are parts.
     pub events: Vec<u32>,
-    /// The step in which each part begins, from 0; `None` outside of steps.
+    /// The number on the axis of the step in which each part begins; `None` outside of steps.
     pub steps: Vec<Option<u32>>,
 }
 

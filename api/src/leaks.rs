@@ -36,7 +36,7 @@ pub struct Leaks {
 impl Leaks {
     /// Version of the meaning of these answers, combined with that of the method; part of their
     /// address.
-    pub const VERSION: u32 = 4 + 100 * trace::leaks::VERSION;
+    pub const VERSION: u32 = 5 + 100 * trace::leaks::VERSION;
 }
 
 /// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
@@ -113,6 +113,11 @@ pub struct LeakGroup {
     pub first_step: u32,
     /// The last one.
     pub last_step: u32,
+    /// The number in the first step's name, as the program counts its steps; its position where the
+    /// name has no number.
+    pub first_number: u32,
+    /// The last step's.
+    pub last_number: u32,
     /// Blocks alive at the end of the last step.
     pub live_count: u64,
     /// Bytes alive at the end of the last step.

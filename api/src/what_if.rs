@@ -5,6 +5,7 @@
 
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
+use trace::trace::DeviceTrace;
 use trace::units::{Bytes, EventIdx};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
@@ -251,7 +252,7 @@ pub enum Reaches {
 
 impl WhatIfDrawn {
     /// An answer about a device, together with its sentences.
-    pub fn of(device: u32, answer: &Answer, early: &Early) -> WhatIfDrawn {
+    pub fn of(device: &DeviceTrace, answer: &Answer, early: &Early) -> WhatIfDrawn {
         let curves = answer.curves.as_ref();
         WhatIfDrawn {
             answer: WhatIf::of(device, answer, early),
@@ -274,13 +275,13 @@ impl Curve {
 }
 
 impl WhatIf {
-    fn of(device: u32, answer: &Answer, early: &Early) -> WhatIf {
+    fn of(device: &DeviceTrace, answer: &Answer, early: &Early) -> WhatIf {
         let calibration = &answer.calibration;
         let recorded = &answer.recorded;
         let own_limit = recorded.limit.map(LimitSeen::taken);
         let at_recorded = answer.at_recorded_limit.as_ref();
         WhatIf {
-            device,
+            device: device.device,
             calibration: Calibration {
                 allocs: calibration.addresses.allocs,
                 predicted: calibration.addresses.predicted,
@@ -300,7 +301,7 @@ impl WhatIf {
                 given_back: early.len() as u64,
                 gone: early.n_gone() as u64,
             },
-            sentence: words::sentence(answer),
+            sentence: words::sentence(answer, &device.steps),
             trust: words::trust(answer),
         }
     }

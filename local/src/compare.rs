@@ -108,14 +108,16 @@ fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
     let loads: Vec<Vec<Load>> = runs.iter().map(loads).collect();
     let of_each = curves::of_each(&loads, wanted);
     let each = || runs.iter().zip(&of_each);
-    let domains = each().filter_map(|(run, &wanted)| curves::domain(run, wanted));
+    let base = Watch::undisturbed(|watch| curves::rhythm(&runs[0], of_each[0], watch));
+    let base_of = |at: usize| (at > 0).then_some(&base);
+    let placed = each().enumerate();
+    let domains =
+        placed.filter_map(|(at, (run, &wanted))| curves::domain(run, base_of(at), wanted));
     let whole = domains.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
     let window = wanted.window.unwrap_or(whole);
-    let base = Watch::undisturbed(|watch| curves::rhythm(&runs[0], of_each[0], watch));
     let drawn = each().enumerate().map(|(at, (run, &wanted))| {
-        let base = (at > 0).then_some(&base);
-        Watch::undisturbed(|watch| curves::curve(run, base, wanted, window, watch))
+        Watch::undisturbed(|watch| curves::curve(run, base_of(at), wanted, window, watch))
     });
     Curves {
         whole,

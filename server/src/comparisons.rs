@@ -206,22 +206,25 @@ impl Comparisons {
         of_each: &[CurvesWanted],
     ) -> StoreResult<((f64, f64), Arc<Rhythm>)> {
         let mut whole: Option<(f64, f64)> = None;
-        let mut base = None;
+        let mut base: Option<Arc<Rhythm>> = None;
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, held).await?;
-            let first = base.is_none();
+            let baseline = base.clone();
             let wanted = of_each[at];
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let look = move |watch: Watch<'_>| {
                 watch.look(0)?;
-                let Some(domain) = curves::domain(&decoded, wanted) else {
+                let Some(domain) = curves::domain(&decoded, baseline.as_deref(), wanted) else {
                     return Ok(None);
                 };
-                let rhythm = first.then(|| curves::rhythm(&decoded, wanted, watch));
-                Ok(Some((domain, rhythm.transpose()?)))
+                let rhythm = match baseline {
+                    Some(_) => None,
+                    None => Some(Arc::new(curves::rhythm(&decoded, wanted, watch)?)),
+                };
+                Ok(Some((domain, rhythm)))
             };
             let Some((domain, rhythm)) = watched(memory, EXPLAINING, look).await? else {
-                base.get_or_insert_with(Rhythm::default);
+                base.get_or_insert_with(Arc::default);
                 continue;
             };
             base = base.or(rhythm);
@@ -231,7 +234,7 @@ impl Comparisons {
             });
         }
         let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
-        Ok((whole, Arc::new(base.unwrap_or_default())))
+        Ok((whole, base.unwrap_or_default()))
     }
 }
 

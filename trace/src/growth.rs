@@ -43,6 +43,14 @@ impl Growth {
         })
     }
 
+    /// What is told where the error is not: a slope within its own error is no growth.
+    pub fn told(self) -> f64 {
+        match self.slope.abs() <= self.error.unwrap_or(0.0) {
+            true => 0.0,
+            false => self.slope,
+        }
+    }
+
     /// This growth, given that `proven` bytes a step are known to be kept, and how the rest of the
     /// level grows. The rest counts if it rises by more than the error of its fit: then something
     /// else grows too. A fit over few or uneven steps can be far off.

@@ -191,7 +191,7 @@ fn changes(difference: &Difference) -> Vec<(String, String)> {
     let levels = difference.series(Series::Allocated);
     let (before, after) = (difference.base.growth, difference.new.growth);
     let growth = before.zip(after);
-    let growth = growth.map_or(0.0, |(before, after)| after.slope - before.slope);
+    let growth = growth.map_or(0.0, |(before, after)| after.told() - before.told());
     let by = [levels.peak as f64, levels.end as f64, growth];
     cells(levels.new, after, Some(by))
 }
@@ -201,7 +201,7 @@ fn cells(
     growth: Option<Growth>,
     by: Option<[f64; 3]>,
 ) -> Vec<(String, String)> {
-    let growth = growth.map_or_else(|| "–".to_owned(), |growth| rate(growth.slope));
+    let growth = growth.map_or_else(|| "–".to_owned(), |growth| rate(growth.told()));
     let values = [levels.peak.to_string(), levels.end.to_string(), growth];
     let changes = by.map(|by| by.map(change)).unwrap_or_default();
     values.into_iter().zip(changes).collect()

@@ -6,6 +6,7 @@ use api::leaks::{LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;
 use trace::forward::{Forward, Forwards};
 use trace::leaks::{self, LeakReport};
+use trace::redact::step_number;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
 use trace::steps::recording::{self, Kind};
@@ -50,13 +51,19 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watc
         groups: groups
             .into_iter()
             .take(MAX_LEAKS)
-            .map(|group| leak_group(trace, &mut forwards, group))
+            .map(|group| leak_group(trace, device, &mut forwards, group))
             .collect(),
     }
 }
 
-fn leak_group(trace: &Trace, forwards: &mut Forwards<'_>, group: leaks::LeakGroup) -> LeakGroup {
+fn leak_group(
+    trace: &Trace,
+    device: &DeviceTrace,
+    forwards: &mut Forwards<'_>,
+    group: leaks::LeakGroup,
+) -> LeakGroup {
     let stacks = &trace.stacks;
+    let number = |step: u32| step_number(&device.steps[step as usize]);
     let (pattern, every) = match group.pattern {
         leaks::Pattern::EveryStep => (Pattern::EveryStep, None),
         leaks::Pattern::EveryNth(n) => (Pattern::EveryNth, Some(n)),
@@ -79,6 +86,8 @@ fn leak_group(trace: &Trace, forwards: &mut Forwards<'_>, group: leaks::LeakGrou
         confidence: group.confidence,
         first_step: group.first_step,
         last_step: group.last_step,
+        first_number: number(group.first_step),
+        last_number: number(group.last_step),
         live_count: group.live_count,
         live_bytes: group.live_bytes,
         evidence: group.evidence.iter().map(|block| block.0).collect(),

@@ -193,7 +193,7 @@ fn answered(
         columns,
     };
     let answer = what_if::ask(device, &own, &question, watch)?;
-    Ok(WhatIfDrawn::of(device.device, &answer, &question.early))
+    Ok(WhatIfDrawn::of(device, &answer, &question.early))
 }
 
 impl Gone {

@@ -109,6 +109,8 @@ mod tests {
             confidence: 0.5,
             first_step,
             last_step: 9,
+            first_number: first_step,
+            last_number: 9,
             live_count: 1,
             live_bytes: Bytes(1),
             evidence: vec![],

@@ -64,7 +64,7 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
             words::rate(group.bytes_per_step, group.slope_error),
             words::amount(group.count_per_step),
             exact(group.live_bytes),
-            format!("{} to {}", group.first_step, group.last_step),
+            format!("{} to {}", group.first_number, group.last_number),
         ]
     };
     let step = &leaks.step;

@@ -176,6 +176,8 @@ mod tests {
             confidence: 0.9,
             first_step: 4,
             last_step: 24,
+            first_number: 4,
+            last_number: 24,
             live_count: 5,
             live_bytes: Bytes(20480),
             evidence: vec![],

@@ -152,7 +152,7 @@ impl Writer<'_> {
         group: &LeakGroup,
     ) -> StoreResult<()> {
         let sql = "INSERT INTO leak_groups VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
-                   ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
+                   ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
         let (frame, alloc) = (group.frame.as_ref(), group.alloc_frame.as_ref());
         self.tx.prepare_cached(sql)?.execute(params![
             run.as_str(),
@@ -180,6 +180,8 @@ impl Writer<'_> {
             int(group.live_count),
             int(group.live_bytes.get()),
             json(&group.evidence),
+            group.first_number,
+            group.last_number,
         ])?;
         Ok(())
     }
@@ -204,6 +206,8 @@ fn group_of(row: &Row) -> StoreResult<LeakGroup> {
         confidence: row.get("confidence")?,
         first_step: row.get("first_step")?,
         last_step: row.get("last_step")?,
+        first_number: row.get("first_number")?,
+        last_number: row.get("last_number")?,
         live_count: uint(row, "live_count")?,
         live_bytes: bytes(row, "live_bytes")?,
         evidence: parsed("evidence", &row.get::<_, String>("evidence")?)?,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 34] = [
+const STEPS: [&str; 35] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -44,6 +44,7 @@ const STEPS: [&str; 34] = [
     include_str!("../../../migrations/0032_same_jobs.sql"),
     include_str!("../../../migrations/0033_step_word.sql"),
     include_str!("../../../migrations/0034_trace_numbers.sql"),
+    include_str!("../../../migrations/0035_step_numbers.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

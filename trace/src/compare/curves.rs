@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Align {
-    /// Steps, and phases inside them: 3.5 is half-way through the fourth step. What comes before
-    /// the first step lies before 0.
+    /// Steps, and phases inside them: 3.5 is half-way through the fourth step, or through the one
+    /// that the baseline's program calls 3 ([`super::numbering`]). What comes before the first step
+    /// lies before it.
     #[default]
     Step,
     /// Events, counted from the first.
@@ -96,6 +97,16 @@ impl<'a> Alignment<'a> {
 
     fn seconds(&self, time: Micros) -> f64 {
         (time.0 - self.origin.0) as f64 / 1e6
+    }
+
+    /// The same, with the first step at another place than 0: at its number among the baseline's.
+    pub fn beginning_at(mut self, place: u32) -> Alignment<'a> {
+        let by = f64::from(place);
+        for (x, _) in &mut self.knots {
+            *x += by;
+        }
+        self.domain = (self.domain.0 + by, self.domain.1 + by);
+        self
     }
 
     /// First and last place on the axis.
@@ -287,6 +298,8 @@ mod tests {
         assert_eq!(alignment.domain(), (-1.0, 3.0));
         let phased = Alignment::new(device, Align::Step, &[(0.0, 0.0), (0.5, 0.25), (1.0, 1.0)]);
         assert_eq!(phased.event_at(1.25), 60.0);
+        let later = Alignment::new(device, Align::Step, &[]).beginning_at(5);
+        assert_eq!((later.event_at(5.5), later.domain()), (25.0, (4.0, 8.0)));
     }
 
     #[test]

@@ -131,12 +131,7 @@ fn growth(difference: &Difference) -> Option<String> {
     if [base, new].iter().all(|&growth| within(growth, floor)) {
         return None;
     }
-    // A slope within its own error is no growth.
-    let told = |growth: Growth| match within(growth, 0.0) {
-        true => rate(0.0),
-        false => rate(growth.slope),
-    };
-    let [base, new] = [base, new].map(told);
+    let [base, new] = [base, new].map(|growth| rate(growth.told()));
     Some(match base == new {
         true => format!("growth {new} a step in both"),
         false => format!("growth {base} → {new} a step"),

@@ -8,7 +8,8 @@
 //! 1. [`conditions`]: what differs besides memory (settings, versions, work a step).
 //! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
 //!    ([`crate::growth`]), with its error; whether it leaks, and where.
-//! 3. The steps, one by one; for two single passes, the phases ([`pass`]).
+//! 3. The steps, one by one, by their numbers ([`numbering`]); for two single passes, the phases
+//!    ([`pass`]).
 //! 4. Allocation sites ([`sites`]). They are matched even if lines moved, files were installed
 //!    elsewhere or functions were renamed.
 //!
@@ -24,6 +25,7 @@ pub mod gate;
 pub mod headline;
 mod names;
 pub mod noise;
+pub mod numbering;
 pub mod pairs;
 pub mod pass;
 pub mod phase;
@@ -54,6 +56,7 @@ use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Whether the new run is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -241,7 +244,8 @@ impl LeakPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepDelta {
-    /// Position among the steps.
+    /// Its number, as the baseline's program counts; its position where the baseline's steps have no
+    /// numbers.
     pub index: u32,
     /// In the baseline.
     pub base: Option<StepSide>,
@@ -309,6 +313,17 @@ pub struct Difference {
     pub sites_left_out: u32,
     /// Sites that are the same.
     pub sites_same: u32,
+}
+
+impl Side {
+    /// A peak of this side in words. A state without events, or a ring that wrapped, tells only
+    /// that it was no lower.
+    pub fn peak(&self, peak: Bytes) -> String {
+        match self.wrapped || self.events == 0 {
+            true => format!("at least {peak}"),
+            false => peak.to_string(),
+        }
+    }
 }
 
 impl Difference {
@@ -436,12 +451,14 @@ fn devices(
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
     let longest = base.steps.len().max(new.steps.len());
     watch.look(sites * PER_ROW + longest * PER_STEP)?;
-    let common = base.steps.len().min(new.steps.len());
-    let extra = base.steps.len() != new.steps.len();
+    let places = numbering::places(base.numbering().as_ref(), new.numbering().as_ref());
+    let counts = [base.steps.len(), new.steps.len()];
+    let [ours, theirs] = numbering::common(places, counts);
+    let extra = counts.iter().any(|&steps| steps != ours.len());
     let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
-    let base_side = side([base, new], &there, common, extra, room);
+    let base_side = side([base, new], &there, ours, extra, room);
     let back: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (n, b)).collect();
-    let new_side = side([new, base], &back, common, extra, room);
+    let new_side = side([new, base], &back, theirs, extra, room);
     let tolerance = noise::level(
         base_side.common_peak,
         new_side.common_peak,
@@ -457,7 +474,7 @@ fn devices(
     let series = Series::ALL.map(|series| series_delta(base, new, series));
     let (varying, excess) = work::excess(base, new);
     let (_, saved) = work::excess(new, base);
-    let steps = steps(base, new);
+    let steps = steps(base, new, places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
         && matches!(
@@ -505,7 +522,7 @@ type Counterparts = FxHashMap<usize, usize>;
 fn side(
     [device, other]: [&DeviceProfile; 2],
     counterparts: &Counterparts,
-    common: usize,
+    common: Range<usize>,
     extra: bool,
     room: &mut Room,
 ) -> Side {
@@ -513,7 +530,7 @@ fn side(
     // Steps that only one run has must not count against it, because each of them adds growth. A
     // ring that wrapped does not begin with step 0, so there the extra steps cannot be counted.
     let extra = extra && !device.wrapped && !other.wrapped;
-    let common_peak = match device.steps[..common].iter().map(|step| step.peak).max() {
+    let common_peak = match device.steps[common].iter().map(|step| step.peak).max() {
         Some(peak) if extra => peak,
         _ => summary.peak,
     };
@@ -608,8 +625,9 @@ fn series_delta(base: &DeviceProfile, new: &DeviceProfile, series: Series) -> Se
     }
 }
 
-fn steps(base: &DeviceProfile, new: &DeviceProfile) -> Vec<StepDelta> {
-    let side = |device: &DeviceProfile, index: usize| {
+fn steps(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) -> Vec<StepDelta> {
+    let side = |device: &DeviceProfile, place: u32, number: u32| {
+        let index = number.checked_sub(place)? as usize;
         device.steps.get(index).map(|step| StepSide {
             name: step.name.clone(),
             first_event: step.events.start(),
@@ -621,11 +639,12 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile) -> Vec<StepDelta> {
             allocs: step.allocs,
         })
     };
-    (0..base.steps.len().max(new.steps.len()))
-        .map(|index| StepDelta {
-            index: index as u32,
-            base: side(base, index),
-            new: side(new, index),
+    let end = |device: &DeviceProfile, place: u32| place + device.steps.len() as u32;
+    (places[0].min(places[1])..end(base, places[0]).max(end(new, places[1])))
+        .map(|number| StepDelta {
+            index: number,
+            base: side(base, places[0], number),
+            new: side(new, places[1], number),
         })
         .collect()
 }

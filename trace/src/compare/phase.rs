@@ -6,6 +6,7 @@
 //! sites with the same number of allocations in both steps are used. Their longest common
 //! subsequence gives anchors; between two anchors phases are interpolated.
 
+use super::numbering::{self, Numbering};
 use crate::footprint::{of_map, of_vec};
 use crate::growth::settled;
 use crate::site::{SiteKey, Sites};
@@ -28,6 +29,8 @@ pub struct Rhythm {
     allocs: Vec<(SiteKey, u32, f64)>,
     /// How often each site comes.
     counts: FxHashMap<SiteKey, u32>,
+    /// The numbers in the steps' names.
+    pub(super) numbering: Option<Numbering>,
 }
 
 impl Rhythm {
@@ -46,7 +49,10 @@ impl Rhythm {
         let length = f64::from(end - start).max(1.0);
         let sites = Sites::new_while(&device.blocks, stacks, watch)?;
         let watch = watch.beside(sites.heap_bytes());
-        let mut rhythm = Rhythm::default();
+        let mut rhythm = Rhythm {
+            numbering: Numbering::of_device(device),
+            ..Rhythm::default()
+        };
         for (at, index) in device
             .blocks
             .allocated_in(step)
@@ -102,6 +108,14 @@ impl Rhythm {
         anchors.push((1.0, 1.0));
         Ok(anchors)
     }
+}
+
+/// Where on the axis of steps a run begins: `base` is the rhythm of the baseline, `None` for the
+/// baseline itself.
+pub fn begins_at(device: &DeviceTrace, base: Option<&Rhythm>) -> u32 {
+    let own = Numbering::of_device(device);
+    let base = base.map_or(own.as_ref(), |base| base.numbering.as_ref());
+    numbering::places(base, own.as_ref())[1]
 }
 
 /// The events of each step of a device. A recording without steps is one pass: all its events.

@@ -4,6 +4,7 @@
 //! The module `survey` makes it.
 
 use super::names::Names;
+use super::numbering::Numbering;
 use super::pass::PhasePeak;
 use super::rates::{Counted, Rates};
 use crate::categories::Named;
@@ -231,6 +232,12 @@ impl Profile {
 }
 
 impl DeviceProfile {
+    /// The numbers in the names of its steps.
+    pub(super) fn numbering(&self) -> Option<Numbering> {
+        let names = self.steps.iter().map(|step| step.name.as_str());
+        Numbering::of(self.step_source, names)
+    }
+
     /// Heap bytes that it uses, without the names.
     fn heap_bytes(&self) -> usize {
         let sites: usize = self.sites.iter().map(SiteProfile::heap_bytes).sum();

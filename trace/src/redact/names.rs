@@ -122,3 +122,65 @@ pub fn step_in_words(step: &Step) -> String {
         false => format!("step {}", step.index),
     }
 }
+
+/// What the step at a position is called in a sentence. The one after the last did not finish, so
+/// it has no name of its own: it is counted on from the last.
+pub fn step_at_in_words(steps: &[Step], position: u32) -> String {
+    if let Some(step) = steps.get(position as usize) {
+        return step_in_words(step);
+    }
+    let last = steps.last().map(step_in_words).unwrap_or_default();
+    match numbered(&last) {
+        Some((word, number)) => format!("{word}{}", number.saturating_add(1)),
+        None => format!("step {position}"),
+    }
+}
+
+/// The number of a step in its name; its position where the name has none.
+pub fn step_number(step: &Step) -> u32 {
+    let name = step_in_words(step);
+    numbered(&name).map_or(step.index, |(_, number)| number)
+}
+
+/// The number at the end of a step's name, and the word before it.
+pub fn numbered(name: &str) -> Option<(&str, u32)> {
+    let name = bare_step_name(name);
+    let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    Some((word, name[word.len()..].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::span::Span;
+    use crate::units::EventIdx;
+
+    fn steps(names: &[&str]) -> Vec<Step> {
+        let step = |(index, name): (usize, &&str)| Step {
+            index: index as u32,
+            name: (*name).to_owned(),
+            events: Span::new(EventIdx(index as u32), EventIdx(index as u32 + 1)),
+        };
+        names.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn a_step_is_told_by_the_programs_own_number() {
+        let check = |names: &[&str], position: u32, words: &str| {
+            assert_eq!(step_at_in_words(&steps(names), position), words);
+        };
+        let profiler = ["ProfilerStep#10", "ProfilerStep#11"];
+        check(&profiler, 1, "ProfilerStep#11");
+        // This one did not finish.
+        check(&profiler, 2, "ProfilerStep#12");
+        check(&["request 0"], 1, "request 1");
+        check(&["## step 7 ##"], 0, "step 7");
+        check(&["our secret request 7"], 0, "step 0");
+        check(&["forward"], 1, "step 1");
+        check(&[], 0, "step 0");
+        let numbers =
+            |names: &[&str]| -> Vec<u32> { steps(names).iter().map(step_number).collect() };
+        assert_eq!(numbers(&profiler), [10, 11]);
+        assert_eq!(numbers(&["forward", "our secret request 7"]), [0, 1]);
+    }
+}

@@ -1,7 +1,8 @@
 //! Answers in words.
 
 use super::{Answer, Calibration, Outcome, Reach, Recorded, Spread};
-use crate::trace::Fidelity;
+use crate::redact::step_at_in_words;
+use crate::trace::{Fidelity, Step};
 use crate::units::Bytes;
 use crate::units::size::exact;
 
@@ -68,14 +69,14 @@ fn calibration(calibration: &Calibration) -> String {
     format!("{addresses}; replayed under the file's own settings they give {peak}.")
 }
 
-/// The answer in words.
-pub fn sentence(answer: &Answer) -> String {
+/// The answer about a device with these steps, in words.
+pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
     let recorded = &answer.recorded;
     let Some(at_limit) = &answer.at_recorded_limit else {
-        return outcome(recorded, &answer.what_if, answer.limit);
+        return outcome(recorded, &answer.what_if, answer.limit, steps);
     };
     let limit = recorded.limit.map(super::LimitSeen::taken);
-    let mut text = outcome(recorded, at_limit, limit);
+    let mut text = outcome(recorded, at_limit, limit, steps);
     if at_limit.peak_reserved != answer.what_if.peak_reserved || at_limit.failed.is_some() {
         text += &format!(
             " Without any limit, reserved memory would peak at {}.",
@@ -85,7 +86,7 @@ pub fn sentence(answer: &Answer) -> String {
     text
 }
 
-fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> String {
+fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
     let would = match outcome.spread.as_ref().is_some_and(Spread::is_torn) {
         true => "might",
         false => "would",
@@ -107,9 +108,9 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
             _ => "",
         };
         return format!(
-            "It {would} run out of memory{under} in step {}{too}: a segment of {} is needed while \
+            "It {would} run out of memory{under} in {}{too}: a segment of {} is needed while \
              {} are reserved, {} of them allocated.",
-            failed.step,
+            step_at_in_words(steps, failed.step),
             segment,
             size(failed.reserved),
             size(failed.allocated)
@@ -127,8 +128,9 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
     );
     match (outcome.reach, recorded.failed) {
         (Reach::Recorded(_), Some((_, step))) => format!(
-            "It {would} get past step {step}{under}, in which the recorded run ran out of memory; \
-             up to there {peak}. What it would have asked for next was not recorded."
+            "It {would} get past {}{under}, in which the recorded run ran out of memory; \
+             up to there {peak}. What it would have asked for next was not recorded.",
+            step_at_in_words(steps, step)
         ),
         _ => format!("It {would} fit{under}: {peak}."),
     }
@@ -245,7 +247,7 @@ mod tests {
             };
             let peak = "fit: reserved memory would peak at 2 MiB, as recorded.";
             assert_eq!(
-                outcome(&recorded, &told, None),
+                outcome(&recorded, &told, None, &[]),
                 format!("{expected} {peak}")
             );
         };

@@ -79,7 +79,7 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
     let inferred =
         is_inferred(group).then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
     let confidence = format!("{:.0} %", group.confidence * 100.0);
-    let steps = format!("{} – {}", group.first_step, group.last_step);
+    let steps = format!("{} – {}", group.first_number, group.last_number);
     let exact = format::exact_bytes(group.live_bytes.get());
     let a = words::a(step);
     view! {

@@ -110,6 +110,7 @@ fn one(against: &Against) -> String {
 
 fn numbers(against: &Against, difference: &Difference) -> String {
     let mut out = "| | baseline | new | change |\n|---|--:|--:|--:|\n".to_owned();
+    let (base, new) = (&difference.base, &difference.new);
     for (name, series) in [
         ("peak allocated", Series::Allocated),
         ("peak reserved", Series::Reserved),
@@ -119,10 +120,10 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         let _ = writeln!(
             out,
             "| {name} | {} | {} | {change} |",
-            delta.base.peak, delta.new.peak
+            base.peak(delta.base.peak),
+            new.peak(delta.new.peak)
         );
     }
-    let (base, new) = (&difference.base, &difference.new);
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
         let change = signed(after.slope - before.slope);
         let [before, after] = [before, after].map(with_error);

@@ -75,8 +75,8 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
             name,
             value: format!(
                 "{} → {}",
-                peak(difference.base.events, delta.base.peak),
-                peak(difference.new.events, delta.new.peak)
+                difference.base.peak(delta.base.peak),
+                difference.new.peak(delta.new.peak)
             ),
             change: match difference.base.events.min(difference.new.events) {
                 0 => String::new(),
@@ -93,8 +93,8 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
         facts.push(Fact {
             name: "growth a step",
-            value: format!("{} → {}", slope(before.slope), slope(after.slope)),
-            change: change(after.slope - before.slope),
+            value: format!("{} → {}", slope(before.told()), slope(after.told())),
+            change: change(after.told() - before.told()),
             exact: format!("{}; {}", growth_note(base), growth_note(new)),
         });
     }
@@ -105,14 +105,6 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
         exact: format!("{}; {}", base.leaks.reason, new.leaks.reason),
     });
     facts
-}
-
-/// A peak; a state without events tells only that it was no lower.
-fn peak(events: u32, peak: Bytes) -> String {
-    match events {
-        0 => format!("at least {peak}"),
-        _ => peak.to_string(),
-    }
 }
 
 fn slope(slope: f64) -> String {
@@ -203,12 +195,6 @@ mod tests {
         }
         let lost = crate::response::unreachable();
         assert_eq!(caveats(Err(&lost))[0].0, "perhaps not whole");
-    }
-
-    #[test]
-    fn a_state_alone_has_no_peak() {
-        assert_eq!(peak(0, Bytes::gib(2)), "at least 2.00 GiB");
-        assert_eq!(peak(1, Bytes::gib(2)), "2.00 GiB");
     }
 
     #[test]

@@ -304,3 +304,20 @@ fn no_devices_cannot_be_judged() {
     assert_eq!(verdicts.outcome, Outcome::CannotTell);
     assert_eq!(foremost(&[]), None);
 }
+
+/// Step 5 of a ring is compared with step 5, not with the first.
+#[test]
+fn steps_are_compared_by_their_numbers() {
+    let whole = Program::default().profile();
+    let mut ring = whole.clone();
+    ring.devices[0].wrapped = true;
+    ring.devices[0].steps.drain(..5);
+    let numbers = |base: &Profile, new: &Profile| -> Vec<(u32, bool, bool)> {
+        let there = |step: &StepDelta| (step.index, step.base.is_some(), step.new.is_some());
+        compare(base, new)[0].steps.iter().map(there).collect()
+    };
+    let both: Vec<(u32, bool, bool)> = (0..12).map(|n| (n, true, n >= 5)).collect();
+    assert_eq!(numbers(&whole, &ring), both);
+    let back: Vec<(u32, bool, bool)> = both.iter().map(|&(n, b, w)| (n, w, b)).collect();
+    assert_eq!(numbers(&ring, &whole), back);
+}
