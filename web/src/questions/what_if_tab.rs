@@ -175,6 +175,7 @@ fn Form(
     let bad_limit = move || asked.with(bad_limit).map(|_| "true");
     let why = move || answer.with(|answer| asked.with(|asked| wrong(asked, answer)));
     let bad_conf = move || (bad_limit().is_none() && why().is_some()).then_some("true");
+    let why = move || why().map(|why| view! { <Prose text=why/> });
     let settings = SETTINGS.map(|setting| view! { <option value=setting></option> });
     view! {
         <div class="controls" role="toolbar" aria-label="What is changed">
@@ -358,7 +359,7 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
 fn answered(drawn: Arc<WhatIfDrawn>) -> AnyView {
     let answer = &drawn.answer;
     view! {
-        <p class="alive-summary">{answer.sentence.clone()}</p>
+        <p class="alive-summary"><Prose text=answer.sentence.clone()/></p>
         {otherwise(answer).map(|text| view! { <p class="muted">{text}</p> }.into_any())}
         <WhatIfChart drawn=Arc::clone(&drawn)/>
         {table(answer)}
