@@ -301,9 +301,12 @@ fn is_known(version: u32, key: &str) -> bool {
 struct Reading {
     state: ViewState,
     problems: Vec<BadViewState>,
-    window: (Option<f64>, Option<f64>),
-    levels: (Option<f64>, Option<f64>),
+    window: Ends,
+    levels: Ends,
 }
+
+/// The ends of a range, as far as they were read.
+type Ends = (Option<f64>, Option<f64>);
 
 impl Reading {
     /// Takes a pair; `Err` with its key if the value is not understood.
@@ -345,15 +348,20 @@ impl Reading {
     }
 
     fn finish(mut self) -> (ViewState, Vec<BadViewState>) {
-        match range(self.window) {
-            Some(window) => self.state.window = window,
-            None => self.problems.push(BadViewState::Field("from")),
-        }
-        match range(self.levels) {
-            Some(levels) => self.state.levels = levels,
-            None => self.problems.push(BadViewState::Field("low")),
-        }
+        self.state.window = self.ends(self.window, ["from", "to"]);
+        self.state.levels = self.ends(self.levels, ["low", "high"]);
         (self.state, self.problems)
+    }
+
+    /// The range between two ends. Where one of them was not understood, that has been said.
+    fn ends(&mut self, ends: Ends, keys: [&'static str; 2]) -> Option<(f64, f64)> {
+        let read = range(ends);
+        let keys = keys.map(BadViewState::Field);
+        if read.is_none() && !keys.iter().any(|key| self.problems.contains(key)) {
+            let [first, _] = keys;
+            self.problems.push(first);
+        }
+        read.flatten()
     }
 }
 
@@ -364,7 +372,7 @@ fn set<T>(field: &mut T, read: Option<T>, key: &'static str) -> Result<(), &'sta
 }
 
 /// Both ends in order, or neither; everything else is not a range.
-fn range(ends: (Option<f64>, Option<f64>)) -> Option<Option<(f64, f64)>> {
+fn range(ends: Ends) -> Option<Option<(f64, f64)>> {
     match ends {
         (Some(start), Some(end)) if start < end => Some(Some((start, end))),
         (None, None) => Some(None),
@@ -472,6 +480,15 @@ mod tests {
         assert_eq!(state.tab, Tab::Leaks);
         let fields = ["filter", "root"].map(BadViewState::Field);
         assert_eq!(problems, fields);
+        let check = |query: &str, fields: &[&'static str]| {
+            let (state, problems) = ViewState::parse(query).unwrap();
+            let fields: Vec<_> = fields.iter().copied().map(BadViewState::Field).collect();
+            assert_eq!((state.window, problems), (None, fields), "{query}");
+        };
+        check("from=NaN&to=3", &["from"]);
+        check("from=1&to=x", &["to"]);
+        check("from=x&axis=x&to=3", &["from", "axis"]);
+        check("from=3&to=1", &["from"]);
     }
 
     #[test]

@@ -124,3 +124,51 @@ async fn tables_of_plain_pages_fit_on_a_phone() {
         assert_eq!(browser.eval(wide).await, json!([0]), "{path}");
     }
 }
+
+#[tokio::test]
+async fn verdicts_of_a_narrow_list_are_whole() {
+    let server = TestServer::start();
+    upload_fixture(&server, "plain_lm");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let there = "return !!document.querySelector('.badges .badge');";
+    browser.wait_until("the verdict", there).await;
+    let whole = "
+        document.querySelector('.runs').style.width = '860px';
+        return [...document.querySelectorAll('.badges .badge')].every(badge => {
+            const cell = badge.closest('td').getBoundingClientRect();
+            return badge.scrollWidth <= badge.clientWidth
+                && badge.getBoundingClientRect().right <= cell.right;
+        });";
+    assert_eq!(browser.eval(whole).await, true);
+}
+
+#[tokio::test]
+async fn a_word_without_a_break_does_not_widen_a_page() {
+    let server = TestServer::start();
+    let run = upload_fixture(&server, "plain_lm");
+    let browser = Browser::open(Viewport::Phone, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let fill = format!(
+        "const send = (method, path, body) => fetch(path, {{
+             method, body: JSON.stringify(body), headers: {{ 'content-type': 'application/json' }},
+         }}).then(answer => answer.json());
+         const labels = {{ branch: 'main', note: 'x'.repeat(60) }};
+         return send('PATCH', '/api/runs/{run}/labels', {{ labels }})
+             .then(() => send('POST', '/api/live', {{ name: 'L'.repeat(150), device: 0 }}))
+             .then(made => made.live);"
+    );
+    let live = browser.eval(&fill).await;
+    let live = format!("/live/{}", live.as_str().unwrap());
+    let run = format!("/runs/{run}");
+    let fits = "
+        const read = document.body.innerText;
+        return (read.includes('x'.repeat(60)) || read.includes('L'.repeat(150)))
+            && document.documentElement.scrollWidth === 390;";
+    for path in [&run, &live, "/history?label=branch%3Dmain"] {
+        browser.goto(&server.url(path)).await;
+        browser
+            .wait_until(&format!("{path} as wide as the phone"), fits)
+            .await;
+    }
+}

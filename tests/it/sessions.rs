@@ -124,6 +124,37 @@ async fn where_no_token_is_needed_nobody_is_signed_in() {
     assert!(browser.eval(link).await.as_bool().expect("a yes or no"));
 }
 
+#[tokio::test]
+async fn a_note_is_still_there_after_signing_in_again() {
+    let (_token, server) = closed();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    sign_in(&browser, &server).await;
+    let send = "
+        const event = { action: 'alloc', addr: 4096, size: 512, stream: 0 };
+        const body = JSON.stringify({ segments: [], device_traces: [[event]] });
+        return fetch('/api/upload/run.json', { method: 'PUT', body })
+            .then(answer => answer.json()).then(sent => sent.run.id);";
+    let run = browser.eval(send).await;
+    let run = run.as_str().expect("an id");
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    browser.click(".share-open").await;
+    fill(&browser, "#share-note", "for the review").await;
+    let end = "return fetch('/api/session', { method: 'DELETE' }).then(() => null);";
+    browser.eval(end).await;
+    browser.click(".share-form [type=submit]").await;
+    browser
+        .wait_until("the question for the token", ASKED)
+        .await;
+    fill(&browser, "#token", TOKEN).await;
+    browser.click(".token-form button").await;
+    let kept = "return !document.querySelector('dialog[open] #token') && \
+                document.querySelector('dialog[open] #share-note')?.value === 'for the review';";
+    browser.wait_until("the note", kept).await;
+    browser.click(".share-form [type=submit]").await;
+    let made = "return !!document.querySelector('.share-made');";
+    browser.wait_until("the link", made).await;
+}
+
 /// Everything that the page shows, in one text.
 pub const TEXT: &str = "return document.body.innerText;";
 

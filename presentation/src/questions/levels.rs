@@ -10,6 +10,8 @@ pub struct Levels {
     curves: Curves,
     /// The number of columns of the longer curve.
     n_columns: usize,
+    /// The number of events of the recording: the last column may reach beyond them.
+    n_events: u64,
     /// Between which multiples of the computed levels the right ones lie.
     range: [f64; 2],
     /// The limit of what the process may reserve.
@@ -19,8 +21,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Lays out an answer that has curves.
-    pub fn of(drawn: &WhatIfDrawn) -> Option<Levels> {
+    /// Lays out an answer that has curves, about a recording of so many events.
+    pub fn of(drawn: &WhatIfDrawn, n_events: u64) -> Option<Levels> {
         let curves = drawn.curves.clone()?;
         let answer = &drawn.answer;
         let about = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
@@ -40,6 +42,7 @@ impl Levels {
                 .len()
                 .max(curves.what_if.reserved.len()),
             curves,
+            n_events,
             range,
             limit: shown,
             high: nice_above(highest),
@@ -122,8 +125,7 @@ impl Levels {
 
     /// The event at the right edge.
     pub fn last_event(&self) -> u64 {
-        let wide = u64::from(self.curves.events_per_column);
-        (self.n_columns as u64 * wide).saturating_sub(1)
+        self.place(self.n_columns.saturating_sub(1)).2
     }
 
     /// The column at a share of the width.
@@ -136,7 +138,8 @@ impl Levels {
     pub fn place(&self, column: usize) -> (f64, u64, u64) {
         let wide = u64::from(self.curves.events_per_column);
         let first = column as u64 * wide;
-        (self.x(column), first, first + wide - 1)
+        let last = (first + wide).min(self.n_events).saturating_sub(1);
+        (self.x(column), first.min(last), last)
     }
 
     /// Recorded *allocated* and *reserved* in a column, and *reserved* as it would be.
@@ -177,6 +180,7 @@ mod tests {
         Levels {
             n_columns: recorded.len().max(computed.len()),
             curves,
+            n_events: 17,
             range: [1.0 - error, 1.0 + error],
             limit: None,
             high: 1000,
@@ -233,8 +237,9 @@ mod tests {
         let chart = levels(&[500, 1000], &[250], 0.0);
         assert_eq!(chart.column(0.49), Some(0));
         assert_eq!(chart.column(1.0), Some(1));
-        assert_eq!(chart.place(1), (500.0, 10, 19));
-        assert_eq!(chart.last_event(), 19);
+        assert_eq!(chart.place(0), (0.0, 0, 9));
+        assert_eq!(chart.place(1), (500.0, 10, 16));
+        assert_eq!(chart.last_event(), 16, "none beyond the recording");
         let at = (Some(Bytes(500)), Some(Bytes(1000)), None);
         assert_eq!(chart.at(1), at);
         assert_eq!(levels(&[], &[], 0.0).column(0.5), None);

@@ -28,8 +28,15 @@ fn here() -> String {
     place.pathname().unwrap_or_default() + &place.search().unwrap_or_default()
 }
 
+/// Whether something is being filled in that is not in the address.
+fn is_filling_in() -> bool {
+    let found = document().query_selector(".share-form, .chooser");
+    matches!(found, Ok(Some(_)))
+}
+
 /// The dialog. The page loads again with the session: its state is in the address. But it would
-/// lose files that wait to be sent, so with such files it stays, and sends them.
+/// lose files that wait to be sent, and what is being filled in: with such it stays, and sends the
+/// files.
 #[component]
 pub fn TokenDialog() -> impl IntoView {
     let TokenNeeded(open) = expect_context();
@@ -44,7 +51,7 @@ pub fn TokenDialog() -> impl IntoView {
             };
             match client::send_json::<_, ()>(client::Method::Post, routes::SESSION, &session).await
             {
-                Ok(()) if uploads.let_in() => {
+                Ok(()) if uploads.let_in() || is_filling_in() => {
                     open.set(false);
                     token.set(String::new());
                     refused.set(None);

@@ -14,8 +14,8 @@ const POINT: &str = "Point at the curves for their values.";
 
 /// The chart.
 #[component]
-pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>) -> impl IntoView {
-    let levels = Levels::of(&drawn)?;
+pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
+    let levels = Levels::of(&drawn, n_events)?;
     let about = drawn.answer.at_recorded_limit;
     let about = about.unwrap_or(drawn.answer.what_if);
     let end_class = match about.reaches {

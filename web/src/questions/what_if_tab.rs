@@ -115,10 +115,10 @@ fn shown(
                 {replaying(asker)}
                 <button class="button" on:click=move |_| stopped.set(true)>"Stop"</button>
             </p>
-            {before.map(answered)}
+            {before.map(|before| answered(asker, before))}
         }
         .into_any(),
-        Answer::There(drawn) => answered(drawn),
+        Answer::There(drawn) => answered(asker, drawn),
     }
 }
 
@@ -136,9 +136,12 @@ fn not_of_pinned() -> impl IntoView {
     }
 }
 
+fn n_events(asker: Asker) -> u64 {
+    asker.device.with_value(|device| u64::from(device.events))
+}
+
 fn replaying(asker: Asker) -> String {
-    let events = asker.device.with_value(|device| device.events);
-    format!("Replaying {} events … ", count(u64::from(events)))
+    format!("Replaying {} events … ", count(n_events(asker)))
 }
 
 fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
@@ -175,6 +178,7 @@ fn Form(
     let bad_limit = move || asked.with(bad_limit).map(|_| "true");
     let why = move || answer.with(|answer| asked.with(|asked| wrong(asked, answer)));
     let bad_conf = move || (bad_limit().is_none() && why().is_some()).then_some("true");
+    let why = move || why().map(|why| view! { <Prose text=why/> });
     let settings = SETTINGS.map(|setting| view! { <option value=setting></option> });
     view! {
         <div class="controls" role="toolbar" aria-label="What is changed">
@@ -355,12 +359,12 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     }
 }
 
-fn answered(drawn: Arc<WhatIfDrawn>) -> AnyView {
+fn answered(asker: Asker, drawn: Arc<WhatIfDrawn>) -> AnyView {
     let answer = &drawn.answer;
     view! {
-        <p class="alive-summary">{answer.sentence.clone()}</p>
+        <p class="alive-summary"><Prose text=answer.sentence.clone()/></p>
         {otherwise(answer).map(|text| view! { <p class="muted">{text}</p> }.into_any())}
-        <WhatIfChart drawn=Arc::clone(&drawn)/>
+        <WhatIfChart drawn=Arc::clone(&drawn) n_events=n_events(asker)/>
         {table(answer)}
         <p class="muted">{answer.trust.clone()}</p>
     }

@@ -202,11 +202,6 @@ impl Driver {
         self.wake(Dirt::Overlay);
     }
 
-    /// CSS size of the canvas.
-    pub fn size(&self) -> (f64, f64) {
-        self.0.size.get()
-    }
-
     /// Whose tiles are fetched.
     pub fn source(&self) -> &Source {
         &self.0.source

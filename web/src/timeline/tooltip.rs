@@ -6,9 +6,10 @@ use crate::format;
 use ::timeline::readout::{Line, Readout, extent_text};
 use api::routes;
 use api::timeline::Moment;
+use leptos::html;
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
-use presentation::timeline::tooltip::moment_text;
+use presentation::timeline::tooltip::{moment_text, placed};
 use std::time::Duration;
 use trace::trace::Series;
 use trace::units::EventIdx;
@@ -24,25 +25,24 @@ pub fn Tooltip(handle: Handle) -> impl IntoView {
         let readout = handle.outputs.readout.get()?;
         Some(body(handle, &readout, moment))
     };
-    let place = move || match handle.outputs.readout.get() {
-        Some(readout) => placed(handle, readout.at),
-        None => "display: none".to_owned(),
+    let room = NodeRef::<html::Div>::new();
+    let place = move || {
+        let readout = handle.outputs.readout.get()?;
+        let stage = room
+            .get_untracked()?
+            .parent_element()?
+            .get_bounding_client_rect();
+        let screen = document().document_element()?;
+        let screen = (screen.client_width().into(), screen.client_height().into());
+        let stage = [stage.left(), stage.top(), stage.width()];
+        Some(placed(readout.at, stage, screen))
     };
-    view! { <div class="timeline-tooltip" prop:style=place aria-hidden="true">{content}</div> }
-}
-
-/// To the right of the pointer and below it; in the right half to its left.
-fn placed(handle: Handle, (x, y): (f64, f64)) -> String {
-    let (width, height) = handle.with(|driver| driver.size()).unwrap_or((1.0, 1.0));
-    let across = match x > width / 2.0 {
-        true => format!("right: {:.0}px", width - x + 14.0),
-        false => format!("left: {:.0}px", x + 14.0),
-    };
-    let down = match y > height / 2.0 {
-        true => format!("bottom: {:.0}px", height - y + 10.0),
-        false => format!("top: {:.0}px", y + 14.0),
-    };
-    format!("{across}; {down}")
+    let place = move || place().unwrap_or_else(|| "display: none".to_owned());
+    view! {
+        <div class="tooltip-room" node_ref=room prop:style=place aria-hidden="true">
+            <div class="timeline-tooltip">{content}</div>
+        </div>
+    }
 }
 
 fn body(

@@ -64,7 +64,13 @@ fn of_result(
         BenchStatus::Baseline => "Flat: nothing is left behind from step to step.".to_owned(),
         _ => match beside {
             Some(beside) => of_patch(status, result, beside),
-            None => "Its baseline is not done: without it nothing can be said.".to_owned(),
+            None if status == BenchStatus::NotReproducible => {
+                "Its baseline is not done: without it nothing can be said.".to_owned()
+            }
+            // It had a result when the status was found.
+            None => {
+                "Found against an earlier result of its baseline, which has none now.".to_owned()
+            }
         },
     }
 }
@@ -239,11 +245,9 @@ pub mod tests {
         assert!(said(&same, &base).starts_with("Byte for byte"));
         let lower = row(&["x"], BenchStatus::LowersPeak, 20_444_000_000, 103.8e6);
         assert!(said(&lower, &base).starts_with("Peak −953.674 MiB, but it grows"));
-        assert!(
-            sentence(&fix, None)
-                .unwrap()
-                .contains("baseline is not done")
-        );
+        let alone = |row| sentence(row, None).unwrap();
+        assert!(alone(&same).contains("baseline is not done"));
+        assert!(alone(&fix).contains("an earlier result of its baseline"));
     }
 
     #[test]

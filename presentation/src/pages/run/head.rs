@@ -4,7 +4,7 @@ use crate::components::badge::{Badge, badge};
 use ::timeline::format::count;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
-use api::runs::DeviceSummary;
+use api::runs::{DeviceSummary, RunSource};
 use api::timeline::Marks;
 use api::view_state::ViewState;
 use trace::steps::Word;
@@ -30,6 +30,14 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
     merged
 }
 
+/// What wrote the file, where that is known. The engine writes the newest layout without any torch.
+pub fn written_by(source: RunSource, torch_guess: Option<&str>) -> Option<String> {
+    match source {
+        RunSource::Engine => Some("engine recording".to_owned()),
+        RunSource::Upload | RunSource::Sample => torch_guess.map(|torch| format!("torch {torch}")),
+    }
+}
+
 /// The facts about a device. What its steps are called, the marks of its picture say.
 pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(String, String)> {
     let peak = |series: Series| device.series[series as usize].peak.to_string();
@@ -51,8 +59,13 @@ pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(Strin
         StepSource::Annotations => "",
         StepSource::Inferred => ", inferred",
     };
-    let many = Word::of(marks.map_or(&[], |marks| &marks.steps)).many();
-    facts.push(([many, how].concat(), count(u64::from(device.steps))));
+    let word = Word::of(marks.map_or(&[], |marks| &marks.steps));
+    let word = if device.steps == 1 {
+        word.one()
+    } else {
+        word.many()
+    };
+    facts.push(([word, how].concat(), count(u64::from(device.steps))));
     facts
 }
 
@@ -80,6 +93,17 @@ mod tests {
     use trace::units::EventIdx;
 
     #[test]
+    fn the_engine_is_no_torch() {
+        let torch = Some("2.14 or later");
+        let check = |source, expected: &str| {
+            assert_eq!(written_by(source, torch).as_deref(), Some(expected));
+        };
+        check(RunSource::Upload, "torch 2.14 or later");
+        check(RunSource::Engine, "engine recording");
+        assert_eq!(written_by(RunSource::Sample, None), None);
+    }
+
+    #[test]
     fn steps_are_called_what_the_loop_calls_them() {
         let mut device = DeviceSummary {
             device: 0,
@@ -105,6 +129,8 @@ mod tests {
         marks.steps = (0..12).map(|at| step(Word::Epoch, at)).collect();
         device.step_source = StepSource::Annotations;
         assert_eq!(last(&device, Some(&marks)), "epochs: 12");
+        device.steps = 1;
+        assert_eq!(last(&device, None), "step: 1");
         device.step_source = StepSource::None;
         assert_eq!(last(&device, None), "allocations: 20");
     }

@@ -13,6 +13,9 @@ use timeline::order;
 /// The version written.
 const VERSION: u32 = 1;
 
+/// So many letters of a hash are meant as its beginning.
+const HASH_LETTERS: usize = 4;
+
 /// A column that sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
@@ -243,7 +246,8 @@ fn leading_digits(text: &str) -> &str {
     &text[..end]
 }
 
-/// Whether every word (lower case) occurs in the run's data.
+/// Whether every word (lower case) occurs in the run's data. Of an id and a hash only the beginning
+/// counts: any three letters are somewhere in such noise.
 fn matches(run: &RunSummary, words: &[String]) -> bool {
     let name = lower(&run.name);
     let id = lower(run.id.as_str());
@@ -259,8 +263,8 @@ fn matches(run: &RunSummary, words: &[String]) -> bool {
                 .any(|code| code.replace('_', " ").contains(word))
         };
         name.contains(word)
-            || id.contains(word)
-            || run.content_hash.starts_with(word.as_str())
+            || word.starts_with("run_") && id.starts_with(word.as_str())
+            || word.len() >= HASH_LETTERS && run.content_hash.starts_with(word.as_str())
             || in_quality()
             || labels.iter().any(|label| label.contains(word))
     };
@@ -460,6 +464,9 @@ mod tests {
         check("wrapped before", &["vl before"]);
         check("abc1", &["vl after", "vl before"]);
         check("bc1", &[]);
+        check("ab", &[]);
+        check("run_vlb", &["vl before"]);
+        check("vlb", &[]);
         check("branch=fix vl", &["vl after"]);
         check("Leak", &["vl after"]);
     }

@@ -18,7 +18,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::badge::Badge;
 use presentation::components::labels::label_line;
-use presentation::pages::run::head::{choose_device, device_facts, merged};
+use presentation::pages::run::head::{choose_device, device_facts, merged, written_by};
 use presentation::query::Query;
 use std::sync::Arc;
 use trace::trace::{PINNED, Series, device_name};
@@ -46,10 +46,8 @@ pub fn RunHead(
         let marks = marks.and_then(|(_, marks)| marks.ok());
         Some(device_view(&device, marks.as_deref()))
     };
-    let torch = run
-        .torch_guess
-        .clone()
-        .map(|torch| format!("torch {torch}"));
+    let writer = written_by(run.summary.source, run.torch_guess.as_deref());
+    let writer = writer.map(|writer| format!(" · {writer}"));
     let file = run.summary.file_bytes.to_string();
     let OpenedLink(link) = expect_context();
     // With a link, the reader does not see the list, and shares the run by copying the link.
@@ -68,7 +66,7 @@ pub fn RunHead(
             <div class="run-title">
                 {crumb}
                 <h1 title=title>{run.summary.name.clone()}</h1>
-                <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
+                <span class="muted run-file">{file} {writer}</span>
                 {labelled}
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 <div class="run-badges">{badges}</div>

@@ -8,6 +8,7 @@ use api::problem::Problem;
 use api::routes;
 use api::runs::{RenameRun, RunSummary};
 use leptos::prelude::*;
+use presentation::response::may_go_better;
 
 /// Something read from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ impl RunsStore {
         }
     }
 
-    /// Reads them again. The old data stays until the answer is there, also if none comes.
+    /// Reads them again. The old data stays until the answer is there, also if none comes; but not
+    /// for someone who may not see them any more.
     pub fn refresh(self) {
         let request = self.newest.get_value().wrapping_add(1);
         self.newest.set_value(request);
@@ -78,8 +80,8 @@ impl RunsStore {
                     }
                 }
                 Err(problem) => self.runs.update(|runs| match runs {
-                    Loaded::Ready(_) => {}
-                    Loaded::Loading | Loaded::Failed(_) => *runs = Loaded::Failed(problem),
+                    Loaded::Ready(_) if may_go_better(&problem) => {}
+                    _ => *runs = Loaded::Failed(problem),
                 }),
             }
         });
