@@ -54,6 +54,16 @@ pub struct BenchResult {
     pub card: Option<CardFacts>,
 }
 
+impl BenchResult {
+    /// Where a run that was to have `steps` ended early, in words: `in step 3 of 8`. Nothing is
+    /// copied out before the first step begins.
+    pub fn ended(&self, steps: u32) -> String {
+        let began = self.steps_run > 0 || self.d2h_bytes > Bytes::ZERO;
+        let or_sooner = if began { "" } else { ", or while it was built" };
+        format!("in step {} of {steps}{or_sooner}", self.steps_run + 1)
+    }
+}
+
 /// What only a real card can say of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
