@@ -11,7 +11,7 @@
 //! | BASELINE | no patch |
 //! | PREVENTS CRASH | the baseline raised |
 //! | CANNOT TELL | the row or its baseline has too few steps to show growth |
-//! | MOVES THE LEAK TO THE HOST | half of the growth is left at most, but on the host it began or rose by half |
+//! | MOVES THE LEAK TO THE HOST | half is left at most, but on the host it began or rose by half |
 //! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
 //! | ROOT CAUSE FIX | half of the growth of the baseline is left at most, or it keeps less |
 //! | PREVENTS CORRUPTION | the baseline failed so, this did not |

@@ -73,24 +73,23 @@ fn of_result(
     }
 }
 
-/// What a card has seen of wrong bytes, or what the race detector concludes.
-fn wrong_bytes(result: &BenchResult) -> String {
+/// What a card has seen of wrong bytes, or what the simulated device concludes.
+pub fn wrong_bytes(result: &BenchResult) -> String {
     let n = result.corrupted_tensors;
-    match result.card {
-        Some(_) => {
-            let hold = if n == 1 { "holds" } else { "hold" };
-            let tensors = format::plural(n, "restored tensor");
-            format!("{tensors} {hold} other bytes than were packed")
-        }
-        None => {
-            let or_copies = if n == 1 { "or copy" } else { "or copies" };
-            format!(
-                "{} {or_copies} may have worked on wrong bytes ({})",
-                format::plural(n, "kernel"),
-                places(result.races)
-            )
-        }
+    if result.card.is_none() && result.races > 0 {
+        let or_copies = if n == 1 { "or copy" } else { "or copies" };
+        return format!(
+            "{} {or_copies} may have worked on wrong bytes ({})",
+            format::plural(n, "kernel"),
+            places(result.races)
+        );
     }
+    let hold = if n == 1 { "holds" } else { "hold" };
+    let what = match result.card {
+        Some(_) => "other bytes than were packed",
+        None => "the elements of another view",
+    };
+    format!("{} {hold} {what}", format::plural(n, "restored tensor"))
 }
 
 /// A baseline that ran out has no peak to compare with, and often too few steps to show growth.
@@ -287,6 +286,26 @@ pub mod tests {
                         wrong bytes (4 pairs of places race): the memory looks well, the data do \
                         not.";
         assert_eq!(said(&racy, &base), expected);
+        let fixed = row(
+            &["key"],
+            BenchStatus::PreventsCorruption,
+            9_000_000_000,
+            0.0,
+        );
+        let mut check = |n: u64, expected: &str| {
+            let result = racy.result.as_mut().unwrap();
+            (result.corrupted_tensors, result.races) = (n, 0);
+            assert_eq!(said(&fixed, &racy), expected);
+        };
+        check(
+            70,
+            "Without the patch 70 restored tensors hold the elements of another view; with it \
+             none.",
+        );
+        check(
+            1,
+            "Without the patch 1 restored tensor holds the elements of another view; with it none.",
+        );
     }
 
     #[test]
