@@ -2,7 +2,7 @@
 
 use super::bench_choice::{Bases, base_help, bases, bases_called, configs, sets};
 use super::number::from_to;
-use super::output::{json, print};
+use super::output::{json, print, tell};
 use super::{CliError, bench_stack};
 use api::bench::{BenchResult, DeviceKind, Evidence, shows_growth};
 use clap::{Args, ValueEnum};
@@ -259,6 +259,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         return bench_stack::frontier(args.device.kind(), devices, args.steps, args.json);
     }
     let asked = asked(args, devices)?;
+    for why in &asked.left_out {
+        tell(&format!("left out: {why}"));
+    }
     let rows = run_all(&asked.specs).into_iter();
     let rows: Vec<Row> = rows.filter(|row| asked.shows(row)).collect();
     let table = Table {
@@ -279,6 +282,8 @@ struct Asked {
     /// Where the baseline was not asked for. It runs in any case, because the status of the other
     /// rows depends on it.
     unasked: Vec<(&'static str, String)>,
+    /// Why some of all configurations do not run.
+    left_out: Vec<String>,
 }
 
 impl Asked {
@@ -291,7 +296,8 @@ impl Asked {
 fn asked(args: &BenchArgs, devices: u16) -> Result<Asked, CliError> {
     let (mut specs, mut unasked) = (Vec::new(), Vec::new());
     let mut all_bases = Vec::new();
-    for system in configs(&args.configs)? {
+    let (systems, left_out) = configs(&args.configs, &args.base)?;
+    for system in systems {
         for base in bases(system, &args.base)? {
             let mut sets = sets(system, base, &args.patches)?;
             if !sets.contains(&Vec::new()) {
@@ -306,7 +312,11 @@ fn asked(args: &BenchArgs, devices: u16) -> Result<Asked, CliError> {
         }
     }
     options_apply(args, &all_bases)?;
-    Ok(Asked { specs, unasked })
+    Ok(Asked {
+        specs,
+        unasked,
+        left_out,
+    })
 }
 
 /// Refuses options that would change nothing about what runs.
