@@ -15,7 +15,8 @@ pub struct BenchResult {
     pub peak_allocated: Bytes,
     /// Highest reserved memory.
     pub peak_reserved: Bytes,
-    /// Allocated memory after the last step.
+    /// Allocated memory after the last step. This and the other numbers at the end are 0 if no step
+    /// completed (`steps_run` is 0): then they are not known.
     pub allocated_end: Bytes,
     /// Slope of allocated memory, bytes a step.
     pub growth_per_step: f64,
@@ -29,10 +30,11 @@ pub struct BenchResult {
     /// Exception that ended the run, other than out of memory.
     pub crash: Option<String>,
     /// On a card, restored tensors whose bytes are not those that were packed; on the simulated
-    /// device, kernels and copies that may have worked on wrong bytes, because nothing orders
-    /// them and another access. Over all steps.
+    /// device, restored tensors with the elements of another view, and kernels and copies that may
+    /// have worked on wrong bytes, because nothing orders them and another access. Over all steps.
     pub corrupted_tensors: u64,
-    /// Pairs of places that race.
+    /// Pairs of places that race. On the simulated device without any, all that is counted above
+    /// has the elements of another view.
     pub races: u64,
     /// Entries of the tracker at the end.
     pub tracker_end: u64,
@@ -52,6 +54,21 @@ pub struct BenchResult {
     /// What only a card can say; none of the simulated device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<CardFacts>,
+}
+
+impl BenchResult {
+    /// Allocated memory after the last step; `None` if no step completed.
+    pub fn at_end(&self) -> Option<Bytes> {
+        (self.steps_run > 0).then_some(self.allocated_end)
+    }
+
+    /// Where a run that was to have `steps` ended early, in words: `in step 3 of 8`. Nothing is
+    /// copied out before the first step begins.
+    pub fn ended(&self, steps: u32) -> String {
+        let began = self.steps_run > 0 || self.d2h_bytes > Bytes::ZERO;
+        let or_sooner = if began { "" } else { ", or while it was built" };
+        format!("in step {} of {steps}{or_sooner}", self.steps_run + 1)
+    }
 }
 
 /// What only a real card can say of a row.

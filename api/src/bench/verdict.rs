@@ -11,16 +11,17 @@
 //! | BASELINE | no patch |
 //! | PREVENTS CRASH | the baseline raised |
 //! | CANNOT TELL | the row or its baseline has too few steps to show growth |
-//! | MOVES THE LEAK TO THE HOST | as ROOT CAUSE FIX, but growth on the host began or rose by half |
+//! | MOVES THE LEAK TO THE HOST | half is left at most, but on the host it began or rose by half |
 //! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
 //! | ROOT CAUSE FIX | half of the growth of the baseline is left at most, or it keeps less |
 //! | PREVENTS CORRUPTION | the baseline failed so, this did not |
-//! | LOWERS PEAK | the peak is lower by 1 MiB or more |
+//! | LOWERS PEAK | the peak is lower by 1 MiB or more, or the baseline ran out |
 //! | NOT REPRODUCIBLE | else |
 //!
-//! Growth shows from [`FEWEST_STEPS`] on. A baseline that ran out counts as one that grew, however
-//! few steps it had. PREVENTS CORRUPTION needs no growth. A row *keeps less* where nothing grew,
-//! and the baseline kept more than one and a half times as much at its end.
+//! Growth shows from [`FEWEST_STEPS`] on. PREVENTS CORRUPTION needs no growth, and neither does
+//! LOWERS PEAK where the baseline ran out sooner: what grows there is unknown, but the row needs
+//! less. A row *keeps less* where nothing grew, and the baseline kept more than one and a half
+//! times as much at its end.
 //!
 //! FAIL words depend on the row alone, with or without patches. So the same program fails in the
 //! same way under every baseline, and as a baseline.
@@ -74,7 +75,7 @@ pub enum BenchStatus {
     /// them and another access.
     #[serde(rename = "FAIL (CORRUPTION)")]
     Corruption,
-    /// Less memory, but the growth stays.
+    /// Less memory, but the growth stays, or is not known.
     #[serde(rename = "LOWERS PEAK")]
     LowersPeak,
     /// The baseline's restored bytes are wrong, these are right.
@@ -170,25 +171,27 @@ fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
     if baseline.crash.is_some() {
         return BenchStatus::PreventsCrash;
     }
-    let ran_out = baseline.oom_step.is_some();
-    if !shows_growth(row) || !(ran_out || shows_growth(baseline)) {
-        return match corrupts(baseline) {
-            true => BenchStatus::PreventsCorruption,
-            false => BenchStatus::CannotTell,
+    // A run that completes needs less than one that ran out, whatever grows in them.
+    let completes = baseline.oom_step.is_some();
+    if !shows_growth(row) || !shows_growth(baseline) {
+        return match (corrupts(baseline), completes && shows_growth(row)) {
+            (true, _) => BenchStatus::PreventsCorruption,
+            (false, true) => BenchStatus::LowersPeak,
+            (false, false) => BenchStatus::CannotTell,
         };
     }
     let device = Growth::of(row.growth_per_step, baseline.growth_per_step);
     let host = Growth::of(row.host_growth_per_step, baseline.host_growth_per_step);
-    let fixed = device == Growth::Less || (ran_out && device != Growth::More);
-    if fixed && host == Growth::More {
+    let lower = baseline.peak_allocated.saturating_sub(row.peak_allocated) >= PEAK;
+    if device == Growth::Less && host == Growth::More {
         BenchStatus::MovesToHost
     } else if device == Growth::More || host == Growth::More {
         BenchStatus::MakesItWorse
-    } else if fixed || keeps_less(row, baseline) {
+    } else if device == Growth::Less || keeps_less(row, baseline) {
         BenchStatus::RootCauseFix
     } else if corrupts(baseline) {
         BenchStatus::PreventsCorruption
-    } else if baseline.peak_allocated.saturating_sub(row.peak_allocated) >= PEAK {
+    } else if completes || lower {
         BenchStatus::LowersPeak
     } else {
         BenchStatus::NotReproducible
@@ -307,9 +310,6 @@ mod tests {
         let raised = with(|r| r.crash = Some("RuntimeError".to_owned()));
         check(run(), raised.clone(), BenchStatus::PreventsCrash);
         check(raised, run(), BenchStatus::Crash);
-        let ran_out = with(|r| r.oom_step = Some(19));
-        check(run(), ran_out.clone(), BenchStatus::RootCauseFix);
-        check(ran_out, run(), BenchStatus::OutOfMemory);
         check(
             with(|r| r.peak_allocated -= PEAK),
             run(),
@@ -348,12 +348,41 @@ mod tests {
             leaks(),
             BenchStatus::RootCauseFix,
         );
-        let ran_out = with(|r| r.oom_step = Some(2));
-        check(100, 2, ran_out, BenchStatus::RootCauseFix);
         let raised = with(|r| r.crash = Some("raised".to_owned()));
         check(2, 1, raised, BenchStatus::PreventsCrash);
         let corrupts = with(|r| r.corrupted_tensors = 2);
         check(2, 2, corrupts, BenchStatus::PreventsCorruption);
+    }
+
+    /// A baseline that ran out needs more than a run that completes. Whether it grew is only known
+    /// from enough steps.
+    #[test]
+    fn a_baseline_that_ran_out_says_what_its_steps_show() {
+        let check = |row: BenchResult, steps: u32, growth: f64, expected: BenchStatus| {
+            let baseline = with(|r| {
+                (r.steps_run, r.oom_step) = (steps, Some(steps));
+                r.growth_per_step = growth;
+            });
+            let said = verdict(&row, true, Some(&baseline));
+            assert_eq!(said, expected, "{steps} steps, {growth}");
+        };
+        let grows = |device: f64, host: f64| {
+            with(|r| (r.growth_per_step, r.host_growth_per_step) = (device, host))
+        };
+        for few in 0..FEWEST_STEPS {
+            check(run(), few, 0.0, BenchStatus::LowersPeak);
+            check(grows(1e8, 0.0), few, 0.0, BenchStatus::LowersPeak);
+            check(grows(0.0, 2e9), few, 0.0, BenchStatus::LowersPeak);
+            let short = with(|r| r.steps_run = 5);
+            check(short, few, 0.0, BenchStatus::CannotTell);
+        }
+        check(run(), 19, 1e8, BenchStatus::RootCauseFix);
+        check(grows(0.0, 2e9), 19, 1e8, BenchStatus::MovesToHost);
+        check(grows(9.6e7, 0.0), 19, 1e8, BenchStatus::LowersPeak);
+        check(grows(1.6e8, 0.0), 19, 1e8, BenchStatus::MakesItWorse);
+        check(run(), 19, 0.0, BenchStatus::LowersPeak);
+        let ran_out = with(|r| r.oom_step = Some(19));
+        check(ran_out, 100, 0.0, BenchStatus::OutOfMemory);
     }
 
     /// Whether bytes are wrong depends on the row alone, so the same program has the same verdict

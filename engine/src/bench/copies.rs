@@ -95,22 +95,25 @@ impl CopyVariant {
         }
     }
 
-    /// Step in seconds, peak and offloaded bytes in GB, as measured with the real offloader.
+    /// Step in seconds, peak and offloaded bytes, as measured with the real offloader.
     pub(super) fn measured(self, tokens: u64) -> Option<MeasuredStep> {
-        let (step_seconds, peak, offloaded) = match (tokens, self) {
-            (8192, CopyVariant::None) => (0.187, 16.95, 0.0),
-            (8192, CopyVariant::V2) => (0.245, 11.61, 6.04),
-            (8192, CopyVariant::V6) => (0.414, 11.11, 11.41),
-            (8192, CopyVariant::V6SingleStream) => (0.572, 11.04, 11.41),
-            (32_768, CopyVariant::None) => (0.745, 51.7, 0.0),
-            (32_768, CopyVariant::V2) => (0.967, 30.5, 24.2),
-            (32_768, CopyVariant::V6) => (1.654, 14.3, 45.6),
+        let (step_seconds, memory) = match (tokens, self) {
+            (8192, CopyVariant::None) => (0.187, Some((16.95, 0.0))),
+            (8192, CopyVariant::V2) => (0.245, Some((11.61, 6.04))),
+            (8192, CopyVariant::V6) => (0.414, Some((11.11, 11.41))),
+            (8192, CopyVariant::V6SingleStream) => (0.572, Some((11.04, 11.41))),
+            (32_768, CopyVariant::None) => (0.745, Some((51.7, 0.0))),
+            (32_768, CopyVariant::V2) => (0.967, Some((30.5, 24.2))),
+            (32_768, CopyVariant::V6) => (1.654, Some((14.3, 45.6))),
+            // Only its time was written down.
+            (32_768, CopyVariant::V6SingleStream) => (2.287, None),
             _ => return None,
         };
+        let bytes = |gigabytes: f64| Bytes((gigabytes * 1e9) as u64);
         Some(MeasuredStep {
             step_seconds,
-            peak_allocated: Bytes((peak * 1e9) as u64),
-            offloaded_bytes: Bytes((offloaded * 1e9) as u64),
+            peak_allocated: memory.map(|(peak, _)| bytes(peak)),
+            offloaded_bytes: memory.map(|(_, offloaded)| bytes(offloaded)),
             source: "docs/measurements.md, Copies: NVIDIA H200, PyTorch 2.11.0+cu130",
         })
     }
@@ -121,10 +124,10 @@ impl CopyVariant {
 pub struct MeasuredStep {
     /// Seconds.
     pub step_seconds: f64,
-    /// Peak of allocated memory.
-    pub peak_allocated: Bytes,
-    /// Bytes that a step copies in each direction.
-    pub offloaded_bytes: Bytes,
+    /// Peak of allocated memory, if it was written down.
+    pub peak_allocated: Option<Bytes>,
+    /// Bytes that a step copies in each direction, if they were written down.
+    pub offloaded_bytes: Option<Bytes>,
     /// Where the numbers are from.
     pub source: &'static str,
 }
@@ -292,6 +295,21 @@ mod tests {
         let timed = rows(1);
         assert_eq!(timed[0].over_no_offloading, Some(0.0));
         assert!(timed.iter().all(|row| row.share_of_link.is_some()));
+    }
+
+    /// docs/measurements.md, "Copies".
+    #[test]
+    fn every_measured_step_is_known() {
+        let check = |tokens: u64, expected: [Option<f64>; 5]| {
+            let found = CopyVariant::ALL.map(|variant| variant.measured(tokens));
+            let seconds = found.map(|found| found.map(|step| step.step_seconds));
+            assert_eq!(seconds, expected, "{tokens}");
+        };
+        let [alone, v2, v6, single] = [0.187, 0.245, 0.414, 0.572].map(Some);
+        check(8192, [alone, v2, v6, single, None]);
+        let [alone, v2, v6, single] = [0.745, 0.967, 1.654, 2.287].map(Some);
+        check(32_768, [alone, v2, v6, single, None]);
+        check(512, [None; 5]);
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub struct HostRow {
     pub devices: u16,
     /// Most pinned memory that was taken from the system.
     pub host_pinned_peak: Bytes,
-    /// Pinned memory in use at the end.
-    pub host_pinned_end: Bytes,
+    /// Pinned memory in use at the end; `None` if no step completed on one of the devices.
+    pub host_pinned_end: Option<Bytes>,
     /// The step time of the slowest device, seconds.
     pub step_seconds: f64,
     /// The devices that are in the sums.
@@ -41,7 +41,7 @@ impl HostRow {
             patches: row.patches.clone(),
             devices: 0,
             host_pinned_peak: Bytes::ZERO,
-            host_pinned_end: Bytes::ZERO,
+            host_pinned_end: Some(Bytes::ZERO),
             step_seconds: 0.0,
             counted: Vec::new(),
         }
@@ -60,7 +60,8 @@ impl HostRow {
         self.devices += 1;
         if let Some(outcome) = &row.outcome {
             self.host_pinned_peak += outcome.host_pinned_peak;
-            self.host_pinned_end += outcome.host_pinned_end;
+            let end = (outcome.steps_run > 0).then_some(outcome.host_pinned_end);
+            self.host_pinned_end = self.host_pinned_end.zip(end).map(|(sum, end)| sum + end);
             self.step_seconds = self.step_seconds.max(outcome.step_seconds);
         }
     }

@@ -330,9 +330,11 @@ fn run_point(
         to_device: copied.to_device,
         corrupted_tensors: hardware.map_or(spoilt, |seen| seen.corrupted_tensors),
         failure: failure.map(|error| error.to_string()),
-        measured: measured.map(|measured| FrontierMeasured {
-            step_seconds: measured.step_seconds,
-            peak_allocated: measured.peak_allocated,
+        measured: measured.and_then(|measured| {
+            Some(FrontierMeasured {
+                step_seconds: measured.step_seconds,
+                peak_allocated: measured.peak_allocated?,
+            })
         }),
     };
     Ok((point, compute))

@@ -84,7 +84,14 @@ fn beside_published(run: &BenchResult, published: &Evidence) -> (Fate, String) {
                 true => Fate::Refuted,
                 false => Fate::NotRefuted,
             };
-            let why = format!("it peaks at {ours}, published is {}", size(peak));
+            let both = match (ran_out, published.capacity) {
+                (true, Some(device)) => {
+                    format!("both ran out of memory on a device of {}; ", size(device))
+                }
+                (true, None) => "both ran out of memory; ".to_owned(),
+                (false, _) => String::new(),
+            };
+            let why = format!("{both}it peaks at {ours}, published is {}", size(peak));
             (fate, why)
         }
         None => (Fate::NotRefuted, "no peak was published".to_owned()),
@@ -130,6 +137,12 @@ mod tests {
         let ran_out = published(10_789_000_000, true);
         check(Some(&far), Some(&ran_out), Fate::Refuted);
         check(Some(&far), None, Fate::NotRefuted);
+        let both = judge("it is so", Some(&run(peak, Some(2))), same, Some(&ran_out));
+        assert_eq!(
+            both.why,
+            "both ran out of memory on a device of 24.000 GiB; it peaks at 14.841 GiB, published \
+             is 10.048 GiB"
+        );
         let near = run(peak + 1_000_000, None);
         check(Some(&near), Some(&page), Fate::NotRefuted);
         let judged_on = |steps, capacity| {

@@ -20,6 +20,9 @@ pub struct Row {
     pub patches: Vec<&'static Patch>,
     /// Which of the host's devices ran it.
     pub device_index: Ordinal,
+    /// Steps that it was to have.
+    #[serde(skip)]
+    pub steps: u32,
     /// The verdict.
     pub status: BenchStatus,
     /// What the run found out; none if the row only tests an assumption, or nothing was run.
@@ -54,7 +57,7 @@ impl Beside {
         let known = known(spec.system, spec.base, patches);
         let about = patches.iter().find_map(|patch| patch.hypothesis());
         let conditions = Conditions {
-            steps: spec.steps.unwrap_or(spec.system.default_steps),
+            steps: spec.planned_steps(),
             capacity: spec.capacity(),
         };
         let published = known.published.as_ref();
@@ -81,6 +84,7 @@ impl Row {
             base: spec.base_in_words(),
             patches: spec.patches.clone(),
             device_index: spec.ordinal,
+            steps: spec.planned_steps(),
             status: match hypothesis {
                 Some(_) => BenchStatus::SourceUnavailable,
                 None => verdict(outcome, !spec.patches.is_empty(), baseline),

@@ -250,7 +250,7 @@ fn run_steps(
     log: &mut Log,
     progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> Result<(), RunError> {
-    let steps = spec.steps.unwrap_or(spec.system.default_steps);
+    let steps = spec.planned_steps();
     let mut workload = build(spec, session, log)?;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();

@@ -81,6 +81,11 @@ impl RunSpec {
         }
     }
 
+    /// Steps that it is to have: what was asked for, else the system's own.
+    pub fn planned_steps(&self) -> u32 {
+        self.steps.unwrap_or(self.system.default_steps)
+    }
+
     /// Memory of the device: what was asked for, else the system's own. A run that only tests an
     /// assumption has that of the published run, because it is compared with nothing else.
     pub fn capacity(&self) -> Option<Bytes> {

@@ -62,11 +62,21 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
         }
         let parsed = serde_json::from_str(text).map_err(|error| TapeError::Malformed {
             line: index + 1,
-            reason: error.to_string(),
+            reason: in_its_line(&error),
         })?;
         lines.push(parsed);
     }
     Ok(lines)
+}
+
+/// What is wrong with a line. Its text alone was parsed, so the parser calls each one line 1.
+fn in_its_line(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match said.strip_suffix(&place) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => said,
+    }
 }
 
 /// Replays the tape from `reader` (JSON lines) against one version of the offloader.
@@ -142,4 +152,22 @@ fn best_agreement(lines: &[Line]) -> Result<Replayed, TapeError> {
         }
     }
     Ok(best.expect("there are candidates"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_line_has_one_number() {
+        let check = |tape: &str, expected: &str| {
+            assert_eq!(read(tape.as_bytes()).unwrap_err().to_string(), expected);
+        };
+        let cut = "EOF while parsing a string at column";
+        check(
+            "\n\n{\"op\": \"pa",
+            &format!("line 3 of the tape: {cut} 10"),
+        );
+        check("{\"op\": \"pa", &format!("line 1 of the tape: {cut} 10"));
+    }
 }

@@ -98,15 +98,30 @@ impl TapeVersion {
 
     /// The code that a file name such as `trl-1.5_dense.jsonl.zst` gives, if it gives one.
     pub fn from_name(name: &str) -> Option<TapeVersion> {
-        let name = name.strip_suffix(".zst").unwrap_or(name);
-        let name = name.strip_suffix(".jsonl").unwrap_or(name);
-        TapeVersion::from_label(name.split('_').next()?).ok()
+        TapeVersion::from_label(first_word(name)).ok()
+    }
+
+    /// The first word of a file name, if it is meant as a label of the code but is none: a release
+    /// or a patch that is not known here.
+    pub fn unknown_in_name(name: &str) -> Option<&str> {
+        let word = first_word(name);
+        let lower = word.to_ascii_lowercase();
+        let number = lower.strip_prefix("trl-").or(lower.strip_prefix('v'))?;
+        let is_meant = number.starts_with(|first: char| first.is_ascii_digit());
+        (is_meant && TapeVersion::from_label(word).is_err()).then_some(word)
     }
 
     /// The changes that are included.
     pub fn changes(&self) -> Changes {
         patches::changes(self.release.changes(), &self.added)
     }
+}
+
+/// The part of a tape's file name that may be a label.
+fn first_word(name: &str) -> &str {
+    let name = name.strip_suffix(".zst").unwrap_or(name);
+    let name = name.strip_suffix(".jsonl").unwrap_or(name);
+    name.split('_').next().unwrap_or(name)
 }
 
 impl From<&'static Release> for TapeVersion {
@@ -156,6 +171,22 @@ mod tests {
         check("trl-0.29+P9_dense.jsonl", None);
         check("trl-0.29+P3+P4_dense.jsonl", Some("trl-0.29+P3+P4"));
         check("trl-1.99_dense.jsonl", None);
+    }
+
+    #[test]
+    fn a_name_with_an_unknown_release_is_not_one_without() {
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(TapeVersion::unknown_in_name(name), expected, "{name}");
+        };
+        check("trl-1.17_dense.jsonl.zst", Some("trl-1.17"));
+        check("TRL-0.17_dense.jsonl", Some("TRL-0.17"));
+        check("trl-0.29+P9_dense.jsonl", Some("trl-0.29+P9"));
+        check("v9_dense.jsonl", Some("v9"));
+        check("trl-1.16_dense.jsonl", None);
+        check("v1.jsonl", None);
+        check("views_dense.jsonl", None);
+        check("trl-sft_dense.jsonl", None);
+        check("dense.jsonl", None);
     }
 
     #[test]

@@ -258,6 +258,8 @@ fn a_model_that_does_not_fit_has_a_peak_and_a_recording() {
             (0, Some(0), &None)
         );
         assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
+        assert_eq!(out.at_end(), None);
+        assert_eq!(out.ended(9), "in step 1 of 9, or while it was built");
         assert!(out.peak_allocated > Bytes::ZERO && out.peak_allocated <= capacity);
         assert!(recording.steps().is_empty() && recording.events() > 1);
         let device = &read_back(&recording).devices[0];

@@ -48,7 +48,7 @@ fn pinned_memory_is_summed_over_the_devices() {
     };
     assert_eq!(host.devices, 2);
     assert_eq!(host.host_pinned_peak, alone.host_pinned_peak * 2);
-    assert_eq!(host.host_pinned_end, alone.host_pinned_end * 2);
+    assert_eq!(host.host_pinned_end, Some(alone.host_pinned_end * 2));
     assert_eq!(host.step_seconds, alone.step_seconds);
     // A row that was asked for twice is no further device.
     let twice = [rows(2), rows(2)].concat();

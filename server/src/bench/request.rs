@@ -7,6 +7,7 @@ use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
 use engine::bench::RunSpec;
 use engine::patches::Patch;
 use engine::systems::System;
+use timeline::format::plural;
 
 /// The bench that a request means.
 ///
@@ -25,8 +26,8 @@ pub fn new_bench(
         .filter(|bytes| !RunSpec::CAPACITY.contains(bytes))
     {
         return refuse(format!(
-            "a capacity of {} bytes is outside of 16 MiB to 16 TiB",
-            capacity.0
+            "a capacity of {} is outside of 16 MiB to 16 TiB",
+            plural(capacity.0, "byte")
         ));
     }
     let choices = choices(&request.rows)?;

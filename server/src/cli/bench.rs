@@ -2,7 +2,7 @@
 
 use super::bench_choice::{Bases, base_help, bases, bases_called, configs, sets};
 use super::number::from_to;
-use super::output::{json, print};
+use super::output::{json, print, tell};
 use super::{CliError, bench_stack};
 use api::bench::{BenchResult, DeviceKind, Evidence, shows_growth};
 use clap::{Args, ValueEnum};
@@ -259,6 +259,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         return bench_stack::frontier(args.device.kind(), devices, args.steps, args.json);
     }
     let asked = asked(args, devices)?;
+    for why in &asked.left_out {
+        tell(&format!("left out: {why}"));
+    }
     let rows = run_all(&asked.specs).into_iter();
     let rows: Vec<Row> = rows.filter(|row| asked.shows(row)).collect();
     let table = Table {
@@ -279,6 +282,8 @@ struct Asked {
     /// Where the baseline was not asked for. It runs in any case, because the status of the other
     /// rows depends on it.
     unasked: Vec<(&'static str, String)>,
+    /// Why some of all configurations do not run.
+    left_out: Vec<String>,
 }
 
 impl Asked {
@@ -291,7 +296,8 @@ impl Asked {
 fn asked(args: &BenchArgs, devices: u16) -> Result<Asked, CliError> {
     let (mut specs, mut unasked) = (Vec::new(), Vec::new());
     let mut all_bases = Vec::new();
-    for system in configs(&args.configs)? {
+    let (systems, left_out) = configs(&args.configs, &args.base)?;
+    for system in systems {
         for base in bases(system, &args.base)? {
             let mut sets = sets(system, base, &args.patches)?;
             if !sets.contains(&Vec::new()) {
@@ -306,7 +312,11 @@ fn asked(args: &BenchArgs, devices: u16) -> Result<Asked, CliError> {
         }
     }
     options_apply(args, &all_bases)?;
-    Ok(Asked { specs, unasked })
+    Ok(Asked {
+        specs,
+        unasked,
+        left_out,
+    })
 }
 
 /// Refuses options that would change nothing about what runs.
@@ -394,7 +404,7 @@ fn for_people(table: &Table) -> String {
             called(&host.patches),
             plural(u64::from(host.devices), "device"),
             size::exact(host.host_pinned_peak.0 as f64),
-            size::exact(host.host_pinned_end.0 as f64),
+            known_end(host.host_pinned_end),
             host.step_seconds,
         );
     }
@@ -427,7 +437,7 @@ fn line(row: &Row) -> String {
             true => size::exact(outcome.growth_per_step),
             false => "–".to_owned(),
         }),
-        computed(&|outcome| size::exact(outcome.allocated_end.0 as f64)),
+        computed(&|outcome| known_end(outcome.at_end())),
         known(&row.known.measured),
         known(&row.known.engine_on_card),
         known(&row.known.published),
@@ -461,6 +471,11 @@ fn line(row: &Row) -> String {
     text
 }
 
+/// What is there at the end; without a completed step it is not known.
+fn known_end(bytes: Option<Bytes>) -> String {
+    bytes.map_or("–".to_owned(), |bytes| size::exact(bytes.0 as f64))
+}
+
 /// A known peak, with its number of steps if that differs: the peak of a leak grows with the steps.
 fn peak(known: &Evidence, steps: Option<u32>) -> String {
     let Some(bytes) = known.peak_allocated else {
@@ -482,11 +497,14 @@ fn peak(known: &Evidence, steps: Option<u32>) -> String {
 /// The status word as in JSON, and what ended the run.
 fn status(row: &Row) -> String {
     let word = row.status.word();
-    let ended = row.outcome.as_ref();
-    match ended.map(|outcome| (outcome.oom_step, &outcome.crash)) {
-        Some((Some(step), _)) => format!("{word} at step {step}"),
-        Some((None, Some(crash))) => format!("{word}: {crash}"),
-        _ => word.to_owned(),
+    let Some(outcome) = &row.outcome else {
+        return word.to_owned();
+    };
+    let ended = outcome.ended(row.steps);
+    match (outcome.oom_step, &outcome.crash) {
+        (Some(_), _) => format!("{word} {ended}"),
+        (None, Some(crash)) => format!("{word} {ended}: {crash}"),
+        (None, None) => word.to_owned(),
     }
 }
 
@@ -508,6 +526,34 @@ mod tests {
         check("two", None);
         // Of simulated ones there is no end.
         check("all", None);
+    }
+
+    /// As on the page; the JSON counts from 0.
+    #[test]
+    fn an_early_end_counts_steps_from_one() {
+        let check = |change: &dyn Fn(&mut BenchResult), end: &str, expected: &str| {
+            let mut outcome = BenchResult::default();
+            change(&mut outcome);
+            let row = Row::new(&RunSpec::new(System::FAST_LLM, &[]), &outcome, None);
+            assert_eq!(status(&row), expected);
+            assert_eq!(known_end(outcome.at_end()), end, "{expected}");
+        };
+        check(&|r| r.steps_run = 128, "0 B", "BASELINE");
+        check(
+            &|r| (r.steps_run, r.oom_step) = (113, Some(113)),
+            "0 B",
+            "FAIL (OOM) in step 114 of 128",
+        );
+        check(
+            &|r| r.oom_step = Some(0),
+            "–",
+            "FAIL (OOM) in step 1 of 128, or while it was built",
+        );
+        check(
+            &|r| (r.d2h_bytes, r.crash) = (Bytes(1), Some("raised".to_owned())),
+            "–",
+            "FAIL (CRASH) in step 1 of 128: raised",
+        );
     }
 
     #[test]

@@ -6,9 +6,18 @@ use engine::offload::Release;
 use engine::patches::Patch;
 use engine::systems::{Base, System};
 
-pub(super) fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
+/// The configurations to run. Of `all`, those that the bases do not go with are left out; why is
+/// in the second list.
+pub(super) fn configs(
+    names: &[String],
+    asked: &[Bases],
+) -> Result<(Vec<&'static System>, Vec<String>), CliError> {
     if names.iter().any(|name| name == "all") {
-        return Ok(System::ALL.to_vec());
+        let mut systems = System::ALL.to_vec();
+        let left_out = systems.iter().filter_map(|system| no_bases(system, asked));
+        let left_out = left_out.collect();
+        systems.retain(|system| no_bases(system, asked).is_none());
+        return Ok((systems, left_out));
     }
     let system = |name: &String| {
         System::from_id(name).ok_or_else(|| {
@@ -18,7 +27,20 @@ pub(super) fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError
         })
     };
     let systems: Result<Vec<&'static System>, CliError> = names.iter().map(system).collect();
-    systems.map(each_once)
+    Ok((each_once(systems?), Vec::new()))
+}
+
+/// Why the bases that were asked for do not go with a configuration.
+pub(super) fn no_bases(system: &System, asked: &[Bases]) -> Option<String> {
+    let (id, named) = (system.id, |base| asked.contains(&Bases::One(base)));
+    match system.base {
+        _ if asked.is_empty() => None,
+        Base::Program(_) => Some(format!("`{id}` has no offloader")),
+        _ if named(Base::MsSwift) && !system.has_layers => Some(format!(
+            "ms-swift's offloader moves layers that FSDP wraps, and `{id}` has none"
+        )),
+        _ => None,
+    }
 }
 
 /// The TRL releases that can be named.
@@ -56,26 +78,20 @@ pub(super) fn bases_called(label: &str) -> Result<Bases, String> {
 }
 
 pub(super) fn bases(system: &System, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
-    match (asked, system.base) {
-        ([], own) => Ok(vec![own]),
-        (_, Base::Program(_)) => Err(CliError::Usage(format!(
-            "`{}` has no offloader: leave --base out",
-            system.id
-        ))),
-        (asked, _) if asked.contains(&Bases::One(Base::MsSwift)) && !system.has_layers => {
-            Err(CliError::Usage(format!(
-                "ms-swift's offloader moves layers that FSDP wraps, and `{}` has none",
-                system.id
-            )))
-        }
-        (asked, _) => {
-            let bases = asked.iter().flat_map(|bases| match bases {
-                Bases::All => Base::choices().collect(),
-                Bases::One(base) => vec![*base],
-            });
-            Ok(each_once(bases.collect()))
-        }
+    if let Some(why) = no_bases(system, asked) {
+        return Err(CliError::Usage(match system.base {
+            Base::Program(_) => why + ": leave --base out",
+            _ => why,
+        }));
     }
+    if asked.is_empty() {
+        return Ok(vec![system.base]);
+    }
+    let bases = asked.iter().flat_map(|bases| match bases {
+        Bases::All => Base::choices().collect(),
+        Bases::One(base) => vec![*base],
+    });
+    Ok(each_once(bases.collect()))
 }
 
 /// The sets of patches to run on a base. `all` is what the base can take.
@@ -163,10 +179,33 @@ mod tests {
         assert!(all("none").contains(&Vec::new()));
     }
 
+    /// One that is named is refused, one of `all` is left out and told.
+    #[test]
+    fn of_all_configurations_those_that_have_the_base_run() {
+        let check = |asked: &[Bases], without: &[&'static System]| {
+            let (systems, told) = configs(&named(&["all"]), asked).unwrap();
+            let rest = System::ALL.into_iter().filter(|one| !without.contains(one));
+            assert_eq!(systems, rest.collect::<Vec<_>>());
+            assert_eq!(told.len(), without.len());
+            for (system, why) in without.iter().zip(&told) {
+                assert!(why.contains(&format!("`{}`", system.id)), "{why}");
+                assert_eq!(bases(system, asked).unwrap_err().exit_code(), 2);
+            }
+        };
+        check(&[], &[]);
+        let trl = bases_called("trl-1.14").unwrap();
+        let programs = |system: &&System| matches!(system.base, Base::Program(_));
+        let programs: Vec<&System> = System::ALL.into_iter().filter(programs).collect();
+        assert!(!programs.is_empty());
+        check(&[trl], &programs);
+        check(&[Bases::All], &programs);
+    }
+
     #[test]
     fn what_is_named_twice_runs_once() {
-        let systems = configs(&named(&["dedupe-reuse", "vl-qwen3.5-9b", "dedupe-reuse"]));
-        assert_eq!(systems.unwrap(), [System::REUSE, System::VL_QWEN]);
+        let twice = named(&["dedupe-reuse", "vl-qwen3.5-9b", "dedupe-reuse"]);
+        let (systems, _) = configs(&twice, &[]).unwrap();
+        assert_eq!(systems, [System::REUSE, System::VL_QWEN]);
         let none = Bases::One(Base::NoOffloading);
         let one = bases(System::VL_QWEN, &[none, none]).unwrap();
         assert_eq!(one, [Base::NoOffloading]);

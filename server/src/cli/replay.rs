@@ -43,7 +43,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
     let replayed = tape::replay_file(&args.tape, version).map_err(bad_input)?;
     let text = match args.json {
         true => json(&replayed),
-        false => for_people(&args.tape, &replayed),
+        false => for_people(&args.tape, &replayed) + &unknown_name(args),
     };
     print(&text)?;
     match replayed.report.mismatches {
@@ -59,14 +59,29 @@ fn version(text: &str) -> Result<TapeVersion, CliError> {
     named.map_err(|why| CliError::Usage(why.to_string()))
 }
 
+/// A line about a version that only the file's name has, and nobody knows.
+fn unknown_name(args: &ReplayArgs) -> String {
+    let name = args.tape.file_name().map(|name| name.to_string_lossy());
+    let unknown = name.as_deref().and_then(TapeVersion::unknown_in_name);
+    match unknown.filter(|_| args.version.is_none()) {
+        Some(label) => format!("  the name says {label}, which is not known here\n"),
+        None => String::new(),
+    }
+}
+
 fn for_people(tape: &Path, replayed: &Replayed) -> String {
     let report = &replayed.report;
     let mut text = format!(
-        "{}: {}, {}, {} differ\n",
+        "{}: {}, {}, {} {}\n",
         tape.display(),
         replayed.version,
         plural(report.calls, "call"),
-        plural(report.mismatches, "value")
+        plural(report.mismatches, "value"),
+        if report.mismatches == 1 {
+            "differs"
+        } else {
+            "differ"
+        }
     );
     let equal = replayed.equally_good.iter().map(TapeVersion::to_string);
     let equal: Vec<String> = equal.collect();

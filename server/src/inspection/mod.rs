@@ -346,7 +346,11 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
         format!("{} {}", device_name(*other), leaks::in_words(speed, *word))
     });
     let report = &named[worst].2;
-    let reasons = std::iter::once(report.reason.clone()).chain(others);
+    let reason = match (verdict, device) {
+        (Verdict::Leak, 1..) => format!("{}: {}", device_name(device), report.reason),
+        _ => report.reason.clone(),
+    };
+    let reasons = std::iter::once(reason).chain(others);
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
     let groups = named.iter().flat_map(|(device, word, report)| {
         let groups = report.groups.iter();

@@ -2,7 +2,7 @@
 
 use crate::table::{Table, grouped};
 use answers::names::frame_line;
-use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
+use api::inspect::{Device, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -27,7 +27,7 @@ pub fn text(inspection: &Inspection) -> String {
     }
     out += &recording(inspection);
     out += &steps(inspection);
-    out += &leaks(inspection);
+    out += &leaks(&inspection.leaks, several);
     out += &quality(inspection);
     out
 }
@@ -246,33 +246,35 @@ fn step_row(step: &StepLevels) -> [String; 5] {
     ]
 }
 
-fn leaks(inspection: &Inspection) -> String {
-    let leaks = &inspection.leaks;
+/// The verdict and the groups, those of the device that it is about first.
+fn leaks(leaks: &Leaks, several: bool) -> String {
     let verdict = match leaks.verdict {
         Verdict::Leak => "leaks",
         Verdict::Clean => "no leak",
         Verdict::CannotTell => "leaks: cannot tell",
     };
-    let several = inspection.devices.len() > 1;
-    let place = |device: u32| match several || device == PINNED {
-        true => format!(" ({})", device_name(device)),
-        false => String::new(),
-    };
+    // The reason names the device, except the first one.
     let at = match leaks.verdict {
-        Verdict::Leak => leaks.device.map_or_else(String::new, place),
-        _ => String::new(),
+        Verdict::Leak if several && leaks.device == Some(0) => " (device 0)",
+        _ => "",
     };
     let mut out = format!("\n  {verdict}{at}: {}\n", leaks.reason);
-    for group in &leaks.groups {
+    let mut groups: Vec<&LeakGroup> = leaks.groups.iter().collect();
+    groups.sort_by_key(|group| Some(group.device) != leaks.device);
+    for group in groups {
         let bytes = Bytes(group.bytes_per_step.max(0.0) as u64);
+        let elsewhere = Some(group.device) != leaks.device;
+        let place = match several || elsewhere || group.device == PINNED {
+            true => format!(" ({})", device_name(group.device)),
+            false => String::new(),
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} live: {}{}",
+            "    {bytes} {}, {} live: {}{place}",
             group.counted_by,
             group.live_bytes,
             frame_line(&group.frame),
-            place(group.device)
         );
     }
     out
@@ -293,6 +295,51 @@ fn quality(inspection: &Inspection) -> String {
 mod tests {
     use super::*;
     use trace::categories::Category;
+
+    /// A group of another device than the headline's says so, and comes later.
+    #[test]
+    fn leaks_stand_under_the_device_that_they_are_of() {
+        let group = |device: u32| {
+            serde_json::from_value::<LeakGroup>(serde_json::json!({
+                "device": device, "bytes_per_step": 1024.0, "counted_by": "a step",
+                "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
+                "frame": {"name": "f", "filename": "a.py", "line": 1},
+                "pattern": "every_step", "every": 1, "slope_error": 0.0, "first_step": 0,
+                "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
+            }))
+            .unwrap()
+        };
+        let check = |headline: u32, of: &[u32], several: bool, expected: &[&str]| {
+            let found = Leaks {
+                device: Some(headline),
+                verdict: Verdict::Leak,
+                reason: "why".to_owned(),
+                groups: of.iter().map(|&device| group(device)).collect(),
+            };
+            let text = leaks(&found, several);
+            let lines: Vec<&str> = text.lines().skip(1).collect();
+            let ends: Vec<&str> = lines[1..]
+                .iter()
+                .map(|line| line.split_once("a.py:1").unwrap().1)
+                .collect();
+            assert_eq!([&lines[..1], &ends[..]].concat(), expected, "{text}");
+        };
+        let (device, pinned) = (" (device 0)", " (pinned host memory)");
+        check(
+            PINNED,
+            &[0, PINNED],
+            false,
+            &["  leaks: why", pinned, device],
+        );
+        check(0, &[0, PINNED], false, &["  leaks: why", "", pinned]);
+        check(0, &[0], false, &["  leaks: why", ""]);
+        check(
+            0,
+            &[1, 0],
+            true,
+            &["  leaks (device 0): why", device, " (device 1)"],
+        );
+    }
 
     #[test]
     fn only_what_is_inferred_is_said_to_be() {

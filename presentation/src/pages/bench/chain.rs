@@ -1,7 +1,7 @@
 //! The root-cause chain: patches are added one after the other, and it shows which part each one
 //! removes.
 
-use api::bench::{BenchResult, BenchRow, GROWS};
+use api::bench::{BenchResult, BenchRow, GROWS, shows_growth};
 use api::ids::BenchRowId;
 use trace::units::Bytes;
 
@@ -25,6 +25,11 @@ impl Measure {
             Measure::End => "allocated at the end",
             Measure::Peak => "peak allocated",
         }
+    }
+
+    /// Whether growth is the quantity, by the baseline.
+    fn grows(baseline: &BenchResult) -> bool {
+        shows_growth(baseline) && baseline.growth_per_step > GROWS
     }
 
     /// Its value in a row, bytes.
@@ -59,12 +64,17 @@ pub struct Chain {
     pub start: f64,
     /// What each patch changes.
     pub links: Vec<Link>,
-    /// Sets of patches that have not run, or not to the end.
+    /// Sets of patches that have not run, or not as long as the baseline.
     pub missing: Vec<Vec<String>>,
+    /// The fewest and the most steps of its runs, if they differ.
+    pub steps: Option<(u32, u32)>,
 }
 
 /// The chain of a configuration's rows; `None` without a baseline, or if no set of the chain has
 /// run.
+///
+/// Levels are compared after as many steps as the baseline has, at least one. Growth is compared
+/// wherever the steps show it.
 pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
     let result = |patches: &[String]| {
         let row = rows.iter().copied().find(|row| row.patches == patches)?;
@@ -72,17 +82,23 @@ pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
         Some((row, result.filter(|result| result.crash.is_none())?))
     };
     let (mut last, baseline) = result(&[])?;
-    let known: Vec<(&Vec<String>, (&BenchRow, &BenchResult))> = sets
+    let as_long = |result: &BenchResult| match Measure::grows(baseline) {
+        true => shows_growth(result),
+        false => result.steps_run == baseline.steps_run && result.steps_run > 0,
+    };
+    let known = |set: &[String]| result(set).filter(|(_, result)| as_long(result));
+    let links_of: Vec<(&Vec<String>, (&BenchRow, &BenchResult))> = sets
         .iter()
-        .filter_map(|set| Some((set, result(set)?)))
+        .filter_map(|set| Some((set, known(set)?)))
         .collect();
-    let missing = sets.iter().filter(|set| result(set).is_none());
+    let missing = sets.iter().filter(|set| known(set).is_none());
     let missing: Vec<Vec<String>> = missing.cloned().collect();
-    let measure = measure(baseline, known.iter().map(|(_, (_, result))| *result));
+    let measure = measure(baseline, links_of.iter().map(|(_, (_, result))| *result));
     let start = measure.of(baseline);
     let mut before = start;
-    let mut links = Vec::with_capacity(known.len());
-    for (set, (row, result)) in known {
+    let mut links = Vec::with_capacity(links_of.len());
+    let mut steps = (baseline.steps_run, baseline.steps_run);
+    for (set, (row, result)) in links_of {
         let after = measure.of(result);
         let recorded = last.run.is_some() && row.run.is_some();
         links.push(Link {
@@ -91,6 +107,7 @@ pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
             after,
             recorded: recorded.then(|| (last.id.clone(), row.id.clone())),
         });
+        steps = (steps.0.min(result.steps_run), steps.1.max(result.steps_run));
         (before, last) = (after, row);
     }
     (!links.is_empty()).then_some(Chain {
@@ -98,6 +115,7 @@ pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
         start,
         links,
         missing,
+        steps: (steps.0 < steps.1).then_some(steps),
     })
 }
 
@@ -106,7 +124,7 @@ fn measure<'a>(
     mut patched: impl Iterator<Item = &'a BenchResult>,
 ) -> Measure {
     const MATTERS: Bytes = Bytes::mib(1);
-    if baseline.growth_per_step > GROWS {
+    if Measure::grows(baseline) {
         return Measure::Growth;
     }
     match patched.any(|row| row.allocated_end + MATTERS < baseline.allocated_end) {
@@ -196,6 +214,32 @@ mod tests {
         assert_eq!(kept.measure, Measure::End);
         assert_eq!(chain(&[&base], &one), None, "nothing to compare with");
         assert_eq!(chain(&[&clear], &one), None, "no baseline");
+    }
+
+    #[test]
+    fn runs_of_other_lengths_are_left_out_or_told() {
+        let check = |(done, before): (u32, f64), patched: u32, expected: Option<Measure>| {
+            let mut base = row(&[], BenchStatus::OutOfMemory, 3_000_000_000, before);
+            base.result.as_mut().unwrap().steps_run = done;
+            let mut p3 = row(&["p3"], BenchStatus::LowersPeak, 2_000_000_000, 33e6);
+            p3.result.as_mut().unwrap().steps_run = patched;
+            let chain = chain(&[&base, &p3], &sets(&[&["p3"]]));
+            let told = chain.as_ref().map(|chain| (chain.measure, chain.steps));
+            let steps = (done != patched).then_some((done.min(patched), done.max(patched)));
+            assert_eq!(
+                told,
+                expected.map(|measure| (measure, steps)),
+                "{done} {patched}"
+            );
+        };
+        check((2, 0.0), 8, None);
+        check((2, 100e6), 8, None);
+        check((19, 0.0), 100, None);
+        check((0, 0.0), 0, None);
+        check((2, 0.0), 2, Some(Measure::End));
+        check((19, 100e6), 100, Some(Measure::Growth));
+        check((100, 100e6), 100, Some(Measure::Growth));
+        check((100, 100e6), 2, None);
     }
 
     #[test]

@@ -35,13 +35,13 @@ fn of_result(
     let grows = growth(result.growth_per_step);
     match status {
         BenchStatus::OutOfMemory => format!(
-            "Out of memory in step {} of {steps}, at a peak of {}.",
-            result.oom_step.map_or(result.steps_run, |step| step) + 1,
+            "Out of memory {}, at a peak of {}.",
+            result.ended(steps),
             level(result.peak_allocated)
         ),
         BenchStatus::Crash => format!(
-            "Raised in step {} of {steps}: {}.",
-            result.steps_run + 1,
+            "Raised {}: {}.",
+            result.ended(steps),
             result.crash.as_deref().unwrap_or("no message")
         ),
         BenchStatus::Corruption => {
@@ -63,6 +63,10 @@ fn of_result(
         }
         BenchStatus::Baseline => "Flat: nothing is left behind from step to step.".to_owned(),
         _ => match beside {
+            Some(beside) if beside.oom_step.is_some() => {
+                let ended = beside.ended(steps);
+                beside_early_end(status, result, beside, &ended)
+            }
             Some(beside) => of_patch(status, result, beside),
             None if status == BenchStatus::NotReproducible => {
                 "Its baseline is not done: without it nothing can be said.".to_owned()
@@ -75,23 +79,48 @@ fn of_result(
     }
 }
 
-/// What a card has seen of wrong bytes, or what the race detector concludes.
-fn wrong_bytes(result: &BenchResult) -> String {
+/// What a card has seen of wrong bytes, or what the simulated device concludes.
+pub fn wrong_bytes(result: &BenchResult) -> String {
     let n = result.corrupted_tensors;
-    match result.card {
-        Some(_) => {
-            let hold = if n == 1 { "holds" } else { "hold" };
-            let tensors = format::plural(n, "restored tensor");
-            format!("{tensors} {hold} other bytes than were packed")
+    if result.card.is_none() && result.races > 0 {
+        let or_copies = if n == 1 { "or copy" } else { "or copies" };
+        return format!(
+            "{} {or_copies} may have worked on wrong bytes ({})",
+            format::plural(n, "kernel"),
+            places(result.races)
+        );
+    }
+    let hold = if n == 1 { "holds" } else { "hold" };
+    let what = match result.card {
+        Some(_) => "other bytes than were packed",
+        None => "the elements of another view",
+    };
+    format!("{} {hold} {what}", format::plural(n, "restored tensor"))
+}
+
+/// A baseline that ran out has no peak to compare with, and often too few steps to show growth.
+fn beside_early_end(
+    status: BenchStatus,
+    result: &BenchResult,
+    beside: &BenchResult,
+    ended: &str,
+) -> String {
+    let ran_out = format!("The baseline ran out of memory {ended}");
+    match status {
+        BenchStatus::CannotTell => format!("{TOO_FEW} {ran_out}."),
+        BenchStatus::LowersPeak => {
+            let before = match shows_growth(beside) {
+                true => format!(" instead of {}", growth(beside.growth_per_step)),
+                false => String::new(),
+            };
+            let after = growth(result.growth_per_step);
+            let host = match result.host_growth_per_step {
+                host if host > GROWS => format!(", and {} on the host", growth(host)),
+                _ => String::new(),
+            };
+            format!("{ran_out}; this run completes. Growth {after} a step{before}{host}.")
         }
-        None => {
-            let or_copies = if n == 1 { "or copy" } else { "or copies" };
-            format!(
-                "{} {or_copies} may have worked on wrong bytes ({})",
-                format::plural(n, "kernel"),
-                places(result.races)
-            )
-        }
+        _ => of_patch(status, result, beside),
     }
 }
 
@@ -261,6 +290,26 @@ pub mod tests {
                         wrong bytes (4 pairs of places race): the memory looks well, the data do \
                         not.";
         assert_eq!(said(&racy, &base), expected);
+        let fixed = row(
+            &["key"],
+            BenchStatus::PreventsCorruption,
+            9_000_000_000,
+            0.0,
+        );
+        let mut check = |n: u64, expected: &str| {
+            let result = racy.result.as_mut().unwrap();
+            (result.corrupted_tensors, result.races) = (n, 0);
+            assert_eq!(said(&fixed, &racy), expected);
+        };
+        check(
+            70,
+            "Without the patch 70 restored tensors hold the elements of another view; with it \
+             none.",
+        );
+        check(
+            1,
+            "Without the patch 1 restored tensor holds the elements of another view; with it none.",
+        );
     }
 
     #[test]
@@ -269,7 +318,51 @@ pub mod tests {
         let mut oom = row(&[], BenchStatus::OutOfMemory, 21_444_000_000, 0.0);
         let result = oom.result.as_mut().unwrap();
         (result.oom_step, result.steps_run) = (Some(18), 18);
-        assert!(said(&oom, &base).starts_with("Out of memory in step 19 of 100"));
+        assert!(said(&oom, &base).starts_with("Out of memory in step 19 of 100, at"));
+        let result = oom.result.as_mut().unwrap();
+        (result.oom_step, result.steps_run) = (Some(0), 0);
+        let expected = "Out of memory in step 1 of 100, or while it was built, at";
+        assert!(said(&oom, &base).starts_with(expected));
+        oom.result.as_mut().unwrap().d2h_bytes = Bytes(1);
+        assert!(said(&oom, &base).starts_with("Out of memory in step 1 of 100, at"));
+    }
+
+    /// The growth of a baseline that ran out is told where it has enough steps.
+    #[test]
+    fn a_baseline_that_ran_out_is_told_with_its_step() {
+        let check = |status: BenchStatus, done: u32, before: f64, expected: &str| {
+            let mut base = row(&[], BenchStatus::OutOfMemory, 11_000_000_000, before);
+            let result = base.result.as_mut().unwrap();
+            (result.oom_step, result.steps_run) = (Some(done), done);
+            let row = row(&["p3"], status, 10_900_000_000, 33e6);
+            assert_eq!(said(&row, &base), expected);
+        };
+        let ran_out = |step| format!("The baseline ran out of memory in step {step} of 100");
+        check(
+            BenchStatus::LowersPeak,
+            2,
+            0.0,
+            &(ran_out(3) + "; this run completes. Growth +31.471 MiB a step."),
+        );
+        check(
+            BenchStatus::LowersPeak,
+            18,
+            34e6,
+            &(ran_out(19)
+                + "; this run completes. Growth +31.471 MiB a step instead of +32.425 MiB."),
+        );
+        check(
+            BenchStatus::CannotTell,
+            2,
+            0.0,
+            &format!("Too few steps to say what grows. {}.", ran_out(3)),
+        );
+        check(
+            BenchStatus::RootCauseFix,
+            18,
+            100e6,
+            "Takes away 67 % of the growth; +31.471 MiB a step are left.",
+        );
     }
 
     #[test]

@@ -5,12 +5,12 @@ use super::frontier;
 use super::store::{BenchStore, Kept};
 use crate::components::focus::show;
 use crate::context::expect_context;
-use crate::format::count;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{BenchResult, GridCell, OffloaderGrid, Trouble};
 use leptos::prelude::*;
 use presentation::pages::bench::bench_state::BenchState;
+use presentation::pages::bench::explain::wrong_bytes;
 use presentation::pages::bench::figures::{growth, level, seconds};
 use presentation::pages::bench::numbers::facts;
 use std::sync::Arc;
@@ -220,8 +220,12 @@ fn computed(grid: &OffloaderGrid, cell: &GridCell) -> Vec<(&'static str, String)
             ("Growth on the host", growth(result.host_growth_per_step)),
             ("Pinned host memory", level(result.host_pinned_peak)),
             ("Step", seconds(result.step_seconds)),
-            ("Wrong bytes", wrong_bytes(result)),
         ]);
+        let wrong = match result.corrupted_tensors {
+            0 => "none".to_owned(),
+            _ => wrong_bytes(result),
+        };
+        lines.push(("Wrong bytes", wrong));
     }
     lines.extend(result.crash.clone().map(|crash| {
         let step = result.steps_run + 1;
@@ -241,11 +245,4 @@ fn computed(grid: &OffloaderGrid, cell: &GridCell) -> Vec<(&'static str, String)
         ("Date", grid.date.clone()),
     ]);
     lines
-}
-
-fn wrong_bytes(result: &BenchResult) -> String {
-    match result.corrupted_tensors {
-        0 => "none".to_owned(),
-        n => format!("{} kernels or copies may have read them", count(n)),
-    }
 }

@@ -39,13 +39,17 @@ pub fn waterfall(chain: &Chain, catalog: &BenchCatalog, config: &str) -> Option<
         None,
     );
     let missing = missing(chain, about, catalog);
+    let steps = chain
+        .steps
+        .map(|(from, to)| format!(" over {from} to {to} steps"));
+    let steps = steps.unwrap_or_default();
     Some(
         view! {
             <figure class="waterfall">
                 <figcaption>
                     <h3>"Root-cause chain"</h3>
                     <span class="muted">
-                        {format!("{}, computed; each patch on top of those before it",
+                        {format!("{}, computed{steps}; each patch on top of those before it",
                                  chain.measure.name())}
                     </span>
                 </figcaption>
@@ -60,7 +64,7 @@ pub fn waterfall(chain: &Chain, catalog: &BenchCatalog, config: &str) -> Option<
 fn missing(chain: &Chain, about: &BenchConfig, catalog: &BenchCatalog) -> Option<AnyView> {
     let last = chain.missing.last()?;
     let text = format!(
-        "{} of {} links have run; the last one is {}.",
+        "{} of {} links have run long enough; the last one is {}.",
         chain.links.len(),
         about.chain.len(),
         set_label(catalog, last)
