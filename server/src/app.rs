@@ -1,6 +1,7 @@
 //! Everything that requests need: opened once and shared by all of them.
 
 use crate::access::Gate;
+use crate::asking::Asking;
 use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
 use crate::budget::Budget;
@@ -125,6 +126,8 @@ pub struct App {
     /// Runs in words. They take longer than cards, so they have a shelf of their own and cards do
     /// not wait for them.
     pub explanations: CardShelf,
+    /// Turns at questions about recordings. All projects of a server share them.
+    pub asking: Asking,
     /// The memory budget.
     pub budget: Budget,
     /// Requests, counted.
@@ -147,6 +150,7 @@ pub struct App {
 #[derive(Clone)]
 struct Shared {
     gate: Arc<Gate>,
+    asking: Asking,
     budget: Budget,
     requests: Arc<Requests>,
     exports: Quota,
@@ -203,6 +207,7 @@ impl App {
         let config = projects::config_of(&self.config, &project);
         let shared = Shared {
             gate: Arc::clone(&self.gate),
+            asking: self.asking.clone(),
             budget: self.budget.clone(),
             requests: Arc::clone(&self.requests),
             exports: self.exports.clone(),
@@ -306,6 +311,7 @@ impl App {
             exports: shared.exports,
             event_streams: shared.event_streams,
             requests: shared.requests,
+            asking: shared.asking,
             budget: shared.budget.clone(),
             hostname: shared.hostname,
             tensors: Tensors::new(store.clone()),
