@@ -6,7 +6,6 @@ use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
 use crate::budget::Budget;
 use crate::clients::Quota;
-use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
 use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
@@ -166,9 +165,16 @@ impl Shared {
     async fn new(config: &Config, store: &Store) -> Result<Shared, StoreError> {
         let clients = &config.clients;
         let budget = Budget::new(config.memory);
-        let gate = Gate::new(config.token.as_ref(), config.newcomers(), store, now_ms());
+        // A clock that was set back while no server ran brings nobody back.
+        let gate = Gate::new(
+            config.token.as_ref(),
+            config.newcomers(),
+            store,
+            store.latest_ms(),
+        );
         Ok(Shared {
             gate: Arc::new(gate.await?),
+            asking: Asking::new(clients),
             requests: Arc::default(),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
             event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),

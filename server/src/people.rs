@@ -129,14 +129,23 @@ impl People {
     pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<Shown> {
         let hash = hash_of(secret);
         let known = self.known();
-        known.shown(known.tokens.get(&hash)?, now_ms)
+        self.shown(&known, known.tokens.get(&hash)?, now_ms)
     }
 
     /// The same for a token that was shown before.
     pub fn of_token(&self, id: &TokenId, now_ms: i64) -> Option<Shown> {
         let known = self.known();
         let token = known.tokens.values().find(|token| token.id == *id)?;
-        known.shown(token, now_ms)
+        self.shown(&known, token, now_ms)
+    }
+
+    /// What a token shows. One that has ended by itself stays ended when the clock is set back.
+    fn shown(&self, known: &Known, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+        if let Some(ended_ms) = token.expires_ms.filter(|at| *at <= now_ms) {
+            self.store.remember_soon(ended_ms);
+            return None;
+        }
+        known.shown(token)
     }
 
     /// Tokens of a person, newest first.
@@ -523,10 +532,9 @@ impl People {
 }
 
 impl Known {
-    fn shown(&self, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+    fn shown(&self, token: &PersonalToken) -> Option<Shown> {
         let person = self.people.get(&token.person)?;
-        let ended = token.expires_ms.is_some_and(|at| at <= now_ms);
-        if ended || person.left_ms.is_some() {
+        if person.left_ms.is_some() {
             return None;
         }
         Some(Shown {
