@@ -9,6 +9,7 @@ use crate::clients::Quota;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
 use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
+use crate::disk;
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use trace::naming::Rules;
+use trace::units::Bytes;
 
 /// How many events a slow listener may fall behind before it must read everything again.
 const EVENTS_KEPT: usize = 256;
@@ -333,6 +335,19 @@ impl App {
             notices: Vec::new(),
             _locks: locks,
         })
+    }
+
+    /// Whether the disks have the room that must stay free.
+    ///
+    /// # Errors
+    /// [`IngestError::NoSpace`].
+    pub fn check_free(&self) -> Result<(), IngestError> {
+        let needed = self.config.keep_free;
+        match disk::free_bytes(&self.config.data).map(Bytes) {
+            Some(free) if free < needed => Err(IngestError::NoSpace { free, needed }),
+            // Stored files may be on another disk.
+            _ => self.uploads.check_free(0, 0),
+        }
     }
 
     async fn recover(&self) -> Result<(), IngestError> {

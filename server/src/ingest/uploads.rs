@@ -557,7 +557,10 @@ impl Uploads {
     }
 
     /// Whether there is space for `size` bytes, besides those that others still have to send.
-    pub(super) fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
+    ///
+    /// # Errors
+    /// [`IngestError::NoSpace`], and [`IngestError::TooLarge`].
+    pub fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
         let UploadLimits {
             upload: limit,
             keep_free,
