@@ -29,6 +29,13 @@ const USED_EVERY_MS: i64 = 5 * 60 * 1000;
 /// The beginning of a secret, so that programs that search files for secrets find it.
 const SECRET_PREFIX: &str = "tidemark_";
 
+/// What the audit calls those who are no person. No person may have such a name.
+pub const ANYBODY: &str = "somebody on this machine";
+/// Whoever shows the token that the server was started with.
+pub const OPERATOR: &str = "the server's token";
+/// Whoever shows nothing, or only a link.
+pub const STRANGER: &str = "somebody with a link";
+
 /// The name of a first token.
 pub const FIRST: &str = "sign in";
 
@@ -243,6 +250,9 @@ impl People {
 
     async fn insert(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
         let name = line(&new.name, "name")?;
+        if is_nobodys(&name) {
+            return refuse("this name means somebody else in the audit: choose another one");
+        }
         {
             let known = self.known();
             if known.people.is_empty() && new.role != Role::Admin {
@@ -344,7 +354,8 @@ impl People {
         // Nobody may take the address of somebody else as a name.
         let others = identity.names.iter().map(|name| name.replace('@', " at "));
         let names = identity.email.clone().into_iter().chain(others);
-        let name = names.map(|name| fit(&name)).find(|name| !name.is_empty());
+        let mut names = names.map(|name| fit(&name));
+        let name = names.find(|name| !name.is_empty() && !is_nobodys(name));
         let name = name.unwrap_or_else(|| "somebody".to_owned());
         let numbered = (2..1000).map(|n| format!("{name} ({n})"));
         let mut free = [name.clone()].into_iter().chain(numbered);
@@ -558,6 +569,15 @@ fn line(text: &str, what: &str) -> Result<String, PeopleError> {
             NewPerson::MAX_NAME
         )),
     }
+}
+
+/// Whether the audit means no person by this name, or would be read so.
+fn is_nobodys(name: &str) -> bool {
+    let folded = name
+        .to_lowercase()
+        .replace(['\u{2019}', '\u{2018}', '\u{02bc}'], "'");
+    let words: Vec<&str> = folded.split_whitespace().collect();
+    [ANYBODY, OPERATOR, STRANGER].contains(&words.join(" ").as_str())
 }
 
 fn refuse<T>(why: &str) -> Result<T, PeopleError> {
@@ -776,5 +796,24 @@ mod tests {
         check(&"x".repeat(65), false).await;
         check(" Zoë Ångström ", true).await;
         assert_eq!(people.list()[0].name, "Zoë Ångström");
+    }
+
+    #[test]
+    fn nobody_has_a_name_that_means_somebody_else() {
+        let check = |name: &str, taken: bool| assert_eq!(is_nobodys(name), taken, "{name}");
+        check("the server's token", true);
+        check("The Server\u{2019}s  TOKEN", true);
+        check("somebody with a link", true);
+        check("Somebody on this machine", true);
+        check("somebody", false);
+        check("ada", false);
+    }
+
+    #[tokio::test]
+    async fn such_a_name_is_refused() {
+        let (_folder, people) = people().await;
+        let refused = people.add(&new("The server's token", Role::Admin), 0).await;
+        assert!(matches!(refused, Err(PeopleError::Refused(_))));
+        people.add(&new("ada", Role::Admin), 0).await.unwrap();
     }
 }
