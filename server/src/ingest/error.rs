@@ -119,6 +119,9 @@ pub enum IngestError {
     /// The user cancelled it.
     #[error("the upload was cancelled")]
     Cancelled,
+    /// Whoever sent it may not any more.
+    #[error("your access ended while the file came, so nothing of it was kept: sign in again")]
+    AccessEnded,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
