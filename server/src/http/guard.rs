@@ -43,7 +43,13 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// Adds the headers that every response carries.
 pub async fn harden(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
     let mut response = next.run(request).await;
+    if is_api {
+        // Whatever says nothing else may be private.
+        let entry = response.headers_mut().entry(header::CACHE_CONTROL);
+        entry.or_insert(HeaderValue::from_static("no-store"));
+    }
     for (name, value) in HEADERS {
         response
             .headers_mut()
