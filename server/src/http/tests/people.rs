@@ -689,7 +689,7 @@ async fn a_refused_token_keeps_what_was_typed() {
         "{text}"
     );
     assert!(
-        text.contains("a token must be good for something"),
+        text.contains("A token must be good for something"),
         "{text}"
     );
 }
