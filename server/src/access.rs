@@ -191,9 +191,9 @@ impl Entry {
     pub fn name(&self) -> &str {
         match &self.who {
             Who::Person(person) => &person.name,
-            Who::Anybody => "somebody on this machine",
-            Who::Operator => "the server's token",
-            Who::Stranger => "somebody with a link",
+            Who::Anybody => people::ANYBODY,
+            Who::Operator => people::OPERATOR,
+            Who::Stranger => people::STRANGER,
         }
     }
 }

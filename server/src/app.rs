@@ -1,14 +1,15 @@
 //! Everything that requests need: opened once and shared by all of them.
 
 use crate::access::Gate;
+use crate::asking::Asking;
 use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
 use crate::budget::Budget;
 use crate::clients::Quota;
-use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
 use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
+use crate::disk;
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use trace::naming::Rules;
+use trace::units::Bytes;
 
 /// How many events a slow listener may fall behind before it must read everything again.
 const EVENTS_KEPT: usize = 256;
@@ -125,6 +127,8 @@ pub struct App {
     /// Runs in words. They take longer than cards, so they have a shelf of their own and cards do
     /// not wait for them.
     pub explanations: CardShelf,
+    /// Turns at questions about recordings. All projects of a server share them.
+    pub asking: Asking,
     /// The memory budget.
     pub budget: Budget,
     /// Requests, counted.
@@ -147,6 +151,7 @@ pub struct App {
 #[derive(Clone)]
 struct Shared {
     gate: Arc<Gate>,
+    asking: Asking,
     budget: Budget,
     requests: Arc<Requests>,
     exports: Quota,
@@ -162,9 +167,16 @@ impl Shared {
     async fn new(config: &Config, store: &Store) -> Result<Shared, StoreError> {
         let clients = &config.clients;
         let budget = Budget::new(config.memory);
-        let gate = Gate::new(config.token.as_ref(), config.newcomers(), store, now_ms());
+        // A clock that was set back while no server ran brings nobody back.
+        let gate = Gate::new(
+            config.token.as_ref(),
+            config.newcomers(),
+            store,
+            store.latest_ms(),
+        );
         Ok(Shared {
             gate: Arc::new(gate.await?),
+            asking: Asking::new(clients),
             requests: Arc::default(),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
             event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
@@ -203,6 +215,7 @@ impl App {
         let config = projects::config_of(&self.config, &project);
         let shared = Shared {
             gate: Arc::clone(&self.gate),
+            asking: self.asking.clone(),
             budget: self.budget.clone(),
             requests: Arc::clone(&self.requests),
             exports: self.exports.clone(),
@@ -306,6 +319,7 @@ impl App {
             exports: shared.exports,
             event_streams: shared.event_streams,
             requests: shared.requests,
+            asking: shared.asking,
             budget: shared.budget.clone(),
             hostname: shared.hostname,
             tensors: Tensors::new(store.clone()),
@@ -321,6 +335,19 @@ impl App {
             notices: Vec::new(),
             _locks: locks,
         })
+    }
+
+    /// Whether the disks have the room that must stay free.
+    ///
+    /// # Errors
+    /// [`IngestError::NoSpace`].
+    pub fn check_free(&self) -> Result<(), IngestError> {
+        let needed = self.config.keep_free;
+        match disk::free_bytes(&self.config.data).map(Bytes) {
+            Some(free) if free < needed => Err(IngestError::NoSpace { free, needed }),
+            // Stored files may be on another disk.
+            _ => self.uploads.check_free(0, 0),
+        }
     }
 
     async fn recover(&self) -> Result<(), IngestError> {

@@ -12,6 +12,7 @@ use answers::{cards, explain, facts, questions, texts};
 
 mod access;
 pub mod app;
+mod asking;
 mod backup;
 pub mod bench;
 mod blobs;

@@ -29,6 +29,13 @@ const USED_EVERY_MS: i64 = 5 * 60 * 1000;
 /// The beginning of a secret, so that programs that search files for secrets find it.
 const SECRET_PREFIX: &str = "tidemark_";
 
+/// What the audit calls those who are no person. No person may have such a name.
+pub const ANYBODY: &str = "somebody on this machine";
+/// Whoever shows the token that the server was started with.
+pub const OPERATOR: &str = "the server's token";
+/// Whoever shows nothing, or only a link.
+pub const STRANGER: &str = "somebody with a link";
+
 /// The name of a first token.
 pub const FIRST: &str = "sign in";
 
@@ -129,14 +136,23 @@ impl People {
     pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<Shown> {
         let hash = hash_of(secret);
         let known = self.known();
-        known.shown(known.tokens.get(&hash)?, now_ms)
+        self.shown(&known, known.tokens.get(&hash)?, now_ms)
     }
 
     /// The same for a token that was shown before.
     pub fn of_token(&self, id: &TokenId, now_ms: i64) -> Option<Shown> {
         let known = self.known();
         let token = known.tokens.values().find(|token| token.id == *id)?;
-        known.shown(token, now_ms)
+        self.shown(&known, token, now_ms)
+    }
+
+    /// What a token shows. One that has ended by itself stays ended when the clock is set back.
+    fn shown(&self, known: &Known, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+        if let Some(ended_ms) = token.expires_ms.filter(|at| *at <= now_ms) {
+            self.store.remember_soon(ended_ms);
+            return None;
+        }
+        known.shown(token)
     }
 
     /// Tokens of a person, newest first.
@@ -234,6 +250,9 @@ impl People {
 
     async fn insert(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
         let name = line(&new.name, "name")?;
+        if is_nobodys(&name) {
+            return refuse("this name means somebody else in the audit: choose another one");
+        }
         {
             let known = self.known();
             if known.people.is_empty() && new.role != Role::Admin {
@@ -335,7 +354,8 @@ impl People {
         // Nobody may take the address of somebody else as a name.
         let others = identity.names.iter().map(|name| name.replace('@', " at "));
         let names = identity.email.clone().into_iter().chain(others);
-        let name = names.map(|name| fit(&name)).find(|name| !name.is_empty());
+        let mut names = names.map(|name| fit(&name));
+        let name = names.find(|name| !name.is_empty() && !is_nobodys(name));
         let name = name.unwrap_or_else(|| "somebody".to_owned());
         let numbered = (2..1000).map(|n| format!("{name} ({n})"));
         let mut free = [name.clone()].into_iter().chain(numbered);
@@ -523,10 +543,9 @@ impl People {
 }
 
 impl Known {
-    fn shown(&self, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+    fn shown(&self, token: &PersonalToken) -> Option<Shown> {
         let person = self.people.get(&token.person)?;
-        let ended = token.expires_ms.is_some_and(|at| at <= now_ms);
-        if ended || person.left_ms.is_some() {
+        if person.left_ms.is_some() {
             return None;
         }
         Some(Shown {
@@ -550,6 +569,15 @@ fn line(text: &str, what: &str) -> Result<String, PeopleError> {
             NewPerson::MAX_NAME
         )),
     }
+}
+
+/// Whether the audit means no person by this name, or would be read so.
+fn is_nobodys(name: &str) -> bool {
+    let folded = name
+        .to_lowercase()
+        .replace(['\u{2019}', '\u{2018}', '\u{02bc}'], "'");
+    let words: Vec<&str> = folded.split_whitespace().collect();
+    [ANYBODY, OPERATOR, STRANGER].contains(&words.join(" ").as_str())
 }
 
 fn refuse<T>(why: &str) -> Result<T, PeopleError> {
@@ -768,5 +796,24 @@ mod tests {
         check(&"x".repeat(65), false).await;
         check(" Zoë Ångström ", true).await;
         assert_eq!(people.list()[0].name, "Zoë Ångström");
+    }
+
+    #[test]
+    fn nobody_has_a_name_that_means_somebody_else() {
+        let check = |name: &str, taken: bool| assert_eq!(is_nobodys(name), taken, "{name}");
+        check("the server's token", true);
+        check("The Server\u{2019}s  TOKEN", true);
+        check("somebody with a link", true);
+        check("Somebody on this machine", true);
+        check("somebody", false);
+        check("ada", false);
+    }
+
+    #[tokio::test]
+    async fn such_a_name_is_refused() {
+        let (_folder, people) = people().await;
+        let refused = people.add(&new("The server's token", Role::Admin), 0).await;
+        assert!(matches!(refused, Err(PeopleError::Refused(_))));
+        people.add(&new("ada", Role::Admin), 0).await.unwrap();
     }
 }

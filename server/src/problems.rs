@@ -429,6 +429,11 @@ fn of_ingest(error: &IngestError) -> Kind {
         ),
         IngestError::TooSlow(_) => too_slow(),
         IngestError::Busy(refusal) => of_crowd(refusal.crowd),
+        IngestError::AccessEnded => (
+            StatusCode::UNAUTHORIZED,
+            ProblemCode::Unauthorized,
+            "Access ended",
+        ),
         IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
         IngestError::Store(error) => of_store(error),
         // A loop of restarts is not the fault of the request, and another try would not help.

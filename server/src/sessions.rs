@@ -159,6 +159,7 @@ impl Sessions {
         let mut live = self.live();
         let session = live.get_mut(&hash_of(secret))?;
         if session.row.expires_ms <= now_ms {
+            self.shared.store.remember_soon(session.row.expires_ms);
             return None;
         }
         session.seen_ms = now_ms;

@@ -231,7 +231,11 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
     bo.screenshot("account").await;
     bo.goto(&server.url("/people")).await;
     let text = bo.eval(TEXT).await;
-    assert!(text.as_str().expect("a text").contains("only an admin"));
+    assert!(
+        text.as_str()
+            .expect("a text")
+            .contains("Only an admin may do this.")
+    );
 
     ada.goto(&server.url("/audit")).await;
     let text = ada.eval(TEXT).await;

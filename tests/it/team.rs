@@ -121,7 +121,7 @@ async fn keep_categories(browser: &Browser, server: &TestServer, run: &str) {
         .await;
     fill(browser, "#rules", "model colour=red").await;
     browser.click("button[value=keep]").await;
-    let refused = "return document.querySelector('[role=alert]')?.textContent.includes('line 1') \
+    let refused = "return document.querySelector('[role=alert]')?.textContent.includes('Line 1') \
                    && document.querySelector('#rules').value === 'model colour=red';";
     browser.wait_until("why it is no rule", refused).await;
     browser

@@ -127,7 +127,7 @@ pub enum BackupError {
         source: std::io::Error,
     },
     /// The database cannot be copied.
-    #[error("cannot copy the database to {}: {source}", .to.display())]
+    #[error("cannot copy the database to {}: {}", .to.display(), of_copy(source))]
     Database {
         /// Where to.
         to: PathBuf,
@@ -207,6 +207,14 @@ pub fn back_up(
         }
     }
     Ok(report)
+}
+
+/// Why a copy of the database failed. A full disk is that of the copy: the server's is only read.
+fn of_copy(error: &StoreError) -> String {
+    match error {
+        StoreError::Full => "the disk that the backup is on is full".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 /// Refuses a copy inside of what it is a copy of.

@@ -272,3 +272,13 @@ async fn a_database_that_is_half_made_is_not_backed_up() {
     .await;
     back_up().await.unwrap();
 }
+
+#[test]
+fn a_full_disk_of_the_copy_is_not_called_the_server_s() {
+    let error = BackupError::Database {
+        to: "backup".into(),
+        source: crate::store::StoreError::Full,
+    };
+    let said = "cannot copy the database to backup: the disk that the backup is on is full";
+    assert_eq!(error.to_string(), said);
+}

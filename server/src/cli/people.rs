@@ -3,7 +3,6 @@
 use super::output::{json, tell};
 use super::{CliError, whose};
 use crate::app::{OpenError, lock};
-use crate::clock::now_ms;
 use crate::data_folder::DATABASE;
 use crate::people::{People, PeopleError};
 use crate::private;
@@ -103,7 +102,7 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
     let _lock = lock(&args.data)?;
     let store = Store::open(&database).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;
-    let now = now_ms();
+    let now = store.latest_ms();
     let shown = |person: &Person| match args.json {
         true => json(person),
         false => format!("{}: {}\n", person.name, access_of(person)),

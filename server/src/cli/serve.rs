@@ -9,7 +9,6 @@ use crate::app::{App, FIRST_REQUESTS};
 use crate::bench::BenchSettings;
 use crate::clients::limits::Share;
 use crate::clients::{ClientLimits, Pace, Proxies};
-use crate::clock::now_ms;
 use crate::config::{Config, Token, UserHeader};
 use crate::http::{Listening, serve as serve_http};
 use crate::ingest::Sender;
@@ -310,7 +309,7 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
         name: "admin".to_owned(),
         role: Role::Admin,
     };
-    let added = app.gate.people.add(&new, now_ms()).await;
+    let added = app.gate.people.add(&new, app.store.latest_ms()).await;
     let added = added.map_err(|error| CliError::Failed(format!("cannot add an admin: {error}")))?;
     let public = app.config.public_url.as_ref();
     let origin = public.map_or_else(|| reached_at(address), ToString::to_string);

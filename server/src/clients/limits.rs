@@ -42,6 +42,10 @@ pub struct ClientLimits {
     pub exports: Share,
     /// Cards that are being drawn or wait for that.
     pub cards: Share,
+    /// Questions about a recording that are being answered or wait for that.
+    pub questions: Share,
+    /// The same, of readers with a link; these are counted apart.
+    pub questions_of_links: Share,
     /// Waiting rows of benches, of all clients together.
     pub bench_rows: u32,
     /// The slowest pace allowed for an upload or a download.
@@ -62,6 +66,8 @@ impl Default for ClientLimits {
             announcement_patience: Duration::from_secs(10),
             exports: Share::new(2, 4),
             cards: Share::new(16, 64),
+            questions: Share::new(32, 128),
+            questions_of_links: Share::new(12, 48),
             bench_rows: 360,
             pace: Pace {
                 rate: Bytes::kib(16),

@@ -73,6 +73,7 @@ pub struct MapQuery {
     responses(
         (status = 200, description = "What is alive at the moment asked for.", body = Alive),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
@@ -96,6 +97,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
     responses(
         (status = 200, description = "The map after the event.", body = MemoryMap),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn memory_map(
     question: Question,
@@ -114,6 +116,7 @@ pub async fn memory_map(
     responses(
         (status = 200, description = "A column for each number.", body = RoomOverTime),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn room_over_time(question: Question) -> Result<Response, Error> {
     let details = format!("r{}", memory_map::VERSION);
@@ -131,6 +134,7 @@ pub async fn room_over_time(question: Question) -> Result<Response, Error> {
             description = "What was made and what was given back between two moments.",
             body = Changes),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn changes(
     question: Question,
@@ -155,6 +159,7 @@ pub async fn changes(
     responses(
         (status = 200, description = "A page of allocations.", body = AllocationPage),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn allocations(
     question: Question,
@@ -179,6 +184,7 @@ pub async fn allocations(
             description = "The allocations made before and after it.",
             body = AllocationPage),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn beside(
     question: Question,

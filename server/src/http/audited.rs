@@ -29,9 +29,10 @@ impl Subject {
 pub struct SignedIn(pub Entry);
 
 /// Methods, routes, and the audit's words for them.
-const ACTIONS: [(Method, &str, &str); 53] = [
+const ACTIONS: [(Method, &str, &str); 55] = [
     (Method::PUT, "/api/upload/{name}", "upload"),
     (Method::PUT, "/api/uploads/{upload}", "upload"),
+    (Method::DELETE, "/api/uploads/{upload}", "cancel_upload"),
     (Method::POST, "/api/samples/{name}", "open_sample"),
     (Method::POST, "/api/jobs", "make_job"),
     (Method::DELETE, "/api/jobs/{job}", "delete_job"),
@@ -43,6 +44,7 @@ const ACTIONS: [(Method, &str, &str); 53] = [
     (Method::PUT, "/api/categories", "change_categories"),
     (Method::POST, "/categories", "change_categories"),
     (Method::POST, "/api/live", "begin_live"),
+    (Method::POST, "/api/live/{live}/end", "end_live"),
     (Method::POST, "/api/live/{live}/capture", "ask_for_snapshot"),
     (Method::POST, "/live/{live}/capture", "ask_for_snapshot"),
     (Method::POST, "/api/views", "save_view"),

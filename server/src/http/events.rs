@@ -4,7 +4,6 @@ use super::App;
 use super::extract::Client;
 use super::here::Here;
 use crate::access::{Entry, Place};
-use crate::clock::now_ms;
 use crate::problems::Error;
 use api::people::Scope;
 use api::problem::Problem;
@@ -100,13 +99,13 @@ impl FromRequestParts<Arc<App>> for Listener {
 impl Listener {
     /// Whether they still may do one of these. A stream may last, but tokens, sessions, roles and
     /// projects end.
-    fn may(&self, scopes: &[Scope]) -> bool {
+    pub(super) fn may(&self, scopes: &[Scope]) -> bool {
         let Listener {
             main,
             entry,
             project,
         } = self;
-        let Some(now) = main.gate.again(entry, now_ms()) else {
+        let Some(now) = main.gate.again(entry, main.store.latest_ms()) else {
             return false;
         };
         let Some(role) = main.projects.role(&now, project) else {

@@ -8,7 +8,6 @@ use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
 use crate::clients::{ClientAddress, Peer};
-use crate::clock::now_ms;
 use crate::config::Config;
 use crate::names::{Authority, Scheme};
 use crate::problems::{Elsewhere, Error};
@@ -44,7 +43,13 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// Adds the headers that every response carries.
 pub async fn harden(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
     let mut response = next.run(request).await;
+    if is_api {
+        // Whatever says nothing else may be private.
+        let entry = response.headers_mut().entry(header::CACHE_CONTROL);
+        entry.or_insert(HeaderValue::from_static("no-store"));
+    }
     for (name, value) in HEADERS {
         response
             .headers_mut()
@@ -189,7 +194,7 @@ pub async fn check_token(
         let audience = audience::of(&app, Asking::of(&request), entry.access).await?;
         if entry.access != Access::TokenNeeded {
             permits::check(&entry, request.method(), request.uri().path())?;
-            app.gate.note_use(&entry, now_ms()).await;
+            app.gate.note_use(&entry, app.store.latest_ms()).await;
         }
         request.extensions_mut().insert(audience);
     }
@@ -228,9 +233,11 @@ pub async fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Ent
         named: named(app, headers, client),
     };
     if let Some(name) = shown.named {
-        app.gate.welcome(name, now_ms()).await?;
+        app.gate.welcome(name, app.store.latest_ms()).await?;
     }
-    Ok(app.gate.check(shown, client.address, now_ms())?)
+    Ok(app
+        .gate
+        .check(shown, client.address, app.store.latest_ms())?)
 }
 
 /// The name that a trusted proxy gives to the person who asks. Nobody else is believed.

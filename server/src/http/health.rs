@@ -35,6 +35,8 @@ pub async fn alive() -> Response {
 pub async fn ready(State(app): State<Arc<App>>) -> Result<Response, Error> {
     app.store.read(|reader| reader.database()).await?;
     let writes = match app.store.refusal() {
+        // Uploads and reports are refused then.
+        None if app.check_free().is_err() => "refused",
         None => "accepted",
         Some(damage) if damage.is_damage() => return Err(damage.into()),
         Some(_) => "refused",

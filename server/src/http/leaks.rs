@@ -2,10 +2,10 @@
 
 use super::App;
 use super::audience::Audience;
-use super::extract::{Query, dimension};
+use super::extract::{Client, Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
-use super::question::{Question, StepsQuery, watched};
+use super::question::{Question, StepsQuery, turn, watched};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;
@@ -33,6 +33,7 @@ pub struct GrowthQuery {
     responses(
         (status = 200, description = "The verdict, with its groups.", body = Leaks),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
@@ -47,6 +48,7 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
         device,
         audience,
         headers,
+        client,
         ..
     } = question;
     let keep = match version.is(Leaks::VERSION) {
@@ -55,7 +57,7 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
     };
     let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
     let etag = audience.tagged(etag);
-    let leaks = found(&app, &run, device, &audience, None).await?;
+    let leaks = found(&app, (&run, device), (&audience, client), None).await?;
     Ok(packed::immutable_json(&headers, &leaks, etag, keep))
 }
 
@@ -67,6 +69,7 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
             description = "How much each group holds at the end of each step.",
             body = Growth),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn growth(
     question: Question,
@@ -79,9 +82,10 @@ pub async fn growth(
         device,
         audience,
         steps,
+        client,
         ..
     } = &question;
-    let leaks = found(app, run, *device, audience, steps.as_deref()).await?;
+    let leaks = found(app, (run, *device), (audience, *client), steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
@@ -94,14 +98,14 @@ pub async fn growth(
 /// other keys, so names cannot be removed afterwards: the redacted trace is judged.
 async fn found(
     app: &App,
-    run: &RunId,
-    device: u32,
-    audience: &Audience,
+    (run, device): (&RunId, u32),
+    (audience, client): (&Audience, Client),
     level: Option<&str>,
 ) -> Result<Leaks, Error> {
     if level.is_none() && !audience.texts().are_redacted() {
         return Ok(app.uploads.judge().leaks(run, device).await?);
     }
+    let turn = turn(app, audience, client).await?;
     let decoded = decoded(app, run.clone(), audience, level).await?;
     let memory = app
         .pictures
@@ -109,6 +113,7 @@ async fn found(
         .memory_to_ask(&decoded, Ask::Stacks)
         .await?;
     watched(memory, move |watch| {
+        let _turn = turn;
         Ok(reported(&decoded, decoded.device(device)?, watch))
     })
     .await

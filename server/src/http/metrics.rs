@@ -118,6 +118,7 @@ fn uploads(now: &mut Measured, app: &App) {
 
 fn queues(now: &mut Measured, app: &App, benches: Queue) {
     let queues = [
+        ("questions", app.asking.queue()),
         ("answers", crate::work::answers()),
         ("reading", app.uploads.reading()),
         ("judging", app.uploads.judge().queue()),
@@ -133,7 +134,9 @@ fn queues(now: &mut Measured, app: &App, benches: Queue) {
         family
     };
     let of = |what: &str| {
-        format!("{what}: answers that take time, files being read, verdicts, ranks, bench rows")
+        format!(
+            "{what}: questions about a run, answers that take time, files being read, verdicts, ranks, bench rows"
+        )
     };
     now.0.register(
         "queue_turns",

@@ -7,7 +7,6 @@ use super::packed;
 use super::page::PageQuery;
 use super::permits;
 use crate::access::{Entry, Who};
-use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::ProjectError;
 use api::ids::PersonId;
@@ -74,8 +73,12 @@ pub async fn add_by(app: &App, entry: &Entry, new: &NewPerson) -> Result<AddedPe
     let within = (app.projects.reach(entry), latest_end(app, entry)?);
     let people = &app.gate.people;
     let added = match entry.who {
-        Who::Anybody => people.add_first(new, within, now_ms()).await?,
-        _ => people.add_within(new, within, now_ms()).await?,
+        Who::Anybody => people.add_first(new, within, app.store.latest_ms()).await?,
+        _ => {
+            people
+                .add_within(new, within, app.store.latest_ms())
+                .await?
+        }
     };
     Ok(added)
 }
@@ -102,7 +105,10 @@ pub async fn change(
     Json(change): Json<ChangePerson>,
 ) -> Result<Response, Error> {
     let id = person_id(&person)?;
-    let person = app.gate.change_person(&id, &change, now_ms()).await?;
+    let person = app
+        .gate
+        .change_person(&id, &change, app.store.latest_ms())
+        .await?;
     Ok((Extension(Subject(told(&person))), axum::Json(person)).into_response())
 }
 
@@ -192,7 +198,7 @@ pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedTok
     Ok(app
         .gate
         .people
-        .make_token_until(&person, new, until, now_ms())
+        .make_token_until(&person, new, until, app.store.latest_ms())
         .await?)
 }
 

@@ -232,6 +232,8 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
     };
     let etag = etag(&run, device, picture, audience.texts());
     if let Some(response) = packed::not_modified(headers, &etag, keep) {
+        // Nothing of a deleted run answers any more.
+        app.store.read(move |reader| reader.run_ref(&run)).await?;
         return Ok(response);
     }
     let texts = audience.texts();

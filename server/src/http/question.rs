@@ -2,9 +2,10 @@
 
 use super::App;
 use super::audience::Audience;
-use super::extract::{Path, Query, run_id};
+use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{self, Keep};
+use crate::asking::{Asker, Turn};
 use crate::budget::Permit;
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded};
@@ -31,6 +32,7 @@ pub struct Question {
     /// Tidemark finds.
     pub(super) steps: Option<String>,
     pub(super) headers: HeaderMap,
+    pub(super) client: Client,
     /// What is needed to answer.
     pub(super) asks: Ask,
 }
@@ -73,6 +75,7 @@ impl FromRequestParts<Arc<App>> for Question {
             audience,
             steps,
             headers: parts.headers.clone(),
+            client: Client::of(&parts.extensions),
             asks: Ask::Known,
         })
     }
@@ -112,6 +115,7 @@ impl Question {
             audience,
             steps,
             headers,
+            client,
             asks,
         } = self;
         let version = api::alive::VERSION;
@@ -125,17 +129,29 @@ impl Question {
         if let Some(response) = packed::not_modified(&headers, &etag, Keep::Ask) {
             return Ok(response);
         }
+        let turn = turn(&app, &audience, client).await?;
         let traces = &app.pictures.traces;
         let decoded = traces
             .get_cut(trace, audience.texts(), steps.as_deref())
             .await?;
         let memory = traces.memory_to_ask(&decoded, asks).await?;
         let value = watched(memory, move |watch| {
+            // The turn belongs to the work: it may go on for a moment after the client went.
+            let _turn = turn;
             ask(&decoded, decoded.device(device)?, watch)
         });
         let value = value.await?;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
     }
+}
+
+/// A turn at a question, before any memory is taken for it.
+pub(super) async fn turn(app: &App, audience: &Audience, client: Client) -> Result<Turn, Error> {
+    let asker = match audience.is_of_link() {
+        true => Asker::Link,
+        false => Asker::Team,
+    };
+    Ok(app.asking.turn(asker, client.address).await?)
 }
 
 /// Does work that a request waits for, away from the runtime's threads, within the time of an

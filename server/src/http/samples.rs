@@ -42,6 +42,7 @@ pub async fn open(
         address: client.address,
         // A sample is nobody's upload.
         name: None,
+        lasts: None,
     };
     let arrived = sample.open(&app.uploads, sender).await?;
     finished(&app, arrived, &addresses).await

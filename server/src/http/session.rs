@@ -6,7 +6,6 @@ use super::extract::{Client, Json, Path, session_id};
 use super::guard::{self, cookies};
 use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
-use crate::clock::now_ms;
 use crate::names::Scheme;
 use crate::plain::plain;
 use crate::problems::Error;
@@ -56,7 +55,9 @@ pub async fn open(
         token: Some(&request.token),
         ..Shown::default()
     };
-    let entry = app.gate.check(shown, client.address, now_ms())?;
+    let entry = app
+        .gate
+        .check(shown, client.address, app.store.latest_ms())?;
     if entry.access == Access::TokenNeeded {
         return Err(Error::WrongToken);
     }
@@ -84,7 +85,10 @@ pub async fn start(
         address: client.address.to_string(),
         agent: plain(agent),
     };
-    let opened = app.gate.open_session(entry, visitor, now_ms()).await?;
+    let opened = app
+        .gate
+        .open_session(entry, visitor, app.store.latest_ms())
+        .await?;
     end_shown(app, headers).await?;
     Ok(opened.unwrap_or_default())
 }
@@ -114,7 +118,7 @@ pub async fn list(
 ) -> axum::Json<Sessions> {
     let tally = app.gate.tally();
     axum::Json(Sessions {
-        sessions: app.gate.sessions(&entry, now_ms()),
+        sessions: app.gate.sessions(&entry, app.store.latest_ms()),
         wrong: tally.wrong,
         refused: tally.refused,
     })
@@ -165,7 +169,7 @@ pub async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
         ..Shown::default()
     };
     let here = crate::clients::ClientAddress::UNKNOWN;
-    let entry = app.gate.check(shown, here, now_ms())?;
+    let entry = app.gate.check(shown, here, app.store.latest_ms())?;
     let Some(id) = entry.session.clone() else {
         return Ok(());
     };

@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::{cookie, ended, for_good, make_room};
 use super::audited::Subject;
+use super::cards::live;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::page::PageQuery;
@@ -245,11 +246,7 @@ pub async fn preview(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let row = app.store.read({
-        let id = id.clone();
-        move |reader| reader.run(&id)
-    });
-    let row = row.await?;
+    let row = live(&app, id.clone()).await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link gets its own stand-ins: these are only an example.
     let memory = app
@@ -357,11 +354,7 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     if share.redaction == Redaction::Redacted {
         return Some(nameless(&first));
     }
-    let row = app
-        .store
-        .read(move |reader| reader.run(&first))
-        .await
-        .ok()?;
+    let row = live(app, first).await.ok()?;
     match &share.target {
         ShareTarget::Run { .. } => Some(row.name),
         ShareTarget::Comparison { runs } => {

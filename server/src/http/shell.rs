@@ -163,7 +163,29 @@ pub fn date(ms: i64) -> String {
 
 /// An error of a form, shown above it.
 pub fn problem(why: &str) -> Markup {
-    html! { p class="bad-text" role="alert" { (why) } }
+    html! { p class="bad-text" role="alert" { (sentence(why)) } }
+}
+
+/// The detail of a problem as a sentence of a page: on a command line it follows a colon, so it
+/// begins small and has no full stop. A word that is written small begins as it is.
+fn sentence(why: &str) -> String {
+    let first = why.split_whitespace().next().unwrap_or_default();
+    let is_word = first
+        .chars()
+        .all(|c| c.is_lowercase() || matches!(c, ',' | ':' | '\''));
+    let mut rest = why.chars();
+    let mut told = String::with_capacity(why.len() + 1);
+    match rest.next().filter(|_| is_word) {
+        Some(letter) => {
+            told.extend(letter.to_uppercase());
+            told.push_str(rest.as_str());
+        }
+        None => told.push_str(why),
+    }
+    if !why.is_empty() && !why.ends_with(['.', '!', '?', '…']) {
+        told.push('.');
+    }
+    told
 }
 
 /// The name of a browser, from its user agent: `Firefox on Linux`.
@@ -205,6 +227,24 @@ mod tests {
         let index = r#"<link rel="stylesheet" href="/assets/0123/style.css"><script src="/x">"#;
         assert_eq!(asset(index, "style.css"), Some("/assets/0123/style.css"));
         assert_eq!(asset(index, "theme.js"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_sentence() {
+        let check = |why: &str, expected: &str| assert_eq!(sentence(why), expected);
+        check("only an admin may do this", "Only an admin may do this.");
+        check("run run_a: it was deleted", "Run run_a: it was deleted.");
+        check("A sentence.", "A sentence.");
+        check(
+            "who has left gets no tokens!",
+            "Who has left gets no tokens!",
+        );
+        check(
+            "max_split_size_mb: too small",
+            "max_split_size_mb: too small.",
+        );
+        check("http://a.example: no", "http://a.example: no.");
+        check("", "");
     }
 
     #[test]

@@ -8,11 +8,12 @@ use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
 use crate::access::Entry;
-use crate::ingest::{Arrived, Job, Sender, unpacked};
+use crate::ingest::{Arrived, Job, Lasts, Sender, unpacked};
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
 use answers::run_names;
 use api::ids::{JobId, UploadId};
+use api::people::Scope;
 use api::problem::Problem;
 use api::progress::UploadProgress;
 use api::routes;
@@ -70,7 +71,7 @@ pub async fn announce(
     responses(
         (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
         (status = 200, description = "The file was already a run.", body = FinishedUpload),
-        (status = 400, body = Problem),
+        (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 408, body = Problem), (status = 422, body = Problem),
         (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
@@ -103,7 +104,8 @@ pub async fn send(
     responses(
         (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
         (status = 200, description = "The file was already a run.", body = FinishedUpload),
-        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 400, body = Problem), (status = 401, body = Problem),
+        (status = 404, body = Problem),
         (status = 408, body = Problem), (status = 413, body = Problem),
         (status = 422, body = Problem), (status = 429, body = Problem),
         (status = 503, body = Problem),
@@ -228,13 +230,17 @@ pub async fn finished(app: &App, arrived: Arrived, to: &Addresses) -> Result<Res
     Ok((status, subject, axum::Json(body)).into_response())
 }
 
-impl<S: Sync> FromRequestParts<S> for Sender {
+impl FromRequestParts<Arc<App>> for Sender {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Sender, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, main: &Arc<App>) -> Result<Sender, Infallible> {
+        let listener = Listener::from_request_parts(parts, main).await.ok();
+        let lasts =
+            listener.map(|listener| Lasts::while_true(move || listener.may(&[Scope::Upload])));
         Ok(Sender::Client {
             address: Client::of(&parts.extensions).address,
             name: parts.extensions.get().and_then(Entry::sender),
+            lasts,
         })
     }
 }

@@ -63,10 +63,13 @@ pub async fn what_if(
         audience,
     };
     let etag = subject.etag(&conditions);
+    // First of all: what is kept of a deleted run must not answer any more.
+    let run = subject.run.clone();
+    let trace = app.store.read(move |reader| reader.run_ref(&run)).await?;
     if let Some(response) = not_modified(&headers, &etag, Keep::Ask) {
         return Ok(response);
     }
-    let answer = subject.answer(&app);
+    let answer = subject.answer(&app, trace.trace);
     let answer = app.explanations.get(&etag, client.address, answer).await?;
     let packed = Packed {
         zstd: answer.to_vec(),
@@ -88,12 +91,10 @@ impl Subject {
     }
 
     /// The answer, packed.
-    async fn answer(self, app: &App) -> Result<Vec<u8>, Error> {
-        let run = self.run;
-        let trace = app.store.read(move |reader| reader.run_ref(&run)).await?;
+    async fn answer(self, app: &App, trace: i64) -> Result<Vec<u8>, Error> {
         let traces = &app.pictures.traces;
         let (texts, steps) = (self.audience.texts(), self.steps.as_deref());
-        let decoded = traces.get_cut(trace.trace, texts, steps).await?;
+        let decoded = traces.get_cut(trace, texts, steps).await?;
         let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
         let (_waiting, waited) = Waiting::begins();
         let ask = move || {

@@ -93,11 +93,28 @@ impl DiskShare {
     /// # Errors
     /// [`IngestError::OverQuota`].
     pub fn check_any(&self, sent: u64) -> Result<(), IngestError> {
+        self.check(Wanted::Sent(Bytes(sent)))
+    }
+
+    /// Whether there is room for a report of a training, which goes into the database.
+    ///
+    /// # Errors
+    /// [`IngestError::OverQuota`].
+    pub fn check_report(&self) -> Result<(), IngestError> {
+        self.check(Wanted::Report)
+    }
+
+    fn check(&self, wanted: Wanted) -> Result<(), IngestError> {
         let reserved = self.inner.reserved.load(Ordering::Acquire);
         match self.has_room_for(reserved.saturating_add(1)) {
             true => Ok(()),
-            false => Err(self.over(Wanted::Sent(Bytes(sent)))),
+            false => Err(self.over(wanted)),
         }
+    }
+
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.inner.quota.load(Ordering::Relaxed) != UNLIMITED
     }
 
     /// Whether there is room for so many bytes besides those that are stored.

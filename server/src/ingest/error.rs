@@ -19,12 +19,15 @@ pub enum Wanted {
     /// A file of this size, as it is sent; how small it can be packed is not known before it is
     /// here. Zero if the size is not known either.
     Sent(Bytes),
+    /// A report of a training.
+    Report,
 }
 
 impl std::fmt::Display for Wanted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Wanted::Packed(size) => write!(f, ", and this file takes {size} more, packed"),
+            Wanted::Report => f.write_str(", so there is no room for reports of trainings"),
             Wanted::Sent(Bytes::ZERO) => f.write_str(", so there is no room for another file"),
             Wanted::Sent(size) => write!(f, ", so there is no room for this file of {size}"),
         }
@@ -62,7 +65,9 @@ pub enum IngestError {
         limit: Duration,
     },
     /// The disk would be too full.
-    #[error("the disk has {free} free; this upload needs {needed}")]
+    #[error(
+        "the disk has {free} free; {needed} are needed, with what must stay free (--keep-free)"
+    )]
     NoSpace {
         /// Bytes free.
         free: Bytes,
@@ -114,6 +119,9 @@ pub enum IngestError {
     /// The user cancelled it.
     #[error("the upload was cancelled")]
     Cancelled,
+    /// Whoever sent it may not any more.
+    #[error("your access ended while the file came, so nothing of it was kept: sign in again")]
+    AccessEnded,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,5 +1,6 @@
 //! One upload: the state that its threads share, and how others watch and cancel it.
 
+use super::admission::Lasts;
 use super::error::IngestError;
 use super::progress::Progress;
 use crate::clients::ClientAddress;
@@ -16,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How often watchers get news of it.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How often it is checked that whoever sends it still may.
+const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
 /// How long an announced upload may wait for its first byte.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -79,6 +83,7 @@ pub struct Job {
     pub fate: Fate,
     announced: (Option<ClientAddress>, Instant),
     uploaded_by: OnceLock<String>,
+    lasts: OnceLock<Lasts>,
     started: AtomicBool,
     state: watch::Sender<UploadProgress>,
 }
@@ -119,6 +124,7 @@ impl Job {
             fate: Fate::default(),
             announced,
             uploaded_by: OnceLock::new(),
+            lasts: OnceLock::new(),
             started: AtomicBool::new(false),
             state,
         }
@@ -129,8 +135,11 @@ impl Job {
         Job { in_job, ..self }
     }
 
-    /// Notes who sends its body, the first time.
-    pub fn sent_by(&self, name: Option<String>) {
+    /// Notes who sends its body, the first time, and how long they may.
+    pub fn sent_by(&self, name: Option<String>, lasts: Option<Lasts>) {
+        if let Some(lasts) = lasts {
+            let _ = self.lasts.set(lasts);
+        }
         if let Some(name) = name {
             // Only whoever claims it is noted, so it is noted once.
             let _ = self.uploaded_by.set(name);
@@ -140,6 +149,29 @@ impl Job {
     /// Who sends its body, where people sign in.
     pub fn uploaded_by(&self) -> Option<String> {
         self.uploaded_by.get().cloned()
+    }
+
+    /// Whether its sender may still send it.
+    ///
+    /// # Errors
+    /// [`IngestError::AccessEnded`].
+    pub fn check_sender(&self) -> Result<(), IngestError> {
+        match self.lasts.get().is_none_or(Lasts::now) {
+            true => Ok(()),
+            false => Err(IngestError::AccessEnded),
+        }
+    }
+
+    /// Cancels it when its sender may not send any more. Does not end otherwise, nor when it became
+    /// a run before.
+    pub async fn access_ends(&self) {
+        while self.check_sender().is_ok() {
+            tokio::time::sleep(LOOKS_EVERY).await;
+        }
+        if !self.fate.cancel() {
+            std::future::pending::<()>().await;
+        }
+        self.cancel.cancel();
     }
 
     /// Claims it: true only for the first caller.

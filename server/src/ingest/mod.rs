@@ -23,7 +23,7 @@ mod repack;
 mod tally;
 mod uploads;
 
-pub use admission::{Admission, Sender};
+pub use admission::{Admission, Lasts, Sender};
 pub use coding::unpacked;
 pub use disk_share::DiskShare;
 pub use error::IngestError;

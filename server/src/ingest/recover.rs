@@ -65,7 +65,7 @@ impl Uploads {
         self.remove_unused_blobs().await?;
         let complete = complete.into_iter().map(|upload| {
             let job = Job::new(upload.id.clone(), upload.name.clone(), upload.source, None);
-            job.sent_by(upload.uploaded_by.clone());
+            job.sent_by(upload.uploaded_by.clone(), None);
             (self.adopt(job.placed(upload.in_job.clone())), upload)
         });
         tokio::spawn(self.clone().take_up(complete.collect()));

@@ -250,7 +250,7 @@ impl Uploads {
         let work = async move {
             let _place = place;
             let mut body = body;
-            let work = uploads.arrive(&job, &mut body);
+            let work = uploads.arrive_while_allowed(&job, &mut body);
             let outcome = uploads.see_through(&job, work).await;
             if outcome.is_err() {
                 tokio::spawn(drain(body));
@@ -269,8 +269,8 @@ impl Uploads {
             let taken = format!("the body of {} was sent already", job.id);
             return Err(StoreError::Conflict(taken).into());
         }
-        if let Sender::Client { name, .. } = sender {
-            job.sent_by(name);
+        if let Sender::Client { name, lasts, .. } = sender {
+            job.sent_by(name, lasts);
         }
         self.jobs().insert(job.id.clone(), Arc::clone(job));
         self.record(job)
@@ -355,6 +355,24 @@ impl Uploads {
         outcome
     }
 
+    /// The access of its sender may end while it arrives and while it is read. Nothing of it is kept
+    /// then.
+    async fn arrive_while_allowed<E: Send + 'static>(
+        &self,
+        job: &Arc<Job>,
+        body: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
+    ) -> Result<Arrived, IngestError> {
+        let arrived = self.arrive(job, body);
+        tokio::pin!(arrived);
+        tokio::select! {
+            arrived = &mut arrived => arrived,
+            () = job.access_ends() => {
+                // It clears up after itself.
+                arrived.await.and(Err(IngestError::AccessEnded)).map_err(ended)
+            }
+        }
+    }
+
     async fn arrive<E: Send + 'static>(
         &self,
         job: &Arc<Job>,
@@ -367,7 +385,12 @@ impl Uploads {
             ..
         } = &*self.shared;
         let received = receive(job, blobs, (admission, *limits), body).await?;
-        let reserved = match self.reserve(job, &received.staged).await {
+        let allowed = job.check_sender();
+        let reserved = match allowed {
+            Ok(()) => self.reserve(job, &received.staged).await,
+            Err(error) => Err(error),
+        };
+        let reserved = match reserved {
             Ok(reserved) => reserved,
             Err(error) => {
                 blobs.discard(&received.staged).await;
@@ -473,6 +496,7 @@ impl Uploads {
             return Ok(Arrived { run, known: true });
         }
         self.check_free(0, 0)?;
+        job.check_sender()?;
         let label = Label {
             run: run.clone(),
             name: job.name.clone(),
@@ -557,7 +581,10 @@ impl Uploads {
     }
 
     /// Whether there is space for `size` bytes, besides those that others still have to send.
-    pub(super) fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
+    ///
+    /// # Errors
+    /// [`IngestError::NoSpace`], and [`IngestError::TooLarge`].
+    pub fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
         let UploadLimits {
             upload: limit,
             keep_free,
@@ -581,5 +608,13 @@ impl Uploads {
             .jobs
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why an upload ended that was cancelled because its sender may not send it any more.
+fn ended(error: IngestError) -> IngestError {
+    match error {
+        IngestError::Cancelled => IngestError::AccessEnded,
+        error => error,
     }
 }

@@ -180,6 +180,20 @@ impl Store {
         Ok(())
     }
 
+    /// [`Store::remember_time`] for callers that do not wait: whatever ended then stays ended, even
+    /// after a restart with a clock that was set back.
+    pub fn remember_soon(&self, passed_ms: i64) {
+        if lock(&self.inner.clock).kept_ms() >= passed_ms {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.remember_time(passed_ms).await {
+                tracing::debug!(%error, "cannot remember how late it is");
+            }
+        });
+    }
+
     /// Runs `f` in a read transaction on a blocking thread.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ use super::super::session::{self, with_cookie};
 use super::pages::{account_with, secret, sign_in_form};
 use super::{SignedIn, refused, within};
 use crate::access::Shown;
-use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
 use api::people::{NewToken, Scope};
@@ -43,7 +42,7 @@ pub async fn sign_in(
         token: Some(form.token.trim()),
         ..Shown::default()
     };
-    let entry = match app.gate.check(shown, client.address, now_ms()) {
+    let entry = match app.gate.check(shown, client.address, app.store.latest_ms()) {
         Ok(entry) => entry,
         Err(later) => return Ok(sign_in_again(&app, next, &later.to_string(), &later.into())),
     };

@@ -50,7 +50,7 @@ impl FromRequestParts<Arc<App>> for SignedIn {
             let to = api::routes::sign_in_page(&next);
             return Err(Redirect::to(&to).into_response());
         }
-        app.gate.note_use(&entry, crate::clock::now_ms()).await;
+        app.gate.note_use(&entry, app.store.latest_ms()).await;
         Ok(SignedIn(entry))
     }
 }

@@ -8,7 +8,6 @@ use super::super::session::{self, secure, with_cookie};
 use super::super::shell::page;
 use super::pages::sign_in_form;
 use super::{refused, within};
-use crate::clock::now_ms;
 use crate::names::Scheme;
 use crate::oidc::{Attempt, OidcError, Provider};
 use crate::plain::plain;
@@ -116,7 +115,7 @@ pub async fn finish_oidc(
         }
     };
     let people = &app.gate.people;
-    let person = people.identified(&identity, provider.newcomers(), now_ms());
+    let person = people.identified(&identity, provider.newcomers(), app.store.latest_ms());
     let entry = app.gate.signed_in(person.await?);
     let secret = session::start(&app, &entry, &headers, client).await?;
     let [session] = with_cookie(&secret, LIFE_S, client.scheme);

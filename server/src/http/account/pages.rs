@@ -8,7 +8,6 @@ use super::SignedIn;
 use super::forms::TokenForm;
 
 use crate::access::{Entry, Who};
-use crate::clock::now_ms;
 use crate::problems::Error;
 use api::ids::TokenId;
 use api::people::{AuditEntry, PersonalToken, Scope};
@@ -100,7 +99,7 @@ pub fn account_with(
     news: Option<&Markup>,
     refused: Option<(&TokenForm, &str)>,
 ) -> Response {
-    let now = now_ms();
+    let now = app.store.latest_ms();
     let sessions = app.gate.sessions(entry, now);
     // An admin sees the browsers of everybody, but the button is for their own.
     let is_mine = |session: &Session| match &entry.who {

@@ -9,7 +9,6 @@ use super::super::shell::{date, page, problem};
 use super::SignedIn;
 use super::pages::secret;
 use crate::access::{Entry, Shown};
-use crate::clock::now_ms;
 use crate::people::FIRST;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
@@ -186,7 +185,9 @@ pub async fn add_person(
         token: Some(&added.token.secret),
         ..Shown::default()
     };
-    let entry = app.gate.check(showed, client.address, now_ms())?;
+    let entry = app
+        .gate
+        .check(showed, client.address, app.store.latest_ms())?;
     let session = session::start(&app, &entry, &headers, client).await?;
     let cookie = with_cookie(&session, LIFE_S, client.scheme);
     let page = shown(&app, &entry, Some(&news));
@@ -213,7 +214,10 @@ pub async fn change_person(
         left: form.left,
     };
     let id = person_id(&person)?;
-    let changed = app.gate.change_person(&id, &change, now_ms()).await;
+    let changed = app
+        .gate
+        .change_person(&id, &change, app.store.latest_ms())
+        .await;
     let person = match changed {
         Ok(person) => person,
         Err(error) => return Ok(refused(&app, &entry, &error.into())),

@@ -163,7 +163,11 @@ async fn offered(app: &App, chosen: &str) -> Result<Vec<RunRow>, Error> {
         let mut runs = reader.runs(Which::Live, &[], newest)?;
         let older = chosen.filter(|id| runs.iter().all(|run| run.id != *id));
         // A run that is not there any more is not offered.
-        runs.extend(older.and_then(|id| reader.run(&id).ok()));
+        let still_there = |id| {
+            reader.run_ref(&id).ok()?;
+            reader.run(&id).ok()
+        };
+        runs.extend(older.and_then(still_there));
         Ok(runs)
     });
     Ok(read.await?)

@@ -95,9 +95,11 @@ async fn shown(
     id: RunId,
     refused: Option<(&str, &str)>,
 ) -> Result<Response, Error> {
-    let read = app
-        .store
-        .read(move |reader| Ok((reader.run(&id)?, reader.used_labels(OFFERED)?)));
+    let read = app.store.read(move |reader| {
+        // A deleted run has no page.
+        reader.run_ref(&id)?;
+        Ok((reader.run(&id)?, reader.used_labels(OFFERED)?))
+    });
     let (run, used) = read.await?;
     let body = html! {
         p {

@@ -36,7 +36,7 @@ pub const REPORT_LIMIT: usize = 256 << 10;
 #[utoipa::path(post, path = "/api/live", tag = "live", request_body = NewLive,
     responses(
         (status = 201, description = "Where to report.", body = LiveMade),
-        (status = 400, body = Problem),
+        (status = 400, body = Problem), (status = 507, body = Problem),
     ))]
 pub async fn begin(
     Here(app): Here,
@@ -51,6 +51,7 @@ pub async fn begin(
         labels: checked(new.labels)?,
         ..new
     };
+    check_room(&app)?;
     let live = identity::live_id();
     let subject = Subject::of(format!("{} ({live})", new.name));
     let (id, now) = (live.clone(), now_ms());
@@ -58,9 +59,24 @@ pub async fn begin(
         .store
         .write(move |writer| writer.begin_live(&id, &new, now));
     begin.await?;
+    measure(&app).await?;
     let page = addresses.of(&routes::live_page(&live));
     let made = axum::Json(LiveMade { live, page });
     Ok((StatusCode::CREATED, subject, made).into_response())
+}
+
+/// Whether there is room for a report: it takes the same disk as uploads do.
+fn check_room(app: &App) -> Result<(), Error> {
+    app.check_free()?;
+    Ok(app.uploads.share().check_report()?)
+}
+
+/// Counts what reports take, where that is limited.
+async fn measure(app: &App) -> Result<(), Error> {
+    match app.uploads.share().is_limited() {
+        true => Ok(app.uploads.measure_disk().await?),
+        false => Ok(()),
+    }
 }
 
 fn check(text: &str) -> Result<(), Error> {
@@ -94,7 +110,7 @@ fn checked(given: Labels) -> Result<Labels, Error> {
     responses(
         (status = 200, description = "What the dashboard wants.", body = Heard),
         (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 410, body = Problem),
+        (status = 410, body = Problem), (status = 507, body = Problem),
     ))]
 pub async fn report(
     Here(app): Here,
@@ -108,6 +124,7 @@ pub async fn report(
     }
     let steps = reports.steps.into_iter().map(step);
     let steps: Vec<LiveStep> = steps.collect::<Result<_, Error>>()?;
+    check_room(&app)?;
     let (now, tells) = (now_ms(), app.config.alert.is_some());
     let write = app.store.write(move |writer| {
         let capture = writer.add_live_steps(&id, &steps, now)?;
@@ -121,6 +138,7 @@ pub async fn report(
         Ok((Heard { capture, warnings }, run, untold))
     });
     let (heard, run, untold) = write.await.map_err(over)?;
+    measure(&app).await?;
     if let Some(webhook) = app.config.alert.as_ref().filter(|_| !untold.is_empty()) {
         let page = addresses.of(&routes::live_page(&run.id));
         alert::send(webhook, &run, &untold, &page);

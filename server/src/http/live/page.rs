@@ -234,7 +234,8 @@ fn form(run: &LiveRun) -> Markup {
             input id="steps" class="input" name="steps" type="number" min="1"
                 max=(MOST_CAPTURED) value="3" required;
             p class="muted" {
-                "Where PyTorch's recorder is off, it runs for these steps. All ranks are asked."
+                "Where PyTorch's recorder is off, it runs for these steps."
+                @if run.ranks.is_some_and(|ranks| ranks > 1) { " All ranks are asked." }
             }
             button class="button primary" type="submit" { "Ask" }
         }
@@ -301,10 +302,17 @@ fn drawn(shown: &LiveCurve) -> Markup {
                 (key("live-allocated", "allocated"))
                 (key("live-peak", "peak so far"))
                 (key("live-reserved", "reserved"))
-                @if let Some(limit) = shown.run.limit {
-                    (key("live-limit", &format!("may use {limit}")))
+                @match (limit, shown.run.limit) {
+                    (Some(limit), _) => (key("live-limit", &format!("may use {limit}"))),
+                    // Without a line it is no entry of the legend.
+                    (None, Some(limit)) => span { "May use " (limit) ", far above" },
+                    (None, None) => {}
                 }
-                span { "From 0 to " (highest) ", steps " (first) " to " (last.step) }
+                @if first == last.step {
+                    span { "From 0 to " (highest) ", step " (first) }
+                } @else {
+                    span { "From 0 to " (highest) ", steps " (first) " to " (last.step) }
+                }
             }
         }
     }

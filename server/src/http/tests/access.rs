@@ -434,3 +434,23 @@ async fn every_response_is_hardened() {
         assert!(!headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
     }
 }
+
+/// A browser or a proxy that keeps an answer would show it to the next one who asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_of_the_api_is_kept_by_accident() {
+    let server = Server::start().await;
+    let document: serde_json::Value = server.get(api::routes::OPENAPI).await.read();
+    let paths = document["paths"].as_object().unwrap();
+    let asked = paths.iter().filter(|(path, item)| {
+        item.get("get").is_some() && !path.contains('{') && !path.ends_with("/events")
+    });
+    for (path, _) in asked {
+        let answer = server.get(path).await;
+        let told = answer.headers.contains_key(header::CACHE_CONTROL);
+        assert!(told, "{path}: {}", answer.status);
+    }
+    for path in ["/api/nothing", "/api/uploads/upload_none"] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store", "{path}");
+    }
+}

@@ -146,12 +146,12 @@ async fn rules_that_are_refused_or_tried_stay_in_the_form() {
     };
     let typed = "\nmine size&gt;=0</textarea>";
     let bad = StatusCode::BAD_REQUEST;
-    let choose = [typed, "choose a run", "name=\"run\" aria-invalid=\"true\""];
+    let choose = [typed, "Choose a run", "name=\"run\" aria-invalid=\"true\""];
     check("rules=mine+size%3E%3D0&run=&action=try", bad, &choose).await;
-    let gone = [typed, "there is no run zzz"];
+    let gone = [typed, "There is no run zzz."];
     let body = "rules=mine+size%3E%3D0&run=zzz&action=try";
     check(body, StatusCode::NOT_FOUND, &gone).await;
-    let wrong = ["\nmine colour=red</textarea>", "line 1"];
+    let wrong = ["\nmine colour=red</textarea>", "Line 1"];
     check("rules=mine+colour%3Dred&action=keep", bad, &wrong).await;
     let kept: OwnCategories = server.get(ROUTE).await.read();
     assert_eq!(kept.rules, "old size>=0");

@@ -6,6 +6,7 @@ use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns, MOST_RUNS};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use trace::units::Bytes;
 
 const MIB: u64 = 1 << 20;
 
@@ -133,6 +134,38 @@ async fn what_is_no_report_is_refused() {
     check(&steps, json!({ "steps": many[..1000] }), StatusCode::OK).await;
     let outcome = json!({"outcome": "lost", "what": null});
     check(&format!("/api/live/{live}/end"), outcome, unread).await;
+}
+
+/// Reports go into the database, on the same disk as uploads.
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_know_the_free_room_and_the_quota() {
+    let server = Server::start().await;
+    let live = begin(&server, 0).await;
+    let share = server.app.uploads.share();
+    let steps = format!("/api/live/{}/steps", live.live);
+    let body = json!({"steps": [[1, 1, 1, 1, 1, 0, 0]]}).to_string();
+    let new = json!({"name": "other", "device": 0}).to_string();
+    let both = async |server: &Server, steps: &str, status: StatusCode| {
+        for (path, body) in [(steps, &body), ("/api/live", &new)] {
+            let answer = server.json(Method::POST, path, body).await;
+            assert_eq!(answer.status, status, "{path}");
+        }
+    };
+    let told = server.json(Method::POST, &steps, &body).await;
+    assert_eq!(told.status, StatusCode::OK);
+    share.limit(Some(Bytes::ZERO));
+    both(&server, &steps, StatusCode::INSUFFICIENT_STORAGE).await;
+    assert_eq!(end(&server, &live).await, StatusCode::NO_CONTENT);
+
+    let full = Server::with(|config| config.keep_free = Bytes(u64::MAX / 2)).await;
+    both(
+        &full,
+        "/api/live/live_none/steps",
+        StatusCode::INSUFFICIENT_STORAGE,
+    )
+    .await;
+    let ready: Value = full.get("/readyz").await.expect(StatusCode::OK).read();
+    assert_eq!(ready["writes"], "refused");
 }
 
 /// Receives messages; each is the body of a request.

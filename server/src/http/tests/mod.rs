@@ -9,6 +9,7 @@ mod compare;
 mod contents;
 mod cors;
 mod damage;
+mod deleted;
 mod document;
 mod explain;
 mod jobs;

@@ -243,6 +243,7 @@ fn values(name: &str, runs: &str) -> Vec<String> {
         "v" | "version" => words(&["1"]),
         "alloc_conf" => words(&["expandable_segments:True", "x"]),
         "without_leaks" => words(&["true"]),
+        "format" => words(&["perfetto"]),
         "gone" => words(&["z4096,s0123456789abcdef", "x"]),
         _ => Vec::new(),
     }
@@ -263,7 +264,7 @@ async fn as_json(server: &Server, path: &str, cookie: &str) -> Answer {
 }
 
 /// Every address of a route in the document.
-fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
+pub fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
     let mut all = vec![path.to_owned()];
     while let Some((before, rest)) = all[0].clone().split_once('{') {
         let name = rest.split_once('}').unwrap().0;

@@ -61,7 +61,7 @@ pub async fn stranger(server: &Server, method: Method, path: &str, cookie: &str)
     server.send(request.body(Body::empty()).unwrap()).await
 }
 
-fn capability(run: &RunSummary) -> NewShare {
+pub fn capability(run: &RunSummary) -> NewShare {
     NewShare {
         kind: ShareKind::Capability,
         target: ShareTarget::Run {
@@ -75,7 +75,7 @@ fn capability(run: &RunSummary) -> NewShare {
     }
 }
 
-async fn create(server: &Server, new: &NewShare) -> CreatedShare {
+pub async fn create(server: &Server, new: &NewShare) -> CreatedShare {
     let body = serde_json::to_string(new).unwrap();
     let answer = team(server, Method::POST, routes::SHARES, &body).await;
     answer.expect(StatusCode::CREATED).read()

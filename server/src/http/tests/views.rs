@@ -1,6 +1,7 @@
 //! Tests of saved views.
 
 use super::{Server, request};
+use crate::clients::limits::Share;
 use crate::config::Token;
 use api::views::{View, Views};
 use axum::body::Body;
@@ -110,6 +111,34 @@ async fn the_badge_of_a_history_needs_only_its_address() {
         .unwrap();
     badge(&main).await.expect(StatusCode::NOT_FOUND);
     assert_ne!(server.get("/api/views").await.status, StatusCode::OK);
+}
+
+/// It is kept until something changes, and has the places of cards: nobody signs in for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_badge_is_drawn_again_after_a_change_and_takes_a_place_of_cards() {
+    let server = Server::start().await;
+    assert_eq!(save(&server, "all", "/history").await, StatusCode::CREATED);
+    let all: Views = server.get(ROUTE).await.read();
+    let badge = api::routes::view_badge(&all.views[0].id);
+    let says = async |words: &str| {
+        let found = server.get(&badge).await.expect(StatusCode::OK);
+        let svg = String::from_utf8(found.body.to_vec()).unwrap();
+        assert!(svg.contains(words), "{svg}");
+    };
+    says("no runs").await;
+    says("no runs").await;
+    let sample = api::routes::sample("leak_hook_cache");
+    let answer = server.json(Method::POST, &sample, "").await;
+    assert!(answer.status.is_success());
+    says("leaks").await;
+
+    let none = Server::with(|config| config.clients.cards = Share { each: 0, all: 0 }).await;
+    assert_eq!(save(&none, "all", "/history").await, StatusCode::CREATED);
+    let all: Views = none.get(ROUTE).await.read();
+    let badge = api::routes::view_badge(&all.views[0].id);
+    none.get(&badge)
+        .await
+        .expect(StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test(flavor = "multi_thread")]

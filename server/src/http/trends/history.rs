@@ -34,8 +34,8 @@ pub async fn history(
     let history = answers::of(&app, labels.clone()).await?;
     let body = html! {
         p class="muted" {
-            "Runs with the same labels, oldest first. A line is a level that lasts; where it "
-            "steps, the number changed for good."
+            "Runs with the same labels: in the charts the oldest first, in the table the newest. A "
+            "line is a level that lasts; where it steps, the number changed for good."
         }
         @if !belong_together(&labels, &history.runs) {
             (choose_first(&history.runs))

@@ -192,7 +192,7 @@ fn rows(pushes: &[Push]) -> Markup {
                 None => td colspan="5" { "a run of it was deleted" },
                 Some(judged) => {
                     td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
-                    td data-label="Peak" {
+                    td class="account-wraps" data-label="Peak" {
                         (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak))
                         (marks(&judged.new))
                         @if !cautions(&judged.base.quality).is_empty() {
@@ -201,7 +201,7 @@ fn rows(pushes: &[Push]) -> Markup {
                     }
                     td data-label="Growth a step" { (grown(judged)) }
                     td data-label="Leaks" { (leaks(judged.new.verdict)) }
-                    td class="account-why" { (judged.reason) }
+                    td class="account-why" { (with_code(&judged.reason)) }
                 }
             }
         } }
@@ -214,6 +214,19 @@ fn rows(pushes: &[Push]) -> Markup {
                 tbody { @for push in pushes.iter().rev() { (row(push)) } }
             }
         }
+    }
+}
+
+/// A reason with what stands between backticks as code: reasons are written for Markdown.
+fn with_code(reason: &str) -> Markup {
+    let parts: Vec<&str> = reason.split('`').collect();
+    // A backtick without a partner stands for itself.
+    let (paired, rest) = parts.split_at(parts.len() - usize::from(parts.len() % 2 == 0));
+    html! {
+        @for (at, part) in paired.iter().enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+        @for part in rest { "`" (part) }
     }
 }
 
@@ -256,6 +269,21 @@ fn badge(outcome: Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let check = |reason: &str, expected: &str| {
+            assert_eq!(with_code(reason).into_string(), expected);
+        };
+        check("plain & short", "plain &amp; short");
+        check(
+            "grows in `f<T>`, and `g`",
+            "grows in <code>f&lt;T&gt;</code>, and <code>g</code>",
+        );
+        check("one ` alone", "one ` alone");
+        check("`a` and ` alone", "<code>a</code> and ` alone");
+        check("", "");
+    }
 
     #[test]
     fn a_pull_request_is_called_by_project_and_number() {

@@ -2,7 +2,7 @@
 //! elsewhere. Programs that show such a picture cannot sign in, so its address is all that it
 //! needs; it tells numbers, and no names.
 
-use super::super::extract::Path;
+use super::super::extract::{Client, Path};
 use super::super::{App, history, labels};
 use crate::problems::Error;
 use api::history::{History, HistoryChange, Measure};
@@ -55,6 +55,7 @@ impl Tone {
 /// The picture.
 pub async fn badge(
     State(main): State<Arc<App>>,
+    client: Client,
     Path(view): Path<String>,
 ) -> Result<Response, Error> {
     let unknown = || Error::NotFound(format!("the badge of view {view}"));
@@ -66,13 +67,21 @@ pub async fn badge(
         .ok_or_else(unknown)?;
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(&address);
     let Query(pairs) = pairs.map_err(|_| unknown())?;
-    let history = history::of(&app, labels::named(&pairs)?).await?;
+    let labels = labels::named(&pairs)?;
+    // Nobody signs in for it, so it has the places of cards, and is drawn again only after
+    // something has changed.
+    let key = format!("badge {} {address} {}", app.project, app.store.commits());
+    let draw = async {
+        let history = history::of(&app, labels).await?;
+        Ok::<_, Error>(picture(&standing(&history)).into_string().into_bytes())
+    };
+    let svg = app.cards.get(&key, client.address, draw).await?;
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         // Programs that show it in the name of others keep it for weeks unless they are told.
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    Ok((headers, picture(&standing(&history)).into_string()).into_response())
+    Ok((headers, svg.to_vec()).into_response())
 }
 
 /// A view, and the project that it is in.

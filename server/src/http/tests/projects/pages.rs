@@ -72,7 +72,7 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
         "{views}"
     );
     let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
-    assert!(body(missing).contains("there is no project none"));
+    assert!(body(missing).contains("There is no project none."));
 }
 
 /// A browser in which another tab showed `main` last, in a tab of `vision`.
