@@ -100,12 +100,15 @@ fn an_expandable_block_counts_as_large_as_it_can_become() {
 #[test]
 fn settings_of_a_snapshot_change_the_rules() {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let config = Config::from_settings(&[
-        setting("max_split_size", "-1"),
-        setting("expandable_segments", "true"),
-        setting("roundup_power2_divisions.1", "4"),
-        setting("roundup_power2_divisions.32768", "8"),
-    ]);
+    let config = Config::from_settings(
+        &[
+            setting("max_split_size", "-1"),
+            setting("expandable_segments", "true"),
+            setting("roundup_power2_divisions.1", "4"),
+            setting("roundup_power2_divisions.32768", "8"),
+        ],
+        None,
+    );
     assert_eq!(config.max_split_size, None);
     assert!(config.expandable_segments);
     assert_eq!(

@@ -28,8 +28,8 @@ mod run;
 mod spread;
 pub mod words;
 
-pub use crate::allocator::caching::Placement;
-use crate::allocator::{Config, Ties};
+use crate::allocator::Config;
+pub use crate::allocator::caching::{Limit, Placement, Refuser};
 use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
 use crate::units::{Bytes, EventIdx};
@@ -238,10 +238,7 @@ pub fn ask(
 
 /// The settings that a device was recorded under.
 pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
-    let mut settings = Config {
-        ties: Ties::of_torch(format.torch_guess.as_deref()),
-        ..Config::from_settings(&format.settings)
-    };
+    let mut settings = Config::from_settings(&format.settings, format.torch_guess.as_deref());
     // Files of torch before 2.2 have no settings, but their events show whether segments are
     // expandable.
     let mut actions = device.events.action.iter();

@@ -5,7 +5,7 @@
 use super::*;
 use crate::allocator::caching::Caching;
 use crate::allocator::conf;
-use crate::allocator::{PoolKey, Slot};
+use crate::allocator::{PoolKey, Slot, Ties};
 use crate::levels::GivenBack;
 use crate::reader::keys::Key;
 use crate::snapshot::{BlockState, EventKind, KeysSeen, RawBlock, RawEvents, RawSegment, Snapshot};
@@ -539,7 +539,7 @@ proptest! {
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
         for remedy in found.iter().flat_map(|found| &found.remedies) {
             let Change::Settings(text) = &remedy.change else { continue };
-            let told = Config { ties: own.ties, ..conf::parse(text).unwrap() };
+            let told = Config { ties: own.ties, ..conf::parse(text, None).unwrap() };
             let limit = evidence.limit.map(|seen| seen.at_least);
             prop_assert_eq!(outcome(&device, &evidence, &told, limit), remedy.outcome);
             prop_assert_ne!(&told, &own);
