@@ -202,7 +202,8 @@ fn replay_device(
     let mut matched = matching::run(kinds, &mut raw, &final_blocks, addresses_too)?;
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
     rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
-    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched);
+    rows_too.look(size_of_val(&matched.blocks.addr[..]))?;
+    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched, from.config);
     let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
     let rows_too = rows_too.beside(of_segments);
     let rows = &raw.kind;
