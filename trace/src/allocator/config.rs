@@ -107,6 +107,15 @@ impl Config {
         }
     }
 
+    /// The most bytes that the driver must have for a rounded request that nothing fits. An
+    /// expandable segment needs whole pages, fewer if free memory lies in front of them.
+    pub fn driver_needs(&self, rounded: u64) -> u64 {
+        match self.expandable_segments {
+            true => rounded.next_multiple_of(self.page(self.pool_size(rounded))),
+            false => self.segment_size(rounded),
+        }
+    }
+
     /// Bytes of the page in which an expandable segment of a pool grows and shrinks.
     pub fn page(&self, pool: PoolSize) -> u64 {
         match pool {
