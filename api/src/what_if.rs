@@ -291,9 +291,10 @@ impl WhatIf {
                 peak_allocated: recorded.peak_allocated,
                 peak_reserved: recorded.peak_reserved,
                 oom_step: recorded.failed.map(|(_, step)| step),
-                limit: recorded
-                    .limit
-                    .map(|LimitSeen { at_least, below }| Limit { at_least, below }),
+                limit: recorded.limit.map(|seen| Limit {
+                    at_least: seen.at_least,
+                    below: seen.below,
+                }),
             },
             what_if: Replayed::of(answer.limit, &answer.what_if),
             at_recorded_limit: at_recorded.map(|outcome| Replayed::of(own_limit, outcome)),

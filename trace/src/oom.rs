@@ -28,12 +28,12 @@ pub struct Failure {
 
 impl Failure {
     /// The process's own limit, if a limit must have refused the request because the driver had
-    /// enough free memory for the segment that it needed under these settings. The limit lies
-    /// between the reserved bytes and the reserved bytes plus that segment; this is the upper
-    /// bound.
+    /// enough free memory for the segment, or the pages, that it needed under these settings. The
+    /// limit lies between the reserved bytes and the reserved bytes plus that segment; this is the
+    /// upper bound.
     pub fn limit_under(&self, own: &Config) -> Option<Bytes> {
-        let segment = self.segment(own);
-        (self.free >= segment).then_some(self.reserved + segment)
+        let needed = own.driver_needs(own.round_size(self.asked.0));
+        (self.free.0 >= needed).then_some(self.reserved + self.segment(own))
     }
 
     /// The segment that the request needed under these settings.
@@ -188,5 +188,13 @@ mod tests {
         assert_eq!(failure(4, 40).limit_under(&usual), Some(Bytes::mib(1020)));
         assert_eq!(failure(4, 40).limit_under(&large), None);
         assert_eq!(failure(4, 64).limit_under(&large), Some(Bytes::mib(1064)));
+        // Expandable segments need whole pages.
+        let pages = Config {
+            expandable_segments: true,
+            ..Config::default()
+        };
+        assert_eq!(failure(30, 39).limit_under(&usual), Some(Bytes::mib(1030)));
+        assert_eq!(failure(30, 39).limit_under(&pages), None);
+        assert_eq!(failure(30, 40).limit_under(&pages), Some(Bytes::mib(1030)));
     }
 }

@@ -277,9 +277,21 @@ pub struct Events {
     pub segments: Vec<SegmentEvent>,
     /// Rows of the remaining events.
     pub others: Vec<OtherEvent>,
+    /// The first requests that failed in a private pool: row in `others` and pool, ascending. At
+    /// most [`MAX_PRIVATE_FAILURES`].
+    pub failed_in: Vec<(u32, PoolId)>,
 }
 
+/// So many failed requests keep their private pool: nobody asks for more.
+pub const MAX_PRIVATE_FAILURES: usize = 64;
+
 impl Events {
+    /// The pool of a failed request; the default pool if the recording names none.
+    pub fn failed_in(&self, other: u32) -> PoolId {
+        let found = self.failed_in.binary_search_by_key(&other, |(row, _)| *row);
+        found.map_or(PoolId::default(), |at| self.failed_in[at].1)
+    }
+
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.action)
@@ -287,6 +299,7 @@ impl Events {
             + self.time.heap_bytes()
             + of_vec(&self.segments)
             + of_vec(&self.others)
+            + of_vec(&self.failed_in)
     }
 
     /// Number of events.

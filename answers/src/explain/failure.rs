@@ -74,10 +74,15 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             place: &timeline::oom::place(&marks, mark),
             operation: asker.operation.as_deref(),
             line: line.as_deref(),
+            is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
         };
         explained.why = words::why(&explained, &look.leaks, &request);
     }
-    explained.what_would_have_helped = words::helped(&explained, &look.leaks, diagnosis.is_some());
+    let replays = words::Replays {
+        fails: diagnosis.is_some(),
+        expands: own.expandable_segments,
+    };
+    explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
     Ok(Some(explained))
 }
 

@@ -329,10 +329,15 @@ fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
     }
 }
 
+const FAILS: words::Replays = words::Replays {
+    fails: true,
+    expands: false,
+};
 const NOBODY: words::Request<'_> = words::Request {
     place: "",
     operation: None,
     line: None,
+    is_rounded: false,
 };
 
 #[test]
@@ -344,6 +349,7 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
         place: "in step 3, in the forward pass",
         operation: Some("mm"),
         line: Some("forward model.py:12"),
+        is_rounded: false,
     };
     check(
         &failure(Cause::Demand),
@@ -354,6 +360,15 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
          more than there was: 900 MiB were in use, mostly activations (700 MiB) and parameters \
          (150 MiB), the largest part asked for by `forward model.py:12` (700 MiB); only 60.0 MiB \
          of what was reserved were free, and it was short by up to 90.0 MiB.",
+    );
+    let rounded = words::Request {
+        is_rounded: true,
+        ..NOBODY
+    };
+    let told = words::why(&failure(Cause::Demand), &no_leaks(), &rounded);
+    assert!(
+        told.starts_with("The program asked for up to 100 MiB: "),
+        "{told}"
     );
     let limited = OutOfMemory {
         refused_by: Refusal::ProcessLimit,
@@ -473,7 +488,7 @@ fn how_much_was_missing_is_said_as_exactly_as_it_is_known() {
 #[test]
 fn what_would_have_helped_is_ranked_and_labelled() {
     let check = |oom: &OutOfMemory, leaks: &Leaks, expected: &str| {
-        assert_eq!(words::helped(oom, leaks, true), expected);
+        assert_eq!(words::helped(oom, leaks, FAILS), expected);
     };
     let leaking = OutOfMemory {
         phase: Phase::Backward,
@@ -504,7 +519,7 @@ fn what_would_have_helped_is_ranked_and_labelled() {
         ],
         ..failure(Cause::Fragmentation)
     };
-    let told = words::helped(&defaults, &no_leaks(), true);
+    let told = words::helped(&defaults, &no_leaks(), FAILS);
     let begin = "Without settings, by its defaults, the allocator gets past it with 950 MiB \
                  reserved (computed); so does `max_split_size_mb:64`.";
     assert!(told.starts_with(begin), "{told}");
@@ -516,6 +531,25 @@ fn what_would_have_helped_is_ranked_and_labelled() {
          smaller batch or sequence with gradient accumulation, activation checkpointing or \
          offloading, sharding or a lower precision of what lasts.",
     );
-    let unknown = words::helped(&failure(Cause::Fragmentation), &no_leaks(), false);
-    assert!(unknown.starts_with("Which change would have got past it cannot be computed"));
+}
+
+/// Expandable segments are no advice where they were in use, or were tried in vain.
+#[test]
+fn what_did_not_help_is_no_advice() {
+    let check = |fails: bool, expands: bool, advised: bool| {
+        let replays = words::Replays { fails, expands };
+        let told = words::helped(&failure(Cause::Fragmentation), &no_leaks(), replays);
+        assert_eq!(
+            told.contains("`expandable_segments:True`"),
+            advised,
+            "{told}"
+        );
+        assert!(told.ends_with("(padding to a few lengths)."), "{told}");
+        let begin = "Which change would have got past it cannot be computed";
+        assert_eq!(told.starts_with(begin), !fails, "{told}");
+    };
+    check(false, false, true);
+    check(false, true, false);
+    check(true, false, false);
+    check(true, true, false);
 }

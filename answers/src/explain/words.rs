@@ -19,6 +19,17 @@ pub struct Request<'a> {
     pub operation: Option<&'a str>,
     /// The line of the program that called it.
     pub line: Option<&'a str>,
+    /// Whether the recording tells its size rounded up to a division of a power of two.
+    pub is_rounded: bool,
+}
+
+/// What is known of settings that may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replays {
+    /// Whether replay gives the failure, so that changes were tried.
+    pub fails: bool,
+    /// Whether segments expanded already.
+    pub expands: bool,
 }
 
 /// Why it failed.
@@ -43,9 +54,10 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
         (Some(one), None) | (None, Some(one)) => code(one),
         (None, None) => "the program".to_owned(),
     };
+    let up_to = if request.is_rounded { "up to " } else { "" };
     let begin = match request.place {
-        "" => format!("{asker} asked for {asked}"),
-        place => format!("{place}, {asker} asked for {asked}"),
+        "" => format!("{asker} asked for {up_to}{asked}"),
+        place => format!("{place}, {asker} asked for {up_to}{asked}"),
     };
     let refusal = match oom.refused_by {
         Refusal::Device => format!(
@@ -211,12 +223,12 @@ fn mostly(oom: &OutOfMemory) -> String {
 }
 
 /// What would have got past it: first what ends the cause, then what only gets past.
-pub fn helped(oom: &OutOfMemory, leaks: &Leaks, is_replayed: bool) -> String {
-    if !is_replayed {
+pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
+    if !replays.fails {
         return format!(
             "Which change would have got past it cannot be computed: replayed under its own \
              settings, the recording does not fail at this request. {}",
-            in_general(oom.cause)
+            in_general(oom.cause, !replays.expands)
         );
     }
     let mut sentences = Vec::new();
@@ -242,7 +254,8 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, is_replayed: bool) -> String {
         None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
     });
     sentences.push(match (oom.remedies.is_empty(), oom.phase) {
-        (true, _) => in_general(oom.cause).to_owned(),
+        // Expandable segments were tried, or in use.
+        (true, _) => in_general(oom.cause, false).to_owned(),
         (false, Phase::Forward) => {
             "What would have been asked for next was not recorded; within a forward pass memory \
              still grows, so take more than the least that helps."
@@ -326,10 +339,15 @@ fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
     }
 }
 
-/// General advice against a cause, without numbers.
-fn in_general(cause: Cause) -> &'static str {
+/// General advice against a cause, without numbers. Expandable segments are no advice where they
+/// were in use, or did not help.
+fn in_general(cause: Cause, may_expand: bool) -> &'static str {
     match cause {
         Cause::Leak => "End the leak first: everything else only postpones the failure.",
+        Cause::Fragmentation if !may_expand => {
+            "Against fragmentation: sizes that do not vary from step to step (padding to a few \
+             lengths)."
+        }
         Cause::Fragmentation => {
             "Against fragmentation: `expandable_segments:True`, and sizes that do not vary from \
              step to step (padding to a few lengths)."

@@ -2,7 +2,8 @@
 //! requests.
 
 use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
-use trace::allocator::{Config, conf};
+use trace::allocator::Config;
+use trace::allocator::conf::{self, BadConf};
 use trace::leaks;
 use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
@@ -25,13 +26,32 @@ pub const NOT_OF_PINNED: &str =
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// Settings; `None`: those of the file.
-    pub settings: Option<Config>,
+    pub settings: Option<Settings>,
     /// The limit of what the process may reserve.
     pub limit: Option<Bytes>,
     /// Whether leaked blocks are given back when their step ends.
     pub leaks: Leaks,
     /// What is never requested.
     pub gone: Gone,
+}
+
+/// The text of `PYTORCH_CUDA_ALLOC_CONF`, which is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings(String);
+
+impl Settings {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// [`BadConf`].
+    pub fn of(text: &str) -> Result<Settings, BadConf> {
+        conf::parse(text, None).map(|_| Settings(text.to_owned()))
+    }
+
+    /// What it sets under the version of torch that wrote a recording.
+    fn under(&self, torch: Option<&str>) -> Config {
+        conf::parse_accepted(&self.0, torch)
+    }
 }
 
 /// What happens with leaked blocks.
@@ -82,7 +102,7 @@ impl Asked {
     /// # Errors
     /// [`BadConditions`].
     pub fn of(conditions: &Conditions) -> Result<Asked, BadConditions> {
-        let settings = conditions.alloc_conf.as_deref().map(conf::parse);
+        let settings = conditions.alloc_conf.as_deref().map(Settings::of);
         let settings = settings.transpose();
         let limit = conditions.limit.as_deref().map(str::parse::<Bytes>);
         let limit = limit.transpose();
@@ -184,8 +204,9 @@ fn answered(
         }
     };
     let mut keys = Keys::new(&trace.stacks);
+    let torch = trace.format.torch_guess.as_deref();
     let question = Question {
-        settings: asked.settings.clone(),
+        settings: asked.settings.as_ref().map(|text| text.under(torch)),
         limit: asked.limit,
         early: early.without(device, |kind| {
             asked.gone.holds((&trace.stacks, &mut keys), kind)

@@ -5,12 +5,11 @@ use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
 use crate::explain::chosen;
-use crate::questions::what_if::{self, Asked, Gone, Leaks};
+use crate::questions::what_if::{self, Asked, Gone, Leaks, Settings};
 use crate::table::Table;
 use api::what_if::{Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
-use trace::allocator::{Config, conf};
 use trace::naming::Rules;
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::{Bytes, size};
@@ -39,8 +38,8 @@ pub struct WhatIfArgs {
     file: PathBuf,
     /// Settings in the form of PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF); settings that are not
     /// named get PyTorch's defaults
-    #[arg(long, value_name = "CONF", value_parser = conf::parse)]
-    alloc_conf: Option<Config>,
+    #[arg(long, value_name = "CONF", value_parser = Settings::of)]
+    alloc_conf: Option<Settings>,
     /// How much the process may reserve, such as 4GiB: a smaller or larger card, or a memory
     /// fraction
     #[arg(long, value_name = "SIZE")]

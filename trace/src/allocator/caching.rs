@@ -22,11 +22,41 @@ pub struct OutOfMemory {
     pub segment: Bytes,
 }
 
+/// Who refuses what exceeds a [`Limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refuser {
+    /// PyTorch itself, because a memory fraction was set. It checks the segment that would be made
+    /// without expandable segments, and collects garbage above a share of the limit.
+    Process,
+    /// The driver, because the device is full. It refuses what would be mapped; nothing is
+    /// collected before.
+    Device,
+}
+
+/// How much memory the process may reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// This much.
+    pub bytes: Bytes,
+    /// Who refuses more.
+    pub by: Refuser,
+}
+
+impl Limit {
+    /// A memory fraction of so many bytes.
+    pub fn of_process(bytes: Bytes) -> Limit {
+        Limit {
+            bytes,
+            by: Refuser::Process,
+        }
+    }
+}
+
 /// The allocator of one device.
 #[derive(Clone, Debug)]
 pub struct Caching {
     arena: Arena,
-    limit: Option<Bytes>,
+    limit: Option<Limit>,
     reserved: u64,
     retries: u64,
     /// How often there was more to do than to hand out a free block.
@@ -41,7 +71,7 @@ pub struct Caching {
     pub(crate) noted: Vec<(Action, PoolKey, u64, u64)>,
 }
 
-/// No driver grants more at once, even without a limit.
+/// No driver grants more in all, even without a limit.
 const ADDRESS_SPACE: u64 = 1 << 48;
 
 /// The first address of expandable segments, which no recording tells; and the address space of
@@ -73,7 +103,7 @@ impl Caching {
     }
 
     /// Changes the limit on reserved memory from now on.
-    pub fn set_limit(&mut self, limit: Option<Bytes>) {
+    pub fn set_limit(&mut self, limit: Option<Limit>) {
         self.limit = limit;
     }
 
@@ -197,7 +227,8 @@ impl Caching {
     fn collects(&self) -> Option<u64> {
         let threshold = self.arena.config().garbage_collection_threshold;
         let limit = self.limit.filter(|_| threshold > 0.0)?;
-        Some((threshold * limit.0 as f64) as u64)
+        let is_fraction = limit.by == Refuser::Process;
+        is_fraction.then_some((threshold * limit.bytes.0 as f64) as u64)
     }
 
     fn more_memory(&mut self, key: PoolKey, rounded: u64) -> Result<Slot, OutOfMemory> {
@@ -211,23 +242,34 @@ impl Caching {
         {
             return Ok(free);
         }
+        let failed = OutOfMemory {
+            segment: Bytes(self.arena.config().segment_size(rounded)),
+        };
+        // What is requested in a private pool is captured, and during a capture nothing is given
+        // back.
+        if key.pool != PoolId::default() {
+            return Err(failed);
+        }
         self.empty_cache();
         self.retries += 1;
-        self.segment(key, rounded).ok_or(OutOfMemory {
-            segment: Bytes(self.arena.config().segment_size(rounded)),
-        })
+        self.segment(key, rounded).ok_or(failed)
     }
 
     /// A free block that is large enough, from new memory of the driver, unless that would exceed
-    /// the limit. Expandable segments map less, but the limit is checked with the size of a normal
-    /// segment, as PyTorch does.
+    /// the limit. Expandable segments map less, but a memory fraction is checked with the size of a
+    /// normal segment, as PyTorch does; a full device refuses what would be mapped.
     fn segment(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let size = self.arena.config().segment_size(rounded);
-        let exceeds = |limit: Bytes| self.reserved + size > limit.0;
-        if size > ADDRESS_SPACE || self.limit.is_some_and(exceeds) {
+        let expandable = self.arena.config().expandable_segments;
+        let checked = self.limit.filter(|limit| match limit.by {
+            Refuser::Process => true,
+            Refuser::Device => !expandable,
+        });
+        let most = checked.map_or(ADDRESS_SPACE, |limit| limit.bytes.0.min(ADDRESS_SPACE));
+        if self.reserved.saturating_add(size) > most {
             return None;
         }
-        if self.arena.config().expandable_segments {
+        if expandable {
             return self.expand(key, rounded);
         }
         let addr = self.driver.allocate(size);
@@ -237,7 +279,8 @@ impl Caching {
     }
 
     /// Maps pages behind the lowest free memory of the pool's expandable segment that can grow to
-    /// `rounded` bytes.
+    /// `rounded` bytes; maps nothing if none can. What a full device refuses ends it; what was
+    /// mapped before stays.
     fn expand(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let page = self.arena.config().page(key.size);
         let base = self.base(key);
@@ -246,11 +289,17 @@ impl Caching {
         // without mapping anything.
         let mut grown = Some(gaps.free_before).filter(|&slot| slot != Slot::NONE);
         let mut have = grown.map_or(0, |slot| self.arena.size(slot));
+        if gaps.reach(have) < rounded {
+            return None;
+        }
         for (addr, size) in gaps.unmapped {
             if have >= rounded {
                 break;
             }
             let mapped = (rounded - have).next_multiple_of(page).min(size);
+            if self.is_full(mapped) {
+                return None;
+            }
             self.reserved += mapped;
             self.note(Action::SegmentMap, key, addr, mapped);
             let slot = self.arena.map(key, addr, mapped);
@@ -258,6 +307,12 @@ impl Caching {
             grown = Some(slot);
         }
         grown
+    }
+
+    /// Whether the device has no room for so many bytes.
+    fn is_full(&self, more: u64) -> bool {
+        let device = self.limit.filter(|limit| limit.by == Refuser::Device);
+        device.is_some_and(|limit| self.reserved + more > limit.bytes.0)
     }
 
     /// Where the expandable segment of a pool begins.

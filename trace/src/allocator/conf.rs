@@ -4,7 +4,7 @@
 //! dropped. An option that is not named has its default. If an option is named twice, the last one
 //! counts.
 
-use super::config::Config;
+use super::config::{Config, minor_version};
 
 /// The variable, and the key under which a snapshot keeps its text.
 pub const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
@@ -56,7 +56,7 @@ const OPTIONS: [&str; 6] = [
 ];
 
 /// Options that do not change anything that is computed here.
-const WITHOUT_EFFECT: [&str; 9] = [
+const WITHOUT_EFFECT: [&str; 11] = [
     "backend",
     "release_lock_on_cudamalloc",
     "release_lock_on_hipmalloc",
@@ -65,6 +65,8 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "pinned_num_register_threads",
     "pinned_use_background_threads",
     "pinned_reserve_segment_size_mb",
+    "pinned_max_cached_size_mb",
+    "pinned_max_round_threshold_mb",
     "graph_capture_record_stream_reuse",
 ];
 
@@ -72,16 +74,14 @@ fn known() -> String {
     OPTIONS.join(", ")
 }
 
-/// The rules that a text sets; an empty text sets the defaults.
+/// The rules that a text sets under a version of torch, such as `2.10 to 2.11`; an empty text sets
+/// the defaults.
 ///
 /// # Errors
 /// [`BadConf`], with the option and the allowed values.
-pub fn parse(text: &str) -> Result<Config, BadConf> {
+pub fn parse(text: &str, torch: Option<&str>) -> Result<Config, BadConf> {
     let tokens = tokens(text);
-    let mut reader = Reader {
-        tokens: &tokens,
-        next: 0,
-    };
+    let mut reader = Reader::of(&tokens, torch);
     let mut config = Config::default();
     while let Some(option) = reader.take() {
         reader.option(option, &mut config)?;
@@ -102,6 +102,24 @@ pub fn parse(text: &str) -> Result<Config, BadConf> {
         }),
         false => Ok(config),
     }
+}
+
+/// The rules of a text that PyTorch has accepted. What cannot be read here changes nothing; it may
+/// be an option of a later version.
+pub fn parse_accepted(text: &str, torch: Option<&str>) -> Config {
+    let tokens = tokens(text);
+    let mut reader = Reader::of(&tokens, torch);
+    let mut config = Config::default();
+    while let Some(option) = reader.take() {
+        let mut with = config.clone();
+        let begin = reader.next;
+        match reader.option(option, &mut with) {
+            Ok(()) => config = with,
+            Err(_) => reader.next = begin,
+        }
+        reader.skip_option();
+    }
+    config
 }
 
 /// The text that sets these rules, without what has its default; [`parse`] reads it back.
@@ -163,9 +181,37 @@ fn tokens(text: &str) -> Vec<String> {
 struct Reader<'a> {
     tokens: &'a [String],
     next: usize,
+    /// Whether `>` in a list stands for the sizes after the last one that was named. Up to torch
+    /// 2.9 it stands for that one, too.
+    rest_follows: bool,
 }
 
+/// The first minor version of torch 2 in which `c10/core/AllocatorConfig.cpp` reads all of the text
+/// for CUDA, too.
+const COMMON_CONFIG: u32 = 10;
+
 impl<'a> Reader<'a> {
+    fn of(tokens: &'a [String], torch: Option<&str>) -> Reader<'a> {
+        Reader {
+            tokens,
+            next: 0,
+            rest_follows: minor_version(torch).is_some_and(|minor| minor >= COMMON_CONFIG),
+        }
+    }
+
+    /// Goes on behind the comma that ends an option.
+    fn skip_option(&mut self) {
+        let mut depth = 0_i32;
+        while let Some(token) = self.take() {
+            match token {
+                "[" => depth += 1,
+                "]" => depth -= 1,
+                "," if depth <= 0 => return,
+                _ => {}
+            }
+        }
+    }
+
     fn take(&mut self) -> Option<&'a str> {
         let token = self.tokens.get(self.next)?;
         self.next += 1;
@@ -204,11 +250,11 @@ impl<'a> Reader<'a> {
             }
             "large_segment_size_mb" => config.large_segment = self.large_segment()?,
             "backend" => self.backend()?,
-            "per_process_memory_fraction" | "throw_on_cudamalloc_oom" => {
+            "per_process_memory_fraction" => self.fraction()?,
+            "throw_on_cudamalloc_oom" => {
                 return Err(BadConf::Beyond {
-                    option: "per_process_memory_fraction",
-                    why: "a snapshot does not say how large the card is; \
-                          give the bytes as the limit instead",
+                    option: "throw_on_cudamalloc_oom",
+                    why: "a recording does not show what a program does after a refusal",
                 });
             }
             _ => {
@@ -260,6 +306,23 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Of the whole card: no limit.
+    fn fraction(&mut self) -> Result<(), BadConf> {
+        let allowed = "a number between 0 and 1";
+        let fraction = self.value("per_process_memory_fraction", allowed, |text| {
+            let is_share = |share: &f64| (0.0..=1.0).contains(share);
+            text.parse().ok().filter(is_share)
+        })?;
+        match fraction {
+            1.0 => Ok(()),
+            _ => Err(BadConf::Beyond {
+                option: "per_process_memory_fraction",
+                why: "a snapshot does not say how large the card is; \
+                      give the bytes as the limit instead",
+            }),
+        }
+    }
+
     fn truth(&mut self) -> Result<bool, BadConf> {
         self.value(OPTIONS[3], "True or False", |text| match text {
             "True" => Some(true),
@@ -308,7 +371,10 @@ impl<'a> Reader<'a> {
                     text.parse().ok().filter(fine)
                 })?;
             match (bucket, last) {
-                (None, _) => all[last.unwrap_or(0)..].fill(divisions),
+                (None, _) => {
+                    let rest = last.unwrap_or(0) + usize::from(self.rest_follows);
+                    all.iter_mut().skip(rest).for_each(|at| *at = divisions);
+                }
                 (Some(at), None) => all[..=at].fill(divisions),
                 (Some(at), Some(_)) => all[at] = divisions,
             }
@@ -340,16 +406,18 @@ mod tests {
     use super::*;
 
     fn divisions(text: &str) -> [u64; 16] {
-        let config = parse(&format!("roundup_power2_divisions:{text}")).unwrap();
+        let config = parse(&format!("roundup_power2_divisions:{text}"), None).unwrap();
         config.roundup_power2_divisions
     }
 
     #[test]
     fn a_text_of_rules_sets_them() {
         let check = |given: &str, expected: &str| {
-            let config = parse(given).unwrap();
+            let config = parse(given, None).unwrap();
             assert_eq!(text(&config), expected);
-            assert_eq!(parse(expected), Ok(config));
+            for torch in [None, Some("2.8"), Some("2.13")] {
+                assert_eq!(parse(expected, torch).as_ref(), Ok(&config));
+            }
         };
         check("", "");
         check("expandable_segments:False", "");
@@ -377,7 +445,9 @@ mod tests {
 
     #[test]
     fn what_is_named_is_set_and_the_rest_has_its_default() {
-        let check = |text: &str, expected: Config| assert_eq!(parse(text), Ok(expected), "{text}");
+        let check = |text: &str, expected: Config| {
+            assert_eq!(parse(text, None), Ok(expected), "{text}");
+        };
         check("", Config::default());
         let split = Config {
             max_split_size: Some(128 * MIB),
@@ -426,9 +496,47 @@ mod tests {
     }
 
     #[test]
+    fn where_the_rest_of_a_list_begins_depends_on_the_version() {
+        let check = |torch: Option<&str>, at_last: u64| {
+            let text = "roundup_power2_divisions:[256:1,512:2,>:4]";
+            let divisions = parse(text, torch).unwrap().roundup_power2_divisions;
+            assert_eq!(divisions[8..12], [1, at_last, 4, 4], "{torch:?}");
+        };
+        check(None, 4);
+        check(Some("2.5 to 2.7"), 4);
+        check(Some("2.8 to 2.9"), 4);
+        check(Some("2.10 to 2.11"), 2);
+        check(Some("2.13"), 2);
+        let last = parse("roundup_power2_divisions:[32768:2,>:4]", Some("2.13")).unwrap();
+        assert_eq!(last.roundup_power2_divisions, [2; 16]);
+    }
+
+    #[test]
+    fn what_a_file_names_is_read_as_far_as_it_is_known() {
+        let check = |given: &str, expected: &str| {
+            assert_eq!(text(&parse_accepted(given, None)), expected, "{given}");
+        };
+        check("max_split_size_mb:128", "max_split_size_mb:128");
+        check(
+            "per_process_memory_fraction:0.9,large_segment_size_mb:64,max_split_size_mb:128",
+            "max_split_size_mb:128,large_segment_size_mb:64",
+        );
+        check(
+            "of_tomorrow:[a:1,b:2],max_split_size_mb:128,expandable_segments:maybe",
+            "max_split_size_mb:128",
+        );
+        check(
+            "roundup_power2_divisions:[256:2,x:3],large_segment_size_mb:4",
+            "large_segment_size_mb:4",
+        );
+        check(":,[,large_segment_size_mb", "");
+    }
+
+    #[test]
     fn mistakes_name_the_option_and_what_may_stand_there() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
+            let refused = parse(text, None).unwrap_err();
+            assert_eq!(refused.to_string(), expected, "{text}");
         };
         check(
             "max_split_size_mb:12",
@@ -476,5 +584,12 @@ mod tests {
             "per_process_memory_fraction cannot be computed here: a snapshot does not say how \
              large the card is; give the bytes as the limit instead",
         );
+        check(
+            "throw_on_cudamalloc_oom:True",
+            "throw_on_cudamalloc_oom cannot be computed here: a recording does not show what a \
+             program does after a refusal",
+        );
+        let whole = parse("per_process_memory_fraction:1.0", None);
+        assert_eq!(whole, Ok(Config::default()));
     }
 }

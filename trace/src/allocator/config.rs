@@ -32,14 +32,22 @@ pub enum Ties {
 impl Ties {
     /// Of the version of torch that a file was written with, such as `2.10 to 2.11`.
     pub fn of_torch(guess: Option<&str>) -> Ties {
-        let minor = guess.and_then(|text| text.strip_prefix("2."));
-        let minor = minor.map(|text| text.split(|c: char| !c.is_ascii_digit()).next());
-        match minor.flatten().and_then(|digits| digits.parse().ok()) {
+        match minor_version(guess) {
             Some(13_u32..) => Ties::SegmentAge,
             Some(12) => Ties::BlockAge,
             _ => Ties::Address,
         }
     }
+}
+
+/// The earliest minor version of torch 2 in a guess such as `2.10 to 2.11`.
+pub(super) fn minor_version(guess: Option<&str>) -> Option<u32> {
+    let minor = guess?.strip_prefix("2.")?;
+    minor
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// The rules that depend on the version of PyTorch and on `PYTORCH_CUDA_ALLOC_CONF`.
@@ -96,6 +104,15 @@ impl Config {
             0..=SMALL_SIZE => SMALL_BUFFER,
             n if n < MIN_LARGE_ALLOC => self.large_segment,
             n => n.next_multiple_of(ROUND_LARGE),
+        }
+    }
+
+    /// The most bytes that the driver must have for a rounded request that nothing fits. An
+    /// expandable segment needs whole pages, fewer if free memory lies in front of them.
+    pub fn driver_needs(&self, rounded: u64) -> u64 {
+        match self.expandable_segments {
+            true => rounded.next_multiple_of(self.page(self.pool_size(rounded))),
+            false => self.segment_size(rounded),
         }
     }
 

@@ -18,13 +18,22 @@ pub struct Gaps {
     pub free_before: Slot,
     /// Unmapped ranges: address and bytes, lowest first. Between two of them lies a free range.
     pub unmapped: Vec<(u64, u64)>,
+    /// Bytes of the free ranges between them.
+    free_between: u64,
 }
 
 impl Gaps {
     const NONE: Gaps = Gaps {
         free_before: Slot::NONE,
         unmapped: Vec::new(),
+        free_between: 0,
     };
+
+    /// The most bytes that the free block can grow to if it has so many now.
+    pub fn reach(&self, free_before: u64) -> u64 {
+        let unmapped = self.unmapped.iter().map(|(_, size)| size);
+        free_before + self.free_between + unmapped.sum::<u64>()
+    }
 }
 
 impl Arena {
@@ -118,6 +127,7 @@ impl Arena {
                 } else if gaps.unmapped.is_empty() {
                     (gaps.free_before, room) = (slot, block.size);
                 } else {
+                    gaps.free_between += block.size;
                     room += block.size;
                 }
                 mapped_to = block.addr + block.size;

@@ -1,16 +1,18 @@
 //! The settings that a snapshot holds.
 
 use super::conf;
-use super::config::Config;
+use super::config::{Config, Ties};
 
 impl Config {
-    /// From a snapshot's flattened `allocator_settings`.
-    pub fn from_settings(settings: &[(String, String)]) -> Config {
+    /// From a snapshot's flattened `allocator_settings`, written by a version of torch such as
+    /// `2.10 to 2.11`.
+    pub fn from_settings(settings: &[(String, String)], torch: Option<&str>) -> Config {
         // The text names what has no key of its own; what PyTorch made of it is in the others.
         let text = settings.iter().find(|(name, _)| name == conf::VARIABLE);
         let mut config = text.map_or_else(Config::default, |(_, text)| {
-            conf::parse(text).unwrap_or_default()
+            conf::parse_accepted(text, torch)
         });
+        config.ties = Ties::of_torch(torch);
         for (name, value) in settings {
             match name.as_str() {
                 // −1 is SIZE_MAX seen as signed: no limit.

@@ -57,9 +57,22 @@ fn no_driver_grants_an_absurd_request() {
             ..Config::default()
         };
         let mut allocator = caching::Caching::new(config, VecDeque::new());
-        let absurd = Bytes(1 << 62);
-        let refused = allocator.malloc(PoolId(0, 0), 0, absurd).unwrap_err();
-        assert_eq!((refused.segment, allocator.reserved()), (absurd, Bytes(0)));
+        let mut check = |absurd: u64| {
+            let refused = allocator
+                .malloc(PoolId(0, 0), 0, Bytes(absurd))
+                .unwrap_err();
+            let found = (refused.segment, allocator.reserved());
+            assert_eq!(found, (Bytes(absurd), Bytes(0)));
+        };
+        check(1 << 62);
+        check(1 << 49);
+        // An expandable segment has less address space than the driver.
+        if expandable_segments {
+            check(1 << 45);
+            check((1 << 44) + (2 << 20));
+        }
+        let large = allocator.malloc(PoolId(0, 0), 0, Bytes(1 << 43)).unwrap();
+        assert_eq!(allocator.arena().size(large), 1 << 43);
     }
 }
 
@@ -100,12 +113,15 @@ fn an_expandable_block_counts_as_large_as_it_can_become() {
 #[test]
 fn settings_of_a_snapshot_change_the_rules() {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let config = Config::from_settings(&[
-        setting("max_split_size", "-1"),
-        setting("expandable_segments", "true"),
-        setting("roundup_power2_divisions.1", "4"),
-        setting("roundup_power2_divisions.32768", "8"),
-    ]);
+    let config = Config::from_settings(
+        &[
+            setting("max_split_size", "-1"),
+            setting("expandable_segments", "true"),
+            setting("roundup_power2_divisions.1", "4"),
+            setting("roundup_power2_divisions.32768", "8"),
+        ],
+        None,
+    );
     assert_eq!(config.max_split_size, None);
     assert!(config.expandable_segments);
     assert_eq!(

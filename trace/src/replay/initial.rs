@@ -1,10 +1,11 @@
 //! Segments before the first event: the final ones, with every segment event undone.
 
 use super::matching::Matched;
-use crate::allocator::{LARGE_BUFFER, PoolKey, SMALL_BUFFER};
+use crate::allocator::{Config, PoolKey, SMALL_BUFFER};
 use crate::snapshot::{EventKind, RawSegment};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, PoolSize};
+use crate::units::DeviceAddr;
 use std::collections::BTreeMap;
 
 /// A segment, or one mapped range of an expandable one.
@@ -21,6 +22,16 @@ pub struct Initial {
     pub segments: BTreeMap<u64, Range>,
     /// The pool of each segment that the trace creates, by the event that creates it.
     pub pool_of: FxHashMap<u32, PoolKey>,
+    guess: Guess,
+}
+
+/// Guesses the pool of a segment that only an event mentions.
+struct Guess {
+    /// Usual segment of the large pool, and its page in expandable segments, bytes.
+    large: u64,
+    /// The address of each block, ascending, and in its lowest bit whether the block is of the
+    /// small pool. Empty if sizes tell everything.
+    blocks: Vec<u64>,
 }
 
 impl Initial {
@@ -32,10 +43,12 @@ impl Initial {
         rows: &[u32],
         final_segments: &[&RawSegment],
         matched: &Matched,
+        config: &Config,
     ) -> Initial {
         let mut initial = Initial {
             segments: BTreeMap::new(),
             pool_of: FxHashMap::default(),
+            guess: Guess::of(kinds, rows, matched, config),
         };
         for segment in final_segments {
             initial.segments.insert(
@@ -59,6 +72,15 @@ impl Initial {
         initial
     }
 
+    /// The pool of a segment that only an event mentions.
+    pub fn guess(&self, kind: &EventKind, at: u64) -> PoolKey {
+        PoolKey {
+            pool: kind.pool.unwrap_or_default(),
+            size: self.guess.size(kind, at),
+            stream: kind.stream,
+        }
+    }
+
     /// Σ segment sizes, bytes.
     pub fn reserved(&self) -> u64 {
         self.segments.values().map(|range| range.size).sum()
@@ -74,7 +96,7 @@ impl Initial {
             Action::SegmentFree => {
                 let range = Range {
                     size: kind.size.0,
-                    key: guess(kind),
+                    key: self.guess(kind, at),
                     expandable: false,
                 };
                 self.segments.insert(at, range);
@@ -83,7 +105,7 @@ impl Initial {
                 if let Some(key) = self.cut(at, kind.size.0) {
                     // A request maps one page of the small pool, or several whole pages of the
                     // large one.
-                    let size = guess(kind).size;
+                    let size = self.guess.size(kind, at);
                     self.pool_of.insert(event, PoolKey { size, ..key });
                 }
             }
@@ -125,7 +147,7 @@ impl Initial {
     fn join(&mut self, at: u64, kind: &EventKind) {
         let mut range = Range {
             size: kind.size.0,
-            key: guess(kind),
+            key: self.guess(kind, at),
             expandable: true,
         };
         let mut base = at;
@@ -146,21 +168,59 @@ impl Initial {
     }
 }
 
-/// Guesses the pool of a segment that only an event mentions. Segments of 2 MiB belong to the small
-/// pool, since the large pool gets 20 MiB or more (requests of 10 MiB and more get their exact
-/// size). In expandable segments several pages may be unmapped at once; pages of the large pool
-/// have 20 MiB each.
-pub fn guess(kind: &EventKind) -> PoolKey {
-    let pages_of_large = kind.size.0.is_multiple_of(LARGE_BUFFER);
-    let size = match kind.action {
-        Action::SegmentUnmap if !pages_of_large => PoolSize::Small,
-        _ if kind.size.0 == SMALL_BUFFER => PoolSize::Small,
-        _ => PoolSize::Large,
-    };
-    let pool = kind.pool.unwrap_or_default();
-    PoolKey {
-        pool,
-        size,
-        stream: kind.stream,
+impl Guess {
+    fn of(kinds: &[EventKind], rows: &[u32], matched: &Matched, config: &Config) -> Guess {
+        let mut guess = Guess {
+            large: config.large_segment,
+            blocks: Vec::new(),
+        };
+        let kind = |event: u32| &kinds[rows[event as usize] as usize];
+        let mut segments = matched.segment_events.iter().map(|&event| kind(event));
+        if segments.all(|kind| guess.by_size(kind).is_some()) {
+            return guess;
+        }
+        let packed = |(block, addr): (usize, &DeviceAddr)| {
+            let requested = match matched.before.get(block) {
+                Some(before) => before.requested,
+                None => kind(matched.blocks.alloc[block]).size.0,
+            };
+            let size = config.pool_size(config.round_size(requested));
+            addr.0 & !1 | u64::from(size == PoolSize::Small)
+        };
+        let blocks = matched.blocks.addr.iter().enumerate();
+        guess.blocks = blocks.map(packed).collect();
+        guess.blocks.sort_unstable();
+        guess.blocks.dedup();
+        guess
+    }
+
+    /// What lies in the range decides; if nothing does, it is of the large pool.
+    fn size(&self, kind: &EventKind, at: u64) -> PoolSize {
+        self.by_size(kind).unwrap_or_else(|| {
+            let first = self.blocks.partition_point(|&block| block < at & !1);
+            let end = at.saturating_add(kind.size.0);
+            let inside = self.blocks.get(first).filter(|&&block| block < end);
+            match inside.is_some_and(|block| block & 1 == 1) {
+                true => PoolSize::Small,
+                false => PoolSize::Large,
+            }
+        })
+    }
+
+    /// Segments of 2 MiB belong to the small pool, and all others to the large one: it gets 20 MiB
+    /// or more (requests of 10 MiB and more get their exact size), unless a setting says less. Of
+    /// expandable segments several pages may be unmapped at once: as many bytes can be pages of
+    /// either pool.
+    fn by_size(&self, kind: &EventKind) -> Option<PoolSize> {
+        let is_small = match kind.action {
+            Action::SegmentUnmap if kind.size.0.is_multiple_of(self.large) => None,
+            Action::SegmentUnmap => Some(true),
+            _ if kind.size.0 != SMALL_BUFFER => Some(false),
+            _ => (self.large > SMALL_BUFFER).then_some(true),
+        };
+        is_small.map(|is_small| match is_small {
+            true => PoolSize::Small,
+            false => PoolSize::Large,
+        })
     }
 }

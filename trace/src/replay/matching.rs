@@ -8,7 +8,9 @@ use super::addr;
 use crate::footprint::{of_map, of_vec, of_vec_after};
 use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
 use crate::stacks::FxHashMap;
-use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent};
+use crate::trace::{
+    Action, Blocks, Events, MAX_PRIVATE_FAILURES, NO_TARGET, OtherEvent, PoolId, SegmentEvent,
+};
 use crate::watch::{EVERY, Stopped, Watch};
 
 /// An active block of the final segments, with the stream of its segment.
@@ -210,7 +212,16 @@ impl Matcher<'_> {
                     stack: kind.stack,
                     metadata: kind.metadata,
                 });
-                (self.events.others.len() - 1) as u32
+                let row = (self.events.others.len() - 1) as u32;
+                let pool = kind.pool.unwrap_or_default();
+                let failed_in = &mut self.events.failed_in;
+                if kind.action == Action::Oom
+                    && pool != PoolId::default()
+                    && failed_in.len() < MAX_PRIVATE_FAILURES
+                {
+                    failed_in.push((row, pool));
+                }
+                row
             }
         }
     }

@@ -22,7 +22,7 @@ mod quality;
 mod scopes;
 mod simulate;
 
-use crate::allocator::{Config, Ties};
+use crate::allocator::Config;
 use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
 use crate::series::Way;
@@ -50,10 +50,8 @@ pub fn run(snapshot: Snapshot) -> Trace {
 /// # Errors
 /// [`Stopped`], when the watch stops it.
 pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
-    let mut config = Config {
-        ties: Ties::of_torch(snapshot.keys_seen.torch_guess().as_deref()),
-        ..Config::from_settings(&snapshot.settings)
-    };
+    let torch = snapshot.keys_seen.torch_guess();
+    let mut config = Config::from_settings(&snapshot.settings, torch.as_deref());
     // Files of torch before 2.2 have no settings, but their events show whether segments are
     // expandable.
     let mut kinds = snapshot.kinds.iter();
@@ -204,7 +202,8 @@ fn replay_device(
     let mut matched = matching::run(kinds, &mut raw, &final_blocks, addresses_too)?;
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
     rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
-    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched);
+    rows_too.look(size_of_val(&matched.blocks.addr[..]))?;
+    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched, from.config);
     let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
     let rows_too = rows_too.beside(of_segments);
     let rows = &raw.kind;

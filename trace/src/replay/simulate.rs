@@ -1,6 +1,6 @@
 //! Runs the allocator along the recorded addresses, to find the true size of every block.
 
-use super::initial::{Initial, Range, guess};
+use super::initial::{Initial, Range};
 use super::matching::Matched;
 use crate::allocator::{Arena, Config, PoolKey, Slot};
 use crate::footprint::{of_map, of_vec, of_vec_after};
@@ -258,12 +258,12 @@ impl Simulator<'_> {
             }
             Action::SegmentAlloc => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
-                let key = key.unwrap_or_else(|| guess(kind));
+                let key = key.unwrap_or_else(|| initial.guess(kind, of_segment()));
                 self.fresh = Some(self.arena.add_segment(key, of_segment(), kind.size.0));
             }
             Action::SegmentMap => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
-                let key = key.unwrap_or_else(|| guess(kind));
+                let key = key.unwrap_or_else(|| initial.guess(kind, of_segment()));
                 self.fresh = Some(self.arena.map(key, of_segment(), kind.size.0));
             }
             Action::SegmentFree => {

@@ -446,6 +446,7 @@ fn decode_rare_events(
     events: &mut Events,
 ) -> Result<(), StoredError> {
     let device = Some(head.device);
+    events.failed_in.clone_from(&head.failed_in);
     let mut last = 0;
     chunks.read(device, Column::Segments, |cursor| {
         last = cursor.after(last)?;

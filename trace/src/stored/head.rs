@@ -2,7 +2,7 @@
 
 use super::{StoredError, VERSION};
 use crate::trace::{
-    DeviceTrace, Fidelity, FormatInfo, Levels, PINNED, QualityNote, SeriesSummary, Step,
+    DeviceTrace, Fidelity, FormatInfo, Levels, PINNED, PoolId, QualityNote, SeriesSummary, Step,
     StepSource, Trace,
 };
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub(super) struct DeviceHead {
     pub unmatched_frees: u64,
     pub step_source: StepSource,
     pub steps: Vec<Step>,
+    /// Failed requests in private pools; absent in traces that older versions stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_in: Vec<(u32, PoolId)>,
 }
 
 impl Head {
@@ -91,6 +94,7 @@ impl DeviceHead {
             unmatched_frees: device.unmatched_frees,
             step_source: device.step_source,
             steps: device.steps.clone(),
+            failed_in: device.events.failed_in.clone(),
         }
     }
 }

@@ -66,10 +66,15 @@ pub(super) fn begin(
         }
     }
     homeless.extend(&before[next..]);
+    let mut shortages = allocator.shortages();
     for (row, block) in homeless.into_iter().enumerate() {
         watch.at_row(row, || allocator.heap_bytes_after(before.len()))?;
+        // A request that finds nothing may take as long as many rows.
+        if std::mem::replace(&mut shortages, allocator.shortages()) != allocator.shortages() {
+            watch.look(allocator.heap_bytes_after(before.len()))?;
+        }
         let kind = blocks.kind(BlockIdx(block));
-        // No request can fail before the limit is set.
+        // Before the limit is set, only a request that no driver grants fails.
         if let Ok(slot) = allocator.malloc(kind.pool, kind.stream, kind.requested) {
             slots[block as usize] = slot;
         }

@@ -28,8 +28,8 @@ mod run;
 mod spread;
 pub mod words;
 
-pub use crate::allocator::caching::Placement;
-use crate::allocator::{Config, Ties};
+use crate::allocator::Config;
+pub use crate::allocator::caching::{Limit, Placement, Refuser};
 use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
 use crate::units::{Bytes, EventIdx};
@@ -46,9 +46,9 @@ pub use spread::Spread;
 pub struct Question {
     /// Other settings; `None` for those of the file.
     pub settings: Option<Config>,
-    /// The limit of what the process may reserve. Without one no request fails. The exception is a
-    /// question that asks for nothing else either: then the limit that the recording shows is
-    /// taken.
+    /// The limit of what the process may reserve, as a memory fraction sets it. Without one no
+    /// request fails. The exception is a question that asks for nothing else either: then the limit
+    /// that the recording shows is taken.
     pub limit: Option<Bytes>,
     /// Blocks that are given back early, or never requested.
     pub early: Early,
@@ -150,6 +150,9 @@ pub struct Answer {
     pub recorded: Recorded,
     /// The limit in the question, or the one found in the recording.
     pub limit: Option<Bytes>,
+    /// Whether garbage is collected only if a memory fraction is set, which the recording does not
+    /// show.
+    pub needs_fraction: bool,
     /// The answer to the question.
     pub what_if: Outcome,
     /// The same under the limit that the recording shows, if the question has no limit.
@@ -180,7 +183,7 @@ pub fn ask(
 ) -> Result<Answer, Stopped> {
     let evidence = Evidence::of(device, own, watch)?;
     let seen = evidence.limit;
-    let own_limit = seen.map(|seen| seen.taken());
+    let own_limit = seen.map(LimitSeen::limit);
     let calibration = calibrate(device, own, &evidence, watch)?;
     let settings = &question.settings_beside(own);
     let limit = match question {
@@ -189,7 +192,7 @@ pub fn ask(
             limit: None,
             ..
         } => own_limit,
-        _ => question.limit,
+        _ => question.limit.map(Limit::of_process),
     };
     let early = &question.early;
     let under = |limit| Conditions {
@@ -225,7 +228,10 @@ pub fn ask(
     let drawn = drawn.filter(|_| question.columns > 0);
     Ok(Answer {
         recorded: recorded(device, seen),
-        limit,
+        limit: limit.map(|limit| limit.bytes),
+        needs_fraction: settings.garbage_collection_threshold > 0.0
+            && limit.or(second).is_some()
+            && seen.is_none_or(|seen| seen.by == Refuser::Device),
         what_if,
         at_recorded_limit,
         curves: drawn.map(|what_if| Curves {
@@ -238,10 +244,7 @@ pub fn ask(
 
 /// The settings that a device was recorded under.
 pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
-    let mut settings = Config {
-        ties: Ties::of_torch(format.torch_guess.as_deref()),
-        ..Config::from_settings(&format.settings)
-    };
+    let mut settings = Config::from_settings(&format.settings, format.torch_guess.as_deref());
     // Files of torch before 2.2 have no settings, but their events show whether segments are
     // expandable.
     let mut actions = device.events.action.iter();
@@ -258,7 +261,7 @@ fn calibrate(
 ) -> Result<Calibration, Stopped> {
     let conditions = Conditions {
         settings: own,
-        limit: evidence.limit.map(LimitSeen::taken),
+        limit: evidence.limit.map(LimitSeen::limit),
         early: &Early::default(),
         batch: None,
         placement: Placement::Seen,

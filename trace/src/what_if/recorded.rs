@@ -10,10 +10,11 @@
 //! device was full, and the process could have reserved that much more.
 
 use crate::allocator::Config;
+use crate::allocator::caching::{Limit, Refuser};
 use crate::span::Span;
-use crate::stacks::StackIdx;
-use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Series};
-use crate::units::{Bytes, EventIdx};
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, NO_TARGET, Series};
+use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
 
 /// The limit of a recording, as far as it shows.
@@ -23,9 +24,27 @@ pub struct LimitSeen {
     pub at_least: Bytes,
     /// This much would have been too much.
     pub below: Bytes,
+    /// Who refused.
+    pub by: Refuser,
 }
 
 impl LimitSeen {
+    /// The limit that is taken, with who refuses.
+    pub fn limit(self) -> Limit {
+        Limit {
+            bytes: self.taken(),
+            by: self.by,
+        }
+    }
+
+    /// The smallest limit that fits what was seen, with who refuses.
+    pub fn smallest(self) -> Limit {
+        Limit {
+            bytes: self.at_least,
+            by: self.by,
+        }
+    }
+
     /// The largest limit that fits what was seen.
     pub fn taken(self) -> Bytes {
         self.below.saturating_sub(Bytes(1)).max(self.at_least)
@@ -51,9 +70,37 @@ struct Burst {
     from: u32,
     /// The stack, if all of them have the same; otherwise `None`.
     stack: Option<StackIdx>,
+    /// Whether one of them was made with another stack than it was given back with. So the stack is
+    /// that of whoever gave it back.
+    is_own: bool,
     reserved_before: u64,
     /// Whether pages of expandable segments were among them.
     unmapped: bool,
+}
+
+/// What a request that nothing fits asks for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    /// What a memory fraction is checked with.
+    segment: u64,
+    /// What the driver must have.
+    driver: u64,
+}
+
+/// The most that was granted, and the least that was refused.
+#[derive(Clone, Copy)]
+struct Bounds {
+    granted: u64,
+    below: u64,
+}
+
+impl Bounds {
+    fn refuse(&mut self, too_much: u64) {
+        // A limit below what was granted at another time is impossible.
+        if too_much > self.granted {
+            self.below = self.below.min(too_much);
+        }
+    }
 }
 
 /// The event directly after a burst.
@@ -71,13 +118,21 @@ enum Next {
 struct Reader<'a> {
     device: &'a DeviceTrace,
     own: &'a Config,
-    /// The most that was granted: reserved memory plus the requested segment. Expandable segments
-    /// may map more than was requested.
-    granted: u64,
+    /// As PyTorch checks a memory fraction: reserved memory plus the requested segment.
+    process: Bounds,
+    /// As the driver sees it: reserved memory. Expandable segments may map more, or less, than the
+    /// requested segment.
+    device_side: Bounds,
+    /// Whether a memory fraction refused a request while the driver had enough.
+    has_fraction: bool,
+    /// Whether anything happened but that memory went back.
+    has_begun: bool,
+    /// The stack of each segment that was made, while it lives: kept only where what is given back
+    /// carries the stack that it was made with.
+    made_by: Option<FxHashMap<DeviceAddr, StackIdx>>,
     burst: Option<Burst>,
     /// The first of an unbroken run of completing frees, up to now.
     completing: Option<u32>,
-    below: u64,
     /// What was there for the process when the device was full: the least of these.
     room: Option<u64>,
     emptied: Vec<EventIdx>,
@@ -94,21 +149,30 @@ impl Evidence {
         let mut reader = Reader {
             device,
             own,
-            granted: 0,
+            process: Bounds {
+                granted: 0,
+                below: u64::MAX,
+            },
+            device_side: Bounds {
+                granted: summary.start.0,
+                below: u64::MAX,
+            },
+            has_fraction: false,
+            has_begun: false,
+            made_by: frees_carry_stacks_of_allocs(device).then(FxHashMap::default),
             burst: None,
             completing: None,
-            below: u64::MAX,
             room: None,
             emptied: Vec::new(),
             awaited: Vec::new(),
         };
-        reader.granted = reader.most_granted(summary.start.0);
+        reader.grant(summary.start.0);
         let mut reserved = summary.start.0;
         for event in 0..device.events.len() {
             watch.at_row(event as usize, || 0)?;
             reader.event(event, &mut reserved);
         }
-        reader.end_burst(device.events.len(), Next::Other, 0);
+        reader.end_burst(device.events.len(), Next::Other, Asked::default());
         Ok(Evidence {
             limit: reader.limit(),
             emptied: reader.emptied,
@@ -119,21 +183,28 @@ impl Evidence {
 
 impl Reader<'_> {
     fn limit(&self) -> Option<LimitSeen> {
-        if self.below == u64::MAX {
+        let (by, bounds) = match self.room.is_some() && !self.has_fraction {
+            true => (Refuser::Device, self.device_side),
+            false => (Refuser::Process, self.process),
+        };
+        let Bounds { granted, below } = bounds;
+        if below == u64::MAX {
             return None;
         }
-        let room = self.room.map(|room| room.max(self.granted));
-        let below = room.map_or(self.below, |room| self.below.min(room.saturating_add(1)));
+        let room = self.room.map(|room| room.max(granted));
+        let below = room.map_or(below, |room| below.min(room.saturating_add(1)));
         Some(LimitSeen {
-            at_least: Bytes(room.map_or(self.granted, |room| room.min(below - 1))),
+            at_least: Bytes(room.map_or(granted, |room| room.min(below - 1))),
             below: Bytes(below),
+            by,
         })
     }
 
-    fn most_granted(&self, start: u64) -> u64 {
+    /// Finds the most that was granted.
+    fn grant(&mut self, start: u64) {
         let events = &self.device.events;
         let mut reserved = start;
-        let mut granted = 0;
+        let (mut granted, mut most) = (0, start);
         let mut mapping = false;
         let rows = events.action.iter().zip(&events.target).enumerate();
         for (event, (action, &target)) in rows {
@@ -146,10 +217,12 @@ impl Reader<'_> {
                     // If a request maps several ranges, only the first is checked against the
                     // limit.
                     if !mapping {
-                        let asked = self.segment_asked(event as u32).unwrap_or_else(size);
+                        let asked = self.asked_at(event as u32);
+                        let asked = asked.map_or_else(size, |asked| asked.segment);
                         granted = granted.max(reserved.saturating_add(asked));
                     }
                     reserved += size();
+                    most = most.max(reserved);
                 }
                 Action::SegmentFree | Action::SegmentUnmap => {
                     reserved = reserved.saturating_sub(size());
@@ -158,7 +231,8 @@ impl Reader<'_> {
             }
             mapping = *action == Action::SegmentMap;
         }
-        granted
+        self.process.granted = granted;
+        self.device_side.granted = most;
     }
 
     fn event(&mut self, event: u32, reserved: &mut u64) {
@@ -166,59 +240,77 @@ impl Reader<'_> {
         let target = events.target[event as usize] as usize;
         let action = events.action[event as usize];
         if target == NO_TARGET as usize {
-            return self.end_burst(event, Next::Other, 0);
+            self.end_burst(event, Next::Other, Asked::default());
+            self.has_begun |= !gives_back(action);
+            return;
         }
         let completing = self.completing.take();
         match action {
             Action::SegmentFree | Action::SegmentUnmap => {
                 let segment = events.segments[target];
+                let made_by = self.made_by.as_mut();
+                let made_by = made_by.and_then(|made| made.remove(&segment.addr));
                 let burst = self.burst.get_or_insert(Burst {
                     first: event,
                     from: completing.unwrap_or(event),
                     stack: Some(segment.stack),
+                    is_own: false,
                     reserved_before: *reserved,
                     unmapped: false,
                 });
                 burst.unmapped |= action == Action::SegmentUnmap;
+                burst.is_own |= made_by.is_some_and(|stack| stack != segment.stack);
                 burst.stack = burst.stack.filter(|stack| *stack == segment.stack);
                 *reserved = reserved.saturating_sub(segment.size.0);
             }
             Action::SegmentAlloc | Action::SegmentMap => {
                 let segment = events.segments[target];
-                let size = self.segment_asked(event).unwrap_or(segment.size.0);
-                self.end_burst(event, Next::Segment(segment.stack), size);
+                // Pages are joined, and then carry the stack of one of them.
+                let is_whole = action == Action::SegmentAlloc;
+                if let Some(made_by) = self.made_by.as_mut().filter(|_| is_whole) {
+                    made_by.insert(segment.addr, segment.stack);
+                }
+                let asked = self.asked_at(event).unwrap_or(Asked {
+                    segment: segment.size.0,
+                    driver: segment.size.0,
+                });
+                self.end_burst(event, Next::Segment(segment.stack), asked);
                 *reserved += segment.size.0;
             }
-            Action::Oom => {
-                let failed = events.others[target];
-                let asked = failed.size.0;
-                let size = self.own.segment_size(self.own.round_size(asked));
-                if let Some(from) = completing.filter(|_| self.burst.is_none()) {
-                    self.awaited
-                        .push(Span::new(EventIdx(from), EventIdx(event)));
-                }
-                self.end_burst(event, Next::Oom(failed.stack), size);
-                self.refuse(*reserved, size);
-                // The driver tells its free memory after the cache was emptied, and the events
-                // before this one show that. Where a segment would have fit, a limit of the process
-                // refused it.
-                let free = failed.addr_or_free;
-                if free < size {
-                    let room = reserved.saturating_add(free);
-                    self.room = Some(self.room.map_or(room, |least| least.min(room)));
-                }
-            }
+            Action::Oom => self.oom(event, target, *reserved, completing),
             Action::Alloc => {
                 let kind = self.device.blocks.kind(BlockIdx(target as u32));
-                let size = self.own.segment_size(self.own.round_size(kind.requested.0));
-                self.end_burst(event, Next::Block(kind.alloc_stack), size);
+                let asked = self.asked(kind.requested);
+                self.end_burst(event, Next::Block(kind.alloc_stack), asked);
             }
             // Emptying the cache first completes pending frees.
             Action::FreeCompleted if self.burst.is_some() => {}
             Action::FreeCompleted if self.was_pending(event, target) => {
                 self.completing = completing.or(Some(event));
             }
-            _ => self.end_burst(event, Next::Other, 0),
+            _ => self.end_burst(event, Next::Other, Asked::default()),
+        }
+        self.has_begun |= !gives_back(action);
+    }
+
+    fn oom(&mut self, event: u32, row: usize, reserved: u64, completing: Option<u32>) {
+        let failed = self.device.events.others[row];
+        let asked = self.asked(failed.size);
+        if let Some(from) = completing.filter(|_| self.burst.is_none()) {
+            self.awaited
+                .push(Span::new(EventIdx(from), EventIdx(event)));
+        }
+        self.end_burst(event, Next::Oom(failed.stack), asked);
+        self.refuse(reserved, asked);
+        // The driver tells its free memory after the cache was emptied, and the events before this
+        // one show that. Where the segment, or the pages, would have fit, a limit of the process
+        // refused it.
+        let free = failed.addr_or_free;
+        if free < asked.driver {
+            let room = reserved.saturating_add(free);
+            self.room = Some(self.room.map_or(room, |least| least.min(room)));
+        } else {
+            self.has_fraction = true;
         }
     }
 
@@ -228,8 +320,16 @@ impl Reader<'_> {
         requested.is_some_and(|requested| requested + 1 < event)
     }
 
-    /// The size of segment with which the limit is checked, for the request behind a segment event.
-    fn segment_asked(&self, event: u32) -> Option<u64> {
+    fn asked(&self, requested: Bytes) -> Asked {
+        let rounded = self.own.round_size(requested.0);
+        Asked {
+            segment: self.own.segment_size(rounded),
+            driver: self.own.driver_needs(rounded),
+        }
+    }
+
+    /// What the request behind a segment event asked for.
+    fn asked_at(&self, event: u32) -> Option<Asked> {
         let events = &self.device.events;
         let rest = events
             .action
@@ -238,42 +338,49 @@ impl Reader<'_> {
             .skip(event as usize);
         let is_alloc = |(action, _): &(&Action, &u32)| **action == Action::Alloc;
         let (_, &block) = rest.take(SOON).find(is_alloc)?;
-        let requested = self.device.blocks.kind(BlockIdx(block)).requested.0;
-        Some(self.own.segment_size(self.own.round_size(requested)))
+        Some(self.asked(self.device.blocks.kind(BlockIdx(block)).requested))
     }
 
-    fn refuse(&mut self, reserved: u64, segment: u64) {
-        let too_much = reserved.saturating_add(segment);
-        // A limit below what was reserved at another time is impossible.
-        if too_much > self.granted {
-            self.below = self.below.min(too_much);
+    fn refuse(&mut self, reserved: u64, asked: Asked) {
+        self.process.refuse(reserved.saturating_add(asked.segment));
+        self.device_side
+            .refuse(reserved.saturating_add(asked.driver));
+    }
+
+    /// Whether a request gave back what a burst gave back, and not the program.
+    fn is_of_request(&self, burst: &Burst, next: Next, too_much: bool) -> bool {
+        // A request gives everything back with its own stack.
+        let Some(of_burst) = burst.stack else {
+            return false;
+        };
+        // What carries the stack that it was made with does not show who gave it back.
+        let tells = self.made_by.is_none() || burst.is_own;
+        match next {
+            // The program may have emptied the cache directly before.
+            Next::Oom(stack) => {
+                of_burst == StackIdx::NONE || stack == StackIdx::NONE || of_burst == stack
+            }
+            Next::Other => false,
+            Next::Block(stack) => stack != StackIdx::NONE && of_burst == stack && tells,
+            // No stack shows who did it. Only near the limit it can have been a request that
+            // failed.
+            Next::Segment(_) if of_burst == StackIdx::NONE => {
+                too_much || self.own.garbage_collection_threshold > 0.0
+            }
+            Next::Segment(stack) => of_burst == stack && tells,
         }
     }
 
-    fn end_burst(&mut self, event: u32, next: Next, segment: u64) {
+    fn end_burst(&mut self, event: u32, next: Next, asked: Asked) {
         let Some(burst) = self.burst.take() else {
             return;
         };
-        let too_much = burst.reserved_before.saturating_add(segment) > self.granted;
+        let segment = asked.segment;
+        let too_much = burst.reserved_before.saturating_add(segment) > self.process.granted;
         let collects = self.own.garbage_collection_threshold;
-        let of_request = match next {
-            // The program may have emptied the cache directly before.
-            Next::Oom(stack) => match burst.stack {
-                Some(of_burst) if of_burst != StackIdx::NONE && stack != StackIdx::NONE => {
-                    of_burst == stack
-                }
-                _ => true,
-            },
-            Next::Other => false,
-            Next::Block(stack) => stack != StackIdx::NONE && burst.stack == Some(stack),
-            Next::Segment(stack) => match burst.stack {
-                Some(of_burst) if of_burst != StackIdx::NONE => of_burst == stack,
-                // No stack shows who did it. Only near the limit it can have been a request that
-                // failed.
-                _ => too_much || collects > 0.0,
-            },
-        };
-        if !of_request {
+        // If the recording begins inside of the burst, it does not tell how much was reserved
+        // before it.
+        if !self.has_begun || !self.is_of_request(&burst, next, too_much) {
             return self.emptied.push(EventIdx(burst.first));
         }
         // With collection, frees may have completed just before for another reason.
@@ -293,10 +400,29 @@ impl Reader<'_> {
                 threshold
             };
         }
-        if bound > self.granted {
-            self.below = self.below.min(bound);
-        }
+        self.process.refuse(bound);
+        // On a full device nothing is collected.
+        let bound = burst.reserved_before.saturating_add(asked.driver);
+        self.device_side.refuse(bound);
     }
+}
+
+/// Whether memory only goes back with such an event.
+fn gives_back(action: Action) -> bool {
+    matches!(
+        action,
+        Action::SegmentFree | Action::SegmentUnmap | Action::FreeCompleted
+    )
+}
+
+/// Whether everything that was given back carries the stack with which it was requested, as
+/// `context="alloc"` records it.
+fn frees_carry_stacks_of_allocs(device: &DeviceTrace) -> bool {
+    let kinds = device.blocks.kinds.iter();
+    let mut freed = kinds
+        .filter(|kind| kind.free_stack != StackIdx::NONE && kind.alloc_stack != StackIdx::NONE);
+    let is_alike = |kind: &BlockKind| kind.free_stack == kind.alloc_stack;
+    freed.next().is_some_and(is_alike) && freed.all(is_alike)
 }
 
 /// The allocation that a segment is for comes within this many events.

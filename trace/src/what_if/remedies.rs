@@ -1,7 +1,9 @@
 //! Replays a recorded failure, and finds the single changes that would have got past it.
 
 use super::batch::{Batch, Share};
-use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Placement, Reach, replay};
+use super::{
+    Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Placement, Reach, Refuser, replay,
+};
 use crate::allocator::{Config, conf};
 use crate::trace::DeviceTrace;
 use crate::watch::{Stopped, Watch};
@@ -62,20 +64,22 @@ const SETTINGS: [Setting; 8] = [
     ("roundup_power2_divisions", |c| {
         c.roundup_power2_divisions = [4; 16]
     }),
-    ("garbage_collection_threshold", |c| {
-        c.garbage_collection_threshold = 0.8
-    }),
+    (COLLECTING, |c| c.garbage_collection_threshold = 0.8),
 ];
 
 const EXPANDABLE: &str = "expandable_segments";
+const COLLECTING: &str = "garbage_collection_threshold";
 
 /// The settings that are tried instead of a file's own, with the option that they are tried for.
-fn tried_instead(own: &Config) -> Vec<(&'static str, Config)> {
+/// Garbage is collected only under a memory fraction.
+fn tried_instead(own: &Config, by: Refuser) -> Vec<(&'static str, Config)> {
     let simple = simpler(own).into_iter().map(|config| match config {
         expandable if expandable.expandable_segments => (EXPANDABLE, expandable),
         defaults => ("", defaults),
     });
-    let more = SETTINGS.iter().map(|(option, set)| {
+    let has_fraction = by == Refuser::Process;
+    let works = |(option, _): &&Setting| has_fraction || *option != COLLECTING;
+    let more = SETTINGS.iter().filter(works).map(|(option, set)| {
         let mut config = own.clone();
         set(&mut config);
         (*option, config)
@@ -115,9 +119,9 @@ pub struct Diagnosis {
     pub remedies: Vec<Remedy>,
 }
 
-/// Replays the first failed allocation of a recording with single changes. The limit is the
-/// smallest that fits the recording. So a change that gets past it here would have got past it
-/// then. `None` if nothing failed, or if the replay does not reproduce the failure.
+/// Replays the first failed allocation of a recording with single changes. What gets past it must
+/// do so both with the smallest limit that fits the recording and with the largest, because under
+/// a larger limit other blocks may be handed out. The outcome is that of the smallest. `None` if nothing failed, or if the replay does not reproduce the failure.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -135,47 +139,52 @@ pub fn remedies(
     let none = Early::default();
     let as_it_was = Conditions {
         settings: own,
-        limit: Some(seen.at_least),
+        limit: Some(seen.smallest()),
         early: &none,
         batch: None,
         placement: Placement::Seen,
     };
     let try_out = |conditions: Conditions<'_>| replay(device, &evidence, &conditions, watch);
     let as_recorded = try_out(Conditions {
-        limit: Some(seen.taken()),
+        limit: Some(seen.limit()),
         ..as_it_was
     })?;
     let Some(failed) = as_recorded.failed.filter(|f| f.event == failure.event) else {
         return Ok(None);
     };
     let mut remedies: Vec<Remedy> = Vec::new();
-    let mut keep = |change, outcome: Outcome| {
-        let helps = outcome.reach == Reach::Recorded(failure.event);
+    let gets_past = |outcome: &Outcome| outcome.reach == Reach::Recorded(failure.event);
+    let mut keep = |change, conditions: Conditions<'_>| {
+        let outcome = try_out(conditions)?;
+        let limit = Some(seen.limit());
+        let helps = gets_past(&outcome)
+            && (limit == conditions.limit
+                || gets_past(&try_out(Conditions {
+                    limit,
+                    ..conditions
+                })?));
         remedies.extend(helps.then_some(Remedy { change, outcome }));
-        helps
+        Ok::<bool, Stopped>(helps)
     };
     if let Some(early) = tried.leaks.filter(|early| !early.is_empty()) {
-        keep(Change::NoLeaks, try_out(Conditions { early, ..as_it_was })?);
+        keep(Change::NoLeaks, Conditions { early, ..as_it_was })?;
     }
     let mut helped = None;
-    for (option, settings) in tried_instead(own) {
+    for (option, settings) in tried_instead(own, seen.by) {
         if helped == Some(option) {
             continue;
         }
-        let outcome = try_out(Conditions {
+        let conditions = Conditions {
             settings: &settings,
             ..as_it_was
-        })?;
-        if keep(Change::Settings(conf::text(&settings)), outcome) {
+        };
+        if keep(Change::Settings(conf::text(&settings)), conditions)? {
             helped = Some(option);
         }
     }
     for share in tried.batch.iter().flat_map(|_| Share::TRIED) {
         let batch = tried.batch.map(|batch| (batch, share));
-        if keep(
-            Change::Batch(share),
-            try_out(Conditions { batch, ..as_it_was })?,
-        ) {
+        if keep(Change::Batch(share), Conditions { batch, ..as_it_was })? {
             break;
         }
     }

@@ -6,10 +6,10 @@ use super::curve::Curve;
 use super::early::Early;
 use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
-use crate::allocator::caching::{Caching, Call, OutOfMemory, Placement};
+use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement};
 use crate::allocator::{Config, Slot};
 use crate::levels::GivenBack;
-use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, PoolId};
+use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{EVERY, Stopped, Watch};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub struct Conditions<'a> {
     /// The allocator's settings.
     pub settings: &'a Config,
     /// The limit of what the process may reserve.
-    pub limit: Option<Bytes>,
+    pub limit: Option<Limit>,
     /// What is given back early.
     pub early: &'a Early,
     /// What grows with the batch, and how much of the batch is computed.
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
 
 impl Run<'_> {
     /// The levels before the first event, and the blocks that were pending then.
-    fn begin(&mut self, limit: Option<Bytes>) {
+    fn begin(&mut self, limit: Option<Limit>) {
         for block in 0..self.device.blocks.n_preexisting {
             let slot = self.slots[block as usize];
             if slot == Slot::NONE {
@@ -207,8 +207,8 @@ impl Run<'_> {
         self.draw(0);
     }
 
-    fn exceeds(&self, limit: Option<Bytes>) -> bool {
-        limit.is_some_and(|limit| self.allocator.reserved() > limit)
+    fn exceeds(&self, limit: Option<Limit>) -> bool {
+        limit.is_some_and(|limit| self.allocator.reserved() > limit.bytes)
     }
 
     /// Whether a block was given back before the first event.
@@ -327,11 +327,12 @@ impl Run<'_> {
 
     /// The recorded program ran out of memory here: checks whether this one does too.
     fn recorded_oom(&mut self, event: u32, row: u32) -> Option<Reach> {
+        let pool = self.device.events.failed_in(row);
         let row = self.device.events.others.get(row as usize)?;
         let size = self
             .batch
             .map_or(row.size, |(batch, share)| batch.failed(share, row.size));
-        match self.allocator.malloc(PoolId::default(), row.stream, size) {
+        match self.allocator.malloc(pool, row.stream, size) {
             Ok(slot) => {
                 self.allocated += self.allocator.arena().size(slot);
                 self.measure();

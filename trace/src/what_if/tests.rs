@@ -5,12 +5,12 @@
 use super::*;
 use crate::allocator::caching::Caching;
 use crate::allocator::conf;
-use crate::allocator::{PoolKey, Slot};
+use crate::allocator::{PoolKey, Slot, Ties};
 use crate::levels::GivenBack;
 use crate::reader::keys::Key;
 use crate::snapshot::{BlockState, EventKind, KeysSeen, RawBlock, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{Frame, StackIdx};
-use crate::trace::{BlockIdx, PoolId};
+use crate::trace::{BlockIdx, PoolId, PoolSize};
 use crate::units::{DeviceAddr, Micros};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +22,7 @@ const MIB: u64 = 1 << 20;
 enum Op {
     Alloc(u64, u64),
     Free(prop::sample::Index),
+    FreeNewest,
     Request(prop::sample::Index),
     Complete(prop::sample::Index),
     Empty,
@@ -70,7 +71,11 @@ impl Process {
 
     fn run_on(card: Option<Bytes>, ops: &[Op], settings: &Config, limit: Option<Bytes>) -> Process {
         let mut allocator = Caching::new(settings.clone(), VecDeque::new());
-        allocator.set_limit(limit);
+        let by = match card {
+            Some(_) => Refuser::Device,
+            None => Refuser::Process,
+        };
+        allocator.set_limit(limit.map(|bytes| Limit { bytes, by }));
         let mut process = Process {
             allocator,
             held: Vec::new(),
@@ -98,6 +103,12 @@ impl Process {
             Op::Alloc(size, stream) => self.alloc(*size, *stream),
             Op::Free(index) => {
                 if let Some(at) = self.nth(*index, false) {
+                    self.request(at);
+                    self.complete(at);
+                }
+            }
+            Op::FreeNewest => {
+                if let Some(at) = self.held.len().checked_sub(1) {
                     self.request(at);
                     self.complete(at);
                 }
@@ -395,7 +406,7 @@ fn outcome(
     device: &DeviceTrace,
     evidence: &Evidence,
     settings: &Config,
-    limit: Option<Bytes>,
+    limit: Option<Limit>,
 ) -> Outcome {
     let conditions = Conditions {
         settings,
@@ -498,13 +509,31 @@ proptest! {
             prop_assert_eq!(outcome.failed.map(|f| f.event.0), failed);
             Ok(())
         };
-        check(outcome(&device, &evidence, &own, limit))?;
+        check(outcome(&device, &evidence, &own, limit.map(Limit::of_process)))?;
         if let (Some(seen), Some(limit)) = (evidence.limit, limit) {
             prop_assert!(seen.at_least <= limit && limit < seen.below, "{seen:?} {limit:?}");
         }
         if own.garbage_collection_threshold == 0.0 {
-            let seen = evidence.limit.map(LimitSeen::taken);
+            let seen = evidence.limit.map(LimitSeen::limit);
             check(outcome(&device, &evidence, &own, seen))?;
+        }
+    }
+
+    /// A recording that begins later, even while memory goes back, shows no limit that is too low.
+    #[test]
+    fn wherever_it_begins_no_limit_is_too_low(
+        ops in ops(2, false),
+        own in settings(),
+        limit in (150..700_u64).prop_map(|mib| Bytes(mib * MIB)),
+        first in any::<prop::sample::Index>(),
+    ) {
+        let process = Process::run(&ops, &own, Some(limit));
+        if process.log.is_empty() { return Ok(()) }
+        let device = process.trace_since(first.index(process.log.len()));
+        let Some(device) = device else { return Ok(()) };
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        if let Some(seen) = evidence.limit {
+            prop_assert!(seen.below > limit, "{seen:?} {limit:?}");
         }
     }
 
@@ -515,14 +544,24 @@ proptest! {
         own in settings(),
         limit in (150..700_u64).prop_map(|mib| Bytes(mib * MIB)),
     ) {
-        // The limit is checked with the size of a normal segment; a card has to hold pages.
-        let own = Config { expandable_segments: false, ..own };
         let process = Process::run_on(Some(limit), &ops, &own, Some(limit));
         let failed = process.failed.and(process.trace());
         let Some(device) = failed else { return Ok(()) };
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
         let seen = evidence.limit.unwrap();
-        prop_assert_eq!((seen.at_least, seen.taken()), (limit, limit));
+        prop_assert_eq!((seen.at_least, seen.taken(), seen.by), (limit, limit, Refuser::Device));
+        let failure = oom::failures(&device)[0];
+        prop_assert_eq!(failure.limit_under(&own), None);
+        // So the failure is found again, and what gets past it fits the card.
+        let again = outcome(&device, &evidence, &own, Some(seen.limit()));
+        prop_assert_eq!(again.failed.map(|failed| failed.event), Some(failure.event));
+        let found = remedies(&device, &own, Tried::default(), Watch::nobody()).unwrap();
+        for remedy in found.unwrap().remedies {
+            prop_assert!(remedy.outcome.peak_reserved <= limit, "{remedy:?}");
+            let text = remedy.change.to_string();
+            let collects = own.garbage_collection_threshold > 0.0;
+            prop_assert!(collects || !text.contains("garbage"), "{text}");
+        }
     }
 
     /// What gets past a failure is told whole: set as it is told, it does.
@@ -539,9 +578,13 @@ proptest! {
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
         for remedy in found.iter().flat_map(|found| &found.remedies) {
             let Change::Settings(text) = &remedy.change else { continue };
-            let told = Config { ties: own.ties, ..conf::parse(text).unwrap() };
-            let limit = evidence.limit.map(|seen| seen.at_least);
+            let told = Config { ties: own.ties, ..conf::parse(text, None).unwrap() };
+            let limit = evidence.limit.map(LimitSeen::smallest);
             prop_assert_eq!(outcome(&device, &evidence, &told, limit), remedy.outcome);
+            // It gets past with the largest limit, too.
+            let limit = evidence.limit.map(LimitSeen::limit);
+            let at_largest = outcome(&device, &evidence, &told, limit);
+            prop_assert_eq!(at_largest.reach, remedy.outcome.reach);
             prop_assert_ne!(&told, &own);
         }
     }
@@ -561,7 +604,7 @@ proptest! {
         let first = first.index(process.log.len() + 1);
         let Some(device) = process.trace_since(first) else { return Ok(()) };
         let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
-        let outcome = outcome(&device, &evidence, &to, Some(limit));
+        let outcome = outcome(&device, &evidence, &to, Some(Limit::of_process(limit)));
         match outcome.failed {
             None => prop_assert!(outcome.peak_reserved <= limit, "{outcome:?}"),
             Some(failed) => {
@@ -609,7 +652,7 @@ proptest! {
         let Some(device) = recorded.trace() else { return Ok(()) };
         let evidence = Evidence::of(&device, &from, Watch::nobody()).unwrap();
         prop_assert_eq!(&evidence.emptied, &[]);
-        let outcome = outcome(&device, &evidence, &to, to_limit);
+        let outcome = outcome(&device, &evidence, &to, to_limit.map(Limit::of_process));
         let there = Process::run(&ops, &to, to_limit);
         prop_assert_eq!((outcome.peak_allocated.0, outcome.peak_reserved.0), peaks(&there));
         prop_assert_eq!(outcome.retries, there.allocator.retries());
@@ -680,6 +723,74 @@ fn what_is_gone_may_have_been_given_back_before_the_first_event() {
     assert_eq!(early.n_gone(), 1);
     // The request fits into what is left.
     assert_eq!(peaks(early), (Bytes(4 * MIB), Bytes(100 * MIB)));
+}
+
+/// As many bytes can be pages of either pool; what lay in them tells.
+#[test]
+fn pages_that_only_went_back_are_of_the_pool_of_what_lay_in_them() {
+    let own = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let check = |request: u64, count: usize, expected: PoolSize| {
+        let mut ops = vec![Op::Alloc(request, 0); count];
+        ops.extend((0..count).map(|_| Op::FreeNewest));
+        ops.push(Op::Empty);
+        let process = Process::run(&ops, &own, None);
+        let is_free = |row: &(Action, u64, u64, u64, By)| row.0 == Action::FreeRequested;
+        let first = process.log.iter().position(is_free).unwrap();
+        let device = process.trace_since(first).unwrap();
+        let before = device.segments_before.iter();
+        let found: Vec<_> = before.map(|s| (s.size, s.pool_size)).collect();
+        assert_eq!(found, [(Bytes(20 * MIB), expected)], "{request}");
+    };
+    check(MIB / 2, 40, PoolSize::Small);
+    check(10 * MIB, 2, PoolSize::Large);
+}
+
+/// Under `context="alloc"` what goes back carries the stack with which it was requested. So it does
+/// not show that a request gave it back.
+#[test]
+fn stacks_of_allocations_do_not_show_who_gave_back() {
+    let ops = [
+        Op::Alloc(300 * MIB, 0),
+        Op::Alloc(500 * MIB, 0),
+        Op::FreeNewest,
+        Op::Empty,
+        Op::Alloc(502 * MIB, 0),
+    ];
+    let own = Config::default();
+    let mut process = Process::run(&ops, &own, None);
+    process.log.iter_mut().for_each(|row| row.4 = By::Request);
+    let device = process.trace().unwrap();
+    let found = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+    assert_eq!((found.emptied.len(), found.limit), (1, None));
+}
+
+/// A request in a private pool is captured: it neither finds what is free elsewhere nor empties the
+/// cache.
+#[test]
+fn a_failure_in_a_private_pool_is_replayed_there() {
+    let ops = [
+        Op::Alloc(600 * MIB, 0),
+        Op::Alloc(200 * MIB, 0),
+        Op::FreeNewest,
+        Op::Alloc(500 * MIB, 0),
+    ];
+    let own = Config::default();
+    let limit = Some(Bytes(1000 * MIB));
+    let process = Process::run(&ops, &own, limit);
+    let mut device = process.trace().unwrap();
+    let evidence = Evidence::default();
+    let check = |device: &DeviceTrace, retries: u64| {
+        let limit = limit.map(Limit::of_process);
+        let found = outcome(device, &evidence, &own, limit);
+        let failed = found.failed.map(|failed| (failed.event.0, failed.retries));
+        assert_eq!(failed, Some((device.events.len() - 1, retries)));
+    };
+    check(&device, 1);
+    device.events.failed_in = vec![(0, PoolId(0, 1))];
+    check(&device, 0);
 }
 
 #[test]

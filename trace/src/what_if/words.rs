@@ -10,7 +10,14 @@ use crate::units::size::exact;
 pub fn trust(answer: &Answer) -> String {
     let told = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
     let spread = told.spread.as_ref().map(spread).unwrap_or_default();
-    format!("{}{spread}", calibration(&answer.calibration))
+    let collecting = match answer.needs_fraction {
+        true => {
+            " `garbage_collection_threshold` works only where a memory fraction is set \
+             (`per_process_memory_fraction`); a card that is merely full collects nothing."
+        }
+        false => "",
+    };
+    format!("{}{spread}{collecting}", calibration(&answer.calibration))
 }
 
 fn spread(spread: &Spread) -> String {

@@ -55,7 +55,7 @@ fn ask(trace: &Trace, setting: &str, limit: Option<Bytes>) -> Answer {
     let device = &trace.devices[0];
     let own = what_if::own_settings(&trace.format, device);
     let question = Question {
-        settings: Some(conf::parse(setting).expect("settings")),
+        settings: Some(conf::parse(setting, None).expect("settings")),
         limit,
         ..Question::default()
     };
