@@ -8,7 +8,7 @@ use super::addr;
 use crate::footprint::{of_map, of_vec, of_vec_after};
 use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
 use crate::stacks::FxHashMap;
-use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent};
+use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent, never_requested};
 use crate::watch::{EVERY, Stopped, Watch};
 
 /// An active block of the final segments, with the stream of its segment.
@@ -275,9 +275,10 @@ impl Matcher<'_> {
         for &FinalBlock { block, stream } in ghosts {
             let pending = block.state == BlockState::PendingFree;
             self.before.alloc.push(0);
-            self.before
-                .free_requested
-                .push(if pending { 0 } else { self.never });
+            self.before.free_requested.push(match pending {
+                true => 0,
+                false => never_requested(self.never),
+            });
             self.before.free_completed.push(self.never);
             self.before.addr.push(block.addr);
             self.pending_before.push(pending);
