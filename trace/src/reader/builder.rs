@@ -5,6 +5,7 @@
 //! with the number of distinct stacks and of events, not with the frames that they repeat.
 
 use super::generic::Arena;
+use super::growing::Growing;
 use super::interner::{EMPTY, Interner};
 use super::keys::Key;
 use super::values::{Fields, Rows, Table, Value};
@@ -45,6 +46,7 @@ pub struct Builder {
     pub(super) unknown: UnknownKeys,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
+    pub(super) growing: Growing,
     /// Frames of the list that becomes a stack; kept to reuse its memory.
     pub(super) frames: Vec<FrameIdx>,
 }
@@ -75,6 +77,7 @@ impl Builder {
             unknown: UnknownKeys::default(),
             keys_seen: 0,
             fields: Fields::new(),
+            growing: Growing::default(),
             frames: Vec::new(),
         }
     }
@@ -102,6 +105,7 @@ impl Builder {
             + self.dicts.heap_bytes()
             + self.lists.heap_bytes()
             + of_map(&self.unknown.counts)
+            + self.growing.heap_bytes()
             + of_vec(&self.frames)
     }
 
@@ -176,9 +180,9 @@ impl Builder {
             return Ok(list);
         };
         match (list, first) {
-            (Value::OpenList(memo), Value::Frame(_)) => self.stack(StackIdx::NONE, memo, items),
-            (Value::OpenList(memo), Value::Str(_)) if all_strings(items) => {
-                self.stack_of_strings(StackIdx::NONE, memo, items)
+            (Value::OpenList(_), Value::Frame(_)) => self.stack(list, items),
+            (Value::OpenList(_), Value::Str(_)) if all_strings(items) => {
+                self.stack_of_strings(list, items)
             }
             (Value::OpenList(_), Value::Row(table, start)) => {
                 joined(table, Rows { start, end: start }, items)
@@ -188,15 +192,15 @@ impl Builder {
                 _ => Ok(self.generic_list(items)),
             },
             (Value::OpenList(_), _) => Ok(self.generic_list(items)),
-            (Value::Stack(stack, memo), Value::Frame(_)) => self.stack(stack, memo, items),
-            (Value::Stack(stack, memo), _) if all_strings(items) => {
-                self.stack_of_strings(stack, memo, items)
+            (Value::Stack(..) | Value::Growing(..), Value::Frame(_)) => self.stack(list, items),
+            (Value::Stack(..) | Value::Growing(..), _) if all_strings(items) => {
+                self.stack_of_strings(list, items)
             }
             // A list of strings and other things, under an unknown key: nobody uses its content.
-            (Value::Stack(stack, _), _) if self.is_of_strings(stack) => {
+            (Value::Stack(..) | Value::Growing(..), _) if self.is_of_strings(list) => {
                 Ok(self.generic_list(items))
             }
-            (Value::Stack(..), _) => Err(NO_FRAME),
+            (Value::Stack(..) | Value::Growing(..), _) => Err(NO_FRAME),
             (Value::Rows(table, rows), _) => joined(table, rows, items),
             (Value::List(index), _) => {
                 items
@@ -214,8 +218,8 @@ impl Builder {
         }
     }
 
-    /// The stack `start` followed by `items`.
-    fn stack(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
+    /// The list `start` followed by `items`.
+    fn stack(&mut self, start: Value, items: &[Value]) -> Result<Value> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         for item in items {
@@ -224,13 +228,40 @@ impl Builder {
                 _ => return Err(NO_FRAME),
             }
         }
-        let stack = self.interner.extend(start, &frames)?;
+        let list = self.grown(start, &frames);
         self.frames = frames;
-        Ok(Value::Stack(stack, memo))
+        list
+    }
+
+    /// The list `start` followed by `frames`.
+    fn grown(&mut self, start: Value, frames: &[FrameIdx]) -> Result<Value> {
+        match start {
+            Value::Stack(stack, memo) => {
+                let list = self.growing.begin(&mut self.interner, stack, frames)?;
+                Ok(Value::Growing(list, memo))
+            }
+            Value::Growing(list, _) => {
+                self.growing.extend(&mut self.interner, list, frames)?;
+                Ok(start)
+            }
+            Value::OpenList(memo) => Ok(Value::Stack(self.interner.stack(frames)?, memo)),
+            _ => Err(NO_FRAME),
+        }
+    }
+
+    /// A value of a dictionary that is complete: its lists are, too.
+    pub(super) fn settled(&mut self, value: Value) -> Result<Value> {
+        match value {
+            Value::Growing(list, memo) => {
+                let stack = self.growing.stack(&mut self.interner, list)?;
+                Ok(Value::Stack(stack, memo))
+            }
+            other => Ok(other),
+        }
     }
 
     /// `forward_frames`: a list of strings, kept as a stack whose frames have only a name.
-    fn stack_of_strings(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
+    fn stack_of_strings(&mut self, start: Value, items: &[Value]) -> Result<Value> {
         let names = items.iter().filter_map(|item| match *item {
             Value::Str(name) => Some(name),
             _ => None,
@@ -242,10 +273,15 @@ impl Builder {
         };
         let frames = names.map(|name| self.interner.frame(nameless_file(name)));
         let frames: Vec<FrameIdx> = frames.collect::<Result<_>>()?;
-        Ok(Value::Stack(self.interner.extend(start, &frames)?, memo))
+        self.grown(start, &frames)
     }
 
-    fn is_of_strings(&self, stack: StackIdx) -> bool {
+    fn is_of_strings(&self, list: Value) -> bool {
+        let stack = match list {
+            Value::Stack(stack, _) => stack,
+            Value::Growing(list, _) => self.growing.start(list),
+            _ => return false,
+        };
         let stacks = &self.interner.stacks;
         let first = stacks.frames(stack).first().map(|&idx| stacks.frame(idx));
         first.is_some_and(|frame| frame.filename == EMPTY && frame.line == 0)
@@ -287,7 +323,10 @@ impl Builder {
                 return Err(NO_STRING_KEY);
             };
             match Key::at(key.0) {
-                Some(known) => self.fields.set(known, pair[1]),
+                Some(known) => {
+                    let value = self.settled(pair[1])?;
+                    self.fields.set(known, value);
+                }
                 None => unknown_from = unknown_from.or(Some(at)),
             }
         }

@@ -9,6 +9,7 @@ mod assembly;
 mod builder;
 mod event_run;
 mod generic;
+mod growing;
 mod interner;
 mod json;
 pub(crate) mod keys;

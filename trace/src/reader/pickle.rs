@@ -411,7 +411,10 @@ impl Machine {
     fn replace(&mut self, at: usize, before: Value, after: Value) {
         self.stack.truncate(at + 1);
         self.stack[at] = after;
-        if let Value::OpenDict(memo) | Value::OpenList(memo) | Value::Stack(_, memo) = before
+        if let Value::OpenDict(memo)
+        | Value::OpenList(memo)
+        | Value::Stack(_, memo)
+        | Value::Growing(_, memo) = before
             && let Some(entry) = self.memo.get_mut(memo as usize)
         {
             // A hostile file may double an empty dictionary, and fill it twice.

@@ -62,6 +62,8 @@ pub enum Value {
     Frame(FrameIdx),
     /// A list of frames, and its memo entry.
     Stack(StackIdx, u32),
+    /// A list of frames that came in more than one batch: its number, and its memo entry.
+    Growing(u32, u32),
     /// An empty dictionary, and its memo entry.
     OpenDict(u32),
     /// An empty list, and its memo entry.

@@ -3,6 +3,7 @@
 use super::pickle_writer::{Dialect, Py, json, pickle};
 use super::{describe, dict, event, int, list, read_all, shared, text, trace};
 use crate::reader::{Limits, read};
+use crate::stacks::StackIdx;
 
 /// Reads `root` as pickle and as JSON; both must be described by exactly these lines.
 fn check(root: &Py, expected: &[&str]) {
@@ -125,6 +126,51 @@ fn unknown_keys_are_counted_not_refused() {
             "unknown version: 1",
         ],
     );
+}
+
+#[test]
+fn a_deep_stack_is_kept_once_however_it_comes() {
+    let frame = |line: i128| {
+        let fields = vec![
+            ("name", text("f")),
+            ("filename", text("f.py")),
+            ("line", int(line)),
+        ];
+        shared(dict(fields))
+    };
+    let frames: Vec<Py> = (0..2_500).map(frame).collect();
+    let twice = shared(list(frames.clone()));
+    let other = list([&frames[..], &[frame(7)]].concat());
+    let stacks = [
+        list(frames.clone()),
+        twice.clone(),
+        other,
+        twice,
+        list(frames),
+    ];
+    let events = stacks.map(|stack| event(vec![("frames", stack)]));
+    let root = trace(events.to_vec());
+    let files = [
+        pickle(&root, Dialect::cpython(4)),
+        pickle(&root, Dialect::cpython(2)),
+        json(&root).into_bytes(),
+    ];
+    for file in files {
+        let snapshot = read(&file, Limits::default()).unwrap();
+        let kinds = snapshot.devices[0].kind.iter();
+        let stacks: Vec<StackIdx> = kinds.map(|&k| snapshot.kinds[k as usize].stack).collect();
+        let len = |at: usize| snapshot.stacks.frames(stacks[at]).len();
+        assert_eq!((len(0), len(2)), (2_500, 2_501));
+        assert!(
+            [1, 3, 4].iter().all(|&at| stacks[at] == stacks[0]),
+            "{stacks:?}"
+        );
+        // The first batch of each is a stack, too; other beginnings are not.
+        assert!(
+            snapshot.stacks.n_members() < 2 * 2_501 + 2 * 1_001,
+            "{stacks:?}"
+        );
+    }
 }
 
 #[test]
