@@ -43,7 +43,7 @@ pub struct Builder {
     pub(super) pairs: Vec<(i64, i64)>,
     pub(super) dicts: Arena,
     pub(super) lists: Arena,
-    pub(super) unknown: UnknownKeys,
+    pub(super) unknown: UnknownWords,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
     pub(super) growing: Growing,
@@ -74,7 +74,7 @@ impl Builder {
             pairs: Vec::new(),
             dicts: Arena::default(),
             lists: Arena::default(),
-            unknown: UnknownKeys::default(),
+            unknown: UnknownWords::default(),
             keys_seen: 0,
             fields: Fields::new(),
             growing: Growing::default(),
@@ -319,10 +319,7 @@ impl Builder {
         self.fields.clear();
         let mut unknown_from = None;
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
-            let Value::Str(key) = pair[0] else {
-                return Err(NO_STRING_KEY);
-            };
-            match Key::at(key.0) {
+            match key(pair[0]) {
                 Some(known) => {
                     let value = self.settled(pair[1])?;
                     self.fields.set(known, value);
@@ -334,7 +331,7 @@ impl Builder {
         if row.is_some() {
             self.keys_seen |= self.fields.seen();
             if let Some(from) = unknown_from {
-                self.count_unknown(&pairs[from * 2..]);
+                self.count_unknown(&pairs[from * 2..])?;
             }
         }
         Ok(row)
@@ -366,42 +363,49 @@ impl Builder {
 
     fn extend_dict(&mut self, index: u32, pairs: &[Value]) -> Result<()> {
         for pair in pairs.chunks_exact(2) {
-            let Value::Str(key) = pair[0] else {
-                return Err(NO_STRING_KEY);
-            };
+            let key = self.key_text(pair[0])?;
             self.dicts.push(index, key, pair[1]);
         }
         Ok(())
     }
 
-    fn count_unknown(&mut self, pairs: &[Value]) {
+    /// The text of a dictionary's key. A newer PyTorch may have dictionaries with other keys than
+    /// strings somewhere: they are keys that we do not know.
+    fn key_text(&mut self, key: Value) -> Result<StrIdx> {
+        match key {
+            Value::Str(key) => Ok(key),
+            _ => self.interner.string(NO_STRING),
+        }
+    }
+
+    fn count_unknown(&mut self, pairs: &[Value]) -> Result<()> {
         for pair in pairs.chunks_exact(2) {
-            if let Value::Str(key) = pair[0]
-                && Key::at(key.0).is_none()
-            {
+            let key = self.key_text(pair[0])?;
+            if Key::at(key.0).is_none() {
                 self.unknown.count(key);
             }
         }
+        Ok(())
     }
 }
 
-/// Keys that this version does not know, and how often each occurred.
+/// Keys or actions that this version does not know, and how often each occurred.
 #[derive(Default)]
-pub struct UnknownKeys {
+pub struct UnknownWords {
     pub counts: HashMap<StrIdx, u64>,
-    /// Occurrences of keys beyond the first [`UnknownKeys::MAX`].
+    /// Occurrences of words beyond the first [`UnknownWords::MAX`].
     pub others: u64,
 }
 
-impl UnknownKeys {
-    /// How many unknown keys are counted separately; a new version of PyTorch adds a few.
+impl UnknownWords {
+    /// How many unknown words are counted separately; a new version of PyTorch adds a few.
     pub const MAX: usize = 256;
 
-    pub fn count(&mut self, key: StrIdx) {
-        if let Some(known) = self.counts.get_mut(&key) {
+    pub fn count(&mut self, word: StrIdx) {
+        if let Some(known) = self.counts.get_mut(&word) {
             *known += 1;
-        } else if self.counts.len() < UnknownKeys::MAX {
-            self.counts.insert(key, 1);
+        } else if self.counts.len() < UnknownWords::MAX {
+            self.counts.insert(word, 1);
         } else {
             self.others += 1;
         }
@@ -409,7 +413,16 @@ impl UnknownKeys {
 }
 
 const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
-const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is not a string");
+/// What a key that is no string is called among the unknown ones.
+const NO_STRING: &str = "a key that is no string";
+
+/// The known key that a dictionary's key is.
+fn key(key: Value) -> Option<Key> {
+    match key {
+        Value::Str(key) => Key::at(key.0),
+        _ => None,
+    }
+}
 
 fn all_strings(items: &[Value]) -> bool {
     items.iter().all(|item| matches!(item, Value::Str(_)))

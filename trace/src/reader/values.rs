@@ -52,6 +52,9 @@ pub enum Value {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
+    /// An integer of more than 64 bits: no quantity of a snapshot, but it may stand under a key that
+    /// nobody asks for.
+    Huge,
     /// A float.
     Float(f64),
     /// A string.
@@ -156,6 +159,9 @@ impl Fields {
             Value::None => Ok(None),
             value => match value.integer() {
                 Some(n) => Ok(Some(n)),
+                None if value == Value::Huge => Err(ReadErrorKind::Malformed(
+                    "an integer is longer than 64 bits",
+                )),
                 None => Err(ReadErrorKind::Shape("a number was expected")),
             },
         }

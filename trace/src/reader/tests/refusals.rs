@@ -148,16 +148,6 @@ fn broken_opcodes() {
         "appended to something that is not a list",
     );
     check(b"\x80\x04}(K\x01u", 6, "a key without a value");
-    check(
-        b"\x80\x04}(K\x01K\x02K\x03K\x04u",
-        12,
-        "a dictionary key is not a string",
-    );
-    check(
-        b"\x80\x04}K\x01K\x02s",
-        7,
-        "a dictionary key is not a string",
-    );
     // The memo: forward references, jumps, and references to objects that became rows.
     check(b"\x80\x04h\x00", 2, "was never remembered");
     check(b"\x80\x04j\xff\xff\xff\xff", 2, "was never remembered");

@@ -129,6 +129,38 @@ fn unknown_keys_are_counted_not_refused() {
 }
 
 #[test]
+fn what_nobody_asks_for_may_be_anything() {
+    // {1: 2, "device_traces": [[{"action": "alloc", "size": 512, "new": X, 3: X}]]}
+    let file = |more: &[u8]| {
+        let key = |name: &str| [&[0x8c, name.len() as u8][..], name.as_bytes(), &[0x94]].concat();
+        let event = [
+            &b"}\x94("[..],
+            &key("action"),
+            &key("alloc"),
+            &key("size"),
+            b"M\x00\x02",
+            &key("new"),
+            more,
+            b"K\x03",
+            more,
+            b"u",
+        ];
+        let start = [&b"\x80\x04}\x94(K\x01K\x02"[..], &key("device_traces")];
+        [&start.concat()[..], b"]\x94]\x94", &event.concat(), b"aau."].concat()
+    };
+    let check = |more: &[u8]| {
+        let snapshot = read(&file(more), Limits::default()).unwrap();
+        let expected = "device 0\n Alloc 0x0 512 stream 0 -\nunknown a key that is no string: 2\n\
+                        unknown new: 1\n";
+        assert_eq!(describe(&snapshot), expected, "{more:?}");
+    };
+    check(b"}K\x01K\x02s");
+    check(b"}(K\x01K\x02K\x03K\x04u");
+    check(&[&[0x8a, 9][..], &[0x7f; 9]].concat());
+    check(&[&[0x8a, 40][..], &[0xff; 40]].concat());
+}
+
+#[test]
 fn a_deep_stack_is_kept_once_however_it_comes() {
     let frame = |line: i128| {
         let fields = vec![
