@@ -44,6 +44,7 @@ pub struct Builder {
     pub(super) dicts: Arena,
     pub(super) lists: Arena,
     pub(super) unknown: UnknownWords,
+    pub(super) unknown_actions: UnknownWords,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
     pub(super) growing: Growing,
@@ -75,6 +76,7 @@ impl Builder {
             dicts: Arena::default(),
             lists: Arena::default(),
             unknown: UnknownWords::default(),
+            unknown_actions: UnknownWords::default(),
             keys_seen: 0,
             fields: Fields::new(),
             growing: Growing::default(),
@@ -105,6 +107,7 @@ impl Builder {
             + self.dicts.heap_bytes()
             + self.lists.heap_bytes()
             + of_map(&self.unknown.counts)
+            + of_map(&self.unknown_actions.counts)
             + self.growing.heap_bytes()
             + of_vec(&self.frames)
     }

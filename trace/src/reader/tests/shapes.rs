@@ -108,6 +108,7 @@ fn unknown_keys_are_counted_not_refused() {
             ("other", list(vec![text("a"), int(1)])),
         ]),
         event(vec![("action", text("teleport"))]),
+        event(vec![("action", text("teleport"))]),
     ];
     let root = dict(vec![
         ("device_traces", list(vec![list(events)])),
@@ -120,10 +121,12 @@ fn unknown_keys_are_counted_not_refused() {
             " Alloc 0x0 512 stream 0 f:3",
             " Alloc 0x0 512 stream 0 -",
             " Unknown 0x0 512 stream 0 -",
+            " Unknown 0x0 512 stream 0 -",
             "unknown column: 1",
             "unknown new_thing: 2",
             "unknown other: 1",
             "unknown version: 1",
+            "unknown action teleport: 2",
         ],
     );
 }
@@ -333,7 +336,7 @@ fn segments_of_unusual_kinds() {
         &segment(vec![("device", int(3)), ("blocks", blocks)]),
         &[
             "segment 3:0x1000 8192 allocated 0 Large stream 0 pool (0, 0)",
-            " block 0x1000 4096 of 0 PendingFree -",
+            " block 0x1000 4096 of 4096 PendingFree -",
             " block 0x2000 4096 of 0 Inactive -",
         ],
     );
