@@ -4,7 +4,7 @@
 //! random key, so that a hostile file cannot choose names that collide.
 
 use super::keys::{ACTIONS, KEYS};
-use super::{Limits, ReadErrorKind};
+use super::{Limits, MEMORY, ReadErrorKind};
 use crate::clip::clipped;
 use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
 use crate::plain::marked;
@@ -131,7 +131,7 @@ impl Interner {
             return Ok(());
         }
         let limit = self.max_memory as u64;
-        Err(ReadErrorKind::Limit("memory in bytes", limit))
+        Err(ReadErrorKind::Limit(MEMORY, limit))
     }
 
     /// A hash that the author of a file cannot predict.
