@@ -347,13 +347,21 @@ impl Reading {
     fn finish(mut self) -> (ViewState, Vec<BadViewState>) {
         match range(self.window) {
             Some(window) => self.state.window = window,
-            None => self.problems.push(BadViewState::Field("from")),
+            None => self.tell_once(["from", "to"]),
         }
         match range(self.levels) {
             Some(levels) => self.state.levels = levels,
-            None => self.problems.push(BadViewState::Field("low")),
+            None => self.tell_once(["low", "high"]),
         }
         (self.state, self.problems)
+    }
+
+    /// The ends are no range. If one of them was not understood, that is told already.
+    fn tell_once(&mut self, ends: [&'static str; 2]) {
+        let known = ends.map(BadViewState::Field);
+        if !known.iter().any(|end| self.problems.contains(end)) {
+            self.problems.push(BadViewState::Field(ends[0]));
+        }
     }
 }
 
@@ -472,6 +480,15 @@ mod tests {
         assert_eq!(state.tab, Tab::Leaks);
         let fields = ["filter", "root"].map(BadViewState::Field);
         assert_eq!(problems, fields);
+        for (link, field) in [
+            ("from=NaN&to=3", "from"),
+            ("from=3&to=NaN", "to"),
+            ("from=3", "from"),
+            ("low=9&high=3", "low"),
+        ] {
+            let (_, problems) = ViewState::parse(link).unwrap();
+            assert_eq!(problems, [BadViewState::Field(field)], "{link}");
+        }
     }
 
     #[test]
