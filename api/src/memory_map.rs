@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the map; part of its entity tags.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;

@@ -2,7 +2,7 @@
 
 /// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
 /// two, and what it means.
-pub const CAUTIONS: [(&str, &str, &str); 6] = [
+pub const CAUTIONS: [(&str, &str, &str); 7] = [
     (
         "ring_wrapped",
         "history cut",
@@ -27,6 +27,11 @@ pub const CAUTIONS: [(&str, &str, &str); 6] = [
         "double_allocs",
         "inconsistent",
         "Addresses were handed out again without having been freed.",
+    ),
+    (
+        "unknown_actions",
+        "unknown events",
+        "Some events are of a kind that this version does not know: what they change is left out.",
     ),
     (
         "end_differs",

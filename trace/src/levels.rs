@@ -169,6 +169,12 @@ impl DeviceTrace {
     #[inline]
     pub fn given_back(&self, block: BlockIdx) -> GivenBack {
         let event = self.blocks.free_requested[block.index()];
+        if self.events.is_empty() {
+            return match event {
+                0 => GivenBack::Before,
+                _ => GivenBack::Never,
+            };
+        }
         if event >= self.events.len() {
             return GivenBack::Never;
         }

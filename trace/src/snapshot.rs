@@ -58,8 +58,10 @@ pub struct RawBlock {
     pub addr: DeviceAddr,
     /// Bytes of the block.
     pub size: Bytes,
-    /// Bytes asked for; stale when inactive.
+    /// Bytes asked for; stale when inactive. The size of the block where that is not known.
     pub requested: Bytes,
+    /// Whether the file says how many bytes were asked for.
+    pub requested_known: bool,
     /// In use, pending or free.
     pub state: BlockState,
     /// Where it was allocated.
@@ -138,6 +140,8 @@ pub struct Snapshot {
     pub annotations: Vec<RawAnnotation>,
     /// Keys that this version does not know, and how often each occurred.
     pub unknown_keys: Vec<(String, u64)>,
+    /// Actions that this version does not know, and how often each occurred.
+    pub unknown_actions: Vec<(String, u64)>,
     /// `host_traces`: events of the pinned memory of the host (torch 2.14 and later). The segments
     /// of `host_segments` are among `segments`, with the device number
     /// [`PINNED`](crate::trace::PINNED).

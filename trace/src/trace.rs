@@ -6,7 +6,8 @@
 //! *level at* event `i` is the level after event `i`; the level before event 0 is the *start*. A
 //! block counts as allocated at event `i` when `alloc <= i < free_requested`, and as active when
 //! `alloc <= i < free_completed`. These intervals are half-open, and the number of events stands
-//! for "never".
+//! for "never". A trace without events has one more number for `free_requested`, see
+//! [`never_requested`].
 
 use crate::footprint::{of_vec, of_vec_after};
 use crate::pyramid::Pyramid;
@@ -140,6 +141,15 @@ pub enum Origin {
     Allocated,
 }
 
+/// What `free_requested` holds for a block that the program never gave back: the number of events.
+/// Without events it is 1, because 0 is the block that was given back before the trace.
+pub const fn never_requested(n_events: u32) -> u32 {
+    match n_events {
+        0 => 1,
+        n => n,
+    }
+}
+
 /// All blocks of a device: first those that existed before the first event, then by alloc event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
@@ -147,7 +157,7 @@ pub struct Blocks {
     pub n_preexisting: u32,
     /// The event that allocated it.
     pub alloc: Vec<u32>,
-    /// The event at which the program gave it back; the number of events when never.
+    /// The event at which the program gave it back; [`never_requested`] when never.
     pub free_requested: Vec<u32>,
     /// The event at which it became reusable; the number of events when never.
     pub free_completed: Vec<u32>,

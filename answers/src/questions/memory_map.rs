@@ -4,7 +4,8 @@ use super::alive::step_at;
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, RoomOverTime, SegmentMap};
 use std::collections::BTreeMap;
 use trace::layout::{self, Layout, Place, Segment};
-use trace::trace::{DeviceTrace, PoolId, PoolSize};
+use trace::levels::GivenBack;
+use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// The map after an event. Of a recording without events, `at` is `None`, and the map is that of
@@ -96,8 +97,10 @@ fn segment(
     let blocks = &layout.blocks[found.blocks.clone()];
     let all = &device.blocks;
     let offset = |addr: DeviceAddr| Bytes(addr.0 - found.addr);
-    // Without an event, "never freed" is 0, too.
-    let waits = |block: usize| at.is_some_and(|at| all.free_requested[block] <= at.0);
+    let waits = |block: BlockIdx| match at {
+        Some(at) => all.free_requested[block.index()] <= at.0,
+        None => device.given_back(block) == GivenBack::Before,
+    };
     let positions = (0..blocks.len() as u32).zip(blocks);
     SegmentMap {
         addr: DeviceAddr(found.addr),
@@ -107,7 +110,7 @@ fn segment(
         offsets: blocks.iter().map(|b| offset(all.addr[b.index()])).collect(),
         sizes: blocks.iter().map(|block| all.kind(*block).size).collect(),
         pending: positions
-            .filter(|(_, block)| waits(block.index()))
+            .filter(|(_, block)| waits(**block))
             .map(|(position, _)| position)
             .collect(),
     }

@@ -63,6 +63,10 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
             "late start",
             "Recording began after memory had been allocated that was freed later.",
         ),
+        "requested_unknown" => (
+            "requested at most",
+            "The file does not say how much was asked for some blocks: their whole size counts.",
+        ),
         "no_times" => (
             "no times",
             "Events have no times: torch before 2.2 wrote none.",

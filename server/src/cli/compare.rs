@@ -84,7 +84,9 @@ pub(super) fn compare_files(
     limits: &Limits,
     (level, rules): (Option<&str>, &Rules),
 ) -> Result<Comparison, CliError> {
-    files::all_open(std::iter::once(base).chain(new.iter().map(PathBuf::as_path)))?;
+    let all = || std::iter::once(base).chain(new.iter().map(PathBuf::as_path));
+    files::input_once(all())?;
+    files::all_open(all())?;
     let base_profile = profile(base, level, rules)?;
     let mut comparison = Comparison {
         runs: vec![compared(base, &base_profile)],

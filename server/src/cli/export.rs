@@ -117,7 +117,9 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
             .write(|out| write_trace(format, &trace, None, &run, &name, Watch::nobody(), out));
     }
     if snapshot.pickle_protocol.is_none() {
-        return Err(CliError::Failed(ExportError::NoPickle.to_string()));
+        let why =
+            "it is JSON, there is no pickle of it; it can be exported as parquet and perfetto";
+        return Err(bad(why.to_owned()));
     }
     drop(snapshot);
     let file = files::open(path).map_err(bad)?;

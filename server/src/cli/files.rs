@@ -146,6 +146,19 @@ pub fn run_of(path: &Path) -> Result<RunId, String> {
     Ok(run_id(&hasher.finalize()))
 }
 
+/// Refuses a second `-`: the standard input is one file, and it can be read only once.
+///
+/// # Errors
+/// [`CliError::Usage`].
+pub fn input_once<'p>(paths: impl Iterator<Item = &'p Path>) -> Result<(), CliError> {
+    match paths.filter(|path| path.as_os_str() == "-").count() {
+        0 | 1 => Ok(()),
+        _ => Err(CliError::Usage(
+            "`-` is the standard input, which can be read only once: name it once".to_owned(),
+        )),
+    }
+}
+
 /// Whether all files can be opened: asked before the first of them is read, which may take long.
 /// The standard input and pipes are not asked, since they can be opened only once.
 ///

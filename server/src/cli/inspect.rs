@@ -2,6 +2,7 @@
 
 use super::CliError;
 use super::categories::OwnArgs;
+use super::files;
 use super::output::{json, print};
 use super::reading::trace_of;
 use crate::inspection::{self, Inspected, Judgement, Live, Memory};
@@ -47,6 +48,7 @@ pub struct InspectArgs {
 /// # Errors
 /// [`CliError::Several`] for those that cannot.
 pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
+    files::input_once(args.files.iter().map(PathBuf::as_path))?;
     let rules = args.own.rules()?;
     let (mut inspected, mut unread) = (Vec::new(), Vec::new());
     for path in &args.files {

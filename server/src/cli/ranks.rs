@@ -56,15 +56,16 @@ pub struct RanksArgs {
 /// # Errors
 /// [`CliError::BadInput`] and [`CliError::Usage`] if there is nothing to report.
 pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
+    for path in &args.paths {
+        path.metadata().map_err(|error| CliError::BadInput {
+            path: path.clone(),
+            why: format!("cannot open it: {error}"),
+        })?;
+    }
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
     if jobs.is_empty() {
-        let files: Vec<&PathBuf> = found.others.iter().collect();
-        let why = found.why_no_job(&files);
-        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-        return Err(CliError::Usage(format!(
-            "no two of the files are ranks of one job{why}: a rank is named as in rank0.pickle"
-        )));
+        return Err(CliError::Usage(no_job(&args.paths, &found)));
     }
     let mut reports = Vec::new();
     for job in jobs {
@@ -95,6 +96,31 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             told.join("\n") + &left
         }
     })
+}
+
+/// Why there is nothing to compare.
+fn no_job(paths: &[PathBuf], found: &Found) -> String {
+    let files: Vec<&PathBuf> = found.others.iter().collect();
+    match &files[..] {
+        [] => {
+            let named: Vec<String> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            format!("{}: there is no file in it", named.join(", "))
+        }
+        [one] => format!(
+            "{} is the only file: name a snapshot of each rank, or a folder with them",
+            found.called(one)
+        ),
+        _ => {
+            let why = found.why_no_job(&files);
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            format!(
+                "no two of the files are ranks of one job{why}: a rank is named as in rank0.pickle"
+            )
+        }
+    }
 }
 
 /// Reads one file after the other: only their profiles stay in memory.

@@ -7,6 +7,8 @@ use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 use trace::units::Bytes;
 
@@ -121,7 +123,14 @@ impl Target {
         };
         let (file, mode) = match place {
             Place::Stream if path.as_os_str() == "-" => {
-                return filled(Box::new(BufWriter::new(io::stdout()))).map(|()| stream);
+                let gone = Arc::new(AtomicBool::new(false));
+                let out = StandardOutput(Arc::clone(&gone));
+                let written = filled(Box::new(BufWriter::new(out)));
+                // A reader that stops early (`… -o - | head`) is not an error.
+                return match written {
+                    Err(_) if gone.load(Ordering::Relaxed) => Ok(stream),
+                    written => written.map(|()| stream),
+                };
             }
             Place::Stream => {
                 let out = File::options().write(true).open(&path);
@@ -147,6 +156,29 @@ impl Target {
             bytes: Some(Bytes(bytes)),
             ..stream
         })
+    }
+}
+
+/// The standard output; remembers that nobody reads it any more.
+struct StandardOutput(Arc<AtomicBool>);
+
+impl StandardOutput {
+    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &done {
+            let gone = error.kind() == io::ErrorKind::BrokenPipe;
+            self.0.fetch_or(gone, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.noted(io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.noted(io::stdout().flush())
     }
 }
 

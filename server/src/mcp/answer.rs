@@ -107,6 +107,12 @@ impl Answer {
             text += &row.text;
             items.push(row.value);
         }
+        if offset > 0 && items.is_empty() {
+            text += &match total {
+                1 => "There is no more: the answer has 1 row.\n".to_owned(),
+                n => format!("There is no more: the answer has {n} rows.\n"),
+            };
+        }
         let next = Some(offset + items.len()).filter(|next| *next < total);
         if let Some(next) = next {
             let left = total - next;
@@ -191,6 +197,10 @@ mod tests {
                 }
             }
             prop_assert_eq!(seen, rows.len());
+            if !rows.is_empty() {
+                let past = answer().page(rows.len());
+                prop_assert!(past.text.starts_with("There is no more"), "{}", past.text);
+            }
         }
     }
 }

@@ -312,6 +312,16 @@ fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
 }
 
 #[test]
+fn the_standard_input_is_read_once() {
+    for command in [&["inspect", "-", "-"][..], &["compare", "-", "-"]] {
+        let output = tidemark(command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("can be read only once"), "{said}");
+    }
+}
+
+#[test]
 fn ranks_says_which_is_odd_and_where() {
     let fixture = |name: &str| format!("{}/../tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let (zero, one) = (
@@ -330,9 +340,18 @@ fn ranks_says_which_is_odd_and_where() {
     );
     assert!(text.contains("one other rank does not"), "{text}");
     // One file is not a job; and the path of a file that is not a snapshot is named.
-    let alone = tidemark(&["ranks", &zero]);
-    assert_eq!(alone.status.code(), Some(2));
     let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().display().to_string();
+    for (path, says) in [
+        (zero.as_str(), "ddp_rank0.pickle.zst is the only file"),
+        ("/does/not/exist", "/does/not/exist: cannot open it"),
+        (empty.as_str(), "there is no file in it"),
+    ] {
+        let refused = tidemark(&["ranks", path]);
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(says), "{said}");
+    }
     for rank in 0..2 {
         let file = folder.path().join(format!("rank{rank}.pickle"));
         std::fs::write(file, b"no pickle").unwrap();

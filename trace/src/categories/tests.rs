@@ -3,8 +3,9 @@
 use super::*;
 use crate::naming::Rules;
 use crate::phases::program::{ADAM, MODULE, Program, TENSOR, on_windows};
+use crate::series::Series;
 use crate::site;
-use crate::testing::arbitrary;
+use crate::testing::{TraceBuilder, arbitrary, block_of};
 
 fn of(p: Program) -> impl Fn(BlockIdx) -> Category {
     let trace = p.finish();
@@ -549,6 +550,25 @@ fn a_team_s_own_names_come_on_top() {
     // Both conditions must hold for the same frame.
     check("x function=forward file=train.py", with(&[], "x"));
     check("x shape=[*]", with(&[], "x"));
+}
+
+#[test]
+fn what_waits_for_other_streams_is_not_held_in_a_state_without_events() {
+    let mut builder = TraceBuilder::default();
+    builder.preexisting(block_of(Bytes::mib(4)));
+    builder.pending_before(block_of(Bytes::mib(8)));
+    let made = builder.finish();
+    let mut chunks = Vec::new();
+    crate::stored::encode(&made, &mut |chunk| chunks.push(chunk));
+    let stored = crate::stored::decode(chunks).unwrap();
+    for trace in [made, stored] {
+        let device = &trace.devices[0];
+        let shares = Categories::of(device, &trace.stacks).alive(device, None);
+        let held: u64 = shares.largest_first().iter().map(|(_, b)| b.get()).sum();
+        assert_eq!(held, device.summary[Series::Allocated as usize].end.get());
+        let given_back = [0, 1].map(|block| device.given_back(BlockIdx(block)));
+        assert_eq!(given_back, [GivenBack::Never, GivenBack::Before]);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Makes the [`Snapshot`] from the tables, once the document is complete.
 
 use super::ReadErrorKind;
-use super::builder::{Builder, Result};
+use super::builder::{Builder, Result, UnknownWords};
 use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Table, Value};
 use crate::address::AddressColumn;
@@ -63,13 +63,15 @@ impl Builder {
             let is_set = settings.iter().any(|(name, _)| name == KEYS[key as usize]);
             self.keys_seen |= if is_set { key.bit() } else { 0 };
         }
-        let unknown_keys = self.unknown_keys();
+        let unknown_keys = self.listed(&self.unknown);
+        let unknown_actions = self.listed(&self.unknown_actions);
         let mut devices = split(self.events, &ranges);
         let host = devices.split_off(n_devices);
         Ok(Snapshot {
             pickle_protocol: None,
             settings,
             unknown_keys,
+            unknown_actions,
             stacks: self.interner.stacks,
             kinds: self.kinds,
             devices,
@@ -110,15 +112,16 @@ impl Builder {
         }
     }
 
-    fn unknown_keys(&self) -> Vec<(String, u64)> {
+    /// The words as text, in alphabetical order, and how often each occurred.
+    fn listed(&self, unknown: &UnknownWords) -> Vec<(String, u64)> {
         let text = |s: StrIdx| self.interner.stacks.str(s).to_owned();
-        let unknown = self.unknown.counts.iter();
-        let mut keys: Vec<_> = unknown.map(|(key, count)| (text(*key), *count)).collect();
-        keys.sort();
-        if self.unknown.others > 0 {
-            keys.push((CUT.to_owned(), self.unknown.others));
+        let counts = unknown.counts.iter();
+        let mut words: Vec<_> = counts.map(|(word, count)| (text(*word), *count)).collect();
+        words.sort();
+        if unknown.others > 0 {
+            words.push((CUT.to_owned(), unknown.others));
         }
-        keys
+        words
     }
 
     /// Refuses segments that share blocks: with them a few bytes could describe very many blocks.

@@ -5,6 +5,7 @@
 //! with the number of distinct stacks and of events, not with the frames that they repeat.
 
 use super::generic::Arena;
+use super::growing::Growing;
 use super::interner::{EMPTY, Interner};
 use super::keys::Key;
 use super::values::{Fields, Rows, Table, Value};
@@ -42,9 +43,11 @@ pub struct Builder {
     pub(super) pairs: Vec<(i64, i64)>,
     pub(super) dicts: Arena,
     pub(super) lists: Arena,
-    pub(super) unknown: UnknownKeys,
+    pub(super) unknown: UnknownWords,
+    pub(super) unknown_actions: UnknownWords,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
+    pub(super) growing: Growing,
     /// Frames of the list that becomes a stack; kept to reuse its memory.
     pub(super) frames: Vec<FrameIdx>,
 }
@@ -72,9 +75,11 @@ impl Builder {
             pairs: Vec::new(),
             dicts: Arena::default(),
             lists: Arena::default(),
-            unknown: UnknownKeys::default(),
+            unknown: UnknownWords::default(),
+            unknown_actions: UnknownWords::default(),
             keys_seen: 0,
             fields: Fields::new(),
+            growing: Growing::default(),
             frames: Vec::new(),
         }
     }
@@ -102,6 +107,8 @@ impl Builder {
             + self.dicts.heap_bytes()
             + self.lists.heap_bytes()
             + of_map(&self.unknown.counts)
+            + of_map(&self.unknown_actions.counts)
+            + self.growing.heap_bytes()
             + of_vec(&self.frames)
     }
 
@@ -176,9 +183,9 @@ impl Builder {
             return Ok(list);
         };
         match (list, first) {
-            (Value::OpenList(memo), Value::Frame(_)) => self.stack(StackIdx::NONE, memo, items),
-            (Value::OpenList(memo), Value::Str(_)) if all_strings(items) => {
-                self.stack_of_strings(StackIdx::NONE, memo, items)
+            (Value::OpenList(_), Value::Frame(_)) => self.stack(list, items),
+            (Value::OpenList(_), Value::Str(_)) if all_strings(items) => {
+                self.stack_of_strings(list, items)
             }
             (Value::OpenList(_), Value::Row(table, start)) => {
                 joined(table, Rows { start, end: start }, items)
@@ -188,15 +195,15 @@ impl Builder {
                 _ => Ok(self.generic_list(items)),
             },
             (Value::OpenList(_), _) => Ok(self.generic_list(items)),
-            (Value::Stack(stack, memo), Value::Frame(_)) => self.stack(stack, memo, items),
-            (Value::Stack(stack, memo), _) if all_strings(items) => {
-                self.stack_of_strings(stack, memo, items)
+            (Value::Stack(..) | Value::Growing(..), Value::Frame(_)) => self.stack(list, items),
+            (Value::Stack(..) | Value::Growing(..), _) if all_strings(items) => {
+                self.stack_of_strings(list, items)
             }
             // A list of strings and other things, under an unknown key: nobody uses its content.
-            (Value::Stack(stack, _), _) if self.is_of_strings(stack) => {
+            (Value::Stack(..) | Value::Growing(..), _) if self.is_of_strings(list) => {
                 Ok(self.generic_list(items))
             }
-            (Value::Stack(..), _) => Err(NO_FRAME),
+            (Value::Stack(..) | Value::Growing(..), _) => Err(NO_FRAME),
             (Value::Rows(table, rows), _) => joined(table, rows, items),
             (Value::List(index), _) => {
                 items
@@ -214,8 +221,8 @@ impl Builder {
         }
     }
 
-    /// The stack `start` followed by `items`.
-    fn stack(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
+    /// The list `start` followed by `items`.
+    fn stack(&mut self, start: Value, items: &[Value]) -> Result<Value> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         for item in items {
@@ -224,13 +231,40 @@ impl Builder {
                 _ => return Err(NO_FRAME),
             }
         }
-        let stack = self.interner.extend(start, &frames)?;
+        let list = self.grown(start, &frames);
         self.frames = frames;
-        Ok(Value::Stack(stack, memo))
+        list
+    }
+
+    /// The list `start` followed by `frames`.
+    fn grown(&mut self, start: Value, frames: &[FrameIdx]) -> Result<Value> {
+        match start {
+            Value::Stack(stack, memo) => {
+                let list = self.growing.begin(&mut self.interner, stack, frames)?;
+                Ok(Value::Growing(list, memo))
+            }
+            Value::Growing(list, _) => {
+                self.growing.extend(&mut self.interner, list, frames)?;
+                Ok(start)
+            }
+            Value::OpenList(memo) => Ok(Value::Stack(self.interner.stack(frames)?, memo)),
+            _ => Err(NO_FRAME),
+        }
+    }
+
+    /// A value of a dictionary that is complete: its lists are, too.
+    pub(super) fn settled(&mut self, value: Value) -> Result<Value> {
+        match value {
+            Value::Growing(list, memo) => {
+                let stack = self.growing.stack(&mut self.interner, list)?;
+                Ok(Value::Stack(stack, memo))
+            }
+            other => Ok(other),
+        }
     }
 
     /// `forward_frames`: a list of strings, kept as a stack whose frames have only a name.
-    fn stack_of_strings(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
+    fn stack_of_strings(&mut self, start: Value, items: &[Value]) -> Result<Value> {
         let names = items.iter().filter_map(|item| match *item {
             Value::Str(name) => Some(name),
             _ => None,
@@ -242,10 +276,15 @@ impl Builder {
         };
         let frames = names.map(|name| self.interner.frame(nameless_file(name)));
         let frames: Vec<FrameIdx> = frames.collect::<Result<_>>()?;
-        Ok(Value::Stack(self.interner.extend(start, &frames)?, memo))
+        self.grown(start, &frames)
     }
 
-    fn is_of_strings(&self, stack: StackIdx) -> bool {
+    fn is_of_strings(&self, list: Value) -> bool {
+        let stack = match list {
+            Value::Stack(stack, _) => stack,
+            Value::Growing(list, _) => self.growing.start(list),
+            _ => return false,
+        };
         let stacks = &self.interner.stacks;
         let first = stacks.frames(stack).first().map(|&idx| stacks.frame(idx));
         first.is_some_and(|frame| frame.filename == EMPTY && frame.line == 0)
@@ -283,11 +322,11 @@ impl Builder {
         self.fields.clear();
         let mut unknown_from = None;
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
-            let Value::Str(key) = pair[0] else {
-                return Err(NO_STRING_KEY);
-            };
-            match Key::at(key.0) {
-                Some(known) => self.fields.set(known, pair[1]),
+            match key(pair[0]) {
+                Some(known) => {
+                    let value = self.settled(pair[1])?;
+                    self.fields.set(known, value);
+                }
                 None => unknown_from = unknown_from.or(Some(at)),
             }
         }
@@ -295,7 +334,7 @@ impl Builder {
         if row.is_some() {
             self.keys_seen |= self.fields.seen();
             if let Some(from) = unknown_from {
-                self.count_unknown(&pairs[from * 2..]);
+                self.count_unknown(&pairs[from * 2..])?;
             }
         }
         Ok(row)
@@ -327,42 +366,49 @@ impl Builder {
 
     fn extend_dict(&mut self, index: u32, pairs: &[Value]) -> Result<()> {
         for pair in pairs.chunks_exact(2) {
-            let Value::Str(key) = pair[0] else {
-                return Err(NO_STRING_KEY);
-            };
+            let key = self.key_text(pair[0])?;
             self.dicts.push(index, key, pair[1]);
         }
         Ok(())
     }
 
-    fn count_unknown(&mut self, pairs: &[Value]) {
+    /// The text of a dictionary's key. A newer PyTorch may have dictionaries with other keys than
+    /// strings somewhere: they are keys that we do not know.
+    fn key_text(&mut self, key: Value) -> Result<StrIdx> {
+        match key {
+            Value::Str(key) => Ok(key),
+            _ => self.interner.string(NO_STRING),
+        }
+    }
+
+    fn count_unknown(&mut self, pairs: &[Value]) -> Result<()> {
         for pair in pairs.chunks_exact(2) {
-            if let Value::Str(key) = pair[0]
-                && Key::at(key.0).is_none()
-            {
+            let key = self.key_text(pair[0])?;
+            if Key::at(key.0).is_none() {
                 self.unknown.count(key);
             }
         }
+        Ok(())
     }
 }
 
-/// Keys that this version does not know, and how often each occurred.
+/// Keys or actions that this version does not know, and how often each occurred.
 #[derive(Default)]
-pub struct UnknownKeys {
+pub struct UnknownWords {
     pub counts: HashMap<StrIdx, u64>,
-    /// Occurrences of keys beyond the first [`UnknownKeys::MAX`].
+    /// Occurrences of words beyond the first [`UnknownWords::MAX`].
     pub others: u64,
 }
 
-impl UnknownKeys {
-    /// How many unknown keys are counted separately; a new version of PyTorch adds a few.
+impl UnknownWords {
+    /// How many unknown words are counted separately; a new version of PyTorch adds a few.
     pub const MAX: usize = 256;
 
-    pub fn count(&mut self, key: StrIdx) {
-        if let Some(known) = self.counts.get_mut(&key) {
+    pub fn count(&mut self, word: StrIdx) {
+        if let Some(known) = self.counts.get_mut(&word) {
             *known += 1;
-        } else if self.counts.len() < UnknownKeys::MAX {
-            self.counts.insert(key, 1);
+        } else if self.counts.len() < UnknownWords::MAX {
+            self.counts.insert(word, 1);
         } else {
             self.others += 1;
         }
@@ -370,7 +416,16 @@ impl UnknownKeys {
 }
 
 const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
-const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is not a string");
+/// What a key that is no string is called among the unknown ones.
+const NO_STRING: &str = "a key that is no string";
+
+/// The known key that a dictionary's key is.
+fn key(key: Value) -> Option<Key> {
+    match key {
+        Value::Str(key) => Key::at(key.0),
+        _ => None,
+    }
+}
 
 fn all_strings(items: &[Value]) -> bool {
     items.iter().all(|item| matches!(item, Value::Str(_)))

@@ -158,6 +158,8 @@ struct Fields {
     time: Micros,
     category: Option<StrIdx>,
     internal: Option<StrIdx>,
+    /// The word of an action that this version does not know.
+    unknown_action: Option<StrIdx>,
     seen: u64,
 }
 
@@ -178,8 +180,16 @@ impl Fields {
             time: Micros(0),
             category: None,
             internal: None,
+            unknown_action: None,
             seen: 0,
         }
+    }
+
+    #[inline(always)]
+    fn set_action(&mut self, word: StrIdx) {
+        self.kind.action = action_at(word.0);
+        self.unknown_action = (self.kind.action == Action::Unknown).then_some(word);
+        self.seen |= Key::Action.bit();
     }
 }
 
@@ -234,6 +244,9 @@ impl Cursor<'_> {
         };
         self.builder.push_event(&kind, fields.addr, fields.time)?;
         self.builder.keys_seen |= fields.seen;
+        if let Some(word) = fields.unknown_action {
+            self.builder.unknown_actions.count(word);
+        }
         if !all_known {
             let unknown = slots[..n_slots].iter().filter(|slot| slot.key.is_none());
             unknown.for_each(|slot| self.builder.unknown.count(slot.name));
@@ -247,8 +260,7 @@ impl Cursor<'_> {
     fn usual(&mut self, slots: &[Slot], fields: &mut Fields) -> Option<usize> {
         let mut next = 0;
         if self.key(slots, &mut next, Key::Action) {
-            fields.kind.action = action_at(self.text()??.0);
-            fields.seen |= Key::Action.bit();
+            fields.set_action(self.text()??);
         }
         if self.key(slots, &mut next, Key::Addr) {
             fields.addr = self.number()?;
@@ -342,7 +354,7 @@ impl Cursor<'_> {
         fields.seen |= key.bit();
         let text = || value.str().filter(says_something);
         match key {
-            Key::Action => fields.kind.action = action_at(value.str()?.0),
+            Key::Action => fields.set_action(value.str()?),
             Key::Addr => fields.addr = value.number()?,
             Key::Size => {
                 let size = value.number().filter(|&size| size <= MAX_SIZE)?;

@@ -4,7 +4,7 @@
 //! random key, so that a hostile file cannot choose names that collide.
 
 use super::keys::{ACTIONS, KEYS};
-use super::{Limits, ReadErrorKind};
+use super::{Limits, MEMORY, ReadErrorKind};
 use crate::clip::clipped;
 use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
 use crate::plain::marked;
@@ -26,8 +26,6 @@ pub struct Interner {
     /// For each slot, the last stack whose hash ends in the slot's number.
     recent: Vec<StackIdx>,
     by_frames: FxHashMap<u64, StackIdx>,
-    /// From a stack and the hash of what was appended, to the resulting stack.
-    extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
     max_memory: usize,
     /// Heap bytes of the rest of the reader, when it was last counted.
@@ -99,7 +97,6 @@ impl Interner {
             frames: HashMap::new(),
             recent: vec![StackIdx::NONE; RECENT_SLOTS],
             by_frames: FxHashMap::default(),
-            extended: HashMap::new(),
             max_frames: limits.stack_frames,
             max_memory: limits.memory,
             elsewhere: 0,
@@ -120,15 +117,11 @@ impl Interner {
             + of_map(&self.frames)
             + of_vec(&self.recent)
             + of_map(&self.by_frames)
-            + of_map(&self.extended)
     }
 
     /// Bytes that tables will request at their next move, if that is soon.
     pub fn moves_soon(&self) -> usize {
-        growth_soon(&self.strings)
-            + growth_soon(&self.frames)
-            + growth_soon(&self.by_frames)
-            + growth_soon(&self.extended)
+        growth_soon(&self.strings) + growth_soon(&self.frames) + growth_soon(&self.by_frames)
     }
 
     /// Returns an error if `more` bytes would exceed the limit. A few bytes of the file may ask for
@@ -138,7 +131,7 @@ impl Interner {
             return Ok(());
         }
         let limit = self.max_memory as u64;
-        Err(ReadErrorKind::Limit("memory in bytes", limit))
+        Err(ReadErrorKind::Limit(MEMORY, limit))
     }
 
     /// A hash that the author of a file cannot predict.
@@ -243,7 +236,7 @@ impl Interner {
                 Some(_) => key = key.wrapping_add(NEXT),
                 None => {
                     self.check_room(growth_of_map(&self.by_frames))?;
-                    let new = self.new_stack(&[], frames)?;
+                    let new = self.new_stack(frames)?;
                     self.by_frames.insert(key, new);
                     break new;
                 }
@@ -254,45 +247,29 @@ impl Interner {
         Ok(stack)
     }
 
-    /// Interns the stack `start` followed by `more`. If the result is known, time and memory grow
-    /// only with the length of `more`: a list that is built frame by frame must not cost its length
-    /// squared.
+    /// The error for a stack of more frames than the limit.
     ///
     /// # Errors
-    /// As [`Interner::stack`].
-    pub fn extend(&mut self, start: StackIdx, more: &[FrameIdx]) -> Result<StackIdx> {
-        if start == StackIdx::NONE {
-            return self.stack(more);
-        }
-        let from = self.stacks.frames(start).len();
-        let mut key = self.keyed.hash_one(more);
-        while let Some(&known) = self.extended.get(&(start, key)) {
-            if self.stacks.frames(known)[from..] == *more {
-                return Ok(known);
-            }
-            key = key.wrapping_add(NEXT);
-        }
-        self.check_room(growth_of_map(&self.extended))?;
-        let before = self.stacks.frames(start).to_vec();
-        let new = self.new_stack(&before, more)?;
-        self.extended.insert((start, key), new);
-        Ok(new)
-    }
-
-    fn new_stack(&mut self, before: &[FrameIdx], more: &[FrameIdx]) -> Result<StackIdx> {
-        let n = before.len() + more.len();
-        if n > self.max_frames {
-            return Err(ReadErrorKind::Limit(
+    /// That one.
+    pub fn check_depth(&self, frames: usize) -> Result<()> {
+        match frames <= self.max_frames {
+            true => Ok(()),
+            false => Err(ReadErrorKind::Limit(
                 "frames of a stack",
                 self.max_frames as u64,
-            ));
+            )),
         }
+    }
+
+    fn new_stack(&mut self, frames: &[FrameIdx]) -> Result<StackIdx> {
+        let n = frames.len();
+        self.check_depth(n)?;
         let members = self.stacks.n_members() + n;
-        self.check_room(n * size_of::<FrameIdx>())?;
+        self.check_room(size_of_val(frames))?;
         if u32::try_from(members).is_err() {
             return Err(ReadErrorKind::Limit("frames of all stacks", MAX_MEMBERS));
         }
-        Ok(self.stacks.push_stack(&[before, more].concat()))
+        Ok(self.stacks.push_stack(frames))
     }
 }
 

@@ -132,9 +132,6 @@ impl KeysSeen {
             (Key::MaxCachedSize, 13),
             (Key::HostSegments, 14),
         ];
-        if self.0 == 0 {
-            return None;
-        }
         // The key of 2.15 occurs only on rare events. So its presence says something, and its
         // absence does not.
         if self.has(Key::InternalMetadata) {
@@ -151,6 +148,10 @@ impl KeysSeen {
                 Key::TimeUs | Key::CompileContext | Key::UserMetadata | Key::PoolId
             )
         };
+        // Empty lists say nothing.
+        if from == 0 && !has_events && !self.has(Key::TotalSize) {
+            return None;
+        }
         let absent = features
             .iter()
             .find(|(key, version)| *version > from && (has_events || !event_key(*key)));
@@ -193,5 +194,8 @@ mod tests {
         check(&with(&eleven), "2.10 to 2.11");
         check(&with(&[Key::HostSegments, Key::PoolId]), "2.14 or later");
         assert_eq!(KeysSeen(0).torch_guess(), None);
+        let empty_lists = KeysSeen(Key::Segments.bit() | Key::DeviceTraces.bit());
+        assert_eq!(empty_lists.torch_guess(), None);
+        check(&[Key::Segments, Key::TotalSize], "2.0");
     }
 }

@@ -18,6 +18,7 @@ const PAIR: u32 = 4;
 const DICT: u32 = 5;
 const LIST: u32 = 6;
 const EMPTY_LIST: u32 = 7;
+const GROWING: u32 = 8;
 
 impl Memo {
     /// An object that may not be referred to.
@@ -31,6 +32,7 @@ impl Memo {
             Value::Str(s) => (STR, s.0),
             Value::Frame(frame) => (FRAME, frame.0),
             Value::Stack(stack, _) => (STACK, stack.0),
+            Value::Growing(list, _) => (GROWING, list),
             Value::Pair(pair) => (PAIR, pair),
             Value::Dict(dict) => (DICT, dict),
             Value::List(list) => (LIST, list),
@@ -53,6 +55,7 @@ impl Memo {
             STR => Value::Str(StrIdx(index)),
             FRAME => Value::Frame(FrameIdx(index)),
             STACK => Value::Stack(StackIdx(index), NO_MEMO),
+            GROWING => Value::Growing(index, NO_MEMO),
             PAIR => Value::Pair(index),
             DICT => Value::Dict(index),
             LIST => Value::List(index),

@@ -9,6 +9,7 @@ mod assembly;
 mod builder;
 mod event_run;
 mod generic;
+mod growing;
 mod interner;
 mod json;
 pub(crate) mod keys;
@@ -123,10 +124,23 @@ impl fmt::Display for ReadError {
                 "pickle protocol {version} at byte {at} is not known here (2 to 5 are); dump it \
                  with protocol=4"
             ),
-            ReadErrorKind::Limit(name, value) => write!(
+            ReadErrorKind::Limit(MEMORY, value) => write!(
                 f,
-                "refused at byte {at}: {name} is limited to {value}, more than PyTorch ever writes"
+                "refused at byte {at}: the memory for reading one file is limited to {value} \
+                 bytes, and this file needs more"
             ),
+            ReadErrorKind::Limit(name, value) => {
+                let what = name.split(" of ").next();
+                let are = match what.is_some_and(|what| what.ends_with('s')) {
+                    true => "are",
+                    false => "is",
+                };
+                write!(
+                    f,
+                    "refused at byte {at}: {name} {are} limited to {value}, more than PyTorch \
+                     ever writes"
+                )
+            }
             ReadErrorKind::Malformed(what) => {
                 write!(f, "the file is damaged at byte {at}: {what}")
             }
@@ -138,6 +152,9 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
+
+/// The limit that is ours: it says nothing of what PyTorch writes.
+const MEMORY: &str = "memory in bytes";
 
 enum Format {
     /// Nothing but white space yet, or the first bytes of a foreign file.
@@ -183,41 +200,40 @@ impl Reader {
             if used > self.limits.memory {
                 return Err(ReadError {
                     offset: self.offset,
-                    kind: ReadErrorKind::Limit("memory in bytes", self.limits.memory as u64),
+                    kind: ReadErrorKind::Limit(MEMORY, self.limits.memory as u64),
                 });
             }
         }
         Ok(())
     }
 
-    fn push_piece(&mut self, mut piece: &[u8]) -> Result<(), ReadError> {
-        if let Format::Unknown(start) = &mut self.format {
-            let spaces = match start.is_empty() {
-                true => piece.iter().take_while(|b| b.is_ascii_whitespace()).count(),
-                false => 0,
-            };
-            piece = &piece[spaces..];
-            let Some(&first) = piece.first() else {
+    fn push_piece(&mut self, piece: &[u8]) -> Result<(), ReadError> {
+        let mut at = 0;
+        while let Format::Unknown(start) = &mut self.format {
+            let Some(&byte) = piece.get(at) else {
                 return Ok(());
             };
-            let offset = self.offset + spaces as u64;
-            self.format = match first {
+            let offset = self.offset + at as u64;
+            match byte {
+                _ if start.is_empty() && byte.is_ascii_whitespace() => at += 1,
                 0x80 if start.is_empty() => {
-                    Format::Pickle(pickle::Machine::new(offset, self.limits))
+                    self.format = Format::Pickle(pickle::Machine::new(offset, self.limits));
                 }
                 b'{' | b'[' if start.is_empty() => {
-                    Format::Json(json::Parser::new(offset, self.limits))
+                    self.format = Format::Json(json::Parser::new(offset, self.limits));
                 }
                 _ => {
-                    let missing = MAGIC_LEN - start.len();
-                    start.extend_from_slice(&piece[..missing.min(piece.len())]);
-                    if start.len() < MAGIC_LEN {
-                        return Ok(());
+                    start.push(byte);
+                    at += 1;
+                    if start[..] == BYTE_ORDER_MARK {
+                        start.clear();
+                    } else if start.len() == MAGIC_LEN {
+                        return Err(foreign(start, offset + 1));
                     }
-                    return Err(foreign(start, self.offset + (spaces + missing) as u64));
                 }
-            };
+            }
         }
+        let piece = &piece[at..];
         match &mut self.format {
             Format::Pickle(machine) => machine.push(piece, &mut self.builder),
             Format::Json(parser) => parser.push(piece, &mut self.builder),
@@ -289,6 +305,9 @@ pub fn read(bytes: &[u8], limits: Limits) -> Result<Snapshot, ReadError> {
     reader.finish()
 }
 
+/// What some editors put before a text in UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
 /// How many bytes at the start are used to recognise foreign files.
 const MAGIC_LEN: usize = 4;
 
@@ -303,12 +322,23 @@ fn foreign(start: &[u8], end: u64) -> ReadError {
 /// Names some kinds of files that people drop here by mistake.
 fn looks_like(start: &[u8]) -> &'static str {
     match start {
-        [b'P', b'K', ..] => "starts a zip archive (a model saved with torch.save?)",
-        [0x1f, 0x8b, ..] => "starts gzip data inside the file",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "starts zstd data inside the file",
+        [b'P', b'K', ..] => {
+            "starts a zip archive: a model saved with torch.save, or files to unpack first"
+        }
+        [0x1f, 0x8b, ..] => {
+            "starts gzip data once more: the file was packed twice, so unpack it once"
+        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            "starts zstd data once more: the file was packed twice, so unpack it once"
+        }
+        [0xfd, b'7', b'z', b'X', ..] => "starts xz data, which is not read here: unpack it (unxz)",
+        [b'B', b'Z', b'h', ..] => "starts bzip2 data, which is not read here: unpack it (bunzip2)",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "starts text in UTF-16: save it as UTF-8",
         [0x89, b'H', b'D', b'F', ..] => "starts an HDF5 file",
         [b'<', ..] => "starts HTML or XML (an error page saved by mistake?)",
-        [b'(' | b'}' | b']', ..] => "may start a pickle of protocol 0 or 1, which no torch writes",
+        [b'(' | b'}' | b']', ..] => {
+            "may start a pickle of protocol 0 or 1, which no torch writes: dump it with protocol=4"
+        }
         _ => "starts neither a pickle nor JSON",
     }
 }

@@ -411,7 +411,10 @@ impl Machine {
     fn replace(&mut self, at: usize, before: Value, after: Value) {
         self.stack.truncate(at + 1);
         self.stack[at] = after;
-        if let Value::OpenDict(memo) | Value::OpenList(memo) | Value::Stack(_, memo) = before
+        if let Value::OpenDict(memo)
+        | Value::OpenList(memo)
+        | Value::Stack(_, memo)
+        | Value::Growing(_, memo) = before
             && let Some(entry) = self.memo.get_mut(memo as usize)
         {
             // A hostile file may double an empty dictionary, and fill it twice.
@@ -433,19 +436,24 @@ impl Machine {
     fn long(&mut self, buf: &[u8], head: usize, n: usize) -> Result<Step> {
         // Nine bytes occur: a pointer of 2^63 or more has an extra zero byte for the sign
         // (#115234).
-        if n > 9 {
-            if self.stack.is_empty() && self.memo.is_empty() {
-                return Err(ReadErrorKind::Shape(
-                    "it starts with a number, like a model of an old torch.save",
-                ));
-            }
-            return Err(ReadErrorKind::Malformed(
-                "an integer is longer than 64 bits",
+        if n > 9 && self.stack.is_empty() && self.memo.is_empty() {
+            return Err(ReadErrorKind::Shape(
+                "it starts with a number, like a model of an old torch.save",
+            ));
+        }
+        if n > LONGEST_INTEGER {
+            return Err(ReadErrorKind::Limit(
+                "bytes of an integer",
+                LONGEST_INTEGER as u64,
             ));
         }
         let Some(bytes) = buf.get(head..head + n) else {
             return Ok(Step::More(head + n));
         };
+        if n > 9 {
+            self.stack.push(Value::Huge);
+            return Ok(Step::Next(head + n));
+        }
         let mut word = [0_u8; 16];
         word[..n].copy_from_slice(bytes);
         if bytes.last().is_some_and(|b| b & 0x80 != 0) {
@@ -455,11 +463,7 @@ impl Machine {
         let value = match (i64::try_from(number), u64::try_from(number)) {
             (Ok(small), _) => Value::Int(small),
             (_, Ok(big)) => Value::Big(big),
-            _ => {
-                return Err(ReadErrorKind::Malformed(
-                    "an integer is longer than 64 bits",
-                ));
-            }
+            _ => Value::Huge,
         };
         self.stack.push(value);
         Ok(Step::Next(head + n))
@@ -495,6 +499,9 @@ impl Machine {
         }
     }
 }
+
+/// The longest integer that is read, bytes: Python writes longer ones with another opcode.
+const LONGEST_INTEGER: usize = 255;
 
 /// The error for an opcode that is not in the table above.
 fn refused(op: u8) -> ReadErrorKind {

@@ -43,10 +43,10 @@ impl Builder {
 
     pub(super) fn event(&mut self) -> Result<Value> {
         let fields = &self.fields;
-        let action = match fields.get(Key::Action) {
-            Value::Str(word) => action_at(word.0),
-            _ => return Err(ReadErrorKind::Shape("an event's action is not a string")),
+        let Value::Str(word) = fields.get(Key::Action) else {
+            return Err(ReadErrorKind::Shape("an event's action is not a string"));
         };
+        let action = action_at(word.0);
         let pool = match fields.get(Key::PoolId) {
             Value::Pair(index) => Some(pool_id(self.pairs[index as usize])),
             _ => None,
@@ -73,7 +73,12 @@ impl Builder {
         };
         let (addr, time) = (fields.handle(addr)?, fields.time());
         match self.push_event(&kind, addr, time) {
-            Some(row) => Ok(Value::Row(Table::Event, row)),
+            Some(row) => {
+                if action == Action::Unknown {
+                    self.unknown_actions.count(word);
+                }
+                Ok(Value::Row(Table::Event, row))
+            }
             None if self.events.kind.len() < self.limits.events => Err(TOO_LARGE),
             None => Err(ReadErrorKind::Limit(
                 "number of events",
@@ -163,14 +168,18 @@ impl Builder {
             Value::Rows(Table::History, rows) => self.histories.get(rows.start as usize).copied(),
             _ => None,
         };
-        let requested = match history {
-            Some(history) if !fields.has(Key::RequestedSize) => Bytes(history.real_size),
-            _ => fields.bytes(Key::RequestedSize)?,
+        // torch 2.0 and older write it only where a history is recorded.
+        let (requested, requested_known) = match history {
+            _ if fields.has(Key::RequestedSize) => (fields.bytes(Key::RequestedSize)?, true),
+            Some(history) => (Bytes(history.real_size), true),
+            None if state == BlockState::Inactive => (Bytes(0), true),
+            None => (fields.bytes(Key::Size)?, false),
         };
         let block = RawBlock {
             addr: DeviceAddr(fields.handle(Key::Address)?),
             size: fields.bytes(Key::Size)?,
             requested,
+            requested_known,
             state,
             stack: match fields.stack(Key::Frames) {
                 StackIdx::NONE => history.map_or(StackIdx::NONE, |h| h.stack),

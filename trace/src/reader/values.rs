@@ -52,6 +52,9 @@ pub enum Value {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
+    /// An integer of more than 64 bits: no quantity of a snapshot, but it may stand under a key that
+    /// nobody asks for.
+    Huge,
     /// A float.
     Float(f64),
     /// A string.
@@ -62,6 +65,8 @@ pub enum Value {
     Frame(FrameIdx),
     /// A list of frames, and its memo entry.
     Stack(StackIdx, u32),
+    /// A list of frames that came in more than one batch: its number, and its memo entry.
+    Growing(u32, u32),
     /// An empty dictionary, and its memo entry.
     OpenDict(u32),
     /// An empty list, and its memo entry.
@@ -154,6 +159,9 @@ impl Fields {
             Value::None => Ok(None),
             value => match value.integer() {
                 Some(n) => Ok(Some(n)),
+                None if value == Value::Huge => Err(ReadErrorKind::Malformed(
+                    "an integer is longer than 64 bits",
+                )),
                 None => Err(ReadErrorKind::Shape("a number was expected")),
             },
         }

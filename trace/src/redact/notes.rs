@@ -4,11 +4,12 @@
 use crate::trace::QualityNote;
 
 /// Kinds of findings.
-const CODES: [&str; 21] = [
+const CODES: [&str; 23] = [
     "no_events",
     "state_only",
     "no_segments",
     "unknown_keys",
+    "unknown_actions",
     "trailing_bytes",
     "host_memory_not_shown",
     "host_events_before",
@@ -20,6 +21,7 @@ const CODES: [&str; 21] = [
     "time_backwards",
     "addresses_not_predicted",
     "sizes_inferred",
+    "requested_unknown",
     "outside_segments",
     "segments_newer",
     "segment_events_unexplained",
@@ -41,10 +43,14 @@ const CLAUSES: &[&str] = &[
     "it was recorded with enabled=\"state\" (or torch #.#'s default), which keeps no history",
     "the file has no segments",
     "memory from before the first event is unknown, and so are true block sizes",
+    "# byte after the end of the snapshot",
     "# bytes after the end of the snapshot",
     // As earlier versions said it.
     "# entries of pinned host memory are in the file and not shown",
+    "# entry of pinned host memory has a shape that this version does not know",
     "# entries of pinned host memory have a shape that this version does not know",
+    "# event before the first event of a device is left out",
+    "PyTorch does not clear such events when a recording begins, and some between are missing",
     "# events before the first event of a device are left out",
     "PyTorch does not clear them when a recording begins, and some between are missing",
     "the ring of events probably wrapped",
@@ -66,14 +72,24 @@ const CLAUSES: &[&str] = &[
     "# % of allocations have no stack",
     "# % of allocations have no Python frame (made by autograd's threads)",
     "events have no times (torch before #.#)",
+    "time runs backwards at # event",
     "time runs backwards at # events",
     "order is by event",
     "the allocator's rules predict # of # addresses",
     "the recorded ones are used",
+    "the true size of # block from before the trace was inferred from its neighbours",
     "the true size of # blocks from before the trace was inferred from their neighbours",
+    "how much was asked for # block from before the trace is not in the file",
+    "its whole size counts as requested",
+    "how much was asked for # blocks from before the trace is not in the file",
+    "their whole size counts as requested",
+    "# block lies at an address that was not free in any segment",
     "# blocks lie at addresses that were not free in any segment",
+    "# segment event names a segment that was in use or unknown",
     "# segment events name segments that were in use or unknown",
+    "# address was handed out again without having been freed",
     "# addresses were handed out again without having been freed",
+    "# block at the end of the trace differs from the segments",
     "# blocks at the end of the trace differ from the segments",
     "another thread allocated while the snapshot was taken",
     "requested ends at # bytes by the trace and # by the segments",
@@ -93,6 +109,7 @@ pub fn note(finding: &QualityNote) -> QualityNote {
     let detail = match code.as_str() {
         _ if is_ours(&finding.detail) => finding.detail.clone(),
         "unknown_keys" => "the file has keys that this version ignores".to_owned(),
+        "unknown_actions" => "the file has actions that this version does not know".to_owned(),
         code => code.replace('_', " "),
     };
     QualityNote { code, detail }

@@ -193,6 +193,18 @@ fn our_own_findings_are_told_and_no_others() {
             "the file has keys that this version ignores",
         ),
     );
+    check(
+        "unknown_actions",
+        "events with actions that this version does not know, and that change nothing here: \
+         alice (3×)",
+        (
+            "unknown_actions",
+            "the file has actions that this version does not know",
+        ),
+    );
+    let asked = "how much was asked for 1 block from before the trace is not in the file; its \
+                 whole size counts as requested";
+    check("requested_unknown", asked, ("requested_unknown", asked));
     check("no_times", "at /home/alice", ("no_times", "no times"));
     check("alice", "alice", ("other_finding", "other finding"));
 }

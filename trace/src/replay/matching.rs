@@ -10,6 +10,7 @@ use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
 use crate::stacks::FxHashMap;
 use crate::trace::{
     Action, Blocks, Events, MAX_PRIVATE_FAILURES, NO_TARGET, OtherEvent, PoolId, SegmentEvent,
+    never_requested,
 };
 use crate::watch::{EVERY, Stopped, Watch};
 
@@ -39,6 +40,8 @@ pub struct Anomalies {
     pub not_in_segments: u64,
     /// Blocks whose requested size differs between the trace and the final segments.
     pub size_mismatches: u64,
+    /// Blocks from before the first event of which the file does not say how much was asked for.
+    pub requested_unknown: u64,
 }
 
 /// What matching finds.
@@ -285,10 +288,12 @@ impl Matcher<'_> {
         ghosts.sort_unstable_by_key(|b| b.block.addr);
         for &FinalBlock { block, stream } in ghosts {
             let pending = block.state == BlockState::PendingFree;
+            self.anomalies.requested_unknown += u64::from(!block.requested_known);
             self.before.alloc.push(0);
-            self.before
-                .free_requested
-                .push(if pending { 0 } else { self.never });
+            self.before.free_requested.push(match pending {
+                true => 0,
+                false => never_requested(self.never),
+            });
             self.before.free_completed.push(self.never);
             self.before.addr.push(block.addr);
             self.pending_before.push(pending);
@@ -305,7 +310,8 @@ impl Matcher<'_> {
                 (Some(FinalBlock { block, .. }), 0) => {
                     let alloc = self.blocks.alloc[target as usize] as usize;
                     let requested = self.kinds[self.rows[alloc] as usize].size;
-                    self.anomalies.size_mismatches += u64::from(block.requested != requested);
+                    let differs = block.requested_known && block.requested != requested;
+                    self.anomalies.size_mismatches += u64::from(differs);
                 }
                 // Its free was requested and not completed: the block is known, and still in the
                 // final segments.

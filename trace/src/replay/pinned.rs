@@ -46,11 +46,17 @@ impl Host {
 
 /// The note about events that were left out.
 pub fn left_out(events: usize) -> Option<QualityNote> {
-    let text = format!(
-        "{events} events before the first event of a device are left out: PyTorch does not clear \
-         them when a recording begins, and some between are missing"
-    );
-    (events > 0).then(|| note("host_events_before", text))
+    let text = match events {
+        0 => return None,
+        1 => "1 event before the first event of a device is left out: PyTorch does not clear such \
+              events when a recording begins, and some between are missing"
+            .to_owned(),
+        n => format!(
+            "{n} events before the first event of a device are left out: PyTorch does not clear \
+             them when a recording begins, and some between are missing"
+        ),
+    };
+    Some(note("host_events_before", text))
 }
 
 /// The size of each block, as its event has it.

@@ -143,6 +143,7 @@ impl Program {
                     addr: DeviceAddr(addr),
                     size: Bytes(size),
                     requested: Bytes(requested),
+                    requested_known: true,
                     state: match pending {
                         true => BlockState::PendingFree,
                         false => BlockState::ActiveAllocated,
@@ -397,6 +398,27 @@ fn one_event_a_device_is_a_file_of_state_only() {
     let state_only = "state_only".to_owned();
     assert!(of_two(program.log.len() - 1).contains(&state_only));
     assert!(!of_two(0).contains(&state_only));
+}
+
+#[test]
+fn a_size_that_the_file_leaves_out_contradicts_nothing() {
+    let mut program = Program::default();
+    program.alloc(1000);
+    program.alloc(3 * MIB + 5);
+    let check = |from: usize, expected: bool| {
+        let mut snapshot = program.snapshot(from);
+        for block in &mut snapshot.blocks {
+            block.requested = block.size;
+            block.requested_known = false;
+        }
+        let codes = codes(snapshot);
+        let has = |code: &str| codes.iter().any(|one| one == code);
+        assert_eq!(has("requested_unknown"), expected, "{codes:?}");
+        assert!(!has("segments_newer") && !has("end_differs"), "{codes:?}");
+    };
+    // The events say how much was asked for, but not for blocks from before.
+    check(0, false);
+    check(program.log.len() - 1, true);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::stacks::{FxHashMap, StackIdx, Stacks, StrIdx};
 use crate::time::TimeColumn;
 use crate::trace::{
     Action, Annotation, BlockKind, Blocks, DeviceTrace, Events, KindIdx, NO_TARGET, OtherEvent,
-    PoolId, PoolSize, SegmentEvent,
+    PoolId, PoolSize, SegmentEvent, never_requested,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx, Micros};
 use crate::varint::{BadBytes, Cursor, fold, put, put_difference, unfold};
@@ -129,7 +129,8 @@ fn encode_lifetimes(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
     let mut rows = RowWriter::new(emit, Some(device.device), Column::BlockLife);
     for block in 0..blocks.len() {
         let alloc = blocks.alloc[block];
-        let freed = or_never(blocks.free_requested[block], n_events);
+        // Without events, 0 is "before the trace", and a larger number "never".
+        let freed = or_never(blocks.free_requested[block], never_requested(n_events));
         let life = freed.map_or(0, |freed| freed - alloc + 1);
         predictor.put(rows.row(), kinds_around(blocks, block), life);
     }
@@ -340,7 +341,7 @@ fn decode_lifetimes(
         let block = requested.len();
         let life = predictor.read(cursor, kinds_around(blocks, block))?;
         let start = *alloc.get(block).ok_or(Damage::Rows)?;
-        requested.push(later(start, u64::from(life), n_events)?);
+        requested.push(later(start, u64::from(life), never_requested(n_events))?);
         Ok(())
     })?;
     Column::BlockLife.check_rows(requested.len(), n_blocks)?;

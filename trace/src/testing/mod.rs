@@ -22,7 +22,7 @@ use crate::pyramid::PyramidBuilder;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{
     Action, BlockIdx, BlockKind, DeviceTrace, KindIdx, Levels, NO_TARGET, OtherEvent, PoolId,
-    PoolSize, SegmentEvent, Series, SeriesSummary, Trace,
+    PoolSize, SegmentEvent, Series, SeriesSummary, Trace, never_requested,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx, Micros};
 use std::collections::HashMap;
@@ -211,9 +211,11 @@ impl TraceBuilder {
     pub fn finish(mut self) -> Trace {
         let n_events = self.device.events.len();
         let blocks = &mut self.device.blocks;
-        for column in [&mut blocks.free_requested, &mut blocks.free_completed] {
+        let never = [never_requested(n_events), n_events];
+        let columns = [&mut blocks.free_requested, &mut blocks.free_completed];
+        for (column, never) in columns.into_iter().zip(never) {
             for end in column.iter_mut().filter(|end| **end == NEVER) {
-                *end = n_events;
+                *end = never;
             }
         }
         let mut builder = PyramidBuilder::new(self.start);

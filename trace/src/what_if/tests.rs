@@ -264,6 +264,7 @@ impl Process {
                 addr: DeviceAddr(held.addr),
                 size: Bytes(self.allocator.arena().size(held.slot)),
                 requested: Bytes(held.requested),
+                requested_known: true,
                 state: match held.waits {
                     true => BlockState::PendingFree,
                     false => BlockState::ActiveAllocated,

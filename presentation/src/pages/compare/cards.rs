@@ -41,11 +41,10 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
     // Of pinned memory only leaks are compared.
     let notes = merged(notes.filter(|note| !note.is_of_pinned())).into_iter();
     let notes = notes.filter(|(badge, _)| badge.weight == Weight::Caution);
-    let notes = notes.map(|(badge, detail)| {
-        (
-            badge.label,
-            format!("{} {}", badge.about, sentence(&detail)),
-        )
+    // The finding says what its badge says in general, and how sure that is.
+    let notes = notes.map(|(badge, detail)| match detail.is_empty() {
+        true => (badge.label, badge.about.to_owned()),
+        false => (badge.label, sentence(&detail)),
     });
     first.into_iter().chain(notes).collect()
 }
@@ -182,7 +181,16 @@ mod tests {
         check(
             run(notes, none.clone()),
             &["history cut"],
-            "is missing. Device 0: 5 of 9 events are lost.",
+            "Device 0: 5 of 9 events are lost.",
+        );
+        let state = "the file holds no events: only the state at the end is known";
+        let told = caveats(Ok(&run(
+            serde_json::json!([{ "code": "no_events", "detail": state }]),
+            serde_json::json!(null),
+        )));
+        assert_eq!(
+            told[0].1,
+            "The file holds no events: only the state at the end is known."
         );
         check(run(serde_json::json!([]), none), &[], "");
         for (steps, labels) in [(50, &["first steps only"][..]), (12, &[])] {

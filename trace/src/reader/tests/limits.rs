@@ -1,7 +1,7 @@
 //! Each limit, at its bound and one past it.
 
 use super::layouts::snapshot;
-use super::pickle_writer::{Dialect, Py, json, pickle};
+use super::pickle_writer::{Dialect, Filling, Py, json, pickle};
 use super::{dict, event, int, list, shared, text, trace};
 use crate::reader::{Limits, ReadErrorKind, Reader, read};
 
@@ -158,7 +158,7 @@ fn a_list_that_is_referred_to_a_million_times_stays_small() {
 
 #[test]
 fn a_stack_built_frame_by_frame_costs_what_it_adds() {
-    // 30,000 times: refers to the list and appends a frame to it. Each time makes another stack.
+    // 30,000 times: refers to the frame and appends it to the list.
     let mut file = vec![0x80, 4];
     let frame = pickle(
         &dict(vec![
@@ -171,10 +171,32 @@ fn a_stack_built_frame_by_frame_costs_what_it_adds() {
     file.extend(&frame[11..frame.len() - 1]);
     file.extend(b"]");
     file.extend(b"h\x00a".repeat(30_000));
-    let limits = Limits {
-        memory: 64 << 20,
-        ..Limits::default()
+    let empty = Reader::new(Limits::default()).memory_used();
+    let mut reader = Reader::new(Limits::default());
+    reader.push(&file).unwrap();
+    // Four bytes a frame, in a column that doubles; the list is one, not 30,000.
+    let more = reader.memory_used() - empty;
+    assert!(more < 300_000, "{more}");
+}
+
+#[test]
+fn a_deep_stack_is_taken_up_again_only_so_often() {
+    // A list of a deep stack, which is remembered at 1 and its first frame at 2; then, in a few
+    // bytes each, the same stack and one frame more.
+    let in_one_batch = Dialect {
+        filling: Filling::Batches(usize::MAX),
+        ..Dialect::cpython(4)
     };
-    let refusal = Some(("memory in bytes", 64 << 20));
-    check(&file, limits, refusal);
+    let start = pickle(&list(vec![stack(3_000)]), in_one_batch);
+    let file = |times: usize| {
+        let more = b"h\x01h\x02a".repeat(times);
+        [&start[..start.len() - 1], b"(", &more, b"e."].concat()
+    };
+    let refused = |times| match read(&file(times), Limits::default()).unwrap_err().kind {
+        ReadErrorKind::Limit(name, _) => name,
+        _ => "",
+    };
+    assert_eq!(refused(1000), "");
+    let name = "number of long lists that are taken up again";
+    assert_eq!(refused(1001), name);
 }

@@ -150,5 +150,8 @@ fn describe(snapshot: &Snapshot) -> String {
     for (key, count) in &snapshot.unknown_keys {
         line(format!("unknown {key}: {count}"));
     }
+    for (action, count) in &snapshot.unknown_actions {
+        line(format!("unknown action {action}: {count}"));
+    }
     out
 }

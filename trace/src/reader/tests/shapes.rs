@@ -3,6 +3,7 @@
 use super::pickle_writer::{Dialect, Py, json, pickle};
 use super::{describe, dict, event, int, list, read_all, shared, text, trace};
 use crate::reader::{Limits, read};
+use crate::stacks::StackIdx;
 
 /// Reads `root` as pickle and as JSON; both must be described by exactly these lines.
 fn check(root: &Py, expected: &[&str]) {
@@ -107,6 +108,7 @@ fn unknown_keys_are_counted_not_refused() {
             ("other", list(vec![text("a"), int(1)])),
         ]),
         event(vec![("action", text("teleport"))]),
+        event(vec![("action", text("teleport"))]),
     ];
     let root = dict(vec![
         ("device_traces", list(vec![list(events)])),
@@ -119,12 +121,91 @@ fn unknown_keys_are_counted_not_refused() {
             " Alloc 0x0 512 stream 0 f:3",
             " Alloc 0x0 512 stream 0 -",
             " Unknown 0x0 512 stream 0 -",
+            " Unknown 0x0 512 stream 0 -",
             "unknown column: 1",
             "unknown new_thing: 2",
             "unknown other: 1",
             "unknown version: 1",
+            "unknown action teleport: 2",
         ],
     );
+}
+
+#[test]
+fn what_nobody_asks_for_may_be_anything() {
+    // {1: 2, "device_traces": [[{"action": "alloc", "size": 512, "new": X, 3: X}]]}
+    let file = |more: &[u8]| {
+        let key = |name: &str| [&[0x8c, name.len() as u8][..], name.as_bytes(), &[0x94]].concat();
+        let event = [
+            &b"}\x94("[..],
+            &key("action"),
+            &key("alloc"),
+            &key("size"),
+            b"M\x00\x02",
+            &key("new"),
+            more,
+            b"K\x03",
+            more,
+            b"u",
+        ];
+        let start = [&b"\x80\x04}\x94(K\x01K\x02"[..], &key("device_traces")];
+        [&start.concat()[..], b"]\x94]\x94", &event.concat(), b"aau."].concat()
+    };
+    let check = |more: &[u8]| {
+        let snapshot = read(&file(more), Limits::default()).unwrap();
+        let expected = "device 0\n Alloc 0x0 512 stream 0 -\nunknown a key that is no string: 2\n\
+                        unknown new: 1\n";
+        assert_eq!(describe(&snapshot), expected, "{more:?}");
+    };
+    check(b"}K\x01K\x02s");
+    check(b"}(K\x01K\x02K\x03K\x04u");
+    check(&[&[0x8a, 9][..], &[0x7f; 9]].concat());
+    check(&[&[0x8a, 40][..], &[0xff; 40]].concat());
+}
+
+#[test]
+fn a_deep_stack_is_kept_once_however_it_comes() {
+    let frame = |line: i128| {
+        let fields = vec![
+            ("name", text("f")),
+            ("filename", text("f.py")),
+            ("line", int(line)),
+        ];
+        shared(dict(fields))
+    };
+    let frames: Vec<Py> = (0..2_500).map(frame).collect();
+    let twice = shared(list(frames.clone()));
+    let other = list([&frames[..], &[frame(7)]].concat());
+    let stacks = [
+        list(frames.clone()),
+        twice.clone(),
+        other,
+        twice,
+        list(frames),
+    ];
+    let events = stacks.map(|stack| event(vec![("frames", stack)]));
+    let root = trace(events.to_vec());
+    let files = [
+        pickle(&root, Dialect::cpython(4)),
+        pickle(&root, Dialect::cpython(2)),
+        json(&root).into_bytes(),
+    ];
+    for file in files {
+        let snapshot = read(&file, Limits::default()).unwrap();
+        let kinds = snapshot.devices[0].kind.iter();
+        let stacks: Vec<StackIdx> = kinds.map(|&k| snapshot.kinds[k as usize].stack).collect();
+        let len = |at: usize| snapshot.stacks.frames(stacks[at]).len();
+        assert_eq!((len(0), len(2)), (2_500, 2_501));
+        assert!(
+            [1, 3, 4].iter().all(|&at| stacks[at] == stacks[0]),
+            "{stacks:?}"
+        );
+        // The first batch of each is a stack, too; other beginnings are not.
+        assert!(
+            snapshot.stacks.n_members() < 2 * 2_501 + 2 * 1_001,
+            "{stacks:?}"
+        );
+    }
 }
 
 #[test]
@@ -255,7 +336,7 @@ fn segments_of_unusual_kinds() {
         &segment(vec![("device", int(3)), ("blocks", blocks)]),
         &[
             "segment 3:0x1000 8192 allocated 0 Large stream 0 pool (0, 0)",
-            " block 0x1000 4096 of 0 PendingFree -",
+            " block 0x1000 4096 of 4096 PendingFree -",
             " block 0x2000 4096 of 0 Inactive -",
         ],
     );

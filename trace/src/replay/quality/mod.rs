@@ -16,9 +16,9 @@ pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     }
 }
 
-/// How many unknown keys a note lists, and how many bytes of each it shows.
-const KEYS_LISTED: usize = 32;
-const KEY_BYTES: usize = 80;
+/// How many unknown words a note lists, and how many bytes of each it shows.
+const WORDS_LISTED: usize = 32;
+const WORD_BYTES: usize = 80;
 
 /// Notes on the file as a whole.
 pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
@@ -45,37 +45,51 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
         ));
     }
     if !snapshot.unknown_keys.is_empty() {
-        let list: Vec<String> = snapshot
-            .unknown_keys
-            .iter()
-            .take(KEYS_LISTED)
-            .map(|(key, n)| format!("{} ({n}×)", clipped(key, KEY_BYTES)))
-            .collect();
-        let mut list = list.join(", ");
-        let rest = snapshot.unknown_keys.len().saturating_sub(KEYS_LISTED);
-        if rest > 0 {
-            list += &format!(", and {rest} more");
-        }
-        notes.push(note(
-            "unknown_keys",
-            format!("keys that this version ignores: {list}"),
-        ));
+        let list = listed(&snapshot.unknown_keys);
+        let text = format!("keys that this version ignores: {list}");
+        notes.push(note("unknown_keys", text));
+    }
+    if !snapshot.unknown_actions.is_empty() {
+        let list = listed(&snapshot.unknown_actions);
+        let text = format!(
+            "events with actions that this version does not know, and that change nothing here: \
+             {list}"
+        );
+        notes.push(note("unknown_actions", text));
     }
     if snapshot.trailing_bytes > 0 {
-        let n = snapshot.trailing_bytes;
-        notes.push(note(
-            "trailing_bytes",
-            format!("{n} bytes after the end of the snapshot"),
-        ));
+        let bytes = counted(snapshot.trailing_bytes, "byte", "bytes");
+        let text = format!("{bytes} after the end of the snapshot");
+        notes.push(note("trailing_bytes", text));
     }
     if snapshot.host_unread > 0 {
-        let n = snapshot.host_unread;
         let text = format!(
-            "{n} entries of pinned host memory have a shape that this version does not know"
+            "{} a shape that this version does not know",
+            counted(
+                snapshot.host_unread,
+                "entry of pinned host memory has",
+                "entries of pinned host memory have"
+            )
         );
         notes.push(note("host_memory_not_shown", text));
     }
     notes
+}
+
+/// Unknown words of the file, each with how often it occurred.
+fn listed(words: &[(String, u64)]) -> String {
+    let shown = words.iter().take(WORDS_LISTED);
+    let shown = shown.map(|(word, n)| format!("{} ({n}×)", clipped(word, WORD_BYTES)));
+    let list = shown.collect::<Vec<_>>().join(", ");
+    match words.len().saturating_sub(WORDS_LISTED) {
+        0 => list,
+        rest => format!("{list}, and {rest} more"),
+    }
+}
+
+/// A number with what it counts, in the singular or the plural.
+fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// What is known about one device.
@@ -179,7 +193,8 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         last = now;
     }
     if backwards > 0 {
-        let text = format!("time runs backwards at {backwards} events; order is by event");
+        let events = counted(backwards, "event", "events");
+        let text = format!("time runs backwards at {events}; order is by event");
         notes.push(note("time_backwards", text));
     }
 }
@@ -196,38 +211,67 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         notes.push(note("addresses_not_predicted", text));
     }
     if evidence.resized > 0 {
-        let text = format!(
-            "the true size of {} blocks from before the trace was inferred from their neighbours",
-            evidence.resized
-        );
+        let blocks = counted(evidence.resized, "block", "blocks");
+        let text = match evidence.resized {
+            1 => "its neighbours",
+            _ => "their neighbours",
+        };
+        let text =
+            format!("the true size of {blocks} from before the trace was inferred from {text}");
         notes.push(note("sizes_inferred", text));
     }
     let Lost { outside, segments } = *evidence.simulated;
     if outside > 0 {
-        let text = format!("{outside} blocks lie at addresses that were not free in any segment");
+        let text = match outside {
+            1 => "1 block lies at an address that was not free in any segment".to_owned(),
+            n => format!("{n} blocks lie at addresses that were not free in any segment"),
+        };
         notes.push(note("outside_segments", text));
     }
     if segments > 0 {
-        let text = format!("{segments} segment events name segments that were in use or unknown");
+        let text = match segments {
+            1 => "1 segment event names a segment that was in use or unknown".to_owned(),
+            n => format!("{n} segment events name segments that were in use or unknown"),
+        };
         notes.push(note("segment_events_unexplained", text));
     }
+    of_the_end(evidence, notes);
+}
+
+/// Notes where the trace and the final segments disagree, or do not say enough.
+fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let anomalies = evidence.anomalies;
     if anomalies.double_allocs > 0 {
-        let n = anomalies.double_allocs;
-        let text = format!("{n} addresses were handed out again without having been freed");
+        let addresses = counted(anomalies.double_allocs, "address was", "addresses were");
+        let text = format!("{addresses} handed out again without having been freed");
         notes.push(note("double_allocs", text));
     }
-    if evidence.has_segments {
-        let disagree = anomalies.not_in_segments + anomalies.size_mismatches;
-        if disagree > 0 {
-            let text = format!(
-                "{disagree} blocks at the end of the trace differ from the segments: another \
-                 thread allocated while the snapshot was taken"
-            );
-            notes.push(note("segments_newer", text));
-        }
-        end_levels(evidence, notes);
+    if anomalies.requested_unknown > 0 {
+        let text = match anomalies.requested_unknown {
+            1 => "how much was asked for 1 block from before the trace is not in the file; its \
+                  whole size counts as requested"
+                .to_owned(),
+            n => format!(
+                "how much was asked for {n} blocks from before the trace is not in the file; \
+                 their whole size counts as requested"
+            ),
+        };
+        notes.push(note("requested_unknown", text));
     }
+    if !evidence.has_segments {
+        return;
+    }
+    let disagree = anomalies.not_in_segments + anomalies.size_mismatches;
+    if disagree > 0 {
+        let blocks = counted(disagree, "block", "blocks");
+        let differ = if disagree == 1 { "differs" } else { "differ" };
+        let text = format!(
+            "{blocks} at the end of the trace {differ} from the segments: another thread \
+             allocated while the snapshot was taken"
+        );
+        notes.push(note("segments_newer", text));
+    }
+    end_levels(evidence, notes);
 }
 
 /// Compares the levels after the last event with the sums of the final segments.
@@ -252,7 +296,10 @@ fn end_levels(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
             evidence.segments.iter().map(|s| s.total_size.0).sum(),
         ),
     ];
-    for (series, stated) in stated {
+    // Without every size that was asked for, the segments state no sum of them.
+    let all_known = in_use().all(|block| block.requested_known);
+    let compared = stated.iter().skip(usize::from(!all_known));
+    for &(series, stated) in compared {
         let replayed = evidence.trace.summary[series as usize].end.0;
         if replayed != stated {
             let text = format!(
