@@ -173,6 +173,18 @@ fn segments_from_before_survive_the_journey_and_may_be_absent() {
 }
 
 #[test]
+fn pools_of_failed_requests_survive_the_journey() {
+    let mut trace = testing::training_run(100);
+    trace.devices[0].events.failed_in = vec![(3, PoolId(0, 3))];
+    let read = decode(chunks_of(&trace)).unwrap();
+    let events = &read.devices[0].events;
+    assert_eq!(
+        (events.failed_in(3), events.failed_in(4)),
+        (PoolId(0, 3), PoolId(0, 0))
+    );
+}
+
+#[test]
 fn a_missing_chunk_is_named() {
     let mut chunks = chunks_of(&testing::training_run(150_000));
     chunks.retain(|c| (c.column, c.seq) != (Column::BlockAlloc, 1));

@@ -378,10 +378,14 @@ impl Reader<'_> {
         let segment = asked.segment;
         let too_much = burst.reserved_before.saturating_add(segment) > self.process.granted;
         let collects = self.own.garbage_collection_threshold;
-        // If the recording begins inside of the burst, it does not tell how much was reserved
-        // before it.
-        if !self.has_begun || !self.is_of_request(&burst, next, too_much) {
+        if !self.is_of_request(&burst, next, too_much) {
             return self.emptied.push(EventIdx(burst.first));
+        }
+        // If the recording begins inside of the burst, it does not tell how much was reserved
+        // before it, so not what was refused. What is collected, a replay decides again.
+        if !self.has_begun {
+            let emptied = (collects == 0.0 || burst.unmapped).then_some(EventIdx(burst.first));
+            return self.emptied.extend(emptied);
         }
         // With collection, frees may have completed just before for another reason.
         if collects == 0.0 {
