@@ -26,6 +26,11 @@ const MIN_IRREGULAR_RISES: usize = 6;
 /// The same, if they are of one amount, but blocks are added, not replaced.
 const MIN_ADDED_RISES: usize = 8;
 
+/// So many growths at random moments are enough to know that they are at random.
+const MIN_RANDOM_GROWTHS: usize = 20;
+/// Growth whose mean distance is smaller happens in nearly every period.
+const NEARLY_EVERY: f64 = 1.25;
+
 /// Growth that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
@@ -85,6 +90,12 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
         // Longer data make everything larger, including the one result that is alive at a step's
         // end.
         Finding::Grows(growth) if Rest::beside(kept, survey, &growth) == Rest::GrowsToo => {
+            Finding::Bounded
+        }
+        Finding::TooFew(growth)
+            if growth.growths < MIN_RISES
+                && Rest::beside(kept, survey, &growth) == Rest::GrowsToo =>
+        {
             Finding::Bounded
         }
         found => found,
@@ -245,7 +256,11 @@ fn by_survivors(kept: &Kept) -> Finding {
         .filter(|&p| kept.survivor_count[p] > 0)
         .collect();
     let births = without_special_first(&births, kept);
-    let Some(rhythm) = Rhythm::of(births, proven.saturating_sub(1)) else {
+    let end = proven.saturating_sub(1);
+    let even = Rhythm::of(births, end).map(|rhythm| (rhythm, true));
+    // Where a site gives back what is older, chance decides what stays.
+    let uneven = || Rhythm::uneven(births, end).filter(|_| patience <= 1);
+    let Some((rhythm, goes_on)) = even.or_else(uneven) else {
         return match patience {
             // Two equal growths, and then a quiet time that is shorter than the distance between
             // them.
@@ -273,7 +288,7 @@ fn by_survivors(kept: &Kept) -> Finding {
         Room::Unknown => Room::beneath_its_most(kept, births),
         known => known,
     };
-    match (room, rhythm.is_late(n)) {
+    match (room, rhythm.is_late(n) || !goes_on) {
         (Room::Full, _) => Finding::Bounded,
         (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
         (Room::Unknown, false) => Finding::Grows(growth),
@@ -376,7 +391,9 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let gap = second - first;
     let quiet = proven - 1 - second;
     let alike = kept.survivors_requested[first] == kept.survivors_requested[second];
-    if gap < 2 || quiet > gap || first > gap + 1 || !alike {
+    // Where one follows the other, even one quiet period may be the end of a warm-up.
+    let most_quiet = if gap < 2 { 0 } else { gap };
+    if quiet > most_quiet || first > gap + 1 || !alike {
         return Finding::Bounded;
     }
     let bytes = kept.survivors[first] as f64;
@@ -405,7 +422,8 @@ fn by_level(kept: &Kept) -> Finding {
     };
     // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
     // the whole trace.
-    if rises.len() < MIN_RISES || n <= 5 || rhythm.is_late(n) {
+    let is_short = rises.len() < MIN_RISES;
+    if (is_short && !rises_throughout(level, &rises)) || rhythm.is_late(n) {
         return Finding::Bounded;
     }
     let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
@@ -452,7 +470,8 @@ fn by_level(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: rises.len(),
     };
-    let is_chance = (replaced || is_young) && may_be_chance(kept, &rises);
+    let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
+    let is_chance = is_short || ((replaced || is_young) && is_chance);
     match (replaced || room == Room::Unknown) && !is_chance {
         true => Finding::Grows(growth),
         false => Finding::TooFew(growth),
@@ -470,6 +489,20 @@ fn may_be_chance(kept: &Kept, rises: &[usize]) -> bool {
         (false, false) => return true,
     };
     rises.len() < needed
+}
+
+/// Whether the level rises at each end of a short recording, and by one amount.
+fn rises_throughout(level: &[u64], rises: &[usize]) -> bool {
+    rises.len() + 1 == level.len() && is_steady(level, rises)
+}
+
+/// Whether many blocks are given back at once, once or twice since the period `first`. A list that
+/// is emptied may be collected again, and so may be what was made of it: then the level falls in
+/// the next round only.
+fn was_emptied(kept: &Kept, first: usize) -> bool {
+    let counts = kept.live_count[first..].windows(2);
+    let falls = counts.filter(|w| w[1] as usize + MIN_GROWTHS <= w[0] as usize);
+    (1..=2).contains(&falls.count())
 }
 
 /// Whether in at least three quarters of the `rises`, blocks are replaced by larger ones or by more
@@ -560,27 +593,58 @@ struct Rhythm {
 impl Rhythm {
     /// The rhythm of growth, if it has one and goes on until period `end`.
     fn of(births: &[usize], end: usize) -> Option<Rhythm> {
-        if births.len() < MIN_GROWTHS {
-            return None;
-        }
-        let (first, last) = (births[0], births[births.len() - 1]);
+        let rhythm = Rhythm::spanning(births, end)?;
         let longest = longest_gap(births)?;
-        let mean_gap = (last - first) as f64 / (births.len() - 1) as f64;
-        let ended = has_ended(end.saturating_sub(last), longest);
+        let ended = has_ended(end.saturating_sub(rhythm.last), longest);
         // Few growths must have about equal distances; many may come at random.
         let spread = match births.len() {
             3 | 4 => 1.5,
             _ => MAX_GAP_SPREAD,
         };
-        let irregular = longest as f64 > spread * mean_gap.max(1.0) + 0.5;
-        // Growth that becomes rarer and rarer will end (caches that fill). So a quarter of the
-        // growths must be in the later half of the time.
-        let middle = first + (end - first) / 2;
-        let late = births.iter().filter(|&&p| p > middle).count();
-        let settles = births.len() >= MIN_GROWTHS + 2 && late * 4 < births.len();
-        if ended || irregular || settles {
+        let irregular = longest as f64 > spread * rhythm.mean_gap.max(1.0) + 0.5;
+        let settles = births.len() >= MIN_GROWTHS + 2 && rhythm.is_rarer(births, end, 0.25);
+        (!ended && !irregular && !settles).then_some(rhythm)
+    }
+
+    /// The rhythm of growth that has none as [`Rhythm::of`] asks for, and whether it is sure to go
+    /// on. `None` if it seems to have ended.
+    ///
+    /// The longest of `n` distances at random is about `ln n` times the mean, so it is the longer,
+    /// the more there are. And growth that was in nearly every period has not ended for good if it
+    /// is quiet for a few.
+    fn uneven(births: &[usize], end: usize) -> Option<(Rhythm, bool)> {
+        let rhythm = Rhythm::spanning(births, end)?;
+        let longest = longest_gap(births)?;
+        if births.len() < MIN_LATE_GROWTHS || rhythm.is_rarer(births, end, 0.25) {
             return None;
         }
+        let (quiet, span) = (end.saturating_sub(rhythm.last), rhythm.last - rhythm.first);
+        if has_ended(quiet, longest) {
+            let is_short = quiet <= (MIN_GROWTHS + 1).max(span / 10) && quiet * 2 <= span;
+            return (is_short && rhythm.mean_gap < NEARLY_EVERY).then_some((rhythm, false));
+        }
+        // A cache that fills: fewer in the later half, and the longest distance there.
+        let middle = rhythm.first + (end - rhythm.first) / 2;
+        let mut gaps = births.windows(2).filter(|w| w[1] - w[0] == longest);
+        let slows = gaps.all(|w| w[1] > middle) && rhythm.is_rarer(births, end, 0.4);
+        if slows {
+            return None;
+        }
+        let n = births.len();
+        let spread = 2.0 * (n as f64).ln() + 1.0;
+        let at_random = longest as f64 <= spread * rhythm.mean_gap.max(1.0);
+        Some((rhythm, at_random && n >= MIN_RANDOM_GROWTHS))
+    }
+
+    /// From the first growth to the last one; `None` if they are too few.
+    fn spanning(births: &[usize], end: usize) -> Option<Rhythm> {
+        let [first, .., last] = *births else {
+            return None;
+        };
+        if births.len() < MIN_GROWTHS {
+            return None;
+        }
+        let mean_gap = (last - first) as f64 / (births.len() - 1) as f64;
         let chances = ((end - first) as f64 / mean_gap).floor() as usize + 1;
         Some(Rhythm {
             first,
@@ -589,6 +653,14 @@ impl Rhythm {
             growths: births.len(),
             chances: chances.max(births.len()),
         })
+    }
+
+    /// Whether less than this share of the growths is in the later half of the time. Growth that
+    /// becomes rarer and rarer will end (caches that fill).
+    fn is_rarer(&self, births: &[usize], end: usize, share: f64) -> bool {
+        let middle = self.first + (end - self.first) / 2;
+        let late = births.iter().filter(|&&p| p > middle).count();
+        (late as f64) < share * births.len() as f64
     }
 
     /// Whether growth begins late and does not happen often after that. Perhaps it is a buffer that

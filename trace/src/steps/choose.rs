@@ -347,19 +347,21 @@ impl<'a> Analysis<'a> {
         };
         let (allocs, forward) = (largest(|l| l.allocs), largest(|l| l.work.forward));
         let by_iterations = |&i: &usize| loops[i].iterations.len();
+        // Of two readings of one loop, the one with what is done now and then at its end.
+        let by_size = |&i: &usize| (loops[i].iterations.len(), loops[i].allocs);
         let covers = |i: usize, share: f64| {
             most(loops[i].allocs, allocs, share) && most(loops[i].work.forward, forward, share)
         };
         let same = candidates.iter().copied();
         let same = same.filter(|&i| covers(i, ABOUT_THE_SAME));
-        let best = same.max_by_key(by_iterations)?;
+        let best = same.max_by_key(by_size)?;
         // These may be epochs with an evaluation each. Then take the batches.
         let enough = loops[best].iterations.len() >= MIN_STEPS;
         let inner = candidates.iter().copied();
         let inner = inner
             .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
             .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
-            .max_by_key(by_iterations);
+            .max_by_key(by_size);
         let chosen = inner
             .filter(|i| by_iterations(i) >= MIN_STEPS)
             .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())

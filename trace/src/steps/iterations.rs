@@ -342,13 +342,15 @@ impl Deeds {
                 let was_inside = depth == going.depth
                     && going.left.is_some_and(|l| cares(&of_spot[l.index()], mark));
                 let this = &marks[mark as usize];
+                // One line allocates several times: that begins no other iteration.
+                let goes_on = depth == going.depth && going.left == Some(*spot);
                 self.deeds.push(Deed {
                     mark,
                     leaves: false,
                     pauses: false,
                     enters: !was_inside,
                     resumes: depth == going.depth && going.left.is_some(),
-                    starts: this.starts.binary_search(spot).is_ok(),
+                    starts: !goes_on && this.starts.binary_search(spot).is_ok(),
                     passes_last: this.lasts.binary_search(spot).is_ok(),
                     inside: true,
                 });

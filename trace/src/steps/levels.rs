@@ -240,6 +240,16 @@ fn with_steps(
     let annotated = levels.iter().find(|(l, _)| l.key == ANNOTATED);
     let annotated = annotated.map(|(l, _)| l.count);
     levels.retain(|(l, _)| l.label != Word::Step.many() || Some(l.count) != annotated);
+    let now = |steps: &[Step]| {
+        steps.len() == device.steps.len()
+            && steps.first().map(|s| s.events) == device.steps.first().map(|s| s.events)
+    };
+    let exactly = |steps: &[Step]| {
+        let events = |of: &[Step]| of.iter().map(|s| s.events).collect::<Vec<_>>();
+        now(steps) && events(steps) == events(&device.steps)
+    };
+    // Of several readings of one loop, the one that is the steps stays.
+    levels.sort_by_key(|(_, steps)| (!exactly(steps), !now(steps)));
     let mut seen: Vec<(u32, String)> = Vec::new();
     levels.retain(|(level, _)| {
         let this = (level.count, level.place.clone());
@@ -250,12 +260,10 @@ fn with_steps(
     levels.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
     levels.truncate(MOST_LEVELS);
     tell_apart(levels.iter_mut().map(|(level, _)| level).collect());
-    let now = |steps: &Vec<Step>| {
-        steps.len() == device.steps.len()
-            && steps.first().map(|s| s.events) == device.steps.first().map(|s| s.events)
-    };
-    if let Some((level, _)) = levels.iter_mut().find(|(_, steps)| now(steps)) {
-        level.chosen = !device.steps.is_empty();
+    let exact = levels.iter().position(|(_, steps)| exactly(steps));
+    let chosen = exact.or_else(|| levels.iter().position(|(_, steps)| now(steps)));
+    if let Some(chosen) = chosen {
+        levels[chosen].0.chosen = !device.steps.is_empty();
     }
     Ok(levels)
 }
@@ -402,11 +410,12 @@ pub(super) fn word(
     (others, chosen): (&[Loop], Option<&Loop>),
 ) -> Option<Word> {
     let context = analysis.calls.context(one.owner);
-    if context.place.in_optimizer {
-        return Some(Word::Parameter);
-    }
+    // A closure that an optimizer calls runs the forward pass, so its layers come first.
     if context.place.in_module {
         return Some(Word::Layer);
+    }
+    if context.place.in_optimizer {
+        return Some(Word::Parameter);
     }
     let says = |parts: &[&str]| says(analysis, stacks, one.owner, parts);
     let makes_tokens = |one: &Loop| {
@@ -428,7 +437,11 @@ pub(super) fn word(
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());
     let word = match n.cmp(&steps) {
         std::cmp::Ordering::Equal if is_same(one, chosen) && trains => Word::Step,
-        std::cmp::Ordering::Less if trains => Word::Epoch,
+        std::cmp::Ordering::Less
+            if trains && one.work.backward * 5 >= analysis.total.backward * 3 =>
+        {
+            Word::Epoch
+        }
         std::cmp::Ordering::Greater
             if trains && one.work.backward * 10 >= chosen.work.backward * 9 =>
         {

@@ -186,6 +186,38 @@ fn the_lines_of_a_loop() {
 }
 
 #[test]
+fn a_line_that_allocates_again_and_again_is_visited_once() {
+    let evaluates = "10x {
+       main:8
+     }";
+    check(
+        &format!(
+            "4x {{
+               10x {{
+                 main:3 data:1
+                 main:4 !forward:10
+                 main:4 !forward:11
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               {evaluates}
+             }}"
+        ),
+        40,
+    );
+    // Half of the lines of the body allocate twice.
+    check(
+        "20x {
+           main:3 !forward:10
+           main:4
+           main:4
+         }",
+        20,
+    );
+}
+
+#[test]
 fn everything_on_one_line() {
     check(
         &format!(

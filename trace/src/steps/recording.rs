@@ -34,7 +34,9 @@ pub enum Kind {
     ForwardBackward,
     /// One forward pass, backward pass and step of the optimizer.
     WholeStep,
-    /// The same, and the optimizer makes its state.
+    /// A backward pass and a step of the optimizer: the forward pass before was lost.
+    StepEnd,
+    /// A whole step, and the optimizer makes its state.
     FirstOptimizerStep,
     /// A model is made or loaded.
     ModelLoading,
@@ -58,6 +60,7 @@ impl Kind {
             Kind::ForwardPass | Kind::ForwardThenDump => Some("one forward pass"),
             Kind::ForwardBackward => Some("one forward and backward pass"),
             Kind::WholeStep => Some("one whole step"),
+            Kind::StepEnd => Some("the end of one step"),
             Kind::FirstOptimizerStep => Some("one whole step, the first"),
             Kind::ModelLoading => Some("a model being loaded"),
             Kind::StateOnly => Some("state only"),
@@ -67,12 +70,13 @@ impl Kind {
     }
 
     /// All of them.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Loop,
         Kind::ForwardPass,
         Kind::ForwardThenDump,
         Kind::ForwardBackward,
         Kind::WholeStep,
+        Kind::StepEnd,
         Kind::FirstOptimizerStep,
         Kind::ModelLoading,
         Kind::StateOnly,
@@ -88,6 +92,7 @@ impl Kind {
             Kind::ForwardThenDump => "forward_then_dump",
             Kind::ForwardBackward => "forward_backward",
             Kind::WholeStep => "whole_step",
+            Kind::StepEnd => "step_end",
             Kind::FirstOptimizerStep => "first_optimizer_step",
             Kind::ModelLoading => "model_loading",
             Kind::StateOnly => "state_only",
@@ -191,6 +196,10 @@ fn pass(
                 );
                 (Kind::FirstOptimizerStep, sentence)
             }
+            (false, true, true) if begins_late(analysis) => {
+                let sentence = "the end of one step: backward, optimizer";
+                (Kind::StepEnd, sentence.to_owned())
+            }
             (_, true, true) => {
                 let sentence = "one whole step: forward, backward, optimizer";
                 (Kind::WholeStep, sentence.to_owned())
@@ -218,6 +227,15 @@ fn pass(
             }
         },
     )
+}
+
+/// Whether the recording begins after the forward pass: its first allocation is of the backward
+/// pass or of the optimizer.
+fn begins_late(analysis: &Analysis<'_>) -> bool {
+    let blocks = &analysis.device.blocks;
+    let first = blocks.kind[blocks.n_preexisting as usize..].first();
+    let work = first.map(|kind| analysis.works.of_kind[kind.index()]);
+    matches!(work, Some(Work::Backward | Work::Optimizer))
 }
 
 /// A forward pass without a backward pass, much of which stays. Whether that waits for a backward
@@ -272,7 +290,7 @@ fn kept(analysis: &Analysis<'_>) -> Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phases::program::{MODULE, Program};
+    use crate::phases::program::{ADAM, MODULE, Program};
 
     /// A forward pass of this many blocks, of which every `keeps`th stays.
     fn forward(n: u32, keeps: u32) -> (Kind, String, Bytes) {
@@ -332,5 +350,28 @@ mod tests {
             sentence,
             "one forward pass: 10.0 KiB of what it allocates stay"
         );
+    }
+
+    #[test]
+    fn a_ring_that_lost_the_forward_pass_holds_the_end_of_a_step() {
+        let check = |forward: u32, expected| {
+            let mut p = Program::default();
+            for line in 0..forward {
+                let call = format!("_call_impl {MODULE}:1");
+                let line = format!("forward net.py:{line}");
+                p.alloc(2048, &["<module> train.py:9", &call, &line]);
+            }
+            // The backward pass has no Python stack.
+            p.alloc(2048, &[]);
+            let adam = format!("step {ADAM}:20");
+            for _ in 0..4 {
+                let block = p.alloc(2048, &["<module> train.py:11", &adam]);
+                p.free(block);
+            }
+            let trace = p.finish();
+            assert_eq!(of_device(&trace.devices[0], &trace.stacks).kind, expected);
+        };
+        check(4, Kind::WholeStep);
+        check(0, Kind::StepEnd);
     }
 }

@@ -100,6 +100,10 @@ impl Ways {
             let going = one.going(calls);
             let path = calls.path(one.to);
             for (depth, &spot) in path.iter().enumerate().skip(going.depth) {
+                // One line allocates several times: it is visited once.
+                if depth == going.depth && going.left == Some(spot) {
+                    continue;
+                }
                 let anew = depth > going.depth || going.left.is_none();
                 ways.visits[spot.index()].add(one.count, one.first, one.second, anew);
             }

@@ -332,3 +332,17 @@ fn blocks_of_random_lives_that_pile_up_at_first_are_no_leak() {
     .is(Verdict::CannotTell);
     assert!(reason.contains("5 times so far"), "{reason}");
 }
+
+/// Each epoch collects its outputs in a list, and makes one tensor of them at its end.
+#[test]
+fn outputs_that_are_joined_at_the_end_of_two_epochs_are_no_leak() {
+    let mut outputs = Vec::new();
+    Program::run(20, |p, step| {
+        if step == 10 {
+            p.alloc(&HOLD, 10 << 17);
+            outputs.drain(..).for_each(|block| p.free(block));
+        }
+        outputs.push(p.alloc(&HOLD, 1 << 17));
+    })
+    .is(Verdict::CannotTell);
+}

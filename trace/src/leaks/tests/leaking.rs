@@ -425,3 +425,71 @@ fn many_blocks_of_that_size_are_no_workspaces() {
     .leaks();
     assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(10)));
 }
+
+/// The longest of many distances at random is many times the mean.
+#[test]
+fn memory_that_is_kept_at_random_moments_is_a_leak_however_long_it_is_recorded() {
+    for seed in 1..4_u64 {
+        let mut state = seed;
+        Program::run(1000, |p, _| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005);
+            state = state.wrapping_add(1_442_695_040_888_963_407);
+            if (state >> 33).is_multiple_of(5) {
+                p.alloc(&KEEP, 1 << 16);
+            }
+        })
+        .leaks();
+    }
+    // Fewer of them, with one long distance: perhaps it has ended.
+    Program::run(50, |p, step| {
+        if [2, 3, 5, 6, 7, 38, 40, 41, 42, 44, 46, 47].contains(&step) {
+            p.alloc(&KEEP, 1 << 20);
+        }
+    })
+    .is(Verdict::CannotTell);
+}
+
+#[test]
+fn growth_that_is_quiet_for_a_few_steps_may_not_have_ended() {
+    let check = |until: u32, expected| {
+        Program::run(40, |p, step| {
+            if step < until {
+                p.alloc(&KEEP, 1 << 20);
+            }
+        })
+        .is(expected)
+    };
+    check(36, Verdict::CannotTell);
+    check(38, Verdict::CannotTell);
+    check(30, Verdict::Clean);
+    check(10, Verdict::Clean);
+}
+
+#[test]
+fn growth_in_each_of_very_few_steps_is_not_called_clean() {
+    // A buffer that is replaced by a larger one.
+    let enlarged = |n: u32, sizes: &[u64], expected| {
+        let mut buffer = None;
+        Program::run(n, |p, step| {
+            let larger = p.alloc(&KEEP, sizes[step as usize] << 20);
+            if let Some(before) = buffer.replace(larger) {
+                p.free(before);
+            }
+        })
+        .is(expected)
+    };
+    enlarged(4, &[1, 2, 3, 4], Verdict::CannotTell);
+    enlarged(5, &[1, 2, 3, 4, 5], Verdict::CannotTell);
+    enlarged(5, &[1, 2, 4, 3, 5], Verdict::Clean);
+    enlarged(4, &[3, 1, 4, 6], Verdict::Clean);
+    // Blocks that are kept, beside a variable; the first step makes a table, too.
+    let mut held = None;
+    Program::run(4, |p, step| {
+        p.alloc(&KEEP, if step == 0 { 8 << 20 } else { 1 << 20 });
+        let new = p.alloc(&KEEP, 1 << 10);
+        if let Some(old) = held.replace(new) {
+            p.free(old);
+        }
+    })
+    .is(Verdict::CannotTell);
+}
