@@ -135,7 +135,8 @@ fn queues(now: &mut Measured, app: &App, benches: Queue) {
     };
     let of = |what: &str| {
         format!(
-            "{what}: questions about a run, answers that take time, files being read, verdicts, ranks, bench rows"
+            "{what}: questions about a run, answers that take time, files being read, verdicts, \
+             ranks, bench rows"
         )
     };
     now.0.register(

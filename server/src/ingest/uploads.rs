@@ -355,8 +355,8 @@ impl Uploads {
         outcome
     }
 
-    /// The access of its sender may end while it arrives and while it is read. Nothing of it is kept
-    /// then.
+    /// The access of its sender may end while it arrives and while it is read. Nothing of it is
+    /// kept then.
     async fn arrive_while_allowed<E: Send + 'static>(
         &self,
         job: &Arc<Job>,

@@ -244,8 +244,8 @@ impl LeakPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepDelta {
-    /// Its number, as the baseline's program counts; its position where the baseline's steps have no
-    /// numbers.
+    /// Its number, as the baseline's program counts; its position where the baseline's steps have
+    /// no numbers.
     pub index: u32,
     /// In the baseline.
     pub base: Option<StepSide>,

@@ -52,8 +52,8 @@ pub enum Value {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
-    /// An integer of more than 64 bits: no quantity of a snapshot, but it may stand under a key that
-    /// nobody asks for.
+    /// An integer of more than 64 bits: no quantity of a snapshot, but it may stand under a key
+    /// that nobody asks for.
     Huge,
     /// A float.
     Float(f64),

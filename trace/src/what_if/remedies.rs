@@ -121,7 +121,8 @@ pub struct Diagnosis {
 
 /// Replays the first failed allocation of a recording with single changes. What gets past it must
 /// do so both with the smallest limit that fits the recording and with the largest, because under
-/// a larger limit other blocks may be handed out. The outcome is that of the smallest. `None` if nothing failed, or if the replay does not reproduce the failure.
+/// a larger limit other blocks may be handed out. The outcome is that of the smallest. `None` if
+/// nothing failed, or if the replay does not reproduce the failure.
 ///
 /// # Errors
 /// [`Stopped`].

@@ -221,7 +221,7 @@ fn rows(pushes: &[Push]) -> Markup {
 fn with_code(reason: &str) -> Markup {
     let parts: Vec<&str> = reason.split('`').collect();
     // A backtick without a partner stands for itself.
-    let (paired, rest) = parts.split_at(parts.len() - usize::from(parts.len() % 2 == 0));
+    let (paired, rest) = parts.split_at(parts.len() - usize::from(parts.len().is_multiple_of(2)));
     html! {
         @for (at, part) in paired.iter().enumerate() {
             @if at % 2 == 1 { code { (part) } } @else { (part) }

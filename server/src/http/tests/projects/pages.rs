@@ -72,7 +72,7 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
         "{views}"
     );
     let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
-    assert!(body(missing).contains("There is no project none."));
+    assert!(body(missing).contains("There is no project none, or you may not enter it."));
 }
 
 /// A browser in which another tab showed `main` last, in a tab of `vision`.
@@ -270,7 +270,7 @@ async fn what_was_typed_about_a_project_is_not_lost() {
         post("/projects/vision"),
         body,
         400,
-        &[reader, &quota, "a quota is at least"],
+        &[reader, &quota, "A quota is at least"],
     )
     .await;
 
