@@ -332,7 +332,7 @@ async fn a_condition_that_cannot_be_understood_says_so_at_its_field() {
     browser.eval(&typed("as rec", "nonsense:1")).await;
     wait(
         "what is wrong with the settings",
-        wrong("as recorded", "`nonsense`"),
+        wrong("as recorded", "nonsense"),
     )
     .await;
     browser

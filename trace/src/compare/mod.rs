@@ -449,10 +449,9 @@ fn devices(
     let extra_steps = i64::from(new.whole_steps) - i64::from(base.whole_steps);
     // The steps of both, and a row for every site.
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
-    let longest = base.steps.len().max(new.steps.len());
-    watch.look(sites * PER_ROW + longest * PER_STEP)?;
-    let places = numbering::places(base.numbering().as_ref(), new.numbering().as_ref());
     let counts = [base.steps.len(), new.steps.len()];
+    watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
+    let places = numbering::places(base.numbering().as_ref(), new.numbering().as_ref());
     let [ours, theirs] = numbering::common(places, counts);
     let extra = counts.iter().any(|&steps| steps != ours.len());
     let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
@@ -481,10 +480,6 @@ fn devices(
             leaks,
             LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell
         );
-    let phases = match (base.steps.len(), new.steps.len()) {
-        (0 | 1, 0 | 1) => pass::deltas(&base.phases, &new.phases),
-        _ => Vec::new(),
-    };
     let mut difference = Difference {
         change: Change::None,
         leaks,
@@ -501,7 +496,10 @@ fn devices(
         tolerance,
         varying,
         excess,
-        phases,
+        phases: match counts {
+            [0 | 1, 0 | 1] => pass::deltas(&base.phases, &new.phases),
+            _ => Vec::new(),
+        },
         steps,
         sites: rows,
         sites_left_out: left_out as u32,

@@ -42,10 +42,10 @@
 //!   (or a tenth of the growth) makes the verdict *cannot tell*.
 //! * [`MAX_GAP_SPREAD`] = 4: the longest distance is at most 4 times the mean distance (1.5 times
 //!   with three or four growths). If memory is kept at random, the longest of `n` distances is
-//!   about `ln n` times the mean. So with 20 growths or more it may be `2 ln n + 1` times the mean; with
-//!   fewer (six or more), or beyond that, the verdict is *cannot tell*. Caches that fill grow more
-//!   and more rarely, so a quarter of the growths must be in the later half; and four of ten, where
-//!   the longest distance is in that half.
+//!   about `ln n` times the mean. So with 20 growths or more it may be `2 ln n + 1` times the mean;
+//!   with fewer (six or more), or beyond that, the verdict is *cannot tell*. Caches that fill grow
+//!   more and more rarely, so a quarter of the growths must be in the later half; and four of ten,
+//!   where the longest distance is in that half.
 //! * A buffer counts as enlarged after five rises of its requested bytes by one amount, or six by
 //!   different ones, without a fall between, while the rest of the program grows by less than a
 //!   tenth as much. Five random sizes are in order once in 120 cases, six once in 720, and longer

@@ -219,19 +219,10 @@ async fn an_upload_and_what_is_asked_of_it_is_counted() {
     assert!(of("tidemark_database_bytes") > 4096.0);
     assert!(of("tidemark_disk_free_bytes") > 0.0);
     assert_eq!(of("tidemark_event_streams"), 0.0);
-    for queue in [
-        "questions",
-        "answers",
-        "reading",
-        "judging",
-        "jobs",
-        "benches",
-    ] {
-        assert!(of(&format!("tidemark_queue_turns{{queue=\"{queue}\"}}")) >= 1.0);
-        assert_eq!(
-            of(&format!("tidemark_queue_waiting{{queue=\"{queue}\"}}")),
-            0.0
-        );
+    for queue in "questions answers reading judging jobs benches".split(' ') {
+        let of = |what: &str| of(&format!("tidemark_queue_{what}{{queue=\"{queue}\"}}"));
+        assert!(of("turns") >= 1.0, "{queue}");
+        assert_eq!(of("waiting"), 0.0, "{queue}");
     }
     let asked = "{route=\"/api/runs/{run}\",method=\"GET\",status=\"2xx\"}";
     assert_eq!(of(&format!("tidemark_http_requests_total{asked}")), 1.0);

@@ -13,7 +13,7 @@ const KEEPS_COLUMNS: usize = 3;
 /// The first schema that stores verdicts, and the first that stores verdicts of today's method.
 /// Verdicts of older schemas came from another method, so they are computed again.
 const JUDGES: usize = 7;
-const KNOWS_RECORDINGS: usize = 14;
+const JUDGES_AS_TODAY: usize = 35;
 
 /// The migrations, in order.
 fn migrations() -> Vec<String> {
@@ -68,7 +68,7 @@ fn set_back(data: &Path, migrations: &[String]) {
         old.execute("UPDATE traces SET stored_version = 0", [])
             .unwrap();
     }
-    if (JUDGES..KNOWS_RECORDINGS).contains(&migrations.len()) {
+    if (JUDGES..JUDGES_AS_TODAY).contains(&migrations.len()) {
         old.execute("UPDATE leak_reports SET version = 0", [])
             .unwrap();
     }

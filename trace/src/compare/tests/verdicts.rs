@@ -312,6 +312,7 @@ fn steps_are_compared_by_their_numbers() {
     let mut ring = whole.clone();
     ring.devices[0].wrapped = true;
     ring.devices[0].steps.drain(..5);
+    ring.devices[0].whole_steps -= 5;
     let numbers = |base: &Profile, new: &Profile| -> Vec<(u32, bool, bool)> {
         let there = |step: &StepDelta| (step.index, step.base.is_some(), step.new.is_some());
         compare(base, new)[0].steps.iter().map(there).collect()
