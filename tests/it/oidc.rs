@@ -161,7 +161,7 @@ async fn a_provider_signs_people_in_and_they_land_where_they_wanted() {
     bo.goto(&server.url("/account")).await;
     // The provider still knows him.
     bo.click("main a.button.primary").await;
-    reads(&bo, "your access has ended").await;
+    reads(&bo, "Your access has ended").await;
     ada.goto(&server.url("/audit")).await;
     reads(&ada, "bo@example.com").await;
 }
