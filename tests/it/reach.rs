@@ -6,6 +6,15 @@ use tests::{Browser, TestServer, Theme, Viewport};
 
 const BOTH: [Viewport; 2] = [Viewport::Desktop, Viewport::Phone];
 
+/// In a page: sends JSON, and gives that of the answer, if there is any.
+const SEND: &str = "
+    const send = (method, path, body) => fetch(path, {
+        method, body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
+    }).then(answer => {
+        if (!answer.ok) throw new Error(path + answer.status);
+        return answer.text().then(text => text && JSON.parse(text));
+    });";
+
 #[tokio::test]
 async fn a_long_file_name_leaves_the_link_of_its_upload_in_reach() {
     let server = TestServer::start();
@@ -99,10 +108,7 @@ async fn tables_of_plain_pages_fit_on_a_phone() {
     let browser = Browser::open(Viewport::Phone, Theme::Light).await;
     browser.goto(&server.url("/")).await;
     let fill = format!(
-        "const send = (method, path, body) => fetch(path, {{
-             method, body: JSON.stringify(body), headers: {{ 'content-type': 'application/json' }},
-         }}).then(answer => {{ if (!answer.ok) throw new Error(path + answer.status); }});
-         return send('PATCH', '/api/runs/{run}/labels', {{ labels: {{ branch: 'main' }} }})
+        "{SEND} return send('PATCH', '/api/runs/{run}/labels', {{ labels: {{ branch: 'main' }} }})
              .then(() => send('POST', '/api/live', {{ name: 'llama', device: 0, limit: 1 << 30 }}))
              .then(() => send('POST', '/api/views', {{ name: 'main', path: '/history' }}))
              .then(() => send('POST', '/api/jobs', {{ name: 'ddp' }}))
@@ -150,10 +156,7 @@ async fn a_word_without_a_break_does_not_widen_a_page() {
     let browser = Browser::open(Viewport::Phone, Theme::Light).await;
     browser.goto(&server.url("/")).await;
     let fill = format!(
-        "const send = (method, path, body) => fetch(path, {{
-             method, body: JSON.stringify(body), headers: {{ 'content-type': 'application/json' }},
-         }}).then(answer => answer.json());
-         const labels = {{ branch: 'main', note: 'x'.repeat(60) }};
+        "{SEND} const labels = {{ branch: 'main', note: 'x'.repeat(60) }};
          return send('PATCH', '/api/runs/{run}/labels', {{ labels }})
              .then(() => send('POST', '/api/live', {{ name: 'L'.repeat(150), device: 0 }}))
              .then(made => made.live);"

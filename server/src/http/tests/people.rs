@@ -4,6 +4,7 @@ use super::super::audited;
 use super::{Answer, Server, packed_snapshot, request, snapshot};
 use crate::clients::{Peer, Proxies};
 use crate::config::UserHeader;
+use api::ids::PersonId;
 use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalToken, Role};
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
@@ -72,6 +73,13 @@ async fn of_two_first_people_at_once_one_wins_and_the_other_is_told() {
 
 async fn get(server: &Server, token: &str, path: &str) -> Answer {
     send(server, Some(token), Method::GET, path, "").await
+}
+
+/// An admin ends the access of a person.
+async fn access_ends(server: &Server, admin: &str, person: &PersonId) -> Answer {
+    let path = format!("/api/people/{person}");
+    let end = r#"{"left":true}"#;
+    send(server, Some(admin), Method::PATCH, &path, end).await
 }
 
 async fn token_for(server: &Server, token: &str, scopes: &str) -> String {
@@ -233,15 +241,7 @@ async fn only_an_admin_says_who_may() {
         .await
         .expect(StatusCode::FORBIDDEN);
     // A person who leaves is locked out at once.
-    let path = format!("/api/people/{}", bo.person.id);
-    let left = send(
-        &server,
-        Some(&ada),
-        Method::PATCH,
-        &path,
-        r#"{"left":true}"#,
-    )
-    .await;
+    let left = access_ends(&server, &ada, &bo.person.id).await;
     assert!(
         left.expect(StatusCode::OK)
             .read::<Person>()
@@ -404,15 +404,7 @@ async fn an_upload_ends_with_the_access_of_its_sender() {
         while server.app.uploads.unfinished().is_empty() {
             tokio::task::yield_now().await;
         }
-        let path = format!("/api/people/{}", bo.person.id);
-        let left = send(
-            &server,
-            Some(&ada),
-            Method::PATCH,
-            &path,
-            r#"{"left":true}"#,
-        )
-        .await;
+        let left = access_ends(&server, &ada, &bo.person.id).await;
         left.expect(StatusCode::OK);
         // Nobody takes it any more if the upload has ended already.
         let _ = sender.send(Ok(rest.to_vec())).await;
@@ -875,15 +867,7 @@ async fn a_stream_of_an_upload_ends_with_the_access() {
     let mut ends = listen(&bo.token.secret).await;
     let mut stays = listen(&ada).await;
     assert!(comes(&mut ends).await && comes(&mut stays).await);
-    let left = format!("/api/people/{}", bo.person.id);
-    let done = send(
-        &server,
-        Some(&ada),
-        Method::PATCH,
-        &left,
-        r#"{"left":true}"#,
-    )
-    .await;
+    let done = access_ends(&server, &ada, &bo.person.id).await;
     assert!(done.status.is_success());
     let cancelled = routes::upload(&upload);
     let cancelled = send(&server, Some(&ada), Method::DELETE, &cancelled, "").await;
