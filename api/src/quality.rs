@@ -1,5 +1,7 @@
 //! What a recording leaves out, in words. A number of a run that is not whole is shown with them.
 
+use trace::units::Bytes;
+
 /// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
 /// two, and what it means.
 pub const CAUTIONS: [(&str, &str, &str); 7] = [
@@ -43,6 +45,20 @@ pub const CAUTIONS: [(&str, &str, &str); 7] = [
 /// Those of them with which a part of the run was not recorded.
 pub const NOT_RECORDED: [&str; 4] = ["ring_wrapped", "no_events", "state_only", "no_segments"];
 
+/// Those of them with which a peak is only known to be no lower.
+const PEAK_MAY_BE_LOST: [&str; 3] = ["ring_wrapped", "no_events", "state_only"];
+
+/// Whether the peak of a run with these codes is only known to be no lower.
+pub fn is_least(codes: &[String]) -> bool {
+    let is_lost = |code: &String| PEAK_MAY_BE_LOST.contains(&code.as_str());
+    codes.iter().any(is_lost)
+}
+
+/// The peak of a run with these codes in words: `8.00 GiB`, or `at least 8.00 GiB`.
+pub fn told_peak(peak: Bytes, codes: &[String]) -> String {
+    trace::compare::told_peak(peak, is_least(codes))
+}
+
 /// A word or two for such a code, and what it means; `None` for all other codes.
 pub fn caution(code: &str) -> Option<(&'static str, &'static str)> {
     let found = CAUTIONS.iter().find(|(one, ..)| *one == code);
@@ -76,6 +92,13 @@ mod tests {
         let words = cautions(&codes.map(str::to_owned));
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         assert_eq!(words, ["state only", "history cut"]);
+        let told = |codes: &[&str]| {
+            let codes: Vec<String> = codes.iter().map(|code| (*code).to_owned()).collect();
+            told_peak(Bytes::gib(8), &codes)
+        };
+        assert_eq!(told(&[]), "8.00 GiB");
+        assert_eq!(told(&["no_stacks", "end_differs"]), "8.00 GiB");
+        assert_eq!(told(&["no_stacks", "ring_wrapped"]), "at least 8.00 GiB");
         assert!(NOT_RECORDED.iter().all(|code| caution(code).is_some()));
     }
 }

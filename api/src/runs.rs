@@ -4,6 +4,7 @@ use crate::ids::{JobId, RunId, SessionId, UploadId};
 use crate::jobs::RunOfJob;
 use crate::labels::Labels;
 use crate::leaks::LeakSummary;
+use crate::quality::{is_least, told_peak};
 use serde::{Deserialize, Serialize};
 use trace::ranks::Rank;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
@@ -69,6 +70,19 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// Its peak in words: of a recording that lost its beginning, it is only known to be no lower.
+    pub fn peak(&self) -> String {
+        told_peak(self.peak_allocated, &self.quality)
+    }
+
+    /// The same in few letters, for a narrow column: `≥ 8.00 GiB`.
+    pub fn peak_in_short(&self) -> String {
+        match is_least(&self.quality) {
+            true => format!("≥ {}", self.peak_allocated),
+            false => self.peak_allocated.to_string(),
+        }
+    }
+
     /// The device that is shown when none is named: the one with most events.
     pub fn main_device(&self) -> Option<&DeviceSummary> {
         self.devices.iter().rev().max_by_key(|device| device.events)

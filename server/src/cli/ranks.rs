@@ -185,8 +185,8 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
     for FileOfRank { row, .. } in shown {
         table.row([
             row.rank.to_string(),
-            row.peak_allocated.to_string(),
-            row.peak_reserved.to_string(),
+            row.peak(),
+            row.told(row.peak_reserved),
             row.end.to_string(),
             match row.growth {
                 None => "?".to_owned(),

@@ -657,7 +657,7 @@ fn run_row(run: &RunSummary) -> Row {
         .as_ref()
         .map_or(Word::Step, |leaks| Word::called(&leaks.step));
     let of = doing(u64::from(steps), word.one(), word.many());
-    let text = format!("{id}  {name}: peak {peak}, {of}{leaks}\n");
+    let text = format!("{id}  {name}: peak {}, {of}{leaks}\n", run.peak());
     let value = json!({
         "id": id, "name": name, "created_ms": run.created_ms, "peak_allocated": peak,
         "steps": steps, "leaks": run.leaks, "job": run.job,

@@ -319,10 +319,15 @@ impl Side {
     /// A peak of this side in words. A state without events, or a ring that wrapped, tells only
     /// that it was no lower.
     pub fn peak(&self, peak: Bytes) -> String {
-        match self.wrapped || self.events == 0 {
-            true => format!("at least {peak}"),
-            false => peak.to_string(),
-        }
+        told_peak(peak, self.wrapped || self.events == 0)
+    }
+}
+
+/// A peak in words; `is_least` if it is only known to be no lower.
+pub fn told_peak(peak: Bytes, is_least: bool) -> String {
+    match is_least {
+        true => format!("at least {peak}"),
+        false => peak.to_string(),
     }
 }
 

@@ -6,13 +6,14 @@
 
 use crate::redact::numbered;
 use crate::trace::{DeviceTrace, StepSource};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Numbers from here on are no counts of steps.
 const HIGHEST: u32 = 1 << 30;
 
 /// Steps whose names are one word with numbers that rise by one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbering {
     word: String,
     first: u32,
@@ -53,6 +54,11 @@ impl Numbering {
     fn numbers(&self) -> Range<u32> {
         self.first..self.first + self.count
     }
+
+    /// The number of its first step.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
 }
 
 /// Where the first steps of the baseline and of another run lie: in the baseline's numbers if it
@@ -64,6 +70,34 @@ pub fn places(base: Option<&Numbering>, new: Option<&Numbering>) -> [u32; 2] {
         base.word == new.word && ours.start < theirs.end && theirs.start < ours.end
     });
     [base.first, new.map_or(base.first, |new| new.first)]
+}
+
+/// Where the first steps of many runs lie, none of which is the baseline: at their numbers. They
+/// run at the same time, so those whose numbers lie in one piece count as one program does; the
+/// largest such group decides. Others begin where that group does; without any numbers, all at 0.
+pub fn places_of_many(runs: &[Option<Numbering>]) -> Vec<u32> {
+    let mut sorted: Vec<&Numbering> = runs.iter().flatten().collect();
+    sorted.sort_by_key(|own| (&own.word, own.first));
+    // The word, the numbers that its runs have together, and how many runs these are.
+    let mut groups: Vec<(&str, Range<u32>, usize)> = Vec::new();
+    for own in sorted {
+        let numbers = own.numbers();
+        match groups.last_mut() {
+            Some((word, all, runs)) if *word == own.word && numbers.start <= all.end => {
+                all.end = all.end.max(numbers.end);
+                *runs += 1;
+            }
+            _ => groups.push((&own.word, numbers, 1)),
+        }
+    }
+    let most = groups.iter().map(|(.., runs)| *runs).max();
+    let usual = groups.into_iter().find(|(.., runs)| Some(*runs) == most);
+    let Some((word, all, _)) = usual else {
+        return vec![0; runs.len()];
+    };
+    let is_in = |own: &&Numbering| own.word == word && all.contains(&own.first);
+    let place = |own: Option<&Numbering>| own.filter(is_in).map_or(all.start, |own| own.first);
+    runs.iter().map(|own| place(own.as_ref())).collect()
 }
 
 /// The positions in each run of the steps that both have; `counts` are those of all steps.
@@ -121,6 +155,34 @@ mod tests {
             ..ring.clone()
         };
         check(Some(&whole), Some(&other), [0, 0]);
+    }
+
+    #[test]
+    fn many_runs_lie_at_their_numbers() {
+        let steps = |first: u32, count: u32| {
+            let word = "step ".to_owned();
+            Some(Numbering { word, first, count })
+        };
+        let other = |first: u32| {
+            let named = steps(first, 6)?;
+            let word = "request ".to_owned();
+            Some(Numbering { word, ..named })
+        };
+        let check = |runs: &[Option<Numbering>], expected: &[u32]| {
+            assert_eq!(places_of_many(runs), expected, "{runs:?}");
+            let reversed: Vec<_> = runs.iter().rev().cloned().collect();
+            let mut places = places_of_many(&reversed);
+            places.reverse();
+            assert_eq!(places, expected, "{runs:?}, whatever their order");
+        };
+        check(&[], &[]);
+        check(&[None, None], &[0, 0]);
+        check(&[steps(0, 12), steps(6, 6), None], &[0, 6, 0]);
+        check(&[steps(6, 6), steps(8, 4), None], &[6, 8, 6]);
+        // Both lie over the third, and not over one another.
+        check(&[steps(0, 5), steps(8, 4), steps(4, 5)], &[0, 8, 4]);
+        check(&[steps(0, 5), steps(0, 5), steps(900, 5)], &[0, 0, 0]);
+        check(&[steps(4, 6), steps(5, 6), other(9)], &[4, 5, 4]);
     }
 
     #[test]

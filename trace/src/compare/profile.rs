@@ -233,9 +233,14 @@ impl Profile {
 
 impl DeviceProfile {
     /// The numbers in the names of its steps.
-    pub(super) fn numbering(&self) -> Option<Numbering> {
+    pub(crate) fn numbering(&self) -> Option<Numbering> {
         let names = self.steps.iter().map(|step| step.name.as_str());
         Numbering::of(self.step_source, names)
+    }
+
+    /// Whether its peaks are only known to be no lower: the ring wrapped, or there are no events.
+    pub(crate) fn is_least(&self) -> bool {
+        self.wrapped || self.events == 0
     }
 
     /// Heap bytes that it uses, without the names.

@@ -11,7 +11,8 @@ pub const PARTS: usize = 192;
 /// One rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// First and last place on the axis: 3.5 is half-way through the fourth step.
+    /// First and last place on the axis: 3.5 is half-way through the fourth step, or through the
+    /// one that the program calls 3 ([`crate::compare::numbering`]).
     pub window: (f64, f64),
     /// Lowest and highest level of each part; `None` where the rank has no events.
     pub parts: Vec<Option<[Bytes; 2]>>,
@@ -31,6 +32,18 @@ pub struct Band {
 pub(super) struct Aligned {
     pub band: Band,
     pub curves: Vec<Curve>,
+}
+
+impl Curve {
+    /// The same with its first step at another place than 0.
+    pub(super) fn beginning_at(mut self, place: u32) -> Curve {
+        let (from, to) = self.window;
+        // A rank without events has no place.
+        if from < to {
+            self.window = (from + f64::from(place), to + f64::from(place));
+        }
+        self
+    }
 }
 
 /// Lays curves over one axis.

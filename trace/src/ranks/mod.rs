@@ -17,7 +17,9 @@ pub mod profile;
 pub mod sites;
 mod words;
 
+use crate::compare::numbering::{Numbering, places_of_many};
 use crate::compare::profile::OutOfMemory;
+use crate::compare::told_peak;
 use crate::leaks::Verdict;
 use crate::trace::StepSource;
 use crate::units::Bytes;
@@ -140,7 +142,10 @@ pub struct RankRow {
     pub step_source: StepSource,
     /// Whether the ring of events wrapped: what came before it is not known.
     pub wrapped: bool,
-    /// The first failed allocation.
+    /// Whether its peaks are only known to be no lower: its ring wrapped, or it holds no events.
+    #[serde(default)]
+    pub at_least: bool,
+    /// The first failed allocation; its step by the number that the program gives it.
     pub oom: Option<OutOfMemory>,
     /// Whether it leaks.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
@@ -158,6 +163,24 @@ pub struct RankRow {
 }
 
 impl RankRow {
+    /// Its peak of *allocated* in words.
+    pub fn peak(&self) -> String {
+        self.told(self.peak_allocated)
+    }
+
+    /// A peak of it in words: `8.00 GiB`, or `at least 8.00 GiB`.
+    pub fn told(&self, peak: Bytes) -> String {
+        told_peak(peak, self.at_least)
+    }
+
+    /// Where it peaks: `peaks at 8.00 GiB`, or `reaches at least 8.00 GiB`.
+    pub fn peaks(&self) -> String {
+        match self.at_least {
+            true => format!("reaches {}", self.peak()),
+            false => format!("peaks at {}", self.peak()),
+        }
+    }
+
     /// Whether it leaks within steps only: then its rate is bytes a part of a step.
     fn leaks_within(&self) -> bool {
         self.leaks.first().is_some_and(|leak| leak.within_step)
@@ -170,6 +193,7 @@ pub struct Surveyor {
     rows: Vec<RankRow>,
     wobbles: Vec<Bytes>,
     curves: Vec<Curve>,
+    numberings: Vec<Option<Numbering>>,
     across: Across,
 }
 
@@ -179,6 +203,7 @@ impl Surveyor {
         self.wobbles.push(profile.wobble);
         self.across.add(rank, &profile);
         self.curves.push(profile.curve);
+        self.numberings.push(profile.numbering);
         self.rows.push(RankRow {
             rank,
             device: profile.device,
@@ -189,6 +214,7 @@ impl Surveyor {
             steps: profile.whole_steps,
             step_source: profile.step_source,
             wrapped: profile.wrapped,
+            at_least: profile.at_least,
             oom: profile.oom,
             verdict: profile.verdict,
             reason: profile.reason,
@@ -217,7 +243,10 @@ impl Surveyor {
             Spread::of(&values)
         };
         let (allocated, reserved) = (spread(|r| r.peak_allocated), spread(|r| r.peak_reserved));
-        let Aligned { band, curves } = curves::aligned(&self.curves, watch)?;
+        let places = places_of_many(&self.numberings);
+        let placed = self.curves.into_iter().zip(places);
+        let placed: Vec<Curve> = placed.map(|(curve, at)| curve.beginning_at(at)).collect();
+        let Aligned { band, curves } = curves::aligned(&placed, watch)?;
         let found = self.across.finish(watch)?;
         let mut sentences = words::sentences(&ranks, allocated.as_ref());
         sentences.extend(words::elsewhere(&found.elsewhere));

@@ -124,13 +124,19 @@ fn allocated(
     Some((event, id(key)))
 }
 
-/// The step of a peak, if no settled step stands about as high.
+/// The step of a peak, if no settled step stands about as high. Only the first steps of a program
+/// are early, not those that are the first in a recording which lost the others.
 fn early(profile: &DeviceProfile, step: usize) -> Option<u32> {
+    let lost = match profile.numbering() {
+        Some(numbering) => numbering.first() as usize,
+        None if profile.wrapped => return None,
+        None => 0,
+    };
     let whole = &profile.steps[..profile.steps.len().min(profile.whole_steps as usize)];
     let first = settled(whole.len());
     let peak = profile.summary[Series::Allocated as usize].peak;
     let later = whole[first..].iter().map(|step| step.peak).max();
     let reached = later
         .is_some_and(|later| peak.saturating_sub(later) <= noise::level(peak, later, Bytes::ZERO));
-    (step < first && !reached).then_some(step as u32)
+    (lost + step < first && !reached).then_some((lost + step) as u32)
 }

@@ -3,7 +3,8 @@
 //! * *Out of memory, leaks*: if some ranks do and others do not, the smaller group is odd; of two
 //!   halves, those that do. A rank without a verdict counts for neither group.
 //! * *Peak, rate of the leak*: from three ranks on, a rank is odd if it is further from the median
-//!   than [`far`] allows. Of two ranks nobody can tell which is the odd one.
+//!   than [`far`] allows. Of two ranks nobody can tell which is the odd one. The peak of a ring
+//!   that wrapped is only known to be no lower: it is in no median, and it is never too low.
 //! * *Steps*: from three ranks on, if more than half have the same number, the others are odd. A
 //!   recording whose ring wrapped has lost steps and does not count.
 
@@ -220,13 +221,22 @@ fn rates_of(ranks: &mut [RankRow], within: bool) {
     }
 }
 
+/// The peaks that are known, which the others are held against.
+pub(super) fn known_peaks(ranks: &[RankRow]) -> Vec<u64> {
+    let known = ranks.iter().filter(|row| !row.at_least);
+    known.map(|row| row.peak_allocated.0).collect()
+}
+
 fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes]) {
-    if ranks.len() < FEWEST {
+    let values = known_peaks(ranks);
+    if values.len() < FEWEST {
         return;
     }
-    let values: Vec<u64> = ranks.iter().map(|row| row.peak_allocated.0).collect();
     let middle = median(&mut values.clone());
     for (row, wobble) in ranks.iter_mut().zip(wobbles) {
+        if row.at_least && row.peak_allocated.0 < middle {
+            continue;
+        }
         // The tolerance is a share of the median. A share of the larger value would let any large
         // value count as usual.
         let least = noise::level(Bytes(middle), Bytes(middle), *wobble);

@@ -4,10 +4,12 @@ use super::curves::{Curve, PARTS};
 use super::moment::Moment;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
+use crate::compare::numbering::Numbering;
 use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SiteProfile};
 use crate::compare::sites::id;
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::{Pattern, Verdict};
+use crate::redact::numbered;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -33,9 +35,13 @@ pub struct RankProfile {
     pub step_source: StepSource,
     /// How many ran to their end.
     pub whole_steps: u32,
+    /// The numbers in the names of its steps.
+    pub numbering: Option<Numbering>,
     /// Whether the ring of events wrapped.
     pub wrapped: bool,
-    /// The first failed allocation.
+    /// Whether its peaks are only known to be no lower: its ring wrapped, or it holds no events.
+    pub at_least: bool,
+    /// The first failed allocation; its step by the number that the program gives it.
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
@@ -139,8 +145,10 @@ impl RankProfile {
             end: summary(Series::Allocated).end,
             step_source: device.step_source,
             whole_steps: device.whole_steps,
+            numbering: device.numbering(),
             wrapped: device.wrapped,
-            oom: device.oom,
+            at_least: device.is_least(),
+            oom: out_of_memory(device),
             growth: device
                 .growth
                 .map(|growth| match leaks.rates.by_steps.bytes > 0.0 {
@@ -168,6 +176,24 @@ impl RankProfile {
             curve: Curve::default(),
         }
     }
+}
+
+/// The first failed allocation, with its step by the program's number: ranks whose rings wrapped
+/// at different places hold other positions.
+fn out_of_memory(device: &DeviceProfile) -> Option<OutOfMemory> {
+    let oom = device.oom?;
+    let number = |position: u32| {
+        let step = device.steps.get(position as usize);
+        let named = step.filter(|_| device.step_source == StepSource::Annotations);
+        match named.and_then(|step| numbered(&step.name)) {
+            Some((_, number)) => Some(number),
+            None => (!device.wrapped).then_some(position),
+        }
+    };
+    Some(OutOfMemory {
+        step: oom.step.and_then(number),
+        ..oom
+    })
 }
 
 /// The largest sites, those that leak first; and the most that any other site holds.

@@ -31,6 +31,7 @@ fn peaking(mib: u64) -> RankProfile {
         peak_allocated: Bytes::mib(mib),
         peak_reserved: Bytes::mib(mib),
         whole_steps: 10,
+        at_least: false,
         verdict: Verdict::Clean,
         ..Watch::undisturbed(|watch| RankProfile::of(&crate::trace::Trace::default(), watch, watch))
     }
@@ -202,6 +203,101 @@ fn the_gravest_comes_first() {
     let order: Vec<u32> = order.into_iter().map(|(_, rank)| rank).collect();
     assert_eq!(order, [6, 5, 4, 2, 0, 1, 3, 7]);
     assert_eq!(survey.ranks[2].odd[0].kind, OddKind::PeakHigh);
+}
+
+/// A rank whose ring wrapped: it may have stood higher before.
+fn wrapped(mib: u64) -> RankProfile {
+    RankProfile {
+        wrapped: true,
+        at_least: true,
+        ..peaking(mib)
+    }
+}
+
+#[test]
+fn a_peak_of_a_ring_that_wrapped_is_only_known_to_be_no_lower() {
+    let check = |profiles: Vec<RankProfile>, expected: &str| {
+        assert_eq!(odd(&survey(profiles)), expected);
+    };
+    let with = |more: RankProfile| [vec![peaking(100); 3], vec![more]].concat();
+    check(with(wrapped(10)), "");
+    check(with(wrapped(200)), "3 PeakHigh");
+    // What is not known is held against nothing.
+    let low = [vec![wrapped(100); 3], vec![peaking(200); 2]].concat();
+    check(low, "");
+    let says = |profiles: Vec<RankProfile>, expected: &str| {
+        assert_eq!(survey(profiles).sentences[0], expected);
+    };
+    says(
+        with(wrapped(200)),
+        "Rank 3 reaches at least 200 MiB; the median of 3 ranks is 100 MiB.",
+    );
+    says(
+        vec![peaking(100), wrapped(50)],
+        "The peaks of the two ranks are at least 50.0 MiB (rank 1) and 100 MiB (rank 0), and none \
+         leaks; of two that differ nobody can tell which is the odd one.",
+    );
+    says(
+        vec![wrapped(100); 2],
+        "Both ranks reach at least 100 MiB, and none leaks.",
+    );
+    says(
+        vec![wrapped(100)],
+        "One rank, which reaches at least 100 MiB and does not leak.",
+    );
+    let row = &survey(vec![wrapped(100)]).ranks[0];
+    assert_eq!(row.told(row.peak_reserved), "at least 100 MiB");
+}
+
+/// Its first step lies over the step of the same number, not over the first of the others.
+#[test]
+fn a_ring_that_wrapped_lies_at_the_numbers_of_its_steps() {
+    let steps = |numbers: std::ops::Range<u32>| {
+        let names: Vec<String> = numbers.clone().map(|n| format!("step {n}")).collect();
+        let level = Some([Bytes(1), Bytes(u64::from(numbers.start) + 1)]);
+        RankProfile {
+            numbering: Numbering::of(StepSource::Annotations, names.iter().map(String::as_str)),
+            curve: Curve {
+                window: (0.0, numbers.len() as f64),
+                parts: vec![level; curves::PARTS],
+            },
+            ..wrapped(100)
+        }
+    };
+    let found = survey([steps(0..12), steps(6..12)]);
+    assert_eq!(found.band.window, (0.0, 12.0));
+    let there = |part: usize| found.curves[1].parts[part].is_some();
+    let half = curves::PARTS / 2;
+    assert_eq!([there(0), there(half - 1)], [false, false]);
+    assert_eq!([there(half), there(curves::PARTS - 1)], [true, true]);
+}
+
+/// The first steps of a ring that wrapped are no first steps of the program, whose optimizer has no
+/// state yet.
+#[test]
+fn a_peak_at_the_beginning_of_a_ring_is_not_early() {
+    let mut trace = Program::default().trace();
+    let steps = &mut trace.devices[0].steps;
+    steps
+        .iter_mut()
+        .for_each(|step| step.name = "pass".to_owned());
+    let peak = trace.devices[0].summary[1].peak;
+    let mut profile = crate::compare::profile::Profile::of(&trace);
+    let device = &mut profile.devices[0];
+    for step in &mut device.steps[1..] {
+        step.peak = Bytes(peak.0 / 2);
+    }
+    let moment = |device: &crate::compare::profile::DeviceProfile| {
+        let mut raised = trace.clone();
+        let first = EventIdx(raised.devices[0].steps[0].events.end().0 - 1);
+        for summary in &mut raised.devices[0].summary {
+            summary.peak_event = Some(first);
+        }
+        Moment::of_peak(device, &raised.devices[0], &raised.stacks).early
+    };
+    assert_eq!(moment(device), Some(0));
+    device.wrapped = true;
+    assert_eq!(moment(device), None);
 }
 
 /// What is said first of some ranks.

@@ -1,6 +1,6 @@
 //! What a person should know first.
 
-use super::odd::{OddKind, rate};
+use super::odd::{OddKind, known_peaks, median, rate};
 use super::profile::RankPlace;
 use super::{Rank, RankRow, Spread};
 use crate::code::file_name;
@@ -186,25 +186,50 @@ fn place(leak: &RankPlace) -> String {
     }
 }
 
+/// Whether some peaks are only known to be no lower.
+fn some_are_least(ranks: &[RankRow]) -> bool {
+    ranks.iter().any(|row| row.at_least)
+}
+
+/// From which rank to which the peaks lie, with a word between: `2 GiB (rank 0) and 3 GiB (rank
+/// 1)`.
+fn ends(ranks: &[RankRow], peaks: &Spread, word: &str) -> String {
+    let end = |rank: Rank, peak: Bytes| {
+        let row = ranks.iter().find(|row| row.rank == rank);
+        let told = row.map_or_else(|| peak.to_string(), RankRow::peak);
+        format!("{told} (rank {rank})")
+    };
+    let (least, most) = (
+        end(peaks.min_rank, peaks.min),
+        end(peaks.max_rank, peaks.max),
+    );
+    format!("{least} {word} {most}")
+}
+
+/// Where several ranks peak that are alike.
+fn about(ranks: &[RankRow], peaks: &Spread) -> String {
+    match some_are_least(ranks) {
+        true => format!("reach at least {}", peaks.min),
+        false => format!("peak at about {}", peaks.max),
+    }
+}
+
 fn odd_peaks(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
     let mut odd: Vec<&RankRow> = ranks.iter().filter(|row| has_odd_peak(row)).collect();
     odd.sort_by_key(|row| row.by_oddness);
-    let median = peaks.median;
+    let mut known = known_peaks(ranks);
+    let (n, median) = (known.len(), Bytes(median(&mut known)));
     match odd[..] {
         [] => None,
         [one] => Some(format!(
-            "Rank {} peaks at {}; the median of {} ranks is {median}.",
+            "Rank {} {}; the median of {n} ranks is {median}.",
             one.rank,
-            one.peak_allocated,
-            ranks.len()
+            one.peaks()
         )),
         _ => Some(format!(
-            "{} peak far from the median of {median}: from {} (rank {}) to {} (rank {}).",
+            "{} peak far from the median of {median}: from {}.",
             named(&odd),
-            peaks.min,
-            peaks.min_rank,
-            peaks.max,
-            peaks.max_rank
+            ends(ranks, peaks, "to")
         )),
     }
 }
@@ -247,16 +272,10 @@ fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
     match differ(peaks) {
         false => {
             let all = if ranks.len() == 2 { "Both" } else { "All" };
-            format!("{all} peak at about {}.", peaks.max)
+            format!("{all} {}.", about(ranks, peaks))
         }
-        true if ranks.len() == 2 => format!(
-            "Their peaks are {} (rank {}) and {} (rank {}).",
-            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
-        ),
-        true => format!(
-            "Peaks lie between {} (rank {}) and {} (rank {}).",
-            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
-        ),
+        true if ranks.len() == 2 => format!("Their peaks are {}.", ends(ranks, peaks, "and")),
+        true => format!("Peaks lie between {}.", ends(ranks, peaks, "and")),
     }
 }
 
@@ -265,23 +284,25 @@ fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
     let leaks = if clean { ", and none leaks" } else { "" };
     match (ranks.len(), differ(peaks)) {
         (1, _) => format!(
-            "One rank, which peaks at {}{}.",
-            peaks.max,
+            "One rank, which {}{}.",
+            ranks[0].peaks(),
             match clean {
                 true => " and does not leak",
                 false => "",
             }
         ),
-        (n, false) => format!("{} peak at about {}{leaks}.", all_ranks(n), peaks.max),
+        (n, false) => format!("{} {}{leaks}.", all_ranks(n), about(ranks, peaks)),
         (2, true) => format!(
-            "The two ranks peak at {} (rank {}) and {} (rank {}){leaks}; of two that differ nobody \
-             can tell which is the odd one.",
-            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+            "The {} {}{leaks}; of two that differ nobody can tell which is the odd one.",
+            match some_are_least(ranks) {
+                true => "peaks of the two ranks are",
+                false => "two ranks peak at",
+            },
+            ends(ranks, peaks, "and")
         ),
         (n, true) => format!(
-            "No rank is odd: the peaks of {n} ranks lie between {} (rank {}) and {} (rank \
-             {}){leaks}.",
-            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+            "No rank is odd: the peaks of {n} ranks lie between {}{leaks}.",
+            ends(ranks, peaks, "and")
         ),
     }
 }

@@ -7,7 +7,6 @@ use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::leaks::LeakSummary;
 use api::runs::RunSummary;
-use trace::units::Bytes;
 
 /// Changes the runs of a view. Window, row and device are reset, because they belonged to the old
 /// runs.
@@ -45,7 +44,7 @@ pub fn is_sought(run: &RunSummary, text: &str) -> bool {
 }
 
 /// What is said of a run that can be picked: its peak, and how long it is where that is known.
-pub fn facts(peak: Bytes, steps: u32, leaks: Option<&LeakSummary>) -> String {
+pub fn facts(peak: &str, steps: u32, leaks: Option<&LeakSummary>) -> String {
     let holds = match (leaks.and_then(|leaks| leaks.recording.word()), steps) {
         (Some(pass), _) => pass.to_owned(),
         (None, 0) => return format!("peak {peak}"),
@@ -62,6 +61,7 @@ mod tests {
     use super::*;
     use api::leaks::Verdict;
     use trace::steps::recording::Kind;
+    use trace::units::Bytes;
 
     fn ids(names: &[&str]) -> Vec<RunId> {
         names
@@ -80,9 +80,8 @@ mod tests {
             bytes_per_step: Bytes::ZERO,
             step: step.to_owned(),
         };
-        let told = |steps, recording, step: &str| {
-            facts(Bytes::gib(2), steps, Some(&leaks(recording, step)))
-        };
+        let told =
+            |steps, recording, step: &str| facts("2.00 GiB", steps, Some(&leaks(recording, step)));
         assert_eq!(
             told(12, Kind::Loop, "request"),
             "peak 2.00 GiB · 12 requests"
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(told(0, Kind::Unknown, "step"), "peak 2.00 GiB");
         let whole = told(1, Kind::WholeStep, "step");
         assert_eq!(whole, "peak 2.00 GiB · one whole step");
-        assert_eq!(facts(Bytes::gib(2), 3, None), "peak 2.00 GiB · 3 steps");
+        assert_eq!(facts("2.00 GiB", 3, None), "peak 2.00 GiB · 3 steps");
     }
 
     #[test]

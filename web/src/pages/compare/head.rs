@@ -126,7 +126,7 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     let options = move || {
         let rest = rest.get().into_iter();
         let option = |run: RunSummary| {
-            let text = format!("{} · {}", run.name, run.peak_allocated);
+            let text = format!("{} · {}", run.name, run.peak());
             view! { <option value=run.id.to_string()>{text}</option> }
         };
         rest.map(option).collect_view()
@@ -168,7 +168,7 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             let state = view.state().get_untracked();
             view.set(with_runs(&state, |runs| runs.push(id.clone())));
         };
-        let facts = facts(run.peak_allocated, run.steps, run.leaks.as_ref());
+        let facts = facts(&run.peak(), run.steps, run.leaks.as_ref());
         view! {
             <li>
                 <button class="pick-row" on:click=add>

@@ -59,7 +59,7 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
         let badge = odd.then(|| view! { <span class="badge caution">"odd"</span> });
         let text = match odd {
             true => why,
-            false => format!("peaks at {}", rank.row.peak_allocated),
+            false => rank.row.peaks(),
         };
         let picture = view! {
             <A href=page attr:class="multiple">
@@ -149,7 +149,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> im
         Some(view! {
             <p class="job-chosen" role="status">
                 <A href=routes::run_page(&rank.run)>{format!("Rank {}", rank.row.rank)}</A>
-                {format!(" peaks at {}: {why}.", rank.row.peak_allocated)}
+                {format!(" {}: {why}.", rank.row.peaks())}
                 {move || curve.with(Line::note)}
             </p>
         })
@@ -186,7 +186,7 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
         let peak = one.row.peak_allocated;
         let label = match odd {
             true => format!("Rank {rank}, odd: {}", why(one)),
-            false => format!("Rank {rank}, peak {peak}"),
+            false => format!("Rank {rank}, peak {}", one.row.peak()),
         };
         let height = format!("{}%", format::percent(peak.0, largest));
         let pressed = move || chosen.get() == rank;

@@ -17,6 +17,7 @@ use trace::compare::headline::signed;
 use trace::leaks::Verdict;
 use trace::ranks::Rank;
 use trace::ranks::odd::rate;
+use trace::units::Bytes;
 
 /// How many rows are shown at first.
 const FIRST: usize = 32;
@@ -87,6 +88,9 @@ fn row(rank: &JobRank, store: RunsStore) -> AnyView {
         labels.join(", ")
     };
     let head = view! { <A href=page>{name}</A> " " <span class="muted">{marks}</span> }.into_any();
+    let peak = |label: &'static str, bytes: Bytes| {
+        cells::number(label, row.told(bytes), Some(format::exact_bytes(bytes.0)))
+    };
     let steps = match row.steps {
         0 => "–".to_owned(),
         steps => format::count(u64::from(steps)),
@@ -94,8 +98,8 @@ fn row(rank: &JobRank, store: RunsStore) -> AnyView {
     cells::row(
         head,
         vec![
-            cells::size("Peak", row.peak_allocated),
-            cells::size("Reserved", row.peak_reserved),
+            peak("Peak", row.peak_allocated),
+            peak("Reserved", row.peak_reserved),
             cells::size("End", row.end),
             cells::number("Growth a step", growth, None),
             cells::number("Steps", steps, None),

@@ -10,6 +10,7 @@ use crate::format::{self, UnixMillis};
 use crate::pages::compare::pick::PickBox;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;
+use api::quality::is_least;
 use api::routes;
 use api::runs::RunSummary;
 use leptos::html;
@@ -215,13 +216,21 @@ fn NameField(row: Row) -> impl IntoView {
 fn peak_cell(row: Row, largest: Memo<Bytes>) -> AnyView {
     let peak = Memo::new(move |_| row.with(|run| run.peak_allocated));
     let width = move || format!("{}%", format::percent(peak.get().0, largest.get().0.max(1)));
+    let exact = move || {
+        let least = if row.with(|run| is_least(&run.quality)) {
+            "at least "
+        } else {
+            ""
+        };
+        format!("{least}{}", format::exact_bytes(peak.get().0))
+    };
     view! {
         <td role="cell" data-column=Column::Peak.key() data-label="Peak allocated">
-            <div class="peak" title=move || format::exact_bytes(peak.get().0)>
+            <div class="peak" title=exact>
                 <span class="peak-track" aria-hidden="true">
                     <span class="peak-fill" style:width=width></span>
                 </span>
-                <span class="num">{move || peak.get().to_string()}</span>
+                <span class="num">{move || row.with(RunSummary::peak_in_short)}</span>
             </div>
         </td>
     }
