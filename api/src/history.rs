@@ -3,11 +3,13 @@
 use crate::ids::RunId;
 use crate::labels::Labels;
 use crate::leaks::Verdict;
+use crate::projects::ProjectName;
+use crate::quality::told_peak;
 use serde::{Deserialize, Serialize};
 use trace::steps::Word;
 use trace::units::Bytes;
 
-/// The largest number of runs in a history; the newest are kept.
+/// The largest number of runs in a history; the newest are kept. A job counts as one.
 pub const MOST_RUNS: usize = trace::history::MOST;
 
 /// What is followed from run to run.
@@ -19,7 +21,8 @@ pub enum Measure {
     Peak,
     /// *Allocated* after the last event.
     End,
-    /// What accumulates with each step.
+    /// What leaks with each step, as it is proven block by block. Comparisons also tell how the
+    /// level itself grows, which in a run without a leak is something else.
     Growth,
     /// *Reserved* at its peak beyond the peak of *allocated*.
     Unused,
@@ -39,7 +42,7 @@ impl Measure {
         match self {
             Measure::Peak => "peak",
             Measure::End => "end",
-            Measure::Growth => "growth a step",
+            Measure::Growth => "leak a step",
             Measure::Unused => "reserved beyond allocated",
         }
     }
@@ -53,6 +56,9 @@ pub struct History {
     pub runs: Vec<HistoryRun>,
     /// Changes for good, oldest first; several measures can change at one run.
     pub changes: Vec<HistoryChange>,
+    /// The project that they are in, where the server has several: links name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
 }
 
 /// One run of a history: of its device with the highest peak.
@@ -71,7 +77,7 @@ pub struct HistoryRun {
     pub peak: Bytes,
     /// *Allocated* after the last event.
     pub end: Bytes,
-    /// What accumulates with each step; `null` where that cannot be told.
+    /// What leaks with each step: 0 if nothing does, `null` where that cannot be told.
     pub growth: Option<Bytes>,
     /// What one of its steps is called: `step`, or `token`, `request` and so on.
     #[serde(default = "crate::leaks::step")]
@@ -99,8 +105,13 @@ impl HistoryRun {
         }
     }
 
-    /// What accumulates, for a column that is headed "growth a step".
-    pub fn grown(&self) -> Option<String> {
+    /// Its peak in words: of a recording that lost its beginning, it is only known to be no lower.
+    pub fn peak(&self) -> String {
+        told_peak(self.peak, &self.quality)
+    }
+
+    /// What leaks, for a column that is headed "leak a step".
+    pub fn leaked(&self) -> Option<String> {
         let growth = self.growth?;
         Some(match Word::called(&self.step) {
             Word::Step => growth.to_string(),

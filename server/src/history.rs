@@ -1,13 +1,9 @@
 //! Runs with the same labels, one after the other: which numbers changed for good, and at which
 //! run.
 
-use api::history::{History, HistoryChange, HistoryRun, MOST_RUNS, Measure};
-use api::ids::{JobId, RunId};
-use api::jobs::RunOfJob;
+use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunSummary};
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 use trace::history::{changes, median};
 use trace::steps::Word;
 use trace::trace::{PINNED, Series};
@@ -19,21 +15,10 @@ const LEAST: Bytes = Bytes::mib(4);
 /// For growth, smaller changes matter already.
 const LEAST_GROWTH: Bytes = Bytes::mib(1);
 
-/// How many runs [`of`] wants to see: those that it tells of, and older ones, which only say which
-/// jobs have ranks among both.
-pub const LOOKS_AT: usize = 2 * MOST_RUNS;
-
-/// The history of the newest of these runs, which are listed newest first. Of the ranks of a job,
-/// only the one with the highest peak counts. A job is one moment of the program, and that rank is
-/// the first to run out of memory.
-pub fn of(mut newest_first: Vec<RunSummary>) -> History {
-    leave_out_older(&mut newest_first);
-    let highest = highest_ranks(&newest_first);
-    let counts = |run: &RunSummary| {
-        let job = run.job.as_ref().map(|place| &place.job);
-        job.is_none_or(|job| highest.get(job) == Some(&run.id))
-    };
-    let runs = newest_first.into_iter().rev().filter(counts);
+/// The history of these runs, which are listed newest first. A job is one moment of the program;
+/// the rank with the highest peak stands for it, which is the first to run out of memory.
+pub fn of(newest_first: Vec<RunSummary>) -> History {
+    let runs = newest_first.into_iter().rev();
     let runs: Vec<HistoryRun> = runs.filter_map(run).collect();
     let mut found: Vec<(usize, HistoryChange)> = Vec::new();
     for measure in Measure::ALL {
@@ -41,31 +26,11 @@ pub fn of(mut newest_first: Vec<RunSummary>) -> History {
     }
     found.sort_by_key(|(at, _)| *at);
     let changes = found.into_iter().map(|(_, change)| change).collect();
-    History { runs, changes }
-}
-
-/// Keeps the newest runs. A job with a rank among the older ones is left out as a whole: that rank
-/// may be the highest. Only where nothing else would be left, it stays.
-fn leave_out_older(newest_first: &mut Vec<RunSummary>) {
-    let job = |run: &RunSummary| run.job.as_ref().map(|place| place.job.clone());
-    let older = newest_first.split_off(newest_first.len().min(MOST_RUNS));
-    let cut: HashSet<JobId> = older.iter().filter_map(job).collect();
-    let is_cut = |run: &RunSummary| job(run).is_some_and(|job| cut.contains(&job));
-    if !newest_first.iter().all(is_cut) {
-        newest_first.retain(|run| !is_cut(run));
+    History {
+        runs,
+        changes,
+        project: None,
     }
-}
-
-/// The run with the highest peak of each job; among equal ones the lowest rank.
-fn highest_ranks(runs: &[RunSummary]) -> HashMap<JobId, RunId> {
-    let ranks = runs.iter().filter_map(|run| Some((run.job.as_ref()?, run)));
-    let mut ranks: Vec<(&RunOfJob, &RunSummary)> = ranks.collect();
-    ranks.sort_by_key(|(place, run)| (run.peak_allocated, Reverse(place.rank)));
-    // If a job has several, the last one stays.
-    let chosen = ranks.into_iter();
-    chosen
-        .map(|(place, run)| (place.job.clone(), run.id.clone()))
-        .collect()
 }
 
 /// The data of the device with the highest peak; `None` for a run without devices.
@@ -128,9 +93,9 @@ fn least(values: &[u64], measure: Measure) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::ids::RunId;
     use api::leaks::LeakSummary;
     use api::runs::RunSource;
-    use trace::ranks::Rank;
     use trace::series::SeriesSummary;
     use trace::steps::recording::Kind;
     use trace::trace::{Fidelity, StepSource};
@@ -188,7 +153,7 @@ mod tests {
         let told = |word: &str| {
             let mut run = summary("a", 100, 100, Some(4));
             run.leaks.as_mut().unwrap().step = word.to_owned();
-            super::run(run).unwrap().grown()
+            super::run(run).unwrap().leaked()
         };
         assert_eq!(told("step").as_deref(), Some("4.00 MiB"));
         assert_eq!(told("request").as_deref(), Some("4.00 MiB a request"));
@@ -254,53 +219,6 @@ mod tests {
         let mut bare = summary("e", 1, 1, None);
         bare.devices.clear();
         assert_eq!(of(vec![bare]).runs, []);
-    }
-
-    fn rank(commit: &str, job: &str, rank: u32, peak: u64) -> RunSummary {
-        let mut run = summary(commit, peak, peak + 100, Some(0));
-        run.job = Some(RunOfJob {
-            job: job.parse().unwrap(),
-            name: "a job".to_owned(),
-            rank: Rank(rank),
-        });
-        run
-    }
-
-    /// Rank 0 is the highest of each job, and arrives first.
-    #[test]
-    fn a_job_that_is_not_seen_as_a_whole_is_left_out() {
-        let job = |n: usize| {
-            let of_job = (0..8).rev().map(move |r| {
-                let peak = if r == 0 { 300 } else { 200 };
-                rank(&format!("j{n}r{r}"), &format!("job_{n}"), r, peak)
-            });
-            of_job.collect::<Vec<_>>()
-        };
-        let jobs: Vec<RunSummary> = (0..MOST_RUNS / 8).flat_map(job).collect();
-        let whole = of(jobs.clone());
-        assert_eq!((whole.runs.len(), whole.changes), (50, vec![]));
-        let newest = summary("new", 300, 400, Some(0));
-        let cut = of([vec![newest], jobs].concat());
-        assert_eq!((cut.runs.len(), cut.changes), (50, vec![]));
-        // A job that fills the list tells what is known of it.
-        let large = (0..=MOST_RUNS as u32).rev();
-        let large = large.map(|r| rank(&format!("r{r}"), "job_large", r, 200));
-        assert_eq!(of(large.collect()).runs.len(), 1);
-    }
-
-    #[test]
-    fn the_rank_with_the_highest_peak_speaks_for_its_job() {
-        let newest_first = vec![
-            rank("b1", "job_b", 1, 800),
-            rank("b0", "job_b", 0, 800),
-            summary("alone", 800, 900, Some(0)),
-            rank("a2", "job_a", 2, 700),
-            rank("a1", "job_a", 1, 900),
-            rank("a0", "job_a", 0, 800),
-        ];
-        let history = of(newest_first);
-        let called: Vec<String> = history.runs.iter().map(HistoryRun::called).collect();
-        assert_eq!(called, ["a1", "alone", "b0"]);
     }
 
     #[test]

@@ -17,7 +17,8 @@ Examples:
   tidemark history --label branch=main --json
 
 A run is one row, the newest last. A change is for good: it lasts two runs, or is in the newest.
-Less than 1 % or 4 MiB (of growth: 1 MiB a step) is none.";
+Less than 1 % or 4 MiB (of a leak: 1 MiB a step) is none. A leak is what blocks prove: how the
+level itself grows, `compare` tells.";
 
 /// Options of `tidemark history`.
 #[derive(Args)]
@@ -44,7 +45,7 @@ pub fn history(args: &HistoryArgs) -> Result<(), CliError> {
         true => json(&history),
         false => text(&history, |change| {
             let pair = [change.before.clone(), change.first.clone()];
-            remote.page(&routes::compare_page(&pair))
+            remote.page_in(history.project.as_ref(), &routes::compare_page(&pair))
         }),
     })
 }
@@ -54,9 +55,9 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
         return "no run has these labels; `tidemark push --label KEY=VALUE` gives them\n"
             .to_owned();
     }
-    let mut table = Table::new(["run", "added", "peak", "end", "growth a step", "unused"]);
+    let mut table = Table::new(["run", "added", "peak", "end", "leak a step", "unused"]);
     for run in &history.runs {
-        let mut peak = run.peak.to_string();
+        let mut peak = run.peak();
         let out = run.out_of_memory.then_some("out of memory");
         let cautions = cautions(&run.quality).into_iter().map(|(word, _)| word);
         let marks: Vec<&str> = out.into_iter().chain(cautions).collect();
@@ -68,7 +69,7 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
             date_time(UnixMillis(run.created_ms)),
             peak,
             run.end.to_string(),
-            run.grown().unwrap_or("cannot tell".to_owned()),
+            run.leaked().unwrap_or("cannot tell".to_owned()),
             run.unused.to_string(),
         ]);
     }

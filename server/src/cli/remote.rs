@@ -99,8 +99,13 @@ impl<'a> Remote<'a> {
     /// The same, in the project to which a file was sent. A token may be of one project, which
     /// nobody has named.
     pub fn page_beside(&self, path: &str, sent: &FinishedUpload) -> String {
-        match named_by(&sent.url) {
-            Some(project) => self.link(&in_project(path, &project)),
+        self.page_in(named_by(&sent.url).as_ref(), path)
+    }
+
+    /// The same, in the project that an answer says it is about, if it says one.
+    pub fn page_in(&self, project: Option<&ProjectName>, path: &str) -> String {
+        match project {
+            Some(project) => self.link(&in_project(path, project)),
             None => self.page(path),
         }
     }
@@ -414,6 +419,18 @@ fn progress_line(read: u64, size: u64, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_in_the_project_that_an_answer_names() {
+        let [vision, audio] = ["vision", "audio"].map(|name| name.parse::<ProjectName>().unwrap());
+        let remote = Remote::at("http://x/", None);
+        assert_eq!(remote.page_in(None, "/jobs"), "http://x/jobs");
+        let named = remote.page_in(Some(&vision), "/jobs");
+        assert_eq!(named, "http://x/jobs?project=vision");
+        let remote = remote.of(Some(&audio));
+        assert_eq!(remote.page_in(None, "/jobs"), "http://x/jobs?project=audio");
+        assert_eq!(remote.page_in(Some(&vision), "/jobs"), named);
+    }
 
     #[test]
     fn progress_says_share_size_and_rate() {

@@ -5,12 +5,13 @@ use super::extract::Query;
 use super::here::Here;
 use super::runs::summary;
 use super::{labels, packed};
+use crate::access::Entry;
 use crate::history;
 use crate::problems::Error;
-use crate::store::{Slice, Which};
-use api::history::History;
+use api::history::{History, MOST_RUNS};
 use api::labels::Label;
 use api::problem::Problem;
+use axum::Extension;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
@@ -26,11 +27,14 @@ use axum::response::Response;
     ))]
 pub async fn history(
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let labels = labels::named(&pairs)?;
-    Ok(packed::json(&headers, &of(&app, labels).await?))
+    let mut history = of(&app, labels).await?;
+    history.project = entry.place.map(|place| place.project);
+    Ok(packed::json(&headers, &history))
 }
 
 /// The history of the newest runs with these labels.
@@ -38,13 +42,9 @@ pub async fn history(
 /// # Errors
 /// The database's.
 pub async fn of(app: &App, labels: Vec<Label>) -> Result<History, Error> {
-    let newest = Slice {
-        offset: 0,
-        limit: history::LOOKS_AT as u32,
-    };
     let read = app
         .store
-        .read(move |reader| reader.runs(Which::Live, &labels, newest));
+        .read(move |reader| reader.history(&labels, MOST_RUNS));
     let runs = read.await?.into_iter().map(summary).collect();
     // There are a few hundred numbers: this takes some milliseconds.
     let told = tokio::task::spawn_blocking(move || history::of(runs)).await;

@@ -18,6 +18,7 @@ mod error;
 mod explanations;
 mod group;
 mod health;
+mod history;
 mod jobs;
 mod labels;
 mod leaks;

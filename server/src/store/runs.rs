@@ -100,6 +100,12 @@ pub struct RunRef {
     pub blob: String,
 }
 
+/// The condition that a run has all labels of the second entry of the JSON array `:id`: so one
+/// statement does for any number of labels.
+pub(super) const LABELLED: &str = "id IN (SELECT l.run FROM json_each(:id, '$[1]') w \
+     JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
+     GROUP BY l.run HAVING count(*) = json_array_length(:id, '$[1]'))";
+
 impl Reader<'_> {
     /// Runs that have all of these labels, newest first.
     pub fn runs(&self, which: Which, labels: &[Label], slice: Slice) -> StoreResult<Vec<RunRow>> {
@@ -123,8 +129,7 @@ impl Reader<'_> {
             let listed = format!("SELECT id FROM runs WHERE deleted_ms {deleted} {order}");
             return self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None);
         }
-        // What is wanted is passed as one JSON array, the person first, so one SQL statement does
-        // for any number of labels.
+        // What is wanted is passed as one JSON array, the person first.
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
         let json = serde_json::to_string(&(by, &wanted)).expect("texts are plain data");
         let sent = match by {
@@ -133,11 +138,7 @@ impl Reader<'_> {
         };
         let labelled = match wanted.is_empty() {
             true => "",
-            false => {
-                "AND id IN (SELECT l.run FROM json_each(:id, '$[1]') w \
-                 JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
-                 GROUP BY l.run HAVING count(*) = json_array_length(:id, '$[1]'))"
-            }
+            false => &format!("AND {LABELLED}"),
         };
         let listed =
             format!("SELECT id FROM runs WHERE deleted_ms {deleted} {sent} {labelled} {order}");
@@ -239,7 +240,7 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn runs_where(&self, condition: &str, id: Option<&str>) -> StoreResult<Vec<RunRow>> {
+    pub(super) fn runs_where(&self, condition: &str, id: Option<&str>) -> StoreResult<Vec<RunRow>> {
         let mut devices = self.devices_where(condition, id)?;
         let mut quality = self.quality_where(condition, id)?;
         let mut leaks = self.verdicts_where(condition, id)?;

@@ -1,6 +1,7 @@
 //! Jobs: from the upload to the answer, and what is left after deleting.
 
 use super::{Answer, Server, packed_snapshot};
+use api::history::History;
 use api::ids::JobId;
 use api::jobs::{JobDetail, JobSummary, RankCurve};
 use api::problem::ProblemCode;
@@ -87,6 +88,37 @@ async fn looked_at(server: &Server, job: &JobSummary) -> JobDetail {
             detail.waiting
         );
     }
+}
+
+/// However many runs a job has, it is one of a history, and the same one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rank_with_the_highest_peak_stands_for_its_job_in_a_history() {
+    let server = Server::start().await;
+    let jobs = [job(&server, "a").await, job(&server, "b").await];
+    let mut runs = Vec::new();
+    // The highest rank of the first job is its oldest run; in the second, two are equally high.
+    for (of, rank, mib) in [(0, 1, 9), (0, 0, 4), (1, 2, 8), (1, 0, 8), (1, 1, 6)] {
+        let file = recorded(10 * of + rank, mib);
+        runs.push(send(&server, &jobs[of as usize], rank, file).await.id);
+    }
+    let alone = server
+        .put(&routes::upload_named("alone.json"), recorded(30, 2))
+        .await;
+    let alone = alone.read::<FinishedUpload>().run.id;
+    let shown = async |most: usize| {
+        let read = server
+            .app
+            .store
+            .read(move |reader| reader.history(&[], most));
+        let rows = read.await.unwrap().into_iter();
+        rows.map(|row| row.id).collect::<Vec<_>>()
+    };
+    let (first, second) = (runs[0].clone(), runs[3].clone());
+    assert_eq!(shown(9).await, [alone.clone(), second.clone(), first]);
+    assert_eq!(shown(2).await, [alone.clone(), second]);
+    assert_eq!(shown(1).await, [alone]);
+    let history: History = server.get(&routes::history(&[])).await.read();
+    assert_eq!((history.runs.len(), history.project), (3, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -195,15 +195,15 @@ fn rows(runs: &[HistoryRun]) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "Run" } th { "Added" } th { "Peak" } th { "End" }
-                th { "Growth a step" } th { "Verdict" } } }
+                th { "Leak a step" } th { "Verdict" } } }
             tbody { @for run in runs.iter().rev() { tr {
                 td { a href=(routes::run_page(&run.run)) { (run.called()) } }
                 td { (date(run.created_ms)) }
                 td data-label="Peak" {
-                    (run.peak) @if run.out_of_memory { " (out of memory)" } (marks(run))
+                    (run.peak()) @if run.out_of_memory { " (out of memory)" } (marks(run))
                 }
                 td data-label="End" { (run.end) }
-                td data-label="Growth a step" { (run.grown().unwrap_or("–".to_owned())) }
+                td data-label="Leak a step" { (run.leaked().unwrap_or("–".to_owned())) }
                 td data-label="Verdict" { (leaks(run.verdict)) }
             } } }
         } }

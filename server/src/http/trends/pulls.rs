@@ -193,13 +193,13 @@ fn rows(pushes: &[Push]) -> Markup {
                 Some(judged) => {
                     td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
                     td class="account-wraps" data-label="Peak" {
-                        (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak))
+                        (judged.new.peak()) " " (delta(judged.base.peak, judged.new.peak))
                         (marks(&judged.new))
                         @if !cautions(&judged.base.quality).is_empty() {
                             span class="muted" { " baseline:" } (marks(&judged.base))
                         }
                     }
-                    td data-label="Growth a step" { (grown(judged)) }
+                    td data-label="Leak a step" { (grown(judged)) }
                     td data-label="Leaks" { (leaks(judged.new.verdict)) }
                     td class="account-why" { (with_code(&judged.reason)) }
                 }
@@ -210,7 +210,7 @@ fn rows(pushes: &[Push]) -> Markup {
         div class="table-frame stacked" tabindex="0" role="region" aria-label="Pushes" {
             table class="account-table" {
                 thead { tr { th { "Push" } th { "When" } th { "Verdict" } th { "Peak" }
-                    th { "Growth a step" } th { "Leaks" } th { "Why" } } }
+                    th { "Leak a step" } th { "Leaks" } th { "Why" } } }
                 tbody { @for push in pushes.iter().rev() { (row(push)) } }
             }
         }

@@ -119,12 +119,12 @@ fn standing(history: &History) -> Standing {
         change.measure == Measure::Peak && change.first == newest.run && change.to > change.from
     };
     if let Some(change) = history.changes.iter().find(rises) {
-        let words = format!("peak {}, was {}", newest.peak, change.from);
+        let words = format!("peak {}, was {}", newest.peak(), change.from);
         return said(words, Tone::Bad);
     }
     match newest.verdict {
-        Some(Verdict::Clean) => said(format!("peak {}, no leak", newest.peak), Tone::Good),
-        _ => said(format!("peak {}", newest.peak), Tone::Plain),
+        Some(Verdict::Clean) => said(format!("peak {}, no leak", newest.peak()), Tone::Good),
+        _ => said(format!("peak {}", newest.peak()), Tone::Plain),
     }
 }
 
@@ -177,7 +177,11 @@ mod tests {
 
     fn says(runs: Vec<HistoryRun>, changes: Vec<HistoryChange>, words: &str, tone: Tone) {
         let words = words.to_owned();
-        let found = standing(&History { runs, changes });
+        let found = standing(&History {
+            runs,
+            changes,
+            project: None,
+        });
         assert_eq!(found, Standing { words, tone });
     }
 

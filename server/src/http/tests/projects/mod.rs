@@ -4,6 +4,7 @@ mod keeping;
 mod pages;
 
 use super::{Answer, Server, packed_snapshot, request};
+use api::history::History;
 use api::people::{AddedPerson, CreatedToken, PersonalToken, Role};
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
@@ -380,6 +381,9 @@ async fn a_token_of_a_project_sends_there_and_nowhere_else() {
         .run;
     assert_eq!(team.runs(with(&team.ada).of("vision")).await, 1);
     assert_eq!(team.runs(with(&ci)).await, 1);
+    // Whoever asks with it has named no project, and links must lead into this one.
+    let told: History = team.get(with(&ci), "/api/history").await.read();
+    assert_eq!(told.project, Some("vision".parse().unwrap()));
     team.get(with(&ci), &routes::run(&run.id))
         .await
         .expect(StatusCode::OK);

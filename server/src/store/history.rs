@@ -1,0 +1,65 @@
+//! The runs of a history: of each job, the one rank that stands for it.
+
+use super::runs::{LABELLED, RunRow};
+use super::{Reader, StoreResult};
+use api::labels::Label;
+use rusqlite::named_params;
+use std::collections::{BTreeSet, HashSet};
+use trace::trace::PINNED;
+
+/// Of the jobs that a run is a rank of, the newest: the run counts in this one.
+const JOB: &str = "(SELECT j.job FROM job_ranks j JOIN jobs ON jobs.id = j.job \
+                   WHERE j.run = runs.id AND jobs.same_as IS NULL \
+                   ORDER BY jobs.created_ms DESC, jobs.id DESC LIMIT 1)";
+
+impl Reader<'_> {
+    /// The newest runs with all of these labels, newest first, at most `most`. A job counts as one
+    /// run, however many ranks it has: the one of them with the highest peak stands for it, among
+    /// equal ones the lowest rank.
+    pub fn history(&self, labels: &[Label], most: usize) -> StoreResult<Vec<RunRow>> {
+        let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
+        let wanted = serde_json::to_string(&((), &wanted)).expect("texts are plain data");
+        let labelled = match labels.is_empty() {
+            true => ":id = :id",
+            false => LABELLED,
+        };
+        let sql = format!(
+            "SELECT id, {JOB} AS in_job FROM runs WHERE deleted_ms IS NULL AND {labelled} \
+             ORDER BY created_ms DESC, id"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": wanted })?;
+        let (mut shown, mut jobs): (Vec<String>, HashSet<String>) = Default::default();
+        while let Some(row) = rows.next()?
+            && shown.len() < most
+        {
+            match row.get::<_, Option<String>>("in_job")? {
+                None => shown.push(row.get("id")?),
+                Some(job) if jobs.contains(&job) => {}
+                Some(job) => {
+                    shown.extend(self.highest_rank(&job, labelled, &wanted)?);
+                    jobs.insert(job);
+                }
+            }
+        }
+        let shown = serde_json::to_string(&shown).expect("texts are plain data");
+        self.runs_where("id IN (SELECT value FROM json_each(:id))", Some(&shown))
+    }
+
+    /// The rank that stands for a job in a history.
+    fn highest_rank(&self, job: &str, labelled: &str, wanted: &str) -> StoreResult<Option<String>> {
+        let sql = format!(
+            "SELECT id, rank, (SELECT max(peak_bytes) FROM series WHERE series.run = id \
+                 AND series = 'allocated' AND device <> {PINNED}) AS peak \
+             FROM job_ranks JOIN runs ON runs.id = job_ranks.run WHERE job_ranks.job = :job \
+             AND deleted_ms IS NULL AND {labelled} AND {JOB} = :job \
+             ORDER BY peak DESC, rank LIMIT 1"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": wanted, ":job": job })?;
+        Ok(match rows.next()? {
+            Some(row) => Some(row.get("id")?),
+            None => None,
+        })
+    }
+}
