@@ -18,7 +18,7 @@ use trace::units::{Bytes, EventIdx};
 pub struct Explanation {
     /// Its name.
     pub file: String,
-    /// The torch versions that write such a file.
+    /// The torch versions that write such a file; none of a recording of this project's engine.
     pub torch: Option<String>,
     /// The device that is explained; `null` where none holds memory or events.
     pub device: Option<DeviceExplained>,

@@ -43,6 +43,9 @@ pub struct Format {
     pub pickle_protocol: Option<u8>,
     /// The torch versions that write such a file.
     pub torch_guess: Option<String>,
+    /// Whether this project's engine wrote it, in that layout and without any torch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub engine: bool,
 }
 
 /// Summary of one device.

@@ -7,7 +7,7 @@ use crate::leaks::LeakSummary;
 use crate::quality::{is_least, told_peak};
 use serde::{Deserialize, Serialize};
 use trace::ranks::Rank;
-use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
+use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource, is_of_engine};
 use trace::units::Bytes;
 
 /// Where a run came from.
@@ -21,6 +21,21 @@ pub enum RunSource {
     Sample,
     /// The engine.
     Engine,
+}
+
+impl RunSource {
+    /// What wrote a file from here, where that is known: `torch 2.14 or later`, or `engine
+    /// recording`, also for one that was uploaded.
+    pub fn written_by(
+        self,
+        settings: &[(String, String)],
+        torch_guess: Option<&str>,
+    ) -> Option<String> {
+        match self == RunSource::Engine || is_of_engine(settings) {
+            true => Some("engine recording".to_owned()),
+            false => torch_guess.map(|torch| format!("torch {torch}")),
+        }
+    }
 }
 
 /// One row of the list.
@@ -327,4 +342,24 @@ pub struct Sessions {
 pub struct OpenSession {
     /// The configured token.
     pub token: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::trace::ENGINE_SETTING;
+
+    #[test]
+    fn the_engine_is_no_torch() {
+        let torch = Some("2.14 or later");
+        let own = [(ENGINE_SETTING.to_owned(), "off_v3_moe".to_owned())];
+        let check = |source: RunSource, settings: &[(String, String)], expected: &str| {
+            let told = source.written_by(settings, torch);
+            assert_eq!(told.as_deref(), Some(expected));
+        };
+        check(RunSource::Upload, &[], "torch 2.14 or later");
+        check(RunSource::Upload, &own, "engine recording");
+        check(RunSource::Engine, &[], "engine recording");
+        assert_eq!(RunSource::Sample.written_by(&[], None), None);
+    }
 }

@@ -12,6 +12,7 @@ use answers::texts::Texts;
 use answers::{explain, questions, redaction};
 use api::alive::AllocationFilter;
 use api::routes;
+use api::runs::RunSource;
 use api::view_state::ViewState;
 use api::what_if::Conditions;
 use serde::{Deserialize, Serialize};
@@ -307,11 +308,12 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
     let page = format!("{}{}{query}", request.origin, routes::run_page(&run.id));
     let links = links(request, page)?;
     let decoded = run.decoded(None)?;
-    let torch = decoded.trace.format.torch_guess.as_deref();
+    let format = &decoded.trace.format;
+    let torch = format.torch_guess.as_deref();
     let head = Head {
         id: &run.id,
         name: &run.name,
-        torch_guess: torch,
+        written_by: RunSource::Upload.written_by(&format.settings, torch),
         devices: &run.facts,
     };
     let look = (&view, Theme::Light);

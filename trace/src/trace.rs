@@ -491,6 +491,15 @@ pub struct FormatInfo {
     pub settings: Vec<(String, String)>,
 }
 
+/// What a recording of this project's engine has beside the allocator's settings.
+pub const ENGINE_SETTING: &str = "tidemark.config";
+
+/// Whether this project's engine wrote a file with these settings. It writes the newest layout
+/// without any torch.
+pub fn is_of_engine(settings: &[(String, String)]) -> bool {
+    settings.iter().any(|(name, _)| name == ENGINE_SETTING)
+}
+
 /// A whole trace.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {

@@ -34,8 +34,8 @@ pub struct Head<'a> {
     pub id: &'a RunId,
     /// Its name.
     pub name: &'a str,
-    /// The PyTorch that wrote it, if that can be told.
-    pub torch_guess: Option<&'a str>,
+    /// What wrote it, if that can be told.
+    pub written_by: Option<String>,
     /// Facts of its devices.
     pub devices: &'a [DeviceFacts],
 }
@@ -228,7 +228,7 @@ fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     }
     let events = u64::from(device.events.len());
     parts.push(format!("{} events", short_count(events)));
-    parts.extend(head.torch_guess.map(|torch| format!("torch {torch}")));
+    parts.extend(head.written_by.clone());
     parts.join(" · ")
 }
 
@@ -405,7 +405,7 @@ mod tests {
             let head = Head {
                 id: &"run_a".parse().unwrap(),
                 name: "a",
-                torch_guess: None,
+                written_by: None,
                 devices: &[],
             };
             subtitle(&head, &device)

@@ -39,7 +39,7 @@ use trace::oom;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::steps::{Word, recording};
-use trace::trace::{DeviceTrace, Series, Trace};
+use trace::trace::{DeviceTrace, Series, Trace, is_of_engine};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 
@@ -48,7 +48,7 @@ use trace::watch::{Stopped, Watch};
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 5 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 6 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -111,7 +111,7 @@ pub fn explain(
     watch.look(0)?;
     Ok(Explanation {
         file: file.to_owned(),
-        torch: trace.format.torch_guess.clone(),
+        torch: (trace.format.torch_guess.clone()).filter(|_| !is_of_engine(&trace.format.settings)),
         device: explained.transpose()?,
         other_devices,
         notes: device.map_or_else(|| trace.quality.clone(), concerns),

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
+use trace::trace::ENGINE_SETTING;
 use trace::units::Bytes;
 
 /// Exit status of a child whose server is gone.
@@ -103,7 +104,7 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
         return Err(error);
     }
     std::fs::write(&spec.tensors, TensorTable::of(recording.tensors()).pack()?)?;
-    recording.label("tidemark.config", run.system.id);
+    recording.label(ENGINE_SETTING, run.system.id);
     recording.label("tidemark.patches", &spec.patches.join(" "));
     recording.label("tidemark.device", spec.device.name());
     let file = File::create(&spec.recording)?;

@@ -395,7 +395,8 @@ async fn run_card<T: Send + 'static>(
         let head = Head {
             id: &row.id,
             name: &row.name,
-            torch_guess: row.torch_guess.as_deref(),
+            written_by: (row.source)
+                .written_by(&decoded.trace.format.settings, row.torch_guess.as_deref()),
             devices: &row.devices,
         };
         let card = within(JUDGING, |watch| {

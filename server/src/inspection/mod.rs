@@ -19,7 +19,9 @@ use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, levels};
 use trace::tiles::block_label;
-use trace::trace::{BlockIdx, DeviceTrace, QualityNote, Series, StepSource, Trace, device_name};
+use trace::trace::{
+    BlockIdx, DeviceTrace, QualityNote, Series, StepSource, Trace, device_name, is_of_engine,
+};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Tried};
@@ -146,6 +148,7 @@ pub fn of(
         format: Format {
             pickle_protocol: trace.format.pickle_protocol,
             torch_guess: trace.format.torch_guess.clone(),
+            engine: is_of_engine(&trace.format.settings),
         },
         devices: memory.devices,
         pinned: memory.pinned,

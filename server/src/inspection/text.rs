@@ -2,7 +2,7 @@
 
 use crate::table::{Table, grouped};
 use answers::names::frame_line;
-use api::inspect::{Device, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
+use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,7 +17,11 @@ const STEPS_SHOWN: usize = 5;
 
 /// One file, for people.
 pub fn text(inspection: &Inspection) -> String {
-    let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
+    let mut out = format!(
+        "{}\n  {}\n",
+        inspection.file,
+        format_line(&inspection.format)
+    );
     let several = inspection.devices.len() > 1;
     for device in inspection.devices.iter().chain(&inspection.pinned) {
         out += &device_table(device, several);
@@ -32,12 +36,13 @@ pub fn text(inspection: &Inspection) -> String {
     out
 }
 
-fn format_line(inspection: &Inspection) -> String {
-    let kind = match inspection.format.pickle_protocol {
+fn format_line(format: &Format) -> String {
+    let kind = match format.pickle_protocol {
         Some(protocol) => format!("pickle protocol {protocol}"),
         None => "JSON".to_owned(),
     };
-    match &inspection.format.torch_guess {
+    match &format.torch_guess {
+        _ if format.engine => format!("{kind}, an engine recording"),
         Some(versions) => format!("{kind}, as PyTorch {versions} writes it"),
         None => kind,
     }
@@ -295,6 +300,22 @@ fn quality(inspection: &Inspection) -> String {
 mod tests {
     use super::*;
     use trace::categories::Category;
+
+    #[test]
+    fn the_engine_is_no_torch() {
+        let line = |engine: bool| {
+            format_line(&Format {
+                pickle_protocol: Some(4),
+                torch_guess: Some("2.14 or later".to_owned()),
+                engine,
+            })
+        };
+        assert_eq!(
+            line(false),
+            "pickle protocol 4, as PyTorch 2.14 or later writes it"
+        );
+        assert_eq!(line(true), "pickle protocol 4, an engine recording");
+    }
 
     /// A group of another device than the headline's says so, and comes later.
     #[test]

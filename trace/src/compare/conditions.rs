@@ -4,7 +4,7 @@ use super::noise;
 use super::profile::{DeviceProfile, Profile};
 use super::sites::{Matched, Matching};
 use crate::site::SiteKey;
-use crate::trace::StepSource;
+use crate::trace::{StepSource, is_of_engine};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -54,11 +54,10 @@ const ABSENT: &str = "not set";
 /// Differences of the two files.
 pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
     let mut found = Vec::new();
-    let torch = |profile: &Profile| {
-        profile
-            .torch
-            .clone()
-            .unwrap_or_else(|| "unknown".to_owned())
+    let torch = |profile: &Profile| match &profile.torch {
+        _ if is_of_engine(&profile.settings) => "engine recording".to_owned(),
+        Some(torch) => torch.clone(),
+        None => "unknown".to_owned(),
     };
     if torch(base) != torch(new) {
         found.push(Condition {

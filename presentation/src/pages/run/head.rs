@@ -4,7 +4,7 @@ use crate::components::badge::{Badge, badge};
 use ::timeline::format::count;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
-use api::runs::{DeviceSummary, RunSource};
+use api::runs::DeviceSummary;
 use api::timeline::Marks;
 use api::view_state::ViewState;
 use trace::steps::Word;
@@ -28,14 +28,6 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
         }
     }
     merged
-}
-
-/// What wrote the file, where that is known. The engine writes the newest layout without any torch.
-pub fn written_by(source: RunSource, torch_guess: Option<&str>) -> Option<String> {
-    match source {
-        RunSource::Engine => Some("engine recording".to_owned()),
-        RunSource::Upload | RunSource::Sample => torch_guess.map(|torch| format!("torch {torch}")),
-    }
 }
 
 /// The facts about a device. What its steps are called, the marks of its picture say.
@@ -91,17 +83,6 @@ mod tests {
     use trace::span::Span;
     use trace::trace::{Fidelity, Step};
     use trace::units::EventIdx;
-
-    #[test]
-    fn the_engine_is_no_torch() {
-        let torch = Some("2.14 or later");
-        let check = |source, expected: &str| {
-            assert_eq!(written_by(source, torch).as_deref(), Some(expected));
-        };
-        check(RunSource::Upload, "torch 2.14 or later");
-        check(RunSource::Engine, "engine recording");
-        assert_eq!(written_by(RunSource::Sample, None), None);
-    }
 
     #[test]
     fn steps_are_called_what_the_loop_calls_them() {

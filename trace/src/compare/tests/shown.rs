@@ -264,3 +264,19 @@ fn what_either_peak_holds_has_a_change() {
         ]
     );
 }
+
+/// The engine writes the newest layout, but no torch ran.
+#[test]
+fn the_engine_is_no_torch() {
+    let mut torch = Program::default().profile();
+    torch.torch = Some("2.14 or later".to_owned());
+    let mut engine = torch.clone();
+    let own = (crate::trace::ENGINE_SETTING.to_owned(), "x".to_owned());
+    engine.settings.push(own);
+    let found = conditions::of_runs(&engine, &torch);
+    let about = found
+        .iter()
+        .find(|c| c.kind == conditions::ConditionKind::Torch);
+    let told = about.map(|c| [c.base.as_str(), c.new.as_str()]);
+    assert_eq!(told, Some(["engine recording", "2.14 or later"]));
+}

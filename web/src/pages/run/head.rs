@@ -18,7 +18,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::badge::Badge;
 use presentation::components::labels::label_line;
-use presentation::pages::run::head::{choose_device, device_facts, merged, written_by};
+use presentation::pages::run::head::{choose_device, device_facts, merged};
 use presentation::query::Query;
 use std::sync::Arc;
 use trace::trace::{PINNED, Series, device_name};
@@ -46,7 +46,8 @@ pub fn RunHead(
         let marks = marks.and_then(|(_, marks)| marks.ok());
         Some(device_view(&device, marks.as_deref()))
     };
-    let writer = written_by(run.summary.source, run.torch_guess.as_deref());
+    let torch = run.torch_guess.as_deref();
+    let writer = run.summary.source.written_by(&run.settings, torch);
     let writer = writer.map(|writer| format!(" · {writer}"));
     let file = run.summary.file_bytes.to_string();
     let OpenedLink(link) = expect_context();
