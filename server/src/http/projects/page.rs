@@ -65,8 +65,8 @@ fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: Str
         Ok(Place { project, .. }) if main.projects.role(entry, &project).is_some() => {
             let cookie = here::cookie(&project, client.scheme);
             let to = super::super::account::within(&to).to_owned();
-            let path = to.split('?').next().unwrap_or_default();
-            let to = match addresses::is_of_a_project(path) {
+            // The cookie is of the browser, and another tab may enter another project meanwhile.
+            let to = match main.projects.are_several() {
                 true => addresses::in_project(&to, &project),
                 false => to,
             };

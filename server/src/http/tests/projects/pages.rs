@@ -59,7 +59,10 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
     let away = page("/p/secret//evil.example/x", "")
         .await
         .expect(StatusCode::SEE_OTHER);
-    assert_eq!(away.headers[header::LOCATION], "/evil.example/x");
+    assert_eq!(
+        away.headers[header::LOCATION],
+        "/evil.example/x?project=secret"
+    );
     let body = |answer: Answer| String::from_utf8_lossy(&answer.body).into_owned();
     let history = body(page("/history", "tidemark_project=secret").await);
     assert!(
@@ -73,6 +76,28 @@ async fn a_page_says_which_project_it_shows_and_the_browser_remembers_it() {
     );
     let missing = page("/p/none/", "").await.expect(StatusCode::NOT_FOUND);
     assert!(body(missing).contains("There is no project none, or you may not enter it."));
+}
+
+/// The cookie may be another one when the page is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_that_enters_a_project_decides() {
+    let team = Team::start().await;
+    let run = team.run_in("vision").await;
+    let of_run = routes::run_page(&run.id);
+    for (entered, shown) in [
+        ("/p/secret/".to_owned(), "/?project=secret".to_owned()),
+        (
+            format!("/p/vision{of_run}?v=1"),
+            format!("{of_run}?v=1&project=vision"),
+        ),
+    ] {
+        let ada = Asks {
+            cookie: Some("tidemark_project=main"),
+            ..with(&team.ada)
+        };
+        let entered = team.get(ada, &entered).await;
+        assert_eq!(entered.headers[header::LOCATION], shown);
+    }
 }
 
 /// A browser in which another tab showed `main` last, in a tab of `vision`.
