@@ -7,6 +7,7 @@ use crate::identity::run_id;
 use api::ids::RunId;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use trace::ranks::archives::Packed;
 use trace::ranks::names::{Chosen, RankSet, rank_of, sets};
 use trace::ranks::{MAX_RANKS, Rank};
 
@@ -41,23 +42,24 @@ pub struct Found {
 /// When a folder cannot be read or holds too much.
 pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
     let mut found = Found::default();
-    let mut single = Vec::new();
-    for path in paths {
-        let archive = match path.is_dir() {
-            true => None,
-            false => archives::unpack(path, MOST)?,
-        };
-        if archive.is_none() && !path.is_dir() {
-            single.push(path.clone());
-            continue;
-        }
-        let folder = archive.as_ref().map_or(path.as_path(), Unpacked::folder);
+    let (mut single, mut packed) = (Vec::new(), Vec::new());
+    let files_in = |folder: &Path| {
         let mut files = Vec::new();
         walk(folder, 0, &mut files)?;
-        found.archives.extend(archive);
         files.sort();
-        found.add(files, Chosen::Folder);
+        Ok::<_, CliError>(files)
+    };
+    for path in paths {
+        if path.is_dir() {
+            found.add(files_in(path)?, Chosen::Folder);
+        } else if let Some(archive) = archives::unpack(path, MOST)? {
+            packed.push((path.clone(), files_in(archive.folder())?));
+            found.archives.push(archive);
+        } else {
+            single.push(path.clone());
+        }
     }
+    found.add_packed(packed);
     found.add(single, Chosen::OneByOne);
     Ok(found)
 }
@@ -102,11 +104,61 @@ impl Found {
         }
     }
 
+    /// Adds archives, each with its files. Those whose names differ only in the rank belong
+    /// together, as on the page.
+    fn add_packed(&mut self, archives: Vec<(PathBuf, Vec<PathBuf>)>) {
+        let names: Vec<String> = archives.iter().map(|(path, _)| text(path)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (sets, left) = sets(&names, Chosen::OneByOne);
+        for at in left {
+            self.add(archives[at].1.clone(), Chosen::Folder);
+        }
+        for set in sets {
+            let own: Vec<&Vec<PathBuf>> =
+                set.files.iter().map(|&(_, at)| &archives[at].1).collect();
+            let texts: Vec<Vec<String>> = own.iter().map(|files| self.inside(files)).collect();
+            let inside: Vec<Vec<&str>> = (texts.iter())
+                .map(|files| files.iter().map(String::as_str).collect())
+                .collect();
+            match Packed::of(&set.name, &inside) {
+                Packed::ByArchive => {
+                    let files = set.files.iter().zip(&own);
+                    let files = files.map(|(&(rank, _), files)| (rank, files[0].clone()));
+                    self.jobs.push(JobFiles {
+                        name: set.name,
+                        files: files.collect(),
+                    });
+                }
+                Packed::Together(texts) => {
+                    let files = own.into_iter().flatten().cloned().collect();
+                    self.add_named(files, &texts, Chosen::Folder);
+                }
+                Packed::Apart => {
+                    for files in own {
+                        self.add(files.clone(), Chosen::Folder);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The paths of files in archives, behind the names of the archives.
+    fn inside(&self, files: &[PathBuf]) -> Vec<String> {
+        let inside = |file: &PathBuf| {
+            let mut around = self.archives.iter().filter_map(|one| one.folder().parent());
+            let around = around.find_map(|around| file.strip_prefix(around).ok());
+            text(around.unwrap_or(file))
+        };
+        files.iter().map(inside).collect()
+    }
+
     fn add(&mut self, files: Vec<PathBuf>, chosen: Chosen) {
-        let texts: Vec<String> = files
-            .iter()
-            .map(|file| file.to_string_lossy().replace('\\', "/"))
-            .collect();
+        let texts: Vec<String> = files.iter().map(|file| text(file)).collect();
+        self.add_named(files, &texts, chosen);
+    }
+
+    /// Adds files under other paths than their own.
+    fn add_named(&mut self, files: Vec<PathBuf>, texts: &[String], chosen: Chosen) {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let (sets, left) = sets(&texts, chosen);
         let job = |set: RankSet| JobFiles {
@@ -121,6 +173,10 @@ impl Found {
         self.others
             .extend(left.into_iter().map(|at| files[at].clone()));
     }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().replace('\\', "/")
 }
 
 /// Opens a file to read it.
@@ -237,6 +293,43 @@ mod tests {
         check("r.zip", ["out/rank0.pickle", "out/rank1.pickle"], "out");
         check("r.zip", ["a_rank0.pickle", "a_rank1.pickle"], "a");
         check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "r");
+    }
+
+    #[test]
+    fn archives_that_differ_in_the_rank_belong_together() {
+        let check = |archives: &[(&str, &[&str])], expected: &[(&str, usize)]| {
+            let folder = tempfile::tempdir().unwrap();
+            let pack = |(archive, names): &(&str, &[&str])| {
+                let path = folder.path().join(archive);
+                let mut zip = zip::ZipWriter::new(File::create(&path).unwrap());
+                for name in *names {
+                    let options = zip::write::SimpleFileOptions::default();
+                    zip.start_file(*name, options).unwrap();
+                    zip.write_all(b"x").unwrap();
+                }
+                zip.finish().unwrap();
+                path
+            };
+            let paths: Vec<PathBuf> = archives.iter().map(pack).collect();
+            let found = find(&paths).unwrap();
+            let jobs = found.jobs.iter();
+            let jobs: Vec<(&str, usize)> = jobs
+                .map(|job| (job.name.as_str(), job.files.len()))
+                .collect();
+            assert_eq!(jobs, expected, "{archives:?}");
+        };
+        let flat: &[&str] = &["rank0.pickle", "rank1.pickle"];
+        let more: &[&str] = &["rank2.pickle", "rank3.pickle"];
+        check(&[("a.zip", flat), ("b.zip", flat)], &[("a", 2), ("b", 2)]);
+        let one: &[&str] = &["snapshot.pickle"];
+        check(&[("a_rank0.zip", one), ("a_rank1.zip", one)], &[("a", 2)]);
+        check(&[("a_rank0.zip", flat), ("a_rank1.zip", more)], &[("a", 4)]);
+        check(
+            &[("a_rank0.zip", flat), ("a_rank1.zip", flat)],
+            &[("a_rank0", 2), ("a_rank1", 2)],
+        );
+        let notes: &[&str] = &["snapshot.pickle", "notes.txt"];
+        check(&[("a_rank0.zip", notes), ("a_rank1.zip", one)], &[("a", 2)]);
     }
 
     #[test]

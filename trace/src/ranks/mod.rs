@@ -9,6 +9,7 @@
 //!
 //! [`Profile`]: crate::compare::profile::Profile
 
+pub mod archives;
 pub mod curves;
 pub mod moment;
 pub mod names;
