@@ -48,7 +48,7 @@ pub struct RunCard {
     pub memory: &'static str,
     /// Peak and end of allocated and reserved.
     pub levels: [(Series, Bytes, Bytes); 2],
-    /// Growth per step, in words, under the name of what it counts; absent without steps.
+    /// What leaks per step, in words, under the name of what it counts; absent without steps.
     pub growth: Option<(String, String)>,
     /// The answer in a word or two, and why.
     pub verdict: (String, String),
@@ -232,7 +232,8 @@ fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     parts.join(" · ")
 }
 
-/// Growth in words, under the name of what it counts.
+/// What leaks, in words, under the name of what it counts. How the level itself grows, which in a
+/// run without a leak is something else, comparisons tell.
 fn growth(report: &LeakReport, word: Word) -> (String, String) {
     let growth = match report.verdict {
         Verdict::Leak => amount(report.rate()),
@@ -240,8 +241,8 @@ fn growth(report: &LeakReport, word: Word) -> (String, String) {
         Verdict::CannotTell => "cannot tell".to_owned(),
     };
     let name = match report.told().is_some_and(LeakGroup::is_within) {
-        true => format!("growth per part of {}", word.a()),
-        false => format!("growth per {}", word.one()),
+        true => format!("leak per part of {}", word.a()),
+        false => format!("leak per {}", word.one()),
     };
     (name, growth)
 }
