@@ -123,16 +123,15 @@ impl<'v> Excuses<'v> {
         let Some(kept) = self.kept(site) else {
             return false;
         };
-        let live = &kept.live[growth.first..];
-        let rises = || live.windows(2).map(|w| w[1].saturating_sub(w[0]));
+        // Requested bytes: block sizes are multiples of 512 B, so small rises would come at times.
+        let level = &kept.requested[growth.first..];
+        let rises = || level.windows(2).map(|w| w[1].saturating_sub(w[0]));
         let mut sorted: Vec<u64> = rises().collect();
         sorted.sort_unstable();
         let Some(&median) = sorted.get(sorted.len() / 2) else {
             return false;
         };
-        // Block sizes are multiples of 512 B, and large blocks keep a remainder that is too small
-        // to split off.
-        let near = |rise: &u64| rise.abs_diff(median) * 4 <= median.max(2048);
+        let near = |rise: &u64| rise.abs_diff(median) * 4 <= median;
         rises().filter(near).count() * 10 >= sorted.len() * 9
     }
 

@@ -10,6 +10,9 @@ use crate::growth::{Line, settled};
 const GROWS_TOO: f64 = 0.25;
 /// The same: from this part on, nobody can tell.
 const GROWS_A_LITTLE: f64 = 0.1;
+/// The same: if what the rest allocates grows by so many times the bytes that the buffer does, or
+/// more.
+const AS_MUCH: f64 = 2.0;
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
 
@@ -25,6 +28,9 @@ const MIN_RISES: usize = 5;
 const MIN_IRREGULAR_RISES: usize = 6;
 /// The same, if they are of one amount, but blocks are added, not replaced.
 const MIN_ADDED_RISES: usize = 8;
+
+/// What happens by chance once in so many cases, or more rarely, is no chance.
+const MOST_BY_CHANCE: f64 = 1000.0;
 
 /// So many growths at random moments are enough to know that they are at random.
 const MIN_RANDOM_GROWTHS: usize = 20;
@@ -170,6 +176,7 @@ impl Older {
         let rises: Vec<usize> = (last + 1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
         match Rhythm::of(&rises, n - 1) {
             Some(_) => Older::Perhaps,
+            None if together[n - 1] > most => Older::Perhaps,
             None => Older::Replaced,
         }
     }
@@ -180,8 +187,16 @@ impl Older {
 /// (garbage collection). Its next round may come after twice the longest age.
 fn patience(kept: &Kept) -> usize {
     let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
-    let collected = ages >= 3 && kept.longest_freed >= 3;
+    let collected = ages >= 3 && kept.longest_freed >= 3 && has_rounds(kept);
     kept.longest_freed * if collected { 2 } else { 1 }
+}
+
+/// Whether old blocks were given back in three periods or more, or a quarter of all at once.
+/// Where a few were given back once, nothing collects the others.
+fn has_rounds(kept: &Kept) -> bool {
+    let rounds = (1..kept.old_gone.len()).filter(|&p| kept.old_gone[p] > 0);
+    let many = |p: usize| kept.old_gone[p] * 4 >= kept.live_count[p - 1];
+    rounds.clone().count() >= MIN_GROWTHS || rounds.into_iter().any(many)
 }
 
 /// Whether a site gives back all that it keeps now and then: it keeps nothing that is older than
@@ -200,16 +215,34 @@ pub fn is_emptied(kept: &Kept) -> bool {
 /// Whether a site collects blocks now and then, and also has many that are older than any that it
 /// gave back. Perhaps one line of it collects, and another one keeps.
 pub fn is_mixed(kept: &Kept) -> bool {
-    patience(kept) > kept.longest_freed && n_older(kept, kept) >= MIN_LATE_GROWTHS
+    patience(kept) > kept.longest_freed
 }
 
 /// The growth of one line of such a site, if `line` alone grows and was kept for longer than
-/// anything that the site gave back.
+/// anything that the site gave back, or keeps all where the other lines keep next to nothing.
 pub fn of_line(line: &Kept, site: &Kept, survey: &Survey) -> Option<Growth> {
     match judge(line, survey) {
-        Finding::Grows(growth) if n_older(line, site) >= MIN_LATE_GROWTHS => Some(growth),
+        Finding::Grows(growth)
+            if n_older(line, site) >= MIN_LATE_GROWTHS || keeps_what_others_drop(line, site) =>
+        {
+            Some(growth)
+        }
         _ => None,
     }
+}
+
+/// Whether chance cannot be why a line of a site never gave anything back: if it gave back at random
+/// as the other lines do, all that it made in the first half would be there once in
+/// [`MOST_BY_CHANCE`] cases at most.
+fn keeps_what_others_drop(line: &Kept, site: &Kept) -> bool {
+    let half = site.live.len() / 2;
+    let sum = |column: &[u32]| column[1..half].iter().map(|&n| f64::from(n)).sum::<f64>();
+    let made = sum(&site.new_count) - sum(&line.new_count);
+    let kept = sum(&site.survivor_count) - sum(&line.survivor_count);
+    let times = (1..half).filter(|&p| line.survivor_count[p] > 0).count();
+    // By Laplace's rule of succession, so that few blocks prove little.
+    let share = (kept + 1.0) / (made + 2.0);
+    line.longest_freed == 0 && share.powi(times as i32) * MOST_BY_CHANCE <= 1.0
 }
 
 /// In how many periods `kept` made survivors that are older than what `site` gave back.
@@ -393,7 +426,7 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let alike = kept.survivors_requested[first] == kept.survivors_requested[second];
     // Where one follows the other, even one quiet period may be the end of a warm-up.
     let most_quiet = if gap < 2 { 0 } else { gap };
-    if quiet > most_quiet || first > gap + 1 || !alike {
+    if quiet > most_quiet || !alike {
         return Finding::Bounded;
     }
     let bytes = kept.survivors[first] as f64;
@@ -417,7 +450,10 @@ fn by_level(kept: &Kept) -> Finding {
     let n = level.len();
     let floor = from_the_right(level);
     let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
-    let Some(rhythm) = Rhythm::of(&rises, n - 1) else {
+    let even = Rhythm::of(&rises, n - 1).map(|rhythm| (rhythm, true));
+    // A list that loses a part now and then, and is longer each time.
+    let uneven = || Rhythm::uneven(&rises, n - 1).map(|(rhythm, _)| (rhythm, false));
+    let Some((rhythm, is_even)) = even.or_else(uneven) else {
         return Finding::Bounded;
     };
     // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
@@ -472,7 +508,7 @@ fn by_level(kept: &Kept) -> Finding {
     };
     let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
     let is_chance = is_short || ((replaced || is_young) && is_chance);
-    match (replaced || room == Room::Unknown) && !is_chance {
+    match (replaced || room == Room::Unknown) && !is_chance && is_even {
         true => Finding::Grows(growth),
         false => Finding::TooFew(growth),
     }
@@ -541,9 +577,10 @@ enum Rest {
 }
 
 impl Rest {
-    /// Of all other sites, if the growth of this one is a buffer's.
+    /// Of all other sites, if the growth of this one is a buffer's. A buffer that is enlarged several
+    /// times in a step leaves smaller copies of itself, which are no other site's.
     fn beside(kept: &Kept, survey: &Survey, growth: &Growth) -> Rest {
-        let both = survey.churn.iter().zip(&kept.live);
+        let both = survey.churn.iter().zip(&kept.churn);
         let others: Vec<u64> = both.map(|(all, own)| all.saturating_sub(*own)).collect();
         match growth.pattern {
             Pattern::Enlarged => Rest::of(kept, growth, &others),
@@ -562,10 +599,16 @@ impl Rest {
             let (from, to) = (mean(&column[growth.first..half]), mean(&column[half..]));
             to as f64 / from.max(1) as f64 - 1.0
         };
+        // Beside large weights, whose gradients are always as large, longer data are a small part of
+        // all that is allocated; yet they make more of it than their one result.
+        let grows = Line::fit(&rest[growth.first..]).is_some_and(|line| {
+            let surely = line.slope - line.error.unwrap_or(f64::INFINITY);
+            surely > AS_MUCH * growth.bytes_per_period
+        });
         // By which part of what the buffer grows the rest does, both relative to themselves.
         match ratio(rest) / ratio(&kept.requested).max(f64::MIN_POSITIVE) {
             part if part > GROWS_TOO => Rest::GrowsToo,
-            part if part > GROWS_A_LITTLE => Rest::GrowsALittle,
+            part if part > GROWS_A_LITTLE || grows => Rest::GrowsALittle,
             _ => Rest::Constant,
         }
     }

@@ -26,7 +26,7 @@ pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stop
     for (site, kept) in kept.iter().enumerate() {
         view.watch.at_row(site, || 0)?;
         mixed[site] = kept.as_deref().is_some_and(|kept| {
-            judge::is_mixed(kept) && judge::judge(kept, view.survey) == Finding::Bounded
+            judge::is_mixed(kept) && !matches!(judge::judge(kept, view.survey), Finding::Grows(_))
         });
     }
     if !mixed.contains(&true) {

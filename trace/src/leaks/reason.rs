@@ -3,7 +3,7 @@
 use super::excuse::Excuse;
 use super::judge;
 use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
-use crate::growth::Growth;
+use crate::growth::{Growth, settled};
 use crate::redact;
 use crate::steps::Word;
 use crate::trace::{DeviceTrace, QualityNote, StepSource};
@@ -263,7 +263,13 @@ impl Teller<'_> {
             _ => String::new(),
         };
         let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
+        // A rate times all steps would be more than what is kept, if it began late.
         let n = self.n_steps;
+        let first = across().map(|group| group.first_step as usize).min();
+        let n = match first.filter(|&first| first > settled(n)) {
+            Some(first) => format!("the last {} of {n}", n - first),
+            None => n.to_string(),
+        };
         let until = match groups.iter().all(|group| group.all_end) {
             true => "given back only after the last one",
             false => "never given back",

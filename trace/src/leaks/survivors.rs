@@ -44,6 +44,8 @@ pub struct Kept {
     /// Per end, requested bytes alive: without the remainders that are too small to split off a
     /// large block, which come and go.
     pub requested: Vec<u64>,
+    /// Per period, bytes allocated in it, whether kept or not.
+    pub churn: Vec<u64>,
     /// Per end, blocks alive.
     pub live_count: Vec<u32>,
     /// Per period, how many of the blocks that are alive at its end were made in it.
@@ -59,6 +61,8 @@ pub struct Kept {
     pub longest_freed: usize,
     /// At which ages (in ends outlived) blocks were given back.
     pub freed_ages: Vec<bool>,
+    /// Per period, how many blocks were given back in it that had outlived two ends or more.
+    pub old_gone: Vec<u32>,
     /// Requested sizes of the survivors, with counts.
     pub sizes: FxHashMap<Bytes, u32>,
 }
@@ -82,7 +86,7 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 45 bytes each. This is enough for
+/// The largest number of sites times ends that is surveyed, at 57 bytes each. This is enough for
 /// hundreds of sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 3 << 20;
 
@@ -108,6 +112,8 @@ impl Survey {
             left_out: 0,
         };
         let mut room = MAX_CELLS / n.max(1);
+        // What sites made in a period before the first block that they keep.
+        let mut before: Vec<(usize, u64)> = vec![(0, 0); sites.keys.len()];
         let Some(&last_end) = ends.as_slice().last() else {
             return Ok(survey);
         };
@@ -119,10 +125,17 @@ impl Survey {
             while index < blocks.len() && blocks.alloc[index] < end {
                 watch.at_row(index, || 0)?;
                 let kind = blocks.kind[index].index();
-                survey.churn[period] += blocks.kinds[kind].size.0;
+                let size = blocks.kinds[kind].size.0;
+                let site = sites.of_kind[kind] as usize;
+                survey.churn[period] += size;
+                match &mut survey.kept[site] {
+                    Some(kept) => kept.churn[period] += size,
+                    None if before[site].0 == period => before[site].1 += size,
+                    None => before[site] = (period, size),
+                }
                 let freed = blocks.free_requested[index];
                 if freed < end {
-                    survey.temporary[period] += blocks.kinds[kind].size.0;
+                    survey.temporary[period] += size;
                 } else {
                     let block = Crossing {
                         period,
@@ -131,15 +144,17 @@ impl Survey {
                         } else {
                             n
                         },
-                        size: blocks.kinds[kind].size.0,
+                        size,
                         requested: blocks.kinds[kind].requested,
                     };
-                    match &mut survey.kept[sites.of_kind[kind] as usize] {
+                    match &mut survey.kept[site] {
                         Some(kept) => kept.add(&block, n),
                         None if room == 0 => survey.left_out += 1,
                         new => {
                             room -= 1;
-                            new.insert(Box::new(Kept::empty(n))).add(&block, n);
+                            let kept = new.insert(Box::new(Kept::empty(n)));
+                            kept.churn[period] = before[site].1;
+                            kept.add(&block, n);
                         }
                     }
                 }
@@ -188,6 +203,7 @@ impl Kept {
         Kept {
             live: vec![0; n],
             requested: vec![0; n],
+            churn: vec![0; n],
             live_count: vec![0; n],
             new_count: vec![0; n],
             survivors: vec![0; n],
@@ -195,6 +211,7 @@ impl Kept {
             survivor_count: vec![0; n],
             longest_freed: 0,
             freed_ages: vec![false; n + 1],
+            old_gone: vec![0; n],
             sizes: FxHashMap::default(),
         }
     }
@@ -218,6 +235,7 @@ impl Kept {
             if period > 0 {
                 self.longest_freed = self.longest_freed.max(freed - period);
                 self.freed_ages[freed - period] = true;
+                self.old_gone[freed] += u32::from(freed - period > 1);
             }
         } else {
             self.survivors[period] += size;

@@ -275,6 +275,24 @@ fn what_every_step_keeps_elsewhere_is_not_called_clean() {
     .is(Verdict::Clean);
 }
 
+/// Copies of weights are kept twice, as averages of them are; no matter when the first comes.
+#[test]
+fn two_equal_growths_with_no_time_for_a_third_are_too_few() {
+    let twice = |first: u32, second: u32, n: u32| {
+        Program::run(n, move |p, step| {
+            if step == first || step == second {
+                p.alloc(&KEEP, 5 << 20);
+            }
+        })
+    };
+    let reason = twice(20, 30, 40).is(Verdict::CannotTell);
+    assert!(
+        reason.contains("too few to see whether it goes on"),
+        "{reason}"
+    );
+    twice(20, 30, 60).is(Verdict::Clean);
+}
+
 #[test]
 fn the_reason_says_how_much_to_record() {
     let steady = Program::run(3, |p, _| {
