@@ -1,0 +1,398 @@
+//! Constructs of the language, and of PyTorch.
+
+use super::super::choose::Analysis;
+use super::*;
+use crate::phases::program::on_windows;
+use proptest::prelude::*;
+
+#[test]
+fn the_lines_of_a_loop() {
+    check(
+        &format!(
+            "main:1 load:5
+             7x {{
+               main:3 data:1
+               main:4 !forward:10
+               main:4 !forward:11
+               main:5 {BACKWARD}
+               -
+               main:6 {ADAM}
+             }}"
+        ),
+        7,
+    );
+}
+
+#[test]
+fn a_line_that_allocates_again_and_again_is_visited_once() {
+    let evaluates = "10x {
+       main:8
+     }";
+    check(
+        &format!(
+            "4x {{
+               10x {{
+                 main:3 data:1
+                 main:4 !forward:10
+                 main:4 !forward:11
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               {evaluates}
+             }}"
+        ),
+        40,
+    );
+    // Half of the lines of the body allocate twice.
+    check(
+        "20x {
+           main:3 !forward:10
+           main:4
+           main:4
+         }",
+        20,
+    );
+}
+
+#[test]
+fn everything_on_one_line() {
+    check(
+        &format!(
+            "5x {{
+               main:3 data:1
+               main:3 !forward:10
+               main:3 !forward:11
+               main:3 {BACKWARD}
+               -
+               main:3 {ADAM}
+             }}"
+        ),
+        5,
+    );
+}
+
+#[test]
+fn paths_of_windows_change_no_steps() {
+    let mut trace = run(&format!(
+        "torch/serialization/load:3 main:1 load:5
+         7x {{
+           main:3 data:1
+           main:4 !forward:10 !forward:3
+           main:4 !forward:10 !forward:4
+           main:5 {BACKWARD}
+           -
+           2x {{
+             main:6 torch/optim/optimizer/wrapper:1 step:30
+             main:6 torch/optim/optimizer/wrapper:1 step:31
+           }}
+         }}"
+    ));
+    let steps = std::mem::take(&mut trace.devices[0].steps);
+    assert_eq!(steps.len(), 7);
+    let mut windows = on_windows(trace);
+    find(&mut windows.devices[0], &windows.stacks, 1, Watch::nobody()).unwrap();
+    assert_eq!(windows.devices[0].steps, steps);
+}
+
+#[test]
+fn one_call_a_line_is_the_function_called_again() {
+    check(
+        "6x {
+           main:3 process:10 data:1
+           main:3 process:11 !forward:5
+           main:3 process:12 !forward:5
+         }",
+        6,
+    );
+    check(
+        "6x {
+           main:3 !forward:5
+           main:3 !forward:6
+         }",
+        6,
+    );
+}
+
+#[test]
+fn layers_are_no_steps() {
+    check(
+        "main:3 !forward:10
+         24x {
+           main:3 !forward:12 !forward:30
+           main:3 !forward:12 !forward:31
+         }
+         main:3 !forward:14",
+        0,
+    );
+    check(
+        "24x {
+           main:3 !torch/nn/modules/container/forward:253 !forward:30
+           main:3 !torch/nn/modules/container/forward:253 !forward:31
+         }",
+        0,
+    );
+    check(
+        "5x {
+           main:3 !forward:10
+           24x {
+             main:3 !forward:12 !forward:30
+             main:3 !forward:12 !forward:31
+           }
+         }",
+        5,
+    );
+}
+
+#[test]
+fn a_model_that_is_loaded_is_no_loop() {
+    check(
+        "40x {
+           main:3 load_state_dict:10
+           main:3 load_state_dict:11
+         }",
+        0,
+    );
+}
+
+#[test]
+fn a_loop_within_a_loop_of_one_function() {
+    check(
+        "14x {
+           main:3 copy:1
+           6x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+           main:8 total:1
+         }",
+        14,
+    );
+    // Every sixth iteration passes two more lines; or lines that stand in front.
+    check(
+        "5x {
+           main:3 report:1
+           main:5 !forward:10
+           main:5 relu:1
+           main:6 scale:1
+           main:8 report:1
+           5x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+         }",
+        30,
+    );
+    check(
+        "5x {
+           main:3 report:1
+           main:4 report:1
+           6x {
+             main:5 !forward:10
+             main:5 relu:1
+             main:6 scale:1
+           }
+         }",
+        30,
+    );
+}
+
+#[test]
+fn a_statement_of_several_lines() {
+    check(
+        &format!(
+            "8x {{
+               main:11 tokenize:1
+               main:12 move:1
+               main:10 !forward:5
+               main:13 {BACKWARD}
+               -
+             }}"
+        ),
+        8,
+    );
+    check(
+        &format!(
+            "8x {{
+               main:11 f:1
+               main:12 g:1
+               main:11 add:1
+               main:14 {BACKWARD}
+               -
+             }}"
+        ),
+        8,
+    );
+}
+
+#[test]
+fn a_function_that_is_called_twice_an_iteration() {
+    check(
+        &format!(
+            "9x {{
+               main:3 !forward:10
+               main:3 loss:1
+               main:3 !forward:10
+               main:3 loss:1
+               main:3 {BACKWARD}
+               -
+               main:3 {ADAM}
+             }}"
+        ),
+        9,
+    );
+}
+
+#[test]
+fn branches_that_take_turns() {
+    check(
+        &format!(
+            "5x {{
+               main:3 data:1
+               main:5 !forward:10
+               main:8 {BACKWARD}
+               -
+               main:3 data:1
+               main:6 !forward:20
+               main:8 {BACKWARD}
+               -
+             }}"
+        ),
+        10,
+    );
+}
+
+#[test]
+fn generators_comprehensions_recursion() {
+    // `next(batches)` in a `while`.
+    check(
+        &format!(
+            "6x {{
+               main:3 batches:20 data:1
+               main:4 !forward:10
+               main:5 {BACKWARD}
+               -
+             }}"
+        ),
+        6,
+    );
+    check(
+        "6x {
+           main:3 <listcomp>:3 score:8 !forward:10
+           main:3 <listcomp>:3 score:9
+         }",
+        6,
+    );
+    check(
+        &format!(
+            "5x {{
+               main:3 walk:7 walk:7 walk:8
+               main:3 walk:7 walk:8
+               main:3 walk:8
+               main:4 {BACKWARD}
+               -
+             }}"
+        ),
+        5,
+    );
+}
+
+#[test]
+fn threads_and_hooks() {
+    // A checkpoint recomputes on a thread of autograd, a hook copies in the forward pass, and a
+    // loader's thread allocates at any time.
+    check(
+        &format!(
+            "6x {{
+               threading:1 fetch:4
+               main:3 !forward:10
+               main:3 !forward:11 hook:50
+               threading:1 fetch:5
+               main:3 !forward:12
+               main:4 {BACKWARD}
+               -
+               3x {{
+                 torch/utils/checkpoint/unpack_hook:9 !forward:10
+                 -
+               }}
+               main:5 {ADAM}
+             }}"
+        ),
+        6,
+    );
+}
+
+/// A loop's body: allocations on separate lines, and perhaps a loop inside.
+#[derive(Clone, Debug)]
+struct Body {
+    times: u32,
+    before: u32,
+    after: u32,
+    inner: Option<Box<Body>>,
+}
+
+fn body(depth: u32) -> BoxedStrategy<Body> {
+    let inner = match depth {
+        0 => Just(None).boxed(),
+        _ => prop::option::of(body(depth - 1).prop_map(Box::new)).boxed(),
+    };
+    (4..7_u32, 1..4_u32, 1..4_u32, inner)
+        .prop_map(|(times, before, after, inner)| Body {
+            times,
+            before,
+            after,
+            inner,
+        })
+        .boxed()
+}
+
+impl Body {
+    fn run(&self, program: &mut Program, path: &str, line: &mut u32) {
+        let first = *line;
+        for _ in 0..self.times {
+            *line = first;
+            for _ in 0..self.before {
+                *line += 1;
+                program.alloc(&format!("{path} f:{line} !forward:1"));
+            }
+            if let Some(inner) = &self.inner {
+                inner.run(program, path, line);
+            }
+            for _ in 0..self.after {
+                *line += 1;
+                program.alloc(&format!("{path} f:{line} !forward:1"));
+            }
+        }
+    }
+
+    /// The number of iterations of each loop, outermost first.
+    fn counts(&self, outside: usize) -> Vec<usize> {
+        let n = outside * self.times as usize;
+        let inner = self.inner.iter().flat_map(|inner| inner.counts(n));
+        std::iter::once(n).chain(inner).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nested_loops_are_found_whatever_their_bodies(body in body(2)) {
+        let mut program = Program::default();
+        body.run(&mut program, "main:1", &mut 10);
+        let trace = program.finish();
+        let device = &trace.devices[0];
+        let analysis = Analysis::new(device, &trace.stacks, Watch::nobody());
+        let analysis = analysis.unwrap().expect("there are stacks");
+        let found: Vec<usize> =
+            analysis.loops().unwrap().iter().map(|l| l.iterations.len()).collect();
+        let counts = body.counts(1);
+        for count in &counts {
+            prop_assert!(found.contains(count), "{count} in {found:?} of {body:?}");
+        }
+        // If both loops are in one function, the outer one looks like a branch that is seldom
+        // taken.
+        prop_assert!(counts.contains(&device.steps.len()), "{} steps", device.steps.len());
+    }
+}

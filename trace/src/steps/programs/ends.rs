@@ -1,0 +1,161 @@
+//! Where the first step begins, and where the last one ends.
+
+use super::*;
+
+/// The model outlives the function with the loop, so most memory stays when that returns. But the
+/// stacks of frees show that it has.
+#[test]
+fn the_last_step_ends_before_its_function_returns() {
+    let mut program = Program::default();
+    let [forward, train, main] = ["main:3 train:10 !forward:20", "main:3 train:12", "main:3"]
+        .map(|stack| program.stack(stack));
+    let mut builder = program.builder;
+    let alloc = |builder: &mut TraceBuilder, alloc_stack, free_stack| {
+        builder.alloc(crate::trace::BlockKind {
+            alloc_stack,
+            free_stack,
+            ..block_of(Bytes(4096))
+        })
+    };
+    let free = |builder: &mut TraceBuilder, block| {
+        builder.free_requested(block);
+        builder.free_completed(block);
+    };
+    for _ in 0..10 {
+        alloc(&mut builder, main, StackIdx::NONE);
+    }
+    let mut kept = Vec::new();
+    for _ in 0..6 {
+        let saved = alloc(&mut builder, forward, train);
+        kept.push(alloc(&mut builder, train, main));
+        free(&mut builder, saved);
+    }
+    for &block in kept.iter().rev() {
+        free(&mut builder, block);
+    }
+    let mut trace = builder.finish();
+    find(&mut trace.devices[0], &trace.stacks, 1, Watch::nobody()).unwrap();
+    let device = &trace.devices[0];
+    assert_eq!(device.steps.len(), 6);
+    let newest = kept[5].index();
+    let end = device.steps[5].events.end();
+    assert_eq!(end.0, device.blocks.free_requested[newest]);
+}
+
+/// What steps keep: each `made` blocks; each so many steps (`every`), all but the newest `most` are
+/// given back.
+struct Keeps {
+    steps: usize,
+    made: fn(usize) -> usize,
+    every: usize,
+    most: fn(usize) -> usize,
+}
+
+impl Keeps {
+    /// Each step also keeps a block for good. At its end, the program gives back all of these, then
+    /// the others and the model.
+    fn run(&self, ends: bool) -> Trace {
+        let mut program = Program::default();
+        let stacks = [
+            "main:3",
+            "main:3 train:10 !forward:20",
+            "main:3 train:12",
+            "main:3 train:13",
+        ];
+        let [weight, saved, queued, listed] = stacks.map(|stack| crate::trace::BlockKind {
+            alloc_stack: program.stack(stack),
+            ..block_of(Bytes(4096))
+        });
+        let mut builder = program.builder;
+        let free = |builder: &mut TraceBuilder, block| {
+            builder.free_requested(block);
+            builder.free_completed(block);
+        };
+        let model: Vec<_> = (0..10).map(|_| builder.alloc(weight)).collect();
+        let (mut queue, mut list) = (Vec::new(), Vec::new());
+        for step in 0..self.steps {
+            let activations = [(); 3].map(|()| builder.alloc(saved));
+            list.push(builder.alloc(listed));
+            queue.extend((0..(self.made)(step)).map(|_| builder.alloc(queued)));
+            for block in activations {
+                free(&mut builder, block);
+            }
+            let too_many = queue.len().saturating_sub((self.most)(step));
+            let is_due = (step + 1).is_multiple_of(self.every);
+            for block in queue.drain(..if is_due { too_many } else { 0 }) {
+                free(&mut builder, block);
+            }
+        }
+        if ends {
+            for block in list.into_iter().chain(queue).chain(model) {
+                free(&mut builder, block);
+            }
+        }
+        let mut trace = builder.finish();
+        find(&mut trace.devices[0], &trace.stacks, 1, Watch::nobody()).unwrap();
+        trace
+    }
+}
+
+#[test]
+fn what_steps_give_back_anyway_is_not_the_end_of_the_program() {
+    let one: fn(usize) -> usize = |_| 1;
+    let more_and_more: fn(usize) -> usize = |step| 2 + step;
+    let cases = [
+        ("a queue", 9, one, 1, (|_| 3) as fn(usize) -> usize),
+        ("a queue that is cut now and then", 12, one, 2, |_| 3),
+        ("rarely", 20, one, 4, |_| 6),
+        ("cleared in the step before", 9, one, 4, |_| 0),
+        ("replaced by more", 8, more_and_more, 1, more_and_more),
+    ];
+    for (name, steps, made, every, most) in cases {
+        let keeps = Keeps {
+            steps,
+            made,
+            every,
+            most,
+        };
+        let last = |ends| {
+            let trace = keeps.run(ends);
+            let levels = super::levels(&trace.devices[0]);
+            (levels.len(), levels.last().copied())
+        };
+        assert_eq!(last(true).0, steps, "{name}");
+        assert_eq!(last(true), last(false), "{name}");
+    }
+}
+
+#[test]
+fn a_last_step_without_the_optimizers_part_was_cut_off() {
+    let step = "main:9 train:10
+                main:9 train:11 !forward:5
+                main:9 train:12 loss:1
+                -
+                -
+                -
+                main:9 train:14 torch/optim/adam/step:3\n";
+    let parts: Vec<&str> = step.lines().collect();
+    for n in 1..parts.len() {
+        check(&(step.repeat(8) + &parts[..n].join("\n")), 8);
+    }
+}
+
+#[test]
+fn a_recording_that_starts_or_ends_within_an_iteration() {
+    check(
+        &format!(
+            "main:5 {BACKWARD}
+             -
+             main:6 {ADAM}
+             6x {{
+               main:3 data:1
+               main:4 !forward:10
+               main:5 {BACKWARD}
+               -
+               main:6 {ADAM}
+             }}
+             main:3 data:1"
+        ),
+        6,
+    );
+}

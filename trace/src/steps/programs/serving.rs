@@ -1,0 +1,118 @@
+//! Programs that train nothing, and what their steps are called.
+
+use super::*;
+
+#[test]
+fn requests_and_their_tokens() {
+    check(
+        "12x {
+           serve:3 tokens:1
+           20x {
+             serve:3 generate:8 !forward:10
+             serve:3 generate:8 !forward:11
+             serve:3 generate:9
+           }
+         }",
+        12,
+    );
+}
+
+/// An offloader's hook that autograd's engine calls, on its own thread, is a part of the backward
+/// pass: a loop over what it brings back is none over micro-batches.
+#[test]
+fn what_the_engine_calls_is_no_loop() {
+    let engine = "~torch::autograd::Engine::thread_main:0";
+    let trace = run(&format!(
+        "10x {{
+           main:9 batch:3
+           4x {{
+             main:10 !forward:11
+             main:10 !forward:12
+           }}
+           6x {{
+             {engine} unpack:438
+             {engine} unpack:440
+             {engine}
+           }}
+           main:11 torch/optim/adam/step:3
+         }}"
+    ));
+    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let inside = levels.iter().filter(|level| level.place.contains("unpack"));
+    assert_eq!(inside.count(), 0, "{}", levels::in_words(&levels));
+    assert_eq!(trace.devices[0].steps.len(), 10);
+}
+
+/// Tokens are made in a function that says so, or for one in the same file. Around them are
+/// requests, also where that function's name speaks of tokens too.
+#[test]
+fn what_is_around_tokens_are_requests() {
+    let levels = |text: &str| {
+        let trace = run(text);
+        let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+        let names = levels.iter().map(|l| format!("{} {}", l.count, l.label));
+        let first = trace.devices[0].steps.first();
+        let step = first.map_or("", |step| step.name.as_str());
+        format!("{step}: {}", names.collect::<Vec<_>>().join(", "))
+    };
+    let nested = |outer: &str, inner: &str| {
+        let text = format!(
+            "6x {{
+               {outer}:2 prompt:4
+               20x {{
+                 {outer}:3 {inner}:8 !forward:10
+                 {outer}:3 {inner}:8 !forward:11
+                 {outer}:3 {inner}:9
+               }}
+             }}"
+        );
+        levels(&text)
+    };
+    let both = "request 0: 6 requests, 120 tokens";
+    assert_eq!(nested("main", "generate"), both);
+    assert_eq!(nested("decode_all", "generate"), both);
+    let library = "hf/utils/generate:50 hf/utils/_sample";
+    assert_eq!(nested("main", library), both);
+    let other_file = nested("main", "hf/api/generate:50 hf/utils/_sample");
+    assert!(!other_file.contains("token"), "{other_file}");
+    let one = "200x {
+                 main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:10
+                 main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:11
+                 main:3 hf/utils/generate:50 hf/utils/_sample:9
+               }";
+    assert_eq!(levels(one), "token 0: 200 tokens");
+}
+
+#[test]
+fn the_reader_can_take_another_level() {
+    let mut trace = run(&format!(
+        "5x {{
+           4x {{
+             main:4 !forward:10
+             main:5 {BACKWARD}
+             -
+           }}
+           main:6 {ADAM}
+           main:6 {ADAM}
+         }}"
+    ));
+    let found = levels::of_device(&trace.devices[0], &trace.stacks);
+    let shown: Vec<String> = found
+        .iter()
+        .map(|l| format!("{}: {}", l.label, l.count))
+        .collect();
+    assert_eq!(shown, ["steps: 5", "micro-batches: 20"]);
+    assert!(found[0].chosen);
+    let stacks = trace.stacks.clone();
+    let device = &mut trace.devices[0];
+    assert_eq!(levels::recut(device, &stacks, &found[1].key), Ok(()));
+    assert_eq!(device.steps.len(), 20);
+    let unknown = levels::recut(device, &stacks, "nothing").unwrap_err();
+    let said = "no level is called nothing; there are: steps (train.main), \
+                micro-batches (train.main-2)";
+    assert_eq!(unknown.to_string(), said);
+    // A key goes before a word.
+    let mut found = found;
+    found[0].label = found[1].key.clone();
+    assert_eq!(levels::called(&found, &found[1].key), Some(&found[1]));
+}

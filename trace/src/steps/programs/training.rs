@@ -1,0 +1,218 @@
+//! Programs that train.
+
+use super::*;
+
+#[test]
+fn parameters_of_an_optimizer_are_no_steps() {
+    check(
+        &format!(
+            "main:3 !forward:10
+             main:4 {BACKWARD}
+             -
+             50x {{
+               main:5 torch/optim/optimizer/wrapper:1 step:30
+               main:5 torch/optim/optimizer/wrapper:1 step:31
+             }}"
+        ),
+        0,
+    );
+    // An optimizer that is not a `torch.optim.Optimizer`.
+    check(
+        &format!(
+            "main:3 !forward:10
+             main:4 {BACKWARD}
+             -
+             50x {{
+               main:5 update:30
+               main:5 update:31
+             }}"
+        ),
+        0,
+    );
+}
+
+#[test]
+fn epochs_and_micro_batches_are_not_the_steps() {
+    let steps = |epochs: usize, steps: usize, micro: usize| {
+        format!(
+            "{epochs}x {{
+               main:2 shuffle:1
+               {steps}x {{
+                 {micro}x {{
+                   main:4 !forward:10
+                   main:5 {BACKWARD}
+                   -
+                 }}
+                 main:6 {ADAM}
+                 main:6 {ADAM}
+               }}
+             }}"
+        )
+    };
+    check(&steps(2, 6, 1), 12);
+    check(&steps(2, 6, 4), 12);
+    check(&steps(3, 5, 2), 15);
+}
+
+/// SGD with momentum.
+#[test]
+fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() {
+    let pass = format!(
+        "main:4 !forward:10
+         main:5 {BACKWARD}
+         -"
+    );
+    check(
+        &format!(
+            "{pass}
+             main:6 {ADAM}
+             main:6 {ADAM}
+             9x {{
+               {pass}
+             }}"
+        ),
+        10,
+    );
+}
+
+/// A fused optimizer makes its state in the first step, here called to warm up.
+#[test]
+fn a_first_step_before_the_loop_does_not_hide_the_steps() {
+    let step = |line: u32, state: usize| {
+        let call = format!("main:{line} train_step");
+        let forward = format!("{call}:10 !forward:10\n{call}:10 !forward:11\n");
+        let state = format!("{call}:12 torch/optim/optimizer/wrapper:1 {ADAM}\n").repeat(state);
+        format!("{forward}{call}:11 {BACKWARD}\n-\n-\n{state}")
+    };
+    check(&format!("{}9x {{\n{}}}", step(3, 8), step(5, 0)), 9);
+    // The parts of a single step: its optimizer comes last.
+    let update = format!("main:8 {ADAM}\n").repeat(8);
+    check(&format!("9x {{\n{}}}\n{update}", step(5, 0)), 0);
+}
+
+#[test]
+fn batches_are_the_steps_though_each_epoch_ends_with_an_evaluation() {
+    check(
+        &format!(
+            "6x {{
+               main:2 shuffle:1
+               5x {{
+                 main:4 !forward:10
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               3x {{
+                 main:8 evaluate:3 !forward:10
+               }}
+             }}"
+        ),
+        30,
+    );
+}
+
+/// An optimizer that allocates nothing, with gradient accumulation, and an evaluation after each
+/// epoch: between the micro-batches and the epochs there is no loop with allocations of its own.
+#[test]
+fn epochs_are_not_the_steps_where_scopes_show_an_optimizer_in_them() {
+    let pass = format!("main:4 !forward:10\nmain:5 {BACKWARD}\n-\n");
+    let evaluation = "3x {\nmain:8 evaluate:3 !forward:10\n}";
+    let step = "[Optimizer.step#SGD.step]";
+    for (epochs, in_epoch, micro) in [(3, 10, 4), (5, 6, 2), (2, 4, 8)] {
+        let batches = format!("{in_epoch}x {{\n{micro}x {{\n{pass}}}\n{step}\n}}");
+        let trace = run(&format!(
+            "{epochs}x {{\nmain:2 shuffle:1\n{batches}\n{evaluation}\n}}"
+        ));
+        let device = &trace.devices[0];
+        let found = (device.steps.len(), device.step_source);
+        assert_eq!(found, (epochs * in_epoch, StepSource::Annotations));
+    }
+    // Two optimizers that take turns make one step.
+    let other = pass.replace(":4", ":14").replace(":5", ":15");
+    let turn = format!("[Optimizer.step#D.step]\n{other}[Optimizer.step#G.step]");
+    check(&format!("6x {{\nmain:2 data:1\n{pass}{turn}\n}}"), 6);
+}
+
+#[test]
+fn an_evaluation_now_and_then_belongs_to_a_step() {
+    check(
+        &format!(
+            "4x {{
+               5x {{
+                 main:4 !forward:10
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               main:8 !forward:10
+             }}"
+        ),
+        20,
+    );
+}
+
+/// A gradient's norm is written down now and then, between the backward pass and the optimizer.
+#[test]
+fn a_branch_in_the_middle_of_an_iteration_belongs_to_it() {
+    let step = |branch: &str| {
+        format!(
+            "main:9 train:10
+             main:9 train:11 !forward:5
+             main:9 train:12 loss:1
+             -
+             -
+             {branch}
+             main:9 train:14 torch/optim/adam/step:3
+             main:9 train:14 torch/optim/adam/step:4\n"
+        )
+    };
+    let (plain, logs) = (
+        step(""),
+        step("main:9 train:13 norm:7\nmain:9 train:13 norm:8"),
+    );
+    for every in 3..8 {
+        let steps = (1..=3 * every).map(|i| if i % every == 0 { &logs } else { &plain });
+        let trace = run(&steps.map(String::as_str).collect::<String>());
+        let device = &trace.devices[0];
+        assert_eq!(device.steps.len(), 3 * every);
+        let lengths = device.steps.iter().enumerate().map(|(index, step)| {
+            let made = device.blocks.allocated_in(step.events).len();
+            (made, (index + 1) % every == 0)
+        });
+        for (made, has_branch) in lengths {
+            assert_eq!(made, if has_branch { 9 } else { 7 }, "{every}");
+        }
+    }
+}
+
+#[test]
+fn trainers_with_wrappers_and_closures() {
+    check(
+        &format!(
+            "main:1 train:2 inner:5 setup:3
+             6x {{
+               main:1 train:2 inner:8 training_step:20 prepare:1
+               main:1 train:2 inner:8 training_step:21 compute_loss:30 !forward:10
+               main:1 train:2 inner:8 training_step:22 {BACKWARD}
+               -
+               main:1 train:2 inner:9 wrapped:1 {ADAM}
+             }}"
+        ),
+        6,
+    );
+    // Lightning, LBFGS: the optimizer calls the forward pass.
+    check(
+        &format!(
+            "6x {{
+               main:1 fit:2 advance:5 data:1
+               4x {{
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:3 closure:20 !forward:10
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:3 closure:21 {BACKWARD}
+                 -
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:4
+               }}
+             }}"
+        ),
+        6,
+    );
+}
