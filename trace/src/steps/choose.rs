@@ -61,6 +61,8 @@ pub struct Loop {
     pub region: usize,
     /// Which beat of the region.
     pub beat: usize,
+    /// Which of the loops with that beat that take turns.
+    pub turn: usize,
     /// The context in which it stands.
     pub owner: ContextIdx,
     /// Its iterations.
@@ -241,7 +243,7 @@ impl<'a> Analysis<'a> {
             let one = Loop::new(mark, owner, iterations);
             match loops.last_mut() {
                 // These are two readings of the iterations of one loop.
-                Some(last) if (last.region, last.beat) == (one.region, one.beat) => {
+                Some(last) if last.is_same(&one) => {
                     let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
                     // Among equal ones, the one that begins at the smallest line.
                     if level(&one) <= level(last) {
@@ -513,11 +515,18 @@ impl Loop {
         Loop {
             region: mark.region,
             beat: mark.beat,
+            turn: mark.turn,
             owner,
             iterations: without_cut_off(iterations),
             work,
             allocs,
         }
+    }
+
+    /// Whether both are one loop.
+    pub fn is_same(&self, other: &Loop) -> bool {
+        let of = |l: &Loop| (l.region, l.beat, l.turn);
+        of(self) == of(other)
     }
 
     /// Whether an iteration is more than a few allocations.

@@ -22,6 +22,9 @@ use crate::watch::{EVERY, Stopped, Watch};
 /// At how many beginnings the level is looked up, to choose between two readings.
 const MAX_LEVELS: usize = 16;
 
+/// So many loops that run equally often are looked at in one region.
+const MAX_TURNS: usize = 4;
+
 /// How the iterations of a region are distinguished.
 #[derive(Clone, Debug)]
 pub struct Mark {
@@ -29,6 +32,8 @@ pub struct Mark {
     pub region: usize,
     /// Which beat of the region counts.
     pub beat: usize,
+    /// Which of the loops that run equally often, one after the other.
+    pub turn: usize,
     /// An iteration begins at any of these spots (sorted) …
     starts: Vec<SpotIdx>,
     /// … once any of these spots (sorted) was passed.
@@ -71,48 +76,60 @@ pub struct Iteration {
 }
 
 impl Mark {
-    /// One or two ways to distinguish a region's iterations by one of its beats.
+    /// Ways to distinguish a region's iterations by one of its beats: one or two for each loop.
     pub fn of(region: &Region, index: usize, beat: usize, ways: &Ways, calls: &Calls) -> Vec<Mark> {
-        let visits = |s: &SpotIdx| ways.visits[s.index()];
         let count = region.beats[beat].count;
-        let exact: Vec<SpotIdx> = region
-            .spots
-            .iter()
-            .filter(|s| visits(s).count == count)
-            .copied()
+        let exact = region.spots.iter().copied();
+        let exact: Vec<SpotIdx> = exact
+            .filter(|s| ways.visits[s.index()].count == count)
             .collect();
-        let Some(first) = exact.first() else {
-            return Vec::new();
-        };
+        let turns = turns(&exact, ways);
+        let mut marks = Vec::new();
+        let mut from = 0;
+        for (turn, own) in turns.iter().enumerate() {
+            let readings = Mark::of_turn(region, own, from, ways, calls);
+            marks.extend(readings.map(|(starts, lasts)| Mark {
+                region: index,
+                beat,
+                turn,
+                starts,
+                lasts,
+            }));
+            from = ways.visits[own[0].index()].second;
+        }
+        marks
+    }
+
+    /// The beginnings and the ends of iterations that pass the spots of `own`, in one or two
+    /// readings. Before the allocation `from`, another loop ran.
+    fn of_turn(
+        region: &Region,
+        own: &[SpotIdx],
+        from: u32,
+        ways: &Ways,
+        calls: &Calls,
+    ) -> impl Iterator<Item = (Vec<SpotIdx>, Vec<SpotIdx>)> {
+        let visits = |s: &SpotIdx| ways.visits[s.index()];
+        let first = &own[0];
         let second = visits(first).second;
-        let in_first = exact.iter().rev().find(|s| visits(s).first < second);
+        let in_first = own.iter().rev().find(|s| visits(s).first < second);
         let starts = region.spots.iter();
         let mut starts: Vec<SpotIdx> = starts
+            .skip_while(|s| visits(s).first < from)
             .take_while(|s| visits(s).first <= visits(first).first)
             .copied()
             .collect();
         starts.sort_unstable();
-        let entered = Mark {
-            region: index,
-            beat,
-            starts,
-            lasts: vec![*in_first.unwrap_or(first)],
-        };
+        let entered = (starts, vec![*in_first.unwrap_or(first)]);
         let line = |s: &&SpotIdx| (calls.spot(**s).line, visits(s).first);
-        match exact.iter().min_by_key(line) {
-            Some(top) if calls.spot(*top).line < calls.spot(*first).line => {
-                let mut lasts: Vec<SpotIdx> = exact.iter().filter(|s| s != &top).copied().collect();
-                lasts.sort_unstable();
-                let by_line = Mark {
-                    region: index,
-                    beat,
-                    starts: vec![*top],
-                    lasts,
-                };
-                vec![entered, by_line]
-            }
-            _ => vec![entered],
-        }
+        let top = own.iter().min_by_key(line);
+        let top = top.filter(|top| calls.spot(**top).line < calls.spot(*first).line);
+        let by_line = top.map(|top| {
+            let mut lasts: Vec<SpotIdx> = own.iter().filter(|s| *s != top).copied().collect();
+            lasts.sort_unstable();
+            (vec![*top], lasts)
+        });
+        std::iter::once(entered).chain(by_line)
     }
 
     /// Whether the walk enters contexts at one of the starts. Then the loop may belong to the
@@ -121,10 +138,34 @@ impl Mark {
         self.starts.iter().any(|s| ways.visits[s.index()].entry)
     }
 
+    /// The smallest line at which an iteration begins.
+    pub fn line(&self, calls: &Calls) -> u32 {
+        let lines = self.starts.iter().map(|&s| calls.spot(s).line);
+        lines.min().unwrap_or(0)
+    }
+
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.starts) + of_vec(&self.lasts)
     }
+}
+
+/// Spots that are visited equally often may stand in loops that take turns: an evaluation of as
+/// many batches as an epoch trains. Each spot of a loop is visited for the first time before any of
+/// them is visited twice.
+fn turns<'s>(exact: &'s [SpotIdx], ways: &Ways) -> Vec<&'s [SpotIdx]> {
+    let visits = |s: &SpotIdx| ways.visits[s.index()];
+    let mut turns: Vec<&[SpotIdx]> = Vec::new();
+    let mut rest = exact;
+    while let Some(first) = rest.first()
+        && turns.len() < MAX_TURNS
+    {
+        let again = visits(first).second;
+        let (own, later) = rest.split_at(rest.partition_point(|s| visits(s).first < again));
+        turns.push(own);
+        rest = later;
+    }
+    turns
 }
 
 /// What a move does to a mark.

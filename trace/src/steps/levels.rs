@@ -307,7 +307,7 @@ fn of_loops(
     };
     let mut shown: Vec<Loop> = Vec::new();
     for (index, one) in loops.iter().enumerate() {
-        let is_chosen = chosen.as_ref().is_some_and(|c| is_same(c, one));
+        let is_chosen = chosen.as_ref().is_some_and(|c| c.is_same(one));
         if is_chosen || listed(&loops, index) {
             shown.push(one.clone());
         }
@@ -348,32 +348,27 @@ fn of_loops(
     Ok(())
 }
 
-fn is_same(a: &Loop, b: &Loop) -> bool {
-    (a.region, a.beat) == (b.region, b.beat)
-}
-
 /// The key and the place of a loop. If a function is called once for each iteration, the loop is
 /// not in it but in its caller.
 fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, String) {
     const ONCE: [&str; 4] = ["step", "forward", "__call__", "closure"];
     let region = &analysis.regions[one.region];
-    let spots = region.spots.iter().map(|&s| analysis.calls.spot(s).line);
-    let (mut context, mut line) = (region.context, spots.min().unwrap_or(0));
+    let (ways, calls) = (&analysis.ways, &analysis.calls);
+    let marks = Mark::of(region, one.region, one.beat, ways, calls);
+    let mark = marks.iter().find(|mark| mark.turn == one.turn);
+    let spots = region.spots.iter().map(|&s| calls.spot(s).line);
+    let line = match marks.iter().any(|mark| mark.turn > 0) {
+        true => mark.map(|mark| mark.line(calls)),
+        false => spots.min(),
+    };
+    let (mut context, mut line) = (region.context, line.unwrap_or(0));
     // Each call of a module is an iteration of its caller.
     while context != one.owner
         && let Some(caller) = analysis.calls.context(context).parent
     {
         (context, line) = (caller, analysis.calls.context(context).called_at);
     }
-    let entered = Mark::of(
-        region,
-        one.region,
-        one.beat,
-        &analysis.ways,
-        &analysis.calls,
-    )
-    .first()
-    .is_some_and(|mark| mark.starts_at_entry(&analysis.ways));
+    let entered = mark.is_some_and(|mark| mark.starts_at_entry(ways));
     let name = |c| {
         let function = analysis.calls.context(c).function;
         stacks.str(analysis.frames.function(function).name)
@@ -436,7 +431,7 @@ pub(super) fn word(
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());
     let word = match n.cmp(&steps) {
-        std::cmp::Ordering::Equal if is_same(one, chosen) && trains => Word::Step,
+        std::cmp::Ordering::Equal if one.is_same(chosen) && trains => Word::Step,
         std::cmp::Ordering::Less
             if trains && one.work.backward * 5 >= analysis.total.backward * 3 =>
         {
@@ -450,7 +445,7 @@ pub(super) fn word(
         _ if says(&["serve", "request", "handle"]) || is_around_tokens() => Word::Request,
         _ if makes_tokens(one) => Word::Token,
         _ if says(&["denois", "p_sample", "diffus"]) => Word::DenoisingStep,
-        _ if is_same(one, chosen) => Word::Iteration,
+        _ if one.is_same(chosen) => Word::Iteration,
         _ => return None,
     };
     Some(word)

@@ -216,3 +216,33 @@ fn trainers_with_wrappers_and_closures() {
         6,
     );
 }
+
+/// As many batches are evaluated as trained, in the same function.
+#[test]
+fn an_evaluation_that_is_as_long_as_an_epoch_is_not_the_steps() {
+    for (epochs, n) in [(3, 10), (6, 4), (2, 5)] {
+        let text = format!(
+            "{epochs}x {{
+               {n}x {{
+                 main:3 data:1
+                 main:4 !forward:10
+               }}
+               {n}x {{
+                 main:8 data:1
+                 main:9 !forward:10
+                 main:10 {BACKWARD}
+                 -
+                 main:11 {ADAM}
+               }}
+             }}"
+        );
+        check(&text, epochs * n);
+        let trace = run(&text);
+        // A step begins at its first line: the evaluation is at the end of every n-th one.
+        for (index, step) in trace.devices[0].steps.iter().enumerate() {
+            let made = trace.devices[0].blocks.allocated_in(step.events).len();
+            let is_last = (index + 1) % n == 0 && index + 1 < epochs * n;
+            assert_eq!(made, if is_last { 5 + 2 * n } else { 5 }, "{index}");
+        }
+    }
+}
