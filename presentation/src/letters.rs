@@ -18,7 +18,11 @@ pub fn capital(text: &str) -> String {
 
 /// One of what a recording's steps are called, with its article: `a token`, `an epoch`.
 pub fn a(step: &str) -> String {
-    let n = if step.starts_with('e') { "n" } else { "" };
+    let n = if step.starts_with(['e', 'i']) {
+        "n"
+    } else {
+        ""
+    };
     ["a", n, " ", step].concat()
 }
 
@@ -34,10 +38,22 @@ mod tests {
 
     #[test]
     fn steps_are_called_what_the_recording_calls_them() {
-        let named = ["step", "epoch", "micro-batch", "denoising step"];
-        let expected = ["a step", "an epoch", "a micro-batch", "a denoising step"];
+        let named = ["step", "epoch", "image", "micro-batch", "denoising step"];
+        let expected = [
+            "a step",
+            "an epoch",
+            "an image",
+            "a micro-batch",
+            "a denoising step",
+        ];
         assert_eq!(named.map(a), expected);
-        let expected = ["steps", "epochs", "micro-batches", "denoising steps"];
+        let expected = [
+            "steps",
+            "epochs",
+            "images",
+            "micro-batches",
+            "denoising steps",
+        ];
         assert_eq!(named.map(several), expected);
     }
 }

@@ -38,7 +38,7 @@ const MOST_OF_TRAINING: f64 = 0.6;
 /// If nothing is trained, a loop must cover this share of what is allocated.
 const MOST_OF_THE_REST: f64 = 0.7;
 /// This share of the iterations must have a backward pass and a step of the optimizer.
-const NEARLY_EACH: f64 = 0.75;
+pub const NEARLY_EACH: f64 = 0.75;
 /// Loops that cover at least this share of what the largest loop covers count as about the same.
 const ABOUT_THE_SAME: f64 = 0.9;
 /// The same for a loop that holds nearly all training, twice or more in each iteration of another
@@ -368,9 +368,28 @@ impl<'a> Analysis<'a> {
             .filter(|i| by_iterations(i) >= MIN_STEPS)
             .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())
             .unwrap_or(best);
+        let chosen = self.updating(loops, &candidates, chosen).unwrap_or(chosen);
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// The loop around the chosen one, where it updates another model than the iterations in it
+    /// do: the critic's updates are parts of a step.
+    fn updating(&self, loops: &[Loop], candidates: &[usize], chosen: usize) -> Option<usize> {
+        let inner = &loops[chosen];
+        let context = |l: &Loop| self.regions[l.region].context;
+        let around = candidates.iter().copied().filter(|&i| {
+            let n = loops[i].iterations.len();
+            (MIN_STEPS..inner.iterations.len()).contains(&n)
+                && context(&loops[i]) == context(inner)
+                && f64::from(loops[i].allocs) >= ABOUT_THE_SAME * f64::from(inner.allocs)
+        });
+        let mut updating = around.filter(|&i| {
+            let rounds = self.rounds(loops, &loops[i]);
+            rounds.is_some_and(|rounds| rounds.update() && rounds.are_short())
+        });
+        updating.next()
     }
 
     /// Whether the optimizer's scopes show twice as many steps as there are iterations, or more,
@@ -406,7 +425,8 @@ impl<'a> Analysis<'a> {
                 let all = after.max((n - self.setup) / 2);
                 f64::from(loops[i].allocs) >= MOST_OF_THE_REST * f64::from(all)
             })
-            .filter(|&i| self.is_best_beat(loops, i) && self.is_more_than_a_line(&loops[i]))
+            .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
+            .filter(|&i| self.is_more_than_a_line(&loops[i]))
             .filter(|&i| loops[i].each(|work| work.forward > 0) || loops[i].is_long())
             .filter(|&i| self.gives_back(&loops[i]))
             .collect();
@@ -421,6 +441,21 @@ impl<'a> Analysis<'a> {
             .filter(|i| count(i) >= MIN_STEPS)
             .min_by_key(count);
         enough.or_else(|| same.min_by_key(count))
+    }
+
+    fn renews(&self, loops: &[Loop], this: &Loop) -> bool {
+        let rounds = self.rounds(loops, this);
+        rounds.is_some_and(|rounds| self.renew(&rounds))
+    }
+
+    /// Whether this may be a loop around another one of its function, though its lines look like a
+    /// branch that is seldom taken.
+    pub fn is_around(&self, loops: &[Loop], this: &Loop) -> bool {
+        self.rounds(loops, this)
+            .is_some_and(|rounds| match self.total.backward {
+                0 => rounds.are_equal() || self.renew(&rounds),
+                _ => rounds.update(),
+            })
     }
 
     /// Whether this is the beat of its region that most spots agree on, or of a loop around it.
@@ -535,7 +570,7 @@ impl Loop {
     }
 
     /// Whether something is true of nearly every iteration.
-    fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
+    pub fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
         let n = self.iterations.iter().filter(|i| is_true(i.work)).count();
         n as f64 >= NEARLY_EACH * self.iterations.len() as f64
     }

@@ -300,6 +300,15 @@ impl Tally {
         }
     }
 
+    /// This without a part of it.
+    pub fn less(self, part: Tally) -> Tally {
+        Tally {
+            forward: self.forward.saturating_sub(part.forward),
+            backward: self.backward.saturating_sub(part.backward),
+            optimizer: self.optimizer.saturating_sub(part.optimizer),
+        }
+    }
+
     /// The sum of both.
     pub fn plus(self, more: Tally) -> Tally {
         Tally {

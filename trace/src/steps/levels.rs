@@ -1,11 +1,12 @@
 //! The loops of a recording that a reader can choose as steps: epochs, batches, layers, tokens.
 
+use super::MIN_STEPS;
 use super::annotated::Scopes;
 use super::calls::ContextIdx;
 use super::choose::{Analysis, Loop};
 use super::iterations::Mark;
 use super::word::Word;
-use crate::code::file_name;
+use crate::code::{file_name, slashed};
 use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step, StepSource, Trace};
@@ -306,12 +307,18 @@ fn of_loops(
         f64::from(loops[i].allocs) >= WORTH_LISTING * all && analysis.is_best_beat(loops, i)
     };
     let mut shown: Vec<Loop> = Vec::new();
+    let is_large = |one: &Loop| f64::from(one.allocs) >= WORTH_LISTING * all;
+    let mut around: Vec<Loop> = Vec::new();
     for (index, one) in loops.iter().enumerate() {
         let is_chosen = chosen.as_ref().is_some_and(|c| c.is_same(one));
         if is_chosen || listed(&loops, index) {
             shown.push(one.clone());
+        } else if is_large(one) && analysis.is_around(&loops, one) {
+            around.push(one.clone());
         }
     }
+    // After the others, so that their keys stay the same.
+    shown.append(&mut around);
     let inner = analysis.inner_loops()?;
     let best = (0..inner.len()).filter(|&i| listed(&inner, i));
     // The largest loop in a module, and the largest in an optimizer.
@@ -428,27 +435,50 @@ pub(super) fn word(
         one.work.backward == 0 && others.iter().filter(inside).any(makes_tokens)
     };
     let chosen = chosen?;
+    let is_around_denoising = || {
+        let inside = |other: &&Loop| {
+            let (inner, outer) = (other.iterations.len(), one.iterations.len());
+            let is_other = other.owner != one.owner && inner > outer;
+            (is_other || inner >= MIN_STEPS * outer) && analysis.calls.is_in(other.owner, one.owner)
+        };
+        let mut inside = others.iter().filter(inside);
+        one.work.backward == 0 && inside.any(|other| denoises(analysis, stacks, other.owner))
+    };
+    let updates = || {
+        let rounds = analysis.rounds(others, one);
+        rounds.is_some_and(|rounds| rounds.update())
+    };
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());
     let word = match n.cmp(&steps) {
         std::cmp::Ordering::Equal if one.is_same(chosen) && trains => Word::Step,
         std::cmp::Ordering::Less
-            if trains && one.work.backward * 5 >= analysis.total.backward * 3 =>
+            if trains && one.work.backward * 5 >= analysis.total.backward * 3 && !updates() =>
         {
             Word::Epoch
         }
         std::cmp::Ordering::Greater
-            if trains && one.work.backward * 10 >= chosen.work.backward * 9 =>
+            if trains
+                && one.work.backward * 10 >= chosen.work.backward * 9
+                && !one.each(|work| work.optimizer > 0) =>
         {
             Word::MicroBatch
         }
         _ if says(&["serve", "request", "handle"]) || is_around_tokens() => Word::Request,
         _ if makes_tokens(one) => Word::Token,
-        _ if says(&["denois", "p_sample", "diffus"]) => Word::DenoisingStep,
+        _ if is_around_denoising() => Word::Image,
+        _ if denoises(analysis, stacks, one.owner) => Word::DenoisingStep,
         _ if one.is_same(chosen) => Word::Iteration,
         _ => return None,
     };
     Some(word)
+}
+
+/// Whether a context's function is called after diffusion, or is of a package for it.
+fn denoises(analysis: &Analysis<'_>, stacks: &Stacks, context: ContextIdx) -> bool {
+    const PACKAGE: &str = "/diffusers/pipelines/";
+    let file = slashed(file_of(analysis, stacks, context));
+    says(analysis, stacks, context, &["denois", "p_sample", "diffus"]) || file.contains(PACKAGE)
 }
 
 /// Whether the name of a context's function has one of these parts.

@@ -8,6 +8,7 @@
 //! regions      moves -> where the walk goes round
 //! iterations   walk -> the iterations of a loop
 //! choose       loops -> the one whose iterations are the steps
+//! rounds       a loop around another one in the same function
 //! levels       the loops that a reader can choose instead
 //! ending       the end of the program, which is no part of its last step
 //! recording    what a recording holds: a loop, one pass, a model being loaded
@@ -25,6 +26,7 @@ pub mod levels;
 mod pinned;
 pub mod recording;
 mod regions;
+mod rounds;
 mod walk;
 mod word;
 

@@ -17,6 +17,8 @@ pub enum Word {
     Token,
     /// A step of a diffusion model.
     DenoisingStep,
+    /// What the steps of a diffusion model lead to.
+    Image,
     /// A layer of a model.
     Layer,
     /// A parameter in an optimizer.
@@ -26,13 +28,14 @@ pub enum Word {
 }
 
 impl Word {
-    const ALL: [Word; 9] = [
+    const ALL: [Word; 10] = [
         Word::Step,
         Word::Epoch,
         Word::MicroBatch,
         Word::Request,
         Word::Token,
         Word::DenoisingStep,
+        Word::Image,
         Word::Layer,
         Word::Parameter,
         Word::Iteration,
@@ -47,6 +50,7 @@ impl Word {
             Word::Request => "requests",
             Word::Token => "tokens",
             Word::DenoisingStep => "denoising steps",
+            Word::Image => "images",
             Word::Layer => "layers",
             Word::Parameter => "parameters",
             Word::Iteration => "iterations",
@@ -62,6 +66,7 @@ impl Word {
             Word::Request => "request",
             Word::Token => "token",
             Word::DenoisingStep => "denoising step",
+            Word::Image => "image",
             Word::Layer => "layer",
             Word::Parameter => "parameter",
         }
@@ -75,7 +80,7 @@ impl Word {
     /// One of them, with its article: `a request`, `an epoch`.
     pub fn a(self) -> String {
         match self {
-            Word::Epoch => format!("an {}", self.one()),
+            Word::Epoch | Word::Image => format!("an {}", self.one()),
             _ => format!("a {}", self.one()),
         }
     }
@@ -142,6 +147,7 @@ mod tests {
         check(&["step 0", "step 1"], "a step");
         check(&["request 0", "request 1"], "a request");
         check(&["epoch 0"], "an epoch");
+        check(&["image 0", "image 1"], "an image");
         check(
             &["denoising step 0", "denoising step 1"],
             "a denoising step",

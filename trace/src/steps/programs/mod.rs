@@ -17,10 +17,10 @@ use super::{find, levels};
 use crate::span::Span;
 use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
-use crate::trace::{Annotation, StepSource, Trace};
+use crate::trace::{Annotation, BlockIdx, BlockKind, StepSource, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// A program that allocates: each block is given back two allocations later.
 #[derive(Default)]
@@ -28,7 +28,8 @@ struct Program {
     builder: TraceBuilder,
     frames: HashMap<String, FrameIdx>,
     stacks: HashMap<String, StackIdx>,
-    alive: std::collections::VecDeque<crate::trace::BlockIdx>,
+    alive: VecDeque<BlockIdx>,
+    variables: HashMap<String, BlockIdx>,
     /// Events so far.
     events: u32,
     scopes: Vec<Annotation>,
@@ -39,21 +40,36 @@ impl Program {
     /// the call of a module, `torch/…/f:1` for a function of PyTorch, `~f:0` for one in C++, `-`
     /// for no stack.
     fn alloc(&mut self, stack: &str) {
-        let alloc_stack = self.stack(stack);
-        let kind = crate::trace::BlockKind {
-            alloc_stack,
-            ..block_of(Bytes(4096))
-        };
-        let block = self.builder.alloc(kind);
+        let block = self.make(stack);
         self.alive.push_back(block);
-        self.events += 1;
         if self.alive.len() > 2
             && let Some(old) = self.alive.pop_front()
         {
-            self.builder.free_requested(old);
-            self.builder.free_completed(old);
-            self.events += 2;
+            self.free(old);
         }
+    }
+
+    /// Allocates, and gives back what the variable held before.
+    fn assign(&mut self, stack: &str, variable: &str) {
+        let block = self.make(stack);
+        if let Some(old) = self.variables.insert(variable.to_owned(), block) {
+            self.free(old);
+        }
+    }
+
+    fn make(&mut self, stack: &str) -> BlockIdx {
+        let alloc_stack = self.stack(stack);
+        self.events += 1;
+        self.builder.alloc(BlockKind {
+            alloc_stack,
+            ..block_of(Bytes(4096))
+        })
+    }
+
+    fn free(&mut self, block: BlockIdx) {
+        self.builder.free_requested(block);
+        self.builder.free_completed(block);
+        self.events += 2;
     }
 
     /// A scope in which nothing is allocated.
@@ -122,7 +138,8 @@ impl Program {
     }
 }
 
-/// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope.
+/// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope. What a line
+/// with `=x` makes is held by the variable `x`, until `del x` or the next such line.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()
@@ -143,7 +160,14 @@ fn perform(program: &mut Program, lines: &[&str]) {
             continue;
         }
         let Some(times) = lines[at].strip_suffix("x {") else {
-            program.alloc(lines[at]);
+            match (lines[at].split_once(" ="), lines[at].strip_prefix("del ")) {
+                (Some((stack, variable)), _) => program.assign(stack, variable),
+                (None, Some(variable)) => {
+                    let held = program.variables.remove(variable);
+                    program.free(held.expect("a variable that holds something"));
+                }
+                (None, None) => program.alloc(lines[at]),
+            }
             at += 1;
             continue;
         };
@@ -172,6 +196,16 @@ fn check(text: &str, expected: usize) {
         StepSource::Inferred
     };
     assert_eq!(device.step_source, source, "{text}");
+}
+
+/// The name of the first step, and the levels: `step 0: 2 epochs, 12 steps`.
+fn levels_of(text: &str) -> String {
+    let trace = run(text);
+    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let names = levels.iter().map(|l| format!("{} {}", l.count, l.label));
+    let first = trace.devices[0].steps.first();
+    let step = first.map_or("", |step| step.name.as_str());
+    format!("{step}: {}", names.collect::<Vec<_>>().join(", "))
 }
 
 const BACKWARD: &str = "torch/_tensor/backward:9";

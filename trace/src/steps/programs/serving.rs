@@ -47,14 +47,6 @@ fn what_the_engine_calls_is_no_loop() {
 /// requests, also where that function's name speaks of tokens too.
 #[test]
 fn what_is_around_tokens_are_requests() {
-    let levels = |text: &str| {
-        let trace = run(text);
-        let levels = levels::of_device(&trace.devices[0], &trace.stacks);
-        let names = levels.iter().map(|l| format!("{} {}", l.count, l.label));
-        let first = trace.devices[0].steps.first();
-        let step = first.map_or("", |step| step.name.as_str());
-        format!("{step}: {}", names.collect::<Vec<_>>().join(", "))
-    };
     let nested = |outer: &str, inner: &str| {
         let text = format!(
             "6x {{
@@ -66,7 +58,7 @@ fn what_is_around_tokens_are_requests() {
                }}
              }}"
         );
-        levels(&text)
+        levels_of(&text)
     };
     let both = "request 0: 6 requests, 120 tokens";
     assert_eq!(nested("main", "generate"), both);
@@ -80,7 +72,58 @@ fn what_is_around_tokens_are_requests() {
                  main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:11
                  main:3 hf/utils/generate:50 hf/utils/_sample:9
                }";
-    assert_eq!(levels(one), "token 0: 200 tokens");
+    assert_eq!(levels_of(one), "token 0: 200 tokens");
+}
+
+/// An image is made of noise, step by step. The lines of the outer loop all stand before those of
+/// the inner one, as those of a branch that is seldom taken do.
+#[test]
+fn what_is_made_anew_before_an_inner_loop_begins_a_step() {
+    let sampling = |function: &str, noise: &str| {
+        levels_of(&format!(
+            "8x {{
+               {function}:3 =x
+               {noise}
+               20x {{
+                 {function}:6 !forward:20
+                 {function}:6 !forward:21
+                 {function}:7 =x
+               }}
+             }}"
+        ))
+    };
+    let iterations = "8 iterations, 160 train.py:3 in main, 160 train.py:6 in main";
+    assert_eq!(sampling("main", ""), format!("step 0: {iterations}"));
+    assert_eq!(
+        sampling("main", "main:4 !forward:30"),
+        format!("step 0: {iterations}")
+    );
+    let images = "image 0: 8 images, 160 denoising steps at train.py:3 in denoise, 160 \
+                  denoising steps at train.py:6 in denoise";
+    assert_eq!(sampling("main:1 denoise", ""), images);
+    // What the function made on its way to the first result of a report, and gives back when it
+    // returns, does not take the place of that result.
+    let rest = "main:3 step:5 !forward:9\nmain:3 step:6 =out\n";
+    check(
+        &format!("10x {{\nmain:3 step:4 =m\n{rest}del m\n5x {{\n{rest}}}\n}}"),
+        60,
+    );
+}
+
+/// Without a variable that shows it, nobody knows which of both is the loop.
+#[test]
+fn a_loop_that_looks_like_a_branch_can_be_chosen() {
+    let rounds = |rest: usize| {
+        let line = "main:6 !forward:20\nmain:7 scale:1\n";
+        levels_of(&format!(
+            "6x {{\nmain:3 =noise\n8x {{\n{line}}}\n}}\n{}",
+            line.repeat(rest)
+        ))
+    };
+    let both = "step 0: 6 train.py:3 in main, 48 iterations, 48 train.py:6 in main";
+    assert_eq!(rounds(0), both);
+    // A branch: no round is cut off in its middle.
+    assert!(!rounds(6).contains("6 train.py:3"), "{}", rounds(6));
 }
 
 #[test]

@@ -246,3 +246,38 @@ fn an_evaluation_that_is_as_long_as_an_epoch_is_not_the_steps() {
         }
     }
 }
+
+/// A critic is updated several times before the generator is, all in one function.
+#[test]
+fn the_updates_of_a_critic_are_parts_of_a_step() {
+    let update = |line: u32| {
+        format!(
+            "main:{line} data:1
+             main:{} !forward:10
+             main:{} {BACKWARD}
+             -
+             main:{} {ADAM}\n",
+            line + 1,
+            line + 2,
+            line + 3
+        )
+    };
+    let (critic, generator) = (update(10), update(20));
+    for (n, k) in [(8, 5), (20, 2), (6, 20)] {
+        let after = format!("{n}x {{\n{k}x {{\n{critic}}}\n{generator}}}");
+        let all = n * k;
+        let both = format!("step 0: {n} steps, {all} train.py:10 in main");
+        assert_eq!(levels_of(&after), both);
+        let before = format!("{n}x {{\n{generator}{k}x {{\n{critic}}}\n}}");
+        check(&before, n);
+    }
+    // A branch that is taken in the first iteration, and in every fifth one after it.
+    let rest = format!("4x {{\n{critic}}}\n");
+    let branch = levels_of(&format!("8x {{\n{critic}{generator}{rest}}}"));
+    assert!(
+        branch.starts_with("step 0: 8 train.py:10 in main, 40 steps"),
+        "{branch}"
+    );
+    // Epochs of many batches, after which something else is trained.
+    check(&format!("5x {{\n50x {{\n{critic}}}\n{generator}}}"), 250);
+}

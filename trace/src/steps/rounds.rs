@@ -1,0 +1,205 @@
+//! Rounds: a loop around another one in the same function.
+//!
+//! If a loop allocates on lines before and after the loop in it, the way through its lines shows
+//! both ([`super::regions`]). If it does so only before or only after it, its lines look like a
+//! branch that is seldom taken. What they do shows that there are rounds:
+//!
+//! * They have a backward pass and an optimizer's step of their own: a generator's update after
+//!   those of the critic. A branch that is taken in the first iteration and in every n-th one
+//!   after it has a first round of one iteration.
+//! * They make anew what each iteration of the inner loop replaces: the noise that an image is made
+//!   of, step by step.
+
+use super::MIN_STEPS;
+use super::calls::ContextIdx;
+use super::choose::{Analysis, Loop, NEARLY_EACH};
+use super::iterations::{Iteration, Tally};
+use crate::trace::Action;
+
+/// Rounds of more iterations are epochs.
+const LONGEST: usize = 32;
+/// What a round does of its own has at most so many times the backward pass of an iteration.
+const MOST_OF_ITS_OWN: u32 = 4;
+/// How many rounds are looked at.
+const MAX_LOOKED_AT: usize = 16;
+
+/// A loop with the loop in it.
+#[derive(Clone, Copy)]
+pub struct Rounds<'l> {
+    /// The loop around.
+    pub outer: &'l Loop,
+    /// The loop inside.
+    pub inner: &'l Loop,
+}
+
+/// One iteration of the loop around.
+struct Round<'l> {
+    this: &'l Iteration,
+    inside: &'l [Iteration],
+    /// The work outside of the inner loop.
+    own: Tally,
+}
+
+impl<'l> Rounds<'l> {
+    fn each(&self) -> impl Iterator<Item = Round<'l>> + use<'l> {
+        let (outer, mut rest) = (self.outer, self.inner.iterations.as_slice());
+        outer.iterations.iter().map(move |this| {
+            let (_, from) = rest.split_at(rest.partition_point(|i| i.start < this.start));
+            let (inside, after) = from.split_at(from.partition_point(|i| i.end <= this.end));
+            rest = after;
+            let work = inside.iter().map(|i| i.work);
+            let own = work.fold(this.work, Tally::less);
+            Round { this, inside, own }
+        })
+    }
+
+    /// Whether nearly each round has a backward pass and an optimizer's step of its own, beside
+    /// those of the inner loop.
+    pub fn update(&self) -> bool {
+        let usual = self.inner.work.backward / self.inner.iterations.len().max(1) as u32;
+        let most = usual.max(1).saturating_mul(MOST_OF_ITS_OWN);
+        let updates = self.each().filter(|round| {
+            let own = (1..=most).contains(&round.own.backward);
+            own && round.own.optimizer > 0 && round.inside.len() > 1
+        });
+        updates.count() as f64 >= NEARLY_EACH * self.outer.iterations.len() as f64
+    }
+
+    /// Whether the first round shows no branch, and rounds are no epochs.
+    pub fn are_short(&self) -> bool {
+        let mut counts: Vec<usize> = self.each().map(|round| round.inside.len()).collect();
+        let first = counts.first().copied().unwrap_or(0);
+        counts.sort_unstable();
+        let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
+        first > 1 && usual <= LONGEST
+    }
+
+    /// Whether all rounds have as many iterations.
+    pub fn are_equal(&self) -> bool {
+        let mut counts = self.each().map(|round| round.inside.len());
+        let first = counts.next().unwrap_or(0);
+        let n = self.outer.iterations.len();
+        let all = n * first == self.inner.iterations.len();
+        first > 1 && n >= MIN_STEPS && all && counts.all(|n| n == first)
+    }
+}
+
+impl Analysis<'_> {
+    /// The loop with the largest loop that stands in the same function, inside it; `None` if there
+    /// is none.
+    pub fn rounds<'l>(&self, loops: &'l [Loop], outer: &'l Loop) -> Option<Rounds<'l>> {
+        let region = &self.regions[outer.region];
+        let (from, to) = (
+            outer.iterations.first()?.start,
+            outer.iterations.last()?.end,
+        );
+        let inside = |inner: &&Loop| {
+            let other = &self.regions[inner.region];
+            other.context == region.context
+                && inner.iterations.len() >= 2 * outer.iterations.len()
+                && (from..to).contains(&inner.iterations[0].start)
+                && other.spots.len() < region.spots.len()
+                && region.spots.contains(&other.spots[0])
+        };
+        let inner = loops
+            .iter()
+            .filter(inside)
+            .max_by_key(|inner| inner.allocs)?;
+        Some(Rounds { outer, inner })
+    }
+
+    /// Whether nearly each round makes anew what the iterations in it replace. At the end of some
+    /// line, the first iteration of a round gives back what the round made before it, and nothing
+    /// older. There, the second one gives back what that line made in the first one.
+    pub fn renew(&self, rounds: &Rounds<'_>) -> bool {
+        let context = self.regions[rounds.outer.region].context;
+        let every = rounds.outer.iterations.len().div_ceil(MAX_LOOKED_AT).max(1);
+        let looked_at: Vec<Round<'_>> = rounds.each().skip(1).step_by(every).collect();
+        let renewed = looked_at.iter().filter(|round| {
+            let [one, two, ..] = round.inside else {
+                return false;
+            };
+            let (before, then) = (self.passed(context, one), self.passed(context, two));
+            let takes_over = |line: u32| {
+                let here = before.given_back.iter().filter(|gone| gone.line == line);
+                let older: Vec<_> = here.filter(|gone| gone.made < one.start).collect();
+                let is_of_the_round = older.iter().all(|gone| gone.made >= round.this.start);
+                is_of_the_round && older.iter().any(|gone| gone.at_end)
+            };
+            let replaced = then.given_back.iter().filter(|gone| gone.at_end);
+            let mut replaced = replaced.filter(|gone| before.made(gone.made) == Some(gone.line));
+            replaced.any(|gone| takes_over(gone.line))
+        });
+        renewed.count() as f64 >= NEARLY_EACH * looked_at.len() as f64 && !looked_at.is_empty()
+    }
+
+    /// The lines of a context that an iteration passes, and what it gives back there.
+    fn passed(&self, context: ContextIdx, iteration: &Iteration) -> Passed {
+        let (blocks, events) = (&self.device.blocks, &self.device.events);
+        let first = blocks.n_preexisting;
+        let event = |alloc: u32| {
+            let event = blocks.alloc.get((first + alloc) as usize);
+            event.map_or(events.len() as usize, |&event| event as usize)
+        };
+        let mut passed = Passed {
+            start: iteration.start,
+            lines: Vec::new(),
+            given_back: Vec::new(),
+        };
+        // What was given back since the last allocation.
+        let mut recent = 0;
+        let mut line = 0;
+        for at in event(iteration.start)..event(iteration.end) {
+            let target = events.target[at];
+            match events.action[at] {
+                Action::Alloc => {
+                    let kind = blocks.kind[target as usize].index();
+                    let path = self.calls.path(blocks.kinds[kind].alloc_stack).iter();
+                    let mut spots = path.map(|&spot| self.calls.spot(spot));
+                    let here = spots.find(|spot| spot.context == context);
+                    let now = here.map_or(line, |spot| spot.line);
+                    for gone in &mut passed.given_back[recent..] {
+                        gone.at_end = now != line;
+                    }
+                    recent = passed.given_back.len();
+                    line = now;
+                    passed.lines.push(line);
+                }
+                Action::FreeRequested if target >= first => passed.given_back.push(GivenBack {
+                    line,
+                    made: target - first,
+                    at_end: true,
+                }),
+                _ => {}
+            }
+        }
+        passed
+    }
+}
+
+/// What an iteration does on the lines of a function.
+struct Passed {
+    /// The first allocation.
+    start: u32,
+    /// Of each allocation, the line.
+    lines: Vec<u32>,
+    given_back: Vec<GivenBack>,
+}
+
+/// A block that is given back.
+struct GivenBack {
+    /// The line at which the program is.
+    line: u32,
+    /// Its allocation.
+    made: u32,
+    /// Whether nothing more is allocated before the program goes on to another line.
+    at_end: bool,
+}
+
+impl Passed {
+    /// The line of an allocation; `None` if it is of another iteration.
+    fn made(&self, alloc: u32) -> Option<u32> {
+        let at = alloc.checked_sub(self.start)?;
+        self.lines.get(at as usize).copied()
+    }
+}
