@@ -281,3 +281,55 @@ fn the_updates_of_a_critic_are_parts_of_a_step() {
     // Epochs of many batches, after which something else is trained.
     check(&format!("5x {{\n50x {{\n{critic}}}\n{generator}}}"), 250);
 }
+
+/// The larger one of two loops is the steps if it holds 60 % of the training.
+#[test]
+fn most_of_the_training_must_be_in_the_loop() {
+    let train = |epochs: usize, n: usize, line: u32| {
+        format!(
+            "{epochs}x {{
+               main:{line} shuffle:1
+               {n}x {{
+                 main:{line} fit:2 data:1
+                 main:{line} fit:3 !forward:10
+                 main:{line} fit:4 {BACKWARD}
+                 -
+                 main:{line} fit:5 {ADAM}
+               }}
+             }}\n"
+        )
+    };
+    let two = |first: usize, second: usize| train(3, first, 10) + &train(2, second, 20);
+    // 12 of 20, and 12 of 22.
+    check(&two(4, 4), 12);
+    check(&two(4, 5), 0);
+    // The loop around 12 of 20 steps is one over epochs, and that around the other 8 is not.
+    let levels = levels_of(&two(4, 4));
+    assert!(
+        levels.contains("3 epochs, ") && levels.contains("12 steps"),
+        "{levels}"
+    );
+    assert!(levels.contains("2 train.py:20 in main"), "{levels}");
+}
+
+/// `optimizer.step(closure)`: what the closure does is no work of the optimizer, and a loop in it
+/// is none over parameters.
+#[test]
+fn what_a_closure_does_is_no_work_of_the_optimizer() {
+    let call = "main:5 torch/optim/sgd/step:3 evaluate:20";
+    let step = format!(
+        "main:3 data:1
+         {call} !forward:10
+         6x {{
+           {call} !forward:12 !forward:30
+           {call} !forward:12 !forward:31
+         }}
+         main:5 torch/optim/sgd/step:3 evaluate:21 {BACKWARD}
+         -\n"
+    );
+    let levels = levels_of(&format!("7x {{\n{step}}}"));
+    assert_eq!(levels, "step 0: 7 steps, 42 layers");
+    // The optimizer's own work shows which of the loops is the steps.
+    let update = "main:6 torch/optim/sgd/step:9\n";
+    check(&format!("4x {{\n3x {{\n{step}}}\n{update}}}"), 4);
+}
