@@ -159,7 +159,7 @@ const PER_BLOCK: usize = 16 + 2;
 /// Bytes of a group with its names, in an answer.
 const PER_GROUP: usize = 96;
 /// Bytes for one place at one step, and the largest number of these.
-const PER_CELL: usize = 45;
+const PER_CELL: usize = 48;
 const CELLS: usize = trace::leaks::MAX_CELLS;
 /// Bytes that any work needs.
 const WORK: usize = 2 << 20;

@@ -37,6 +37,9 @@ const MIN_RANDOM_GROWTHS: usize = 20;
 /// Growth whose mean distance is smaller happens in nearly every period.
 const NEARLY_EVERY: f64 = 1.25;
 
+/// Luck that is rarer is no luck.
+const LUCK: f64 = 0.01;
+
 /// Growth that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
@@ -118,6 +121,43 @@ fn alone(kept: &Kept, survey: &Survey) -> Finding {
     }
 }
 
+/// Whether a site gives blocks back at random ages, and may do so with all that it keeps: a pool
+/// that is not full yet, or a table in which some keys have been written again.
+///
+/// If each block is given back with the same chance in each period, those of the site that are
+/// older than any that was given back have survived many periods by luck. If such luck is not
+/// rarer than [`LUCK`], nobody can tell.
+pub fn is_filling(kept: &Kept) -> bool {
+    let (n, oldest) = (kept.live.len(), kept.longest_freed);
+    let given_back: u32 = kept.freed_ages.iter().sum();
+    let youngest = kept
+        .freed_ages
+        .iter()
+        .position(|&n| n > 0)
+        .unwrap_or(oldest);
+    // Oldest first, or at about the same age: a queue that is filled faster than it is emptied, or
+    // one beside what is kept.
+    let is_queue =
+        given_back as usize >= MIN_GROWTHS && (kept.in_order || youngest * 4 >= oldest * 3);
+    if oldest < 2 || is_queue {
+        return false;
+    }
+    let ages = kept.freed_ages.iter().enumerate();
+    let lived: f64 = ages.map(|(age, &n)| age as f64 * f64::from(n)).sum();
+    // How many periods the survivors have seen, up to that age and after it.
+    let survivors = kept.survivor_count.iter().enumerate().skip(1);
+    let (young, old) = survivors.fold((0.0, 0.0), |(young, old), (period, &count)| {
+        let age = n - 1 - period;
+        let periods = |ages: usize| f64::from(count) * ages as f64;
+        (
+            young + periods(age.min(oldest)),
+            old + periods(age.saturating_sub(oldest)),
+        )
+    });
+    let chance = f64::from(given_back) / (lived + young).max(1.0);
+    chance * old < -LUCK.ln()
+}
+
 /// Judges all blocks without a stack together. Among them are buffers whose size is always another
 /// one.
 pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
@@ -186,7 +226,7 @@ impl Older {
 /// at three or more ages, of up to three periods and more, something collects them now and then
 /// (garbage collection). Its next round may come after twice the longest age.
 fn patience(kept: &Kept) -> usize {
-    let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
+    let ages = kept.freed_ages.iter().filter(|&&n| n > 0).count();
     let collected = ages >= 3 && kept.longest_freed >= 3 && has_rounds(kept);
     kept.longest_freed * if collected { 2 } else { 1 }
 }

@@ -15,7 +15,7 @@ use crate::site::{SiteKey, Sites, is_module_call, is_python};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::watch::Stopped;
 
-/// The lines that leak, of sites that are judged as bounded. The levels of other lines of these
+/// The lines that leak, of sites that are not judged to grow. The levels of other lines of these
 /// sites are added to `emptied`, if they give back everything now and then.
 ///
 /// # Errors
@@ -25,9 +25,13 @@ pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stop
     let mut mixed = vec![false; kept.len()];
     for (site, kept) in kept.iter().enumerate() {
         view.watch.at_row(site, || 0)?;
-        mixed[site] = kept.as_deref().is_some_and(|kept| {
-            judge::is_mixed(kept) && !matches!(judge::judge(kept, view.survey), Finding::Grows(_))
-        });
+        mixed[site] = kept
+            .as_deref()
+            .is_some_and(|kept| match judge::judge(kept, view.survey) {
+                Finding::Bounded => judge::is_mixed(kept),
+                Finding::TooFew(_) => judge::is_mixed(kept) || judge::is_filling(kept),
+                Finding::Grows(_) => judge::is_filling(kept),
+            });
     }
     if !mixed.contains(&true) {
         return Ok(Vec::new());
@@ -49,7 +53,9 @@ pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stop
             continue;
         };
         match judge::of_line(own, all, view.survey) {
-            Some(growth) if excuses.of(line, &growth).is_none() => grown.push((line, growth)),
+            Some(growth) if !judge::is_filling(own) && excuses.of(line, &growth).is_none() => {
+                grown.push((line, growth));
+            }
             _ if judge::is_emptied(own) => add(emptied, &own.live),
             _ => {}
         }

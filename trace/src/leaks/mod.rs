@@ -19,6 +19,7 @@
 //! | bounded buffer | survivors are no older than what the site gives back |
 //! | full buffer | the number of blocks stays the same while new ones replace others |
 //! | one line keeps, another collects | such a site is judged again, line by line |
+//! | a pool that is not full yet | blocks go at random ages: perhaps all do (*cannot tell*) |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
 //! | longer sequences | no survivors; what is alive at the end grows with everything else |
 //! | evaluation, gradient accumulation | as a bounded buffer |
@@ -418,6 +419,13 @@ impl Found {
         let mut found = Found::default();
         let excuses = Excuses::new(view);
         for (site, finding) in findings(view.survey, view.watch)? {
+            let kept = view.survey.kept[site].as_deref();
+            let finding = match finding {
+                Finding::Grows(growth) if kept.is_some_and(judge::is_filling) => {
+                    Finding::TooFew(growth)
+                }
+                found => found,
+            };
             match finding {
                 Finding::Grows(growth) => match excuses.of(site, &growth) {
                     Some(excuse) => found.excused.push((excuse, growth)),

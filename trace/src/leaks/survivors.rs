@@ -59,8 +59,12 @@ pub struct Kept {
     /// The age of the oldest block that *was* given back: how many ends it had outlived. Blocks of
     /// period 0 do not count, because first steps differ.
     pub longest_freed: usize,
-    /// At which ages (in ends outlived) blocks were given back.
-    pub freed_ages: Vec<bool>,
+    /// How many blocks were given back at each age (in ends outlived).
+    pub freed_ages: Vec<u32>,
+    /// Whether they were given back oldest first.
+    pub in_order: bool,
+    /// The last period in which one was given back, and whether a survivor was met since.
+    order: (usize, bool),
     /// Per period, how many blocks were given back in it that had outlived two ends or more.
     pub old_gone: Vec<u32>,
     /// Requested sizes of the survivors, with counts.
@@ -86,7 +90,7 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 57 bytes each. This is enough for
+/// The largest number of sites times ends that is surveyed, at 60 bytes each. This is enough for
 /// hundreds of sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 3 << 20;
 
@@ -210,7 +214,9 @@ impl Kept {
             survivors_requested: vec![0; n],
             survivor_count: vec![0; n],
             longest_freed: 0,
-            freed_ages: vec![false; n + 1],
+            freed_ages: vec![0; n + 1],
+            in_order: true,
+            order: (0, false),
             old_gone: vec![0; n],
             sizes: FxHashMap::default(),
         }
@@ -234,10 +240,14 @@ impl Kept {
             self.live_count[freed] = self.live_count[freed].wrapping_sub(1);
             if period > 0 {
                 self.longest_freed = self.longest_freed.max(freed - period);
-                self.freed_ages[freed - period] = true;
+                self.freed_ages[freed - period] += 1;
                 self.old_gone[freed] += u32::from(freed - period > 1);
+                let (last, has_survivor) = self.order;
+                self.in_order &= freed >= last && !has_survivor;
+                self.order.0 = freed;
             }
         } else {
+            self.order.1 |= period > 0;
             self.survivors[period] += size;
             self.survivors_requested[period] += requested.0;
             self.survivor_count[period] += 1;

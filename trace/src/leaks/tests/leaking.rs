@@ -580,3 +580,26 @@ fn growth_in_each_of_very_few_steps_is_not_called_clean() {
     })
     .is(Verdict::CannotTell);
 }
+
+/// A place that gives back some of its blocks within a few steps, and keeps the others.
+#[test]
+fn what_stays_for_much_longer_than_the_rest_is_a_leak() {
+    let keeps = |n: u32| {
+        let mut held: Vec<(u32, BlockIdx)> = Vec::new();
+        Program::run(n, |p, step| {
+            for (due, block) in std::mem::take(&mut held) {
+                match due <= step {
+                    true => p.free(block),
+                    false => held.push((due, block)),
+                }
+            }
+            p.alloc(&KEEP, 1 << 20);
+            if step % 3 != 1 {
+                held.push((step + 1 + step * 7 % 3, p.alloc(&KEEP, 1 << 20)));
+            }
+        })
+    };
+    keeps(24).leaks();
+    // Perhaps all are given back in the end.
+    keeps(6).is(Verdict::CannotTell);
+}
