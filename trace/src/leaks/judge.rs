@@ -2,7 +2,7 @@
 //! are in the documentation of the parent module.
 
 use super::survivors::{Kept, Survey};
-use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use super::{MAX_GAP_SPREAD, MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use crate::growth::{Line, settled};
 
 /// If the rest of the program grows by this part of what a buffer does, or by more, the buffer is
@@ -156,6 +156,32 @@ pub fn is_filling(kept: &Kept) -> bool {
     });
     let chance = f64::from(given_back) / (lived + young).max(1.0);
     chance * old < -LUCK.ln()
+}
+
+/// What a site keeps of growth that has ended.
+pub struct Ended {
+    /// The last period that added to it.
+    pub last: usize,
+    /// Bytes of it that are alive at the last end.
+    pub bytes: u64,
+}
+
+/// Growth of a site that is bounded, because it has ended; `None` if there was none.
+pub fn ended(kept: &Kept) -> Option<Ended> {
+    let proven = kept.live.len().saturating_sub(patience(kept));
+    let births: Vec<usize> = (0..proven)
+        .filter(|&p| kept.survivor_count[p] > 0)
+        .collect();
+    let births = without_special_first(&births, kept);
+    // Where new blocks take the place of others, growth has ended before the last one came.
+    if Room::of(kept) != Room::Unknown {
+        return None;
+    }
+    let (&last, longest) = births.last().zip(longest_gap(births))?;
+    let bytes: u64 = births.iter().map(|&p| kept.survivors[p]).sum();
+    let is_enough = bytes >= MIN_BYTES.0 * births.len() as u64;
+    let has_grown = births.len() >= MIN_LATE_GROWTHS && is_enough;
+    (has_grown && has_ended(proven - 1 - last, longest)).then_some(Ended { last, bytes })
 }
 
 /// Judges all blocks without a stack together. Among them are buffers whose size is always another

@@ -79,7 +79,7 @@ pub use crate::steps::MIN_STEPS;
 pub use survivors::MAX_CELLS;
 
 use crate::growth::{Growth, Line, settled};
-use crate::phases::Roles;
+use crate::phases::{Role, Roles};
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
@@ -361,7 +361,7 @@ fn judged(
     Ok(match (found.main_excuse(), Spread::of(&view)) {
         (Some((why, bytes)), _) => teller.excused(why, bytes),
         (None, Some(spread)) => teller.spread(&spread),
-        (None, None) => teller.clean(found.at_once),
+        (None, None) => teller.clean(found.at_once, ended(&view)),
     })
 }
 
@@ -466,6 +466,23 @@ impl Found {
             doubts.then(more.total_cmp(less))
         })
     }
+}
+
+/// Growth that has ended, of all sites together; `None` if there was none.
+fn ended(view: &View<'_>) -> Option<judge::Ended> {
+    let sites = view.survey.kept.iter().zip(&view.sites.stacks);
+    let own = sites.filter(|(_, stack)| {
+        // Optimizers make state when a parameter is used for the first time.
+        !matches!(
+            view.roles.get(**stack),
+            Role::Optimizer | Role::OptimizerSetup
+        )
+    });
+    let ended = own.filter_map(|(kept, _)| judge::ended(kept.as_deref()?));
+    ended.reduce(|a, b| judge::Ended {
+        last: a.last.max(b.last),
+        bytes: a.bytes.saturating_add(b.bytes),
+    })
 }
 
 /// *Allocated* at the ends of steps in sites outside of the groups that give back all they keep now

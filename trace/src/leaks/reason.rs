@@ -194,19 +194,32 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
-    /// The report if nothing grows, except by `noise` bytes at a time.
-    pub fn clean(self, noise: f64) -> LeakReport {
+    /// The report if nothing grows, except by `noise` bytes at a time. Perhaps something did, but
+    /// has `ended`.
+    pub fn clean(self, noise: f64, ended: Option<judge::Ended>) -> LeakReport {
         let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
-        let reason = match noise > 0.0 {
-            true => format!(
-                "apart from {} at a time (less than {MIN_BYTES}: probably metrics that the program \
-                 collects) nothing accumulates over {n} {many}",
-                Bytes(noise as u64)
-            ),
+        let metrics = format!(
+            "{} at a time (less than {MIN_BYTES}: probably metrics that the program collects)",
+            Bytes(noise as u64)
+        );
+        let mut reason = match noise > 0.0 {
+            true => format!("apart from {metrics} nothing accumulates over {n} {many}"),
             false => {
                 format!("what outlives {one} is bounded: nothing accumulates over {n} {many}")
             }
         };
+        if let Some(ended) = ended {
+            let last = redact::step_in_words(&self.device.steps[ended.last]);
+            let since = self.word().counted(n - 1 - ended.last);
+            reason = format!(
+                "memory grew until {last} and then no more: {} of it are still held, and nothing \
+                 accumulates over the {since} since",
+                Bytes(ended.bytes)
+            );
+            if noise > 0.0 {
+                reason += &format!(", apart from {metrics}");
+            }
+        }
         self.report(Verdict::Clean, reason)
     }
 

@@ -4,12 +4,45 @@ use super::*;
 
 #[test]
 fn a_warm_up_that_ends_is_clean() {
-    Program::run(16, |p, step| {
-        if step < 6 {
-            p.alloc(&HOLD, 1 << 20);
-        }
-    })
-    .is(Verdict::Clean);
+    let until = |last: u32, metrics: bool| {
+        Program::run(16, |p, step| {
+            if step <= last {
+                p.alloc(&HOLD, 1 << 20);
+            }
+            if metrics {
+                p.alloc(&["log metrics.py"], 4);
+            }
+        })
+        .is(Verdict::Clean)
+    };
+    let said = "memory grew until step 5 and then no more: 6.00 MiB of it are still held, and \
+                nothing accumulates over the 10 steps since";
+    assert_eq!(until(5, false), said);
+    let both = until(5, true);
+    assert!(
+        both.starts_with(&format!("{said}, apart from 512 B at a time")),
+        "{both}"
+    );
+    // First uses.
+    let few = until(2, false);
+    assert!(few.starts_with("what outlives a step is bounded"), "{few}");
+}
+
+/// The best weights so far are copied again.
+#[test]
+fn a_value_that_is_replaced_late_is_clean() {
+    for (first, n) in [(0, 25), (3, 25), (5, 14), (0, 13)] {
+        let mut best = Vec::new();
+        Program::run(n, |p, step| {
+            if [first, 12].contains(&step) {
+                let copy = (0..4).map(|_| p.alloc(&HOLD, 1 << 20)).collect();
+                for old in std::mem::replace(&mut best, copy) {
+                    p.free(old);
+                }
+            }
+        })
+        .is(Verdict::Clean);
+    }
 }
 
 /// A number that looks like chance, and is the same in each run.
