@@ -22,7 +22,7 @@ use super::MIN_STEPS;
 use super::calls::{Calls, ContextIdx};
 use super::ending::without_ending;
 use super::frames::{Frames, Place, Work};
-use super::iterations::{self, Iteration, Mark, Tally, Works};
+use super::iterations::{self, Iteration, Mark, Reading, Tally, Works};
 use super::regions::{Region, Ways};
 use super::walk::Walk;
 use super::word::Word;
@@ -244,9 +244,7 @@ impl<'a> Analysis<'a> {
             match loops.last_mut() {
                 // These are two readings of the iterations of one loop.
                 Some(last) if last.is_same(&one) => {
-                    let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
-                    // Among equal ones, the one that begins at the smallest line.
-                    if level(&one) <= level(last) {
+                    if self.is_better(&one, mark.reading, last) {
                         *last = one;
                     }
                 }
@@ -259,6 +257,24 @@ impl<'a> Analysis<'a> {
         }
         loops.retain(|l| l.iterations.len() > 1);
         Ok(loops)
+    }
+
+    /// Whether a reading is better than the one before of the same loop.
+    fn is_better(&self, one: &Loop, reading: Reading, before: &Loop) -> bool {
+        let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
+        match (self.is_cut_in_two(one), self.is_cut_in_two(before), reading) {
+            (false, true, _) => true,
+            (true, false, _) | (_, _, Reading::AfterCut) => false,
+            // Among equal ones, the one that begins at the smallest line.
+            _ => level(one) <= level(before),
+        }
+    }
+
+    /// Whether there are more iterations than visits, but for one that the recording cuts. Then some
+    /// begin where the recording did: in the middle of an iteration.
+    fn is_cut_in_two(&self, this: &Loop) -> bool {
+        let visits = self.regions[this.region].beats[this.beat].count;
+        this.iterations.len() > visits as usize + 1
     }
 
     /// Leaves out a last iteration that ran out of memory: nobody knows where it would have ended.

@@ -7,7 +7,9 @@
 //!
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
 //! the middle of an iteration, the region is entered there. So the smallest line is tried, too. The
-//! reading with less memory allocated at the beginnings is right.
+//! reading with less memory allocated at the beginnings is right. But if it has more iterations than
+//! the loop has, it cuts some in two. Then an iteration begins at the first spot that has no visit
+//! more than the others.
 
 use super::calls::{Calls, SpotIdx};
 use super::frames::Work;
@@ -34,10 +36,22 @@ pub struct Mark {
     pub beat: usize,
     /// Which of the loops that run equally often, one after the other.
     pub turn: usize,
+    /// How it is read.
+    pub reading: Reading,
     /// An iteration begins at any of these spots (sorted) …
     starts: Vec<SpotIdx>,
     /// … once any of these spots (sorted) was passed.
     lasts: Vec<SpotIdx>,
+}
+
+/// How the first spot of an iteration is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Where the region is entered, or at its smallest line.
+    Usual,
+    /// At the first spot that has no visit more than the others. It is for recordings that start in
+    /// the middle of an iteration: what they enter first is no beginning.
+    AfterCut,
 }
 
 /// Allocations of each kind of work so far; an optimizer's scopes count as optimizer.
@@ -88,10 +102,11 @@ impl Mark {
         let mut from = 0;
         for (turn, own) in turns.iter().enumerate() {
             let readings = Mark::of_turn(region, own, from, ways, calls);
-            marks.extend(readings.map(|(starts, lasts)| Mark {
+            marks.extend(readings.map(|(reading, starts, lasts)| Mark {
                 region: index,
                 beat,
                 turn,
+                reading,
                 starts,
                 lasts,
             }));
@@ -100,7 +115,7 @@ impl Mark {
         marks
     }
 
-    /// The beginnings and the ends of iterations that pass the spots of `own`, in one or two
+    /// The beginnings and the ends of iterations that pass the spots of `own`, in up to three
     /// readings. Before the allocation `from`, another loop ran.
     fn of_turn(
         region: &Region,
@@ -108,7 +123,7 @@ impl Mark {
         from: u32,
         ways: &Ways,
         calls: &Calls,
-    ) -> impl Iterator<Item = (Vec<SpotIdx>, Vec<SpotIdx>)> {
+    ) -> impl Iterator<Item = (Reading, Vec<SpotIdx>, Vec<SpotIdx>)> {
         let visits = |s: &SpotIdx| ways.visits[s.index()];
         let first = &own[0];
         let second = visits(first).second;
@@ -119,8 +134,14 @@ impl Mark {
             .take_while(|s| visits(s).first <= visits(first).first)
             .copied()
             .collect();
+        let is_cut = |s: &SpotIdx| visits(s).count == visits(first).count + 1;
+        let lasts = vec![*in_first.unwrap_or(first)];
+        let after_cut = starts
+            .iter()
+            .any(is_cut)
+            .then(|| (vec![*first], lasts.clone()));
         starts.sort_unstable();
-        let entered = (starts, vec![*in_first.unwrap_or(first)]);
+        let entered = (starts, lasts);
         let line = |s: &&SpotIdx| (calls.spot(**s).line, visits(s).first);
         let top = own.iter().min_by_key(line);
         let top = top.filter(|top| calls.spot(**top).line < calls.spot(*first).line);
@@ -129,7 +150,11 @@ impl Mark {
             lasts.sort_unstable();
             (vec![*top], lasts)
         });
-        std::iter::once(entered).chain(by_line)
+        let usual = std::iter::once(entered).chain(by_line);
+        let after_cut = after_cut.into_iter();
+        usual
+            .map(|(starts, lasts)| (Reading::Usual, starts, lasts))
+            .chain(after_cut.map(|(starts, lasts)| (Reading::AfterCut, starts, lasts)))
     }
 
     /// Whether the walk enters contexts at one of the starts. Then the loop may belong to the

@@ -42,6 +42,33 @@ fn the_last_step_ends_before_its_function_returns() {
     assert_eq!(end.0, device.blocks.free_requested[newest]);
 }
 
+/// A ring may begin anywhere in a step, and what follows the loop's last line may be done in some
+/// steps only, as a checkpoint is: neither cuts a step in two.
+#[test]
+fn a_ring_that_begins_within_a_step_cuts_no_other_step() {
+    let step = [
+        "main:3 train:32 batch:7",
+        "main:3 train:33 !forward:20",
+        "main:3 train:36 torch/_tensor/backward:9",
+        "main:3 train:37 torch/optim/adam/step:20",
+        "main:3 train:38",
+    ];
+    let checkpoint = "main:3 train:40 copy:9";
+    let whole = |steps: usize| {
+        let each = (0..steps).flat_map(|n| {
+            let more = (n % 5 == 1).then_some(checkpoint);
+            step.into_iter().chain(more)
+        });
+        each.collect::<Vec<_>>()
+    };
+    for from in 0..5 {
+        let lines = [&step[from..], &whole(30)].concat().join("\n");
+        let trace = run(&lines);
+        let n = trace.devices[0].steps.len();
+        assert!((30..=31).contains(&n), "{n} steps from line {from}");
+    }
+}
+
 /// What steps keep: each `made` blocks; each so many steps (`every`), all but the newest `most` are
 /// given back.
 struct Keeps {
