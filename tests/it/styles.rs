@@ -52,6 +52,23 @@ fn styles_belong_to_one_sheet() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+/// What is fixed to the screen lies over the text of every printed sheet, and covers it.
+#[test]
+fn what_is_fixed_to_the_screen_is_not_printed() {
+    let mut fixed = 0;
+    for entry in fs::read_dir(workspace_root().join("web/style")).unwrap() {
+        let text = without_comments(&fs::read_to_string(entry.unwrap().path()).unwrap());
+        let (screen, print) = text.split_once("@media print").unwrap_or((&text, ""));
+        let rules = screen.split('}').filter_map(|rule| rule.split_once('{'));
+        for (selector, _) in rules.filter(|(_, body)| body.contains("position: fixed")) {
+            fixed += 1;
+            let selector = selector.trim();
+            assert!(print.contains(selector), "`{selector}` is printed");
+        }
+    }
+    assert!(fixed > 3, "the walk found too little");
+}
+
 // ---------------------------------------------------------------------------------------- reading
 
 fn rules() -> Vec<Rule> {

@@ -6,3 +6,15 @@ try {
 } catch {
   // The storage is not available: the page uses the system's theme.
 }
+
+// Paper is white, so what is printed is light. Canvases follow the attribute, as they do when the
+// theme is switched.
+{
+  const root = document.documentElement;
+  let shown;
+  addEventListener("beforeprint", () => {
+    shown = root.dataset.theme ?? "auto";
+    root.dataset.theme = "light";
+  });
+  addEventListener("afterprint", () => (root.dataset.theme = shown));
+}

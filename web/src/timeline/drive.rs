@@ -178,6 +178,12 @@ impl Driver {
         self.change(|model| model.set_palette(canvas::palette()));
     }
 
+    /// Paints with the theme's colours at once: paper is printed before there is a next frame.
+    pub fn repaint(&self) {
+        self.set_palette();
+        self.frame();
+    }
+
     /// The canvas has this many CSS pixels.
     pub fn resize(&self, width: f64, height: f64) {
         self.0.size.set((width, height));

@@ -105,7 +105,7 @@ fn attach(
         handle.with(|driver| driver.resize(width, height));
     });
     observe::theme(move || {
-        handle.with(|driver| driver.set_palette());
+        handle.with(|driver| driver.repaint());
     });
 }
 
