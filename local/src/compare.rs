@@ -8,8 +8,6 @@ use answers::cards::markdown::{self, Names};
 use answers::curves;
 use answers::decoded::Decoded;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted, RUNS};
-use api::compare_view::CompareState;
-use api::routes;
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::compare::curves::Align;
@@ -53,25 +51,11 @@ pub fn compared(runs: &Runs, request: &Request) -> Result<Response, Refused> {
 /// As [`compared`].
 pub fn card(runs: &Runs, request: &Request) -> Result<Response, Refused> {
     let RunsQuery { runs: named } = request.asked()?;
-    let runs = wanted_runs(runs, &named)?;
-    let parsed = CompareState::parse(request.query());
-    let (view, _) = parsed.map_err(|error| bad_request(error.to_string()))?;
-    let ids = runs.iter().map(|run| run.id.clone()).collect();
-    let view = CompareState { runs: ids, ..view };
-    let origin = &request.origin;
-    let comparison = comparison(&runs);
+    let comparison = comparison(&wanted_runs(runs, &named)?);
+    let links = links(request)?;
     let block = match names(request)? {
-        Names::Told => {
-            let page = format!("{origin}{}?{view}", routes::COMPARE_PAGE);
-            let links = links(request, page)?;
-            markdown::comparison(&comparison, Some(&links))
-        }
-        // A view may contain the searched text, and that may be a name.
-        Names::Withheld => {
-            let page = format!("{origin}{}", routes::compare_page(&view.runs));
-            let links = links(request, page)?;
-            markdown::numbers_only(&comparison, &links)
-        }
+        Names::Told => markdown::comparison(&comparison, links.as_ref()),
+        Names::Withheld => markdown::numbers_only(&comparison, links.as_ref()),
     };
     Ok(Response::bytes(MARKDOWN, block.into_bytes()))
 }

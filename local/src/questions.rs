@@ -294,19 +294,14 @@ pub fn explained(run: &Run, request: &Request) -> Result<Response, Refused> {
     }
 }
 
-/// The card of a run as Markdown. Nobody else can fetch a picture from here, so it has none.
+/// The card of a run as Markdown.
 ///
 /// # Errors
 /// When the view is not understood.
 pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
     let parsed = ViewState::parse(request.query());
     let (view, _) = parsed.map_err(|error| bad_request(error.to_string()))?;
-    let query = match view == ViewState::default() {
-        true => String::new(),
-        false => format!("?{view}"),
-    };
-    let page = format!("{}{}{query}", request.origin, routes::run_page(&run.id));
-    let links = links(request, page)?;
+    let links = links(request)?;
     let decoded = run.decoded(None)?;
     let format = &decoded.trace.format;
     let torch = format.torch_guess.as_deref();
@@ -318,16 +313,16 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
     };
     let look = (&view, Theme::Light);
     let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, Watch::nobody());
-    let block = markdown::run(&card.map_err(no_device)?, &links, names(request)?);
+    let block = markdown::run(&card.map_err(no_device)?, links.as_ref(), names(request)?);
     Ok(Response::bytes(MARKDOWN, block.into_bytes()))
 }
 
 /// Where a block of Markdown leads: to a link that a server made for this tab, if the request names
-/// one, otherwise to the page here, whose picture nobody else can fetch.
+/// one. Otherwise nowhere: the recording is open in this tab only, so nobody else can open it here.
 ///
 /// # Errors
 /// When the query is malformed.
-pub fn links(request: &Request, page: String) -> Result<Links, Refused> {
+pub fn links(request: &Request) -> Result<Option<Links>, Refused> {
     #[derive(Deserialize)]
     struct Query {
         link: Option<String>,
@@ -335,13 +330,10 @@ pub fn links(request: &Request, page: String) -> Result<Links, Refused> {
     let Query { link } = request.asked()?;
     let is_slug = |slug: &String| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let made = link.filter(is_slug).zip(request.server.as_deref());
-    Ok(match made {
-        Some((slug, server)) => Links {
-            page: format!("{server}{}", routes::share_page(&slug)),
-            image: Some(format!("{server}{}", routes::share_card(&slug))),
-        },
-        None => Links { page, image: None },
-    })
+    Ok(made.map(|(slug, server)| Links {
+        page: format!("{server}{}", routes::share_page(&slug)),
+        image: Some(format!("{server}{}", routes::share_card(&slug))),
+    }))
 }
 
 /// What a redacted link to a run would hide.

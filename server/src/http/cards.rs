@@ -265,7 +265,7 @@ pub async fn md(
     let row = live(&app, id).await?;
     let look = (view, texts, Theme::Light);
     let text = run_card(&app, row, look, move |card| {
-        markdown::run(card, &links, names)
+        markdown::run(card, Some(&links), names)
     });
     Ok(text_response(app.cards.draw(client.address, text).await?))
 }

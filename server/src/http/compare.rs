@@ -136,7 +136,7 @@ pub async fn md(
                 page: addresses.of(&routes::compare_page(&view.runs)),
                 image: None,
             };
-            markdown::numbers_only(&comparison, &links.unwrap_or_else(here))
+            markdown::numbers_only(&comparison, Some(&links.unwrap_or_else(here)))
         }
     };
     Ok(cards::text_response(text))

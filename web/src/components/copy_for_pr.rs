@@ -70,7 +70,7 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
     });
     let hint = move || {
         let hint = text
-            .with(|text| hint(text, access.get()?))
+            .with(|text| hint(text, access.get()))
             .filter(|_| !unfolds)?;
         Some(view! { <p class="muted share-hint">{hint}</p> })
     };

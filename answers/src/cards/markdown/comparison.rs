@@ -43,7 +43,7 @@ pub fn comparison(comparison: &Comparison, links: Option<&Links>) -> String {
 
 /// Only the headline numbers, without any name or place: a project may be private while its pull
 /// request is public.
-pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
+pub fn numbers_only(comparison: &Comparison, links: Option<&Links>) -> String {
     let mut out = "### GPU memory\n\n".to_owned();
     for (at, against) in comparison.against.iter().enumerate() {
         if comparison.against.len() > 1 {
@@ -59,7 +59,10 @@ pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
         }
         out.push('\n');
     }
-    out + &links.lines(OPEN, Names::Withheld)
+    if let Some(links) = links {
+        out += &links.lines(OPEN, Names::Withheld);
+    }
+    out
 }
 
 /// The answer of a gate, then the comparison.

@@ -5,8 +5,8 @@ use crate::cards::RunCard;
 use std::fmt::Write;
 use timeline::card::{Card, MAX_SITES};
 
-/// The block.
-pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
+/// The block, with links if there is a page that its readers can open.
+pub fn run(run: &RunCard, links: Option<&Links>, names: Names) -> String {
     let RunCard { card, memory, .. } = run;
     let mut out = match names {
         Names::Told => format!("### {memory}: {}\n\n", escaped(&card.title)),
@@ -44,7 +44,11 @@ pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
     if names == Names::Told {
         tell(&mut out, card);
     }
-    out + "\n" + &links.lines("Open in Tidemark", names)
+    if let Some(links) = links {
+        out.push('\n');
+        out += &links.lines("Open in Tidemark", names);
+    }
+    out
 }
 
 fn tell(out: &mut String, card: &Card) {
