@@ -26,7 +26,11 @@ pub fn wrong_field(conditions: &Conditions, refused: Option<&Problem>) -> Option
         return Some(format!("Limit: {why}"));
     }
     let refused = refused.filter(|problem| is_of_settings(conditions, problem));
-    refused.map(|problem| format!("Allocator: {}", problem.detail))
+    refused.map(|problem| {
+        // The server names the field by its parameter.
+        let detail = problem.detail.strip_prefix("alloc_conf: ");
+        format!("Allocator: {}", detail.unwrap_or(&problem.detail))
+    })
 }
 
 /// Whether a refusal is about the settings. Nothing else that is typed reaches the server
@@ -97,7 +101,7 @@ mod tests {
             code,
             status: 400,
             title: "Bad request".to_owned(),
-            detail: "`x` is no setting".to_owned(),
+            detail: "alloc_conf: `x` is no setting".to_owned(),
             offset: None,
         };
         let check = |limit: &str, conf: &str, code, expected: Option<&str>| {
