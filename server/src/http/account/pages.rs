@@ -10,7 +10,7 @@ use super::forms::TokenForm;
 use crate::access::{Entry, Who};
 use crate::problems::Error;
 use api::ids::TokenId;
-use api::people::{AuditEntry, PersonalToken, Scope};
+use api::people::{AuditEntry, PersonalToken, Scope, Scopes};
 use api::query::encode;
 use api::routes;
 use api::runs::{Access, Session};
@@ -110,15 +110,16 @@ pub fn account_with(
     let alone = !others.any(is_mine);
     let body = html! {
         @if let Some(news) = news { (news) }
-        (who(entry))
+        (who(entry, app.projects.reach(entry)))
         @if let Some(person) = entry.person() {
             h2 { "Tokens" }
             p class="muted" {
                 "What programs send for you: " code { "TIDEMARK_TOKEN=… tidemark push FILE" }
                 ", or " code { "Authorization: Bearer TOKEN" } "."
             }
-            (tokens(&app.gate.tokens(entry, &person.id), entry.token.as_ref()))
-            (token_form(app, entry, refused))
+            (tokens(&app.gate.tokens(entry, &person.id), entry.token.as_ref(), most(app, entry)))
+            // A token that is good for nothing cannot be made.
+            @if app.projects.reach(entry) != Scopes::NONE { (token_form(app, entry, refused)) }
         }
         @if entry.who != Who::Anybody {
             h2 { "Browsers that are signed in" }
@@ -139,13 +140,35 @@ pub fn account_with(
     page(app, Some(entry), "Account", &body)
 }
 
-fn who(entry: &Entry) -> Markup {
+/// The most that tokens of somebody are good for. What one was made for may be more: the role of
+/// its owner was lowered since.
+fn most(app: &App, entry: &Entry) -> Scopes {
+    match &entry.bound {
+        // Then it is not told what they may do in other projects.
+        Some(_) => Scopes::ALL,
+        None => {
+            let places = app.projects.visible(entry).into_iter();
+            places
+                .flat_map(|place| place.role.scopes().iter())
+                .collect()
+        }
+    }
+}
+
+/// Who has signed in. `reach` is all that they may do in any project.
+fn who(entry: &Entry, reach: Scopes) -> Markup {
     html! {
         p {
             @match &entry.who {
                 Who::Person(person) => {
-                    "You are " strong { (person.name) } ", " (person.role) ". This browser may: "
-                    (entry.scopes) "."
+                    "You are " strong { (person.name) } ", " (person.role) ". "
+                    @if reach == Scopes::NONE {
+                        "You may do nothing until somebody adds you to a project."
+                    } @else if entry.scopes == Scopes::NONE {
+                        "In the projects that let you in, this browser may: " (reach) "."
+                    } @else {
+                        "This browser may: " (entry.scopes) "."
+                    }
                 }
                 Who::Operator => {
                     "You came with the token that the server was started with, which may do "
@@ -172,7 +195,11 @@ fn guesses(wrong: u64) -> Markup {
     }
 }
 
-fn tokens(tokens: &[PersonalToken], shown: Option<&TokenId>) -> Markup {
+fn tokens(tokens: &[PersonalToken], shown: Option<&TokenId>, most: Scopes) -> Markup {
+    let scopes = |token: &PersonalToken| match token.scopes.both(most) {
+        Scopes::NONE => "nothing now".to_owned(),
+        some => some.to_string(),
+    };
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
@@ -182,7 +209,7 @@ fn tokens(tokens: &[PersonalToken], shown: Option<&TokenId>) -> Markup {
             tbody { @for token in tokens { tr {
                 td { (token.name) }
                 td data-label="May" {
-                    (token.scopes)
+                    (scopes(token))
                     @if let Some(project) = &token.project { " in " (project) }
                 }
                 td data-label="Made" { (date(token.created_ms)) }

@@ -651,6 +651,34 @@ async fn whoever_ends_the_token_of_this_browser_is_asked_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_guest_in_no_project_is_offered_no_token() {
+    let server = Server::start().await;
+    let ada = cookie_of(&form(&server, "", "/people", "name=ada&role=admin").await);
+    let account = async |role: &str| {
+        let added = form(
+            &server,
+            &ada,
+            "/people",
+            &format!("name={role}&role={role}"),
+        )
+        .await;
+        let body = format!("token={}", secret_in(&added));
+        let cookie = cookie_of(&form(&server, "", "/sign-in", &body).await);
+        page(&server, &cookie, "/account").await.1
+    };
+    let guest = account("guest").await;
+    let told = "You may do nothing until somebody adds you to a project.";
+    assert!(
+        guest.contains(told) && guest.contains("nothing now"),
+        "{guest}"
+    );
+    assert!(!guest.contains("Make a token"), "{guest}");
+    let reader = account("reader").await;
+    assert!(reader.contains("This browser may: read."), "{reader}");
+    assert!(reader.contains("Make a token"), "{reader}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_form_that_is_sent_too_late_leads_back_to_its_page() {
     let (server, _) = with_admin().await;
     for (path, page) in [
