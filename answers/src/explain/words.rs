@@ -311,8 +311,11 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
         others if others.is_empty() => String::new(),
         others => format!("; so does {}", others.join(", or ")),
     };
+    // Without a limit, the allocator would reserve more before it gives cached memory back.
+    let under = oom.limit_at_least;
+    let under = under.map_or_else(String::new, |least| format!(" under a limit of {least}"));
     format!(
-        "{begin} past it with {} reserved (computed){others}{}.",
+        "{begin} past it with {} reserved{under} (computed){others}{}.",
         first.peak_reserved,
         postpones(leaks, first)
     )
