@@ -154,11 +154,11 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let rest = Memo::new(move |_| store.runs().with(|all| others(all, &chosen.get())));
     let sentence = move || match (chosen.with(Vec::len), rest.with(Vec::is_empty)) {
         (0, true) => {
-            "There are no runs yet. Upload a snapshot from before the patch and one from \
-                      after it."
+            "There are no runs yet: it takes a snapshot from before the patch and one from \
+             after it."
         }
         (0, false) => "Pick the baseline, then what to hold against it.",
-        (_, true) => "This is the only run. Upload a snapshot to hold against it.",
+        (_, true) => "This is the only run: it takes another snapshot to hold against it.",
         _ => "Pick what to hold against the baseline.",
     };
     let row = move |run: RunSummary| {
@@ -201,8 +201,10 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             {rows}
             <p class="muted">
                 "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>
-                ", or from a shell: "
-                <code>"tidemark push before.pickle after.pickle --compare"</code>
+                <span>
+                    ", or from a shell: "
+                    <code>"tidemark push before.pickle after.pickle --compare"</code>
+                </span>
             </p>
         </section>
     }
