@@ -402,6 +402,10 @@ fn internal() -> Kind {
     (status, ProblemCode::Internal, "The server failed")
 }
 
+fn cancelled() -> Kind {
+    (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled")
+}
+
 fn of_ingest(error: &IngestError) -> Kind {
     match error {
         IngestError::BadSnapshot { .. } => (
@@ -434,7 +438,7 @@ fn of_ingest(error: &IngestError) -> Kind {
             ProblemCode::Unauthorized,
             "Access ended",
         ),
-        IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
+        IngestError::Cancelled => cancelled(),
         IngestError::Store(error) => of_store(error),
         // A loop of restarts is not the fault of the request, and another try would not help.
         IngestError::GivenUp { .. } => (
@@ -471,8 +475,8 @@ fn of_answer(refused: &explaining::Refused) -> Kind {
     match refused {
         explaining::Refused::NoMemory(error) => of_memory(error),
         explaining::Refused::TooLong(_) => too_long(),
-        // The client has gone, so nobody reads this.
-        explaining::Refused::NobodyWaits => internal(),
+        // The client has gone, so nobody reads this; and it is no defect for the log.
+        explaining::Refused::NobodyWaits => cancelled(),
     }
 }
 

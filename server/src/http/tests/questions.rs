@@ -1,6 +1,8 @@
 //! Verdicts, growth, what is alive, what was allocated and freed, and lists of allocations.
 
 use super::{Answer, Server, request};
+use crate::explaining::Refused;
+use crate::problems::Error;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, GrowthBand, Sort};
 use api::ids::RunId;
 use api::leaks::Verdict;
@@ -417,4 +419,10 @@ async fn answers_are_asked_for_once() {
     let kept = ok(&server, &routes::leaks(&run, 0)).await;
     let control = kept.headers[header::CACHE_CONTROL].to_str().unwrap();
     assert!(control.contains("immutable"), "{control}");
+}
+
+#[test]
+fn a_client_that_leaves_is_no_defect_of_the_server() {
+    let left = Error::from(Refused::NobodyWaits).problem();
+    assert_eq!((left.code, left.status), (ProblemCode::Cancelled, 409));
 }
