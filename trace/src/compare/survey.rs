@@ -17,7 +17,6 @@ use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Levels per site are kept for this many steps, the last ones.
@@ -95,10 +94,12 @@ fn device_profile(
     let mut survey = Survey::new(device, stacks);
     survey.run(whole, watch)?;
     let steps = survey.step_profiles();
-    let (mut sites, has_native) = survey.site_profiles(namer, watch)?;
-    let leaking: HashSet<SiteKey> = report.groups.iter().map(|group| group.site).collect();
+    // Of several leaks at one site, the first is told.
+    let groups = report.groups.iter().rev();
+    let leaking = groups.map(|group| (group.site, group.stack)).collect();
+    let (mut sites, has_native) = survey.site_profiles(&leaking, namer, watch)?;
     for site in &mut sites {
-        site.leaks = leaking.contains(&site.key);
+        site.leaks = leaking.contains_key(&site.key);
     }
     let noted = |code: &str| {
         let mut notes = trace.quality.iter().filter(|note| note.code == code);
@@ -240,6 +241,8 @@ struct Survey<'a> {
     /// Per site.
     live: Vec<u64>,
     peak: Vec<u64>,
+    /// Where that is; `None` before the first event.
+    peak_event: Vec<Option<u32>>,
     at_peak: Vec<u64>,
     /// Per site, the highest level so far in this step.
     in_step: Vec<u64>,
@@ -263,6 +266,7 @@ impl<'a> Survey<'a> {
             sites,
             live: vec![0; n],
             peak: vec![0; n],
+            peak_event: vec![None; n],
             at_peak: vec![0; n],
             in_step: vec![0; n],
             count: vec![0; device.blocks.kinds.len()],
@@ -306,7 +310,7 @@ impl<'a> Survey<'a> {
     }
 
     fn heap_bytes(&self) -> usize {
-        let per_site = self.live.len() * 4 * size_of::<u64>();
+        let per_site = self.live.len() * 5 * size_of::<u64>();
         per_site + of_vec(&self.count) + of_vec(&self.step_peaks) + of_vec(&self.step_ends)
     }
 
@@ -314,15 +318,24 @@ impl<'a> Survey<'a> {
     /// not count.
     fn before_the_trace(&mut self) {
         let blocks = &self.device.blocks;
-        for index in 0..blocks.n_preexisting as usize {
-            let kind = blocks.kind[index].index();
-            self.count[kind] += 1;
-            let block = BlockIdx(index as u32);
-            if self.device.given_back(block) != GivenBack::Before {
-                self.live[self.sites.of_kind[kind] as usize] += blocks.kinds[kind].size.0;
+        for kind in &blocks.kind[..blocks.n_preexisting as usize] {
+            self.count[kind.index()] += 1;
+        }
+        let mut live = std::mem::take(&mut self.live);
+        self.each_before_the_trace(|kind, size| live[self.sites.of_kind[kind] as usize] += size);
+        self.live = live;
+        self.peak.clone_from(&self.live);
+    }
+
+    /// Calls `each` with the kind and the bytes of each block that is live at the start.
+    fn each_before_the_trace(&self, mut each: impl FnMut(usize, u64)) {
+        let blocks = &self.device.blocks;
+        for index in 0..blocks.n_preexisting {
+            if self.device.given_back(BlockIdx(index)) != GivenBack::Before {
+                let kind = blocks.kind[index as usize].index();
+                each(kind, blocks.kinds[kind].size.0);
             }
         }
-        self.peak.clone_from(&self.live);
     }
 
     fn events(&mut self, events: std::ops::Range<u32>, peak_event: u32, step: Option<usize>) {
@@ -336,46 +349,90 @@ impl<'a> Survey<'a> {
 
     #[inline]
     fn event(&mut self, event: u32, step: Option<usize>) {
-        let device = self.device;
-        let blocks = &device.blocks;
-        let action = device.events.action[event as usize];
+        let Some((kind, action, size)) = self.moved(event) else {
+            return;
+        };
+        let site = self.sites.of_kind[kind] as usize;
+        if action != Action::Alloc {
+            self.live[site] = self.live[site].saturating_sub(size);
+            return;
+        }
+        self.count[kind] += 1;
+        let live = self.live[site] + size;
+        self.live[site] = live;
+        if live > self.peak[site] {
+            self.peak[site] = live;
+            self.peak_event[site] = Some(event);
+        }
+        self.in_step[site] = self.in_step[site].max(live);
+        if let Some(step) = step {
+            let (work, allocs) = &mut self.work[step];
+            *work += self.device.blocks.kinds[kind].requested.0;
+            *allocs += 1;
+        }
+    }
+
+    /// The kind of the block that an event makes or gives back, which of them, and the bytes.
+    #[inline]
+    fn moved(&self, event: u32) -> Option<(usize, Action, u64)> {
+        let (blocks, events) = (&self.device.blocks, &self.device.events);
+        let action = events.action[event as usize];
         if !matches!(
             action,
             Action::Alloc | Action::FreeRequested | Action::FreeCompleted
         ) {
-            return;
+            return None;
         }
-        let Some(&kind) = blocks
-            .kind
-            .get(device.events.target[event as usize] as usize)
-        else {
-            return;
-        };
-        let block = &blocks.kinds[kind.index()];
-        let site = self.sites.of_kind[kind.index()] as usize;
-        match action {
-            Action::Alloc => {
-                self.count[kind.index()] += 1;
-                let live = self.live[site] + block.size.0;
-                self.live[site] = live;
-                self.peak[site] = self.peak[site].max(live);
-                self.in_step[site] = self.in_step[site].max(live);
-                if let Some(step) = step {
-                    let (work, allocs) = &mut self.work[step];
-                    *work += block.requested.0;
-                    *allocs += 1;
-                }
-            }
+        let target = events.target[event as usize] as usize;
+        let kind = blocks.kind.get(target)?.index();
+        let block = &blocks.kinds[kind];
+        let size = match action {
             Action::FreeCompleted => {
-                let target = device.events.target[event as usize] as usize;
                 let requested = blocks.free_requested[target];
-                let effect = Effect::on_block(action, event, requested, block);
-                if let Effect::Free { size, .. } = effect {
-                    self.live[site] = self.live[site].saturating_sub(size.0);
+                match Effect::on_block(action, event, requested, block) {
+                    Effect::Free { size, .. } => size.0,
+                    _ => return None,
                 }
             }
-            _ => self.live[site] = self.live[site].saturating_sub(block.size.0),
+            _ => block.size.0,
+        };
+        Some((kind, action, size))
+    }
+
+    /// For each kind of block, what is live of it when its site holds most. Only of sites that have
+    /// blocks of several stacks: `kinds` are those of each.
+    fn at_own_peak(&self, kinds: &[Vec<usize>]) -> Vec<u64> {
+        let of_kind = &self.device.blocks.kinds;
+        let several: Vec<bool> = kinds
+            .iter()
+            .map(|kinds| {
+                let mut stacks = kinds.iter().map(|&kind| of_kind[kind].alloc_stack);
+                let first = stacks.next();
+                stacks.any(|stack| Some(stack) != first)
+            })
+            .collect();
+        if !several.contains(&true) {
+            return Vec::new();
         }
+        let mut live = vec![0_u64; of_kind.len()];
+        self.each_before_the_trace(|kind, size| live[kind] += size);
+        let mut found = live.clone();
+        for event in 0..self.device.events.len() {
+            let Some((kind, action, size)) = self.moved(event) else {
+                continue;
+            };
+            live[kind] = match action {
+                Action::Alloc => live[kind] + size,
+                _ => live[kind].saturating_sub(size),
+            };
+            let site = self.sites.of_kind[kind] as usize;
+            if several[site] && self.peak_event[site] == Some(event) {
+                kinds[site]
+                    .iter()
+                    .for_each(|&kind| found[kind] = live[kind]);
+            }
+        }
+        found
     }
 
     fn step_profiles(&self) -> Vec<StepProfile> {
@@ -398,6 +455,7 @@ impl<'a> Survey<'a> {
     /// that made the most bytes are kept.
     fn site_profiles(
         &self,
+        leaking: &FxHashMap<SiteKey, StackIdx>,
         namer: &mut Namer<'_>,
         watch: Watch<'_>,
     ) -> Result<(Vec<SiteProfile>, bool), Stopped> {
@@ -412,13 +470,21 @@ impl<'a> Survey<'a> {
         let mut largest: Vec<usize> = (0..n).collect();
         largest.sort_by_key(|&site| std::cmp::Reverse(made[site]));
         largest.truncate(MAX_SITES);
-        let beside = self.heap_bytes() + n * (size_of::<Vec<usize>>() + 3 * size_of::<u64>());
+        let per_kind = self.count.len() * 2 * size_of::<u64>();
+        let per_site = n * (size_of::<Vec<usize>>() + 3 * size_of::<u64>());
+        let beside = self.heap_bytes() + per_site + per_kind;
+        watch.look(beside + namer.heap_bytes())?;
+        let held_most = self.at_own_peak(&kinds);
         let mut held = 0;
         let (mut functions, mut has_native) = (0, false);
         let mut found: Vec<(usize, SiteProfile)> = Vec::new();
         for site in largest {
             watch.look(beside + held + namer.heap_bytes())?;
-            let profile = self.site_profile(site, &kinds[site], namer);
+            let stack = match leaking.get(&self.sites.keys[site]) {
+                Some(&stack) if stack != StackIdx::NONE => stack,
+                _ => self.stack_of(&kinds[site], &held_most),
+            };
+            let profile = self.site_profile(site, stack, &kinds[site], namer);
             functions += profile.functions.len();
             if functions > MAX_ALL_FUNCTIONS {
                 break;
@@ -435,18 +501,37 @@ impl<'a> Survey<'a> {
         Ok((sites.collect(), has_native))
     }
 
-    fn site_profile(&self, site: usize, kinds: &[usize], namer: &mut Namer<'_>) -> SiteProfile {
+    /// The stack that holds most when these kinds of one site hold most; of equals, the one that
+    /// made most.
+    fn stack_of(&self, kinds: &[usize], held_most: &[u64]) -> StackIdx {
+        let blocks = &self.device.blocks;
+        let mut by_stack: FxHashMap<StackIdx, (u64, u64)> = FxHashMap::default();
+        for &kind in kinds {
+            let block = &blocks.kinds[kind];
+            let (held, made) = by_stack.entry(block.alloc_stack).or_default();
+            *held += held_most.get(kind).copied().unwrap_or(0);
+            *made = made.saturating_add(block.size.0 * self.count[kind]);
+        }
+        let most = by_stack
+            .into_iter()
+            .max_by_key(|&(stack, held)| (held, stack.0));
+        most.map_or(StackIdx::NONE, |(stack, _)| stack)
+    }
+
+    fn site_profile(
+        &self,
+        site: usize,
+        stack: StackIdx,
+        kinds: &[usize],
+        namer: &mut Namer<'_>,
+    ) -> SiteProfile {
         let stacks = namer.stacks();
         let blocks = &self.device.blocks;
         let bytes = |kind: usize| blocks.kinds[kind].size.0 * self.count[kind];
-        let mut by_stack: FxHashMap<StackIdx, u64> = FxHashMap::default();
         let mut by_size: FxHashMap<Bytes, u64> = FxHashMap::default();
         for &kind in kinds {
-            *by_stack.entry(blocks.kinds[kind].alloc_stack).or_default() += bytes(kind);
             *by_size.entry(blocks.kinds[kind].requested).or_default() += self.count[kind];
         }
-        let most = by_stack.into_iter().max_by_key(|&(stack, n)| (n, stack.0));
-        let stack = most.map_or(StackIdx::NONE, |(stack, _)| stack);
         let mut sizes: Vec<(Bytes, u64)> = by_size.into_iter().collect();
         sizes.sort_by_key(|&(size, n)| (std::cmp::Reverse(size.0 * n), size));
         sizes.truncate(MAX_SIZES);
@@ -489,6 +574,32 @@ impl<'a> Survey<'a> {
 mod tests {
     use super::*;
     use crate::phases::program::Program;
+
+    /// One function has a line that makes much and keeps nothing, and one that keeps little.
+    #[test]
+    fn a_site_is_told_by_the_line_that_holds_most_when_it_holds_most() {
+        let check = |script: &str, line: u32| {
+            let profile = Profile::of(&crate::testing::trace(script));
+            let device = &profile.devices[0];
+            let [site] = &device.sites[..] else {
+                panic!("one site: {:?}", device.sites)
+            };
+            assert_eq!(
+                site.headline.map(|frame| frame.line),
+                Some(line),
+                "{script}"
+            );
+        };
+        let brief = "b alloc 3MiB at f m.py:2\nb free\n".repeat(4);
+        check(&format!("a alloc 4MiB at f m.py:1\n{brief}"), 1);
+        check(&format!("{brief}a alloc 4MiB at f m.py:1"), 1);
+        check(&format!("{brief}a alloc 2MiB at f m.py:1\na free"), 2);
+        // Of equals, the one that made most.
+        check(
+            "a alloc 1MiB at f m.py:1\nb alloc 1MiB at f m.py:2\na free\nc alloc 512KiB at f m.py:1",
+            1,
+        );
+    }
 
     #[test]
     fn a_site_without_python_is_called_by_its_node() {
