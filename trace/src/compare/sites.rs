@@ -403,10 +403,12 @@ fn row(
     };
     let tolerance = noise::site(of(base, |s| s.peak), of(new, |s| s.peak), wobble);
     let growth = |side: Option<&SiteProfile>| side.map_or(0.0, |site| site.growth);
+    // The longer run has the extra steps, so its growth says what they added.
     let expected = match (base, new) {
-        (Some(base), Some(_)) => (base.growth * held.extra_steps as f64) as i64,
-        _ => 0,
-    };
+        (Some(_), Some(new)) if held.extra_steps > 0 => new.growth * held.extra_steps as f64,
+        (Some(base), Some(_)) => base.growth * held.extra_steps as f64,
+        _ => 0.0,
+    } as i64;
     let differs = |delta: i64| {
         delta.unsigned_abs() > tolerance.0 && (delta - expected).unsigned_abs() > tolerance.0
     };

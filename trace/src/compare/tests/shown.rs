@@ -191,6 +191,39 @@ fn a_site_of_one_run_alone_differs_and_so_do_parts_of_the_peaks() {
     assert!(compare(&base, &new).remove(0).sites.is_empty());
 }
 
+/// Whichever of two runs is the baseline, the same sites differ, by as much the other way.
+#[test]
+fn a_comparison_the_other_way_is_its_mirror_image() {
+    let grows = |slope: u64, steps: u32| {
+        let program = Program {
+            steps,
+            leak: slope,
+            ..Program::default()
+        };
+        program.profile()
+    };
+    let mut flat = grows(4 * MIB, 6);
+    flat.devices[0]
+        .sites
+        .iter_mut()
+        .for_each(|site| site.growth = 0.0);
+    let (steady, short) = (grows(4 * MIB, 12), grows(4 * MIB, 6));
+    let fast = grows(8 * MIB, 8);
+    for [base, new] in [
+        [&steady, &short],
+        [&steady, &flat],
+        [&fast, &short],
+        [&fast, &steady],
+    ] {
+        let rows = |base, new, sign: i64| -> Vec<[i64; 3]> {
+            let rows = compare(base, new).remove(0).sites.into_iter();
+            rows.map(|row| [row.peak, row.at_peak, row.at_end].map(|by| by * sign))
+                .collect()
+        };
+        assert_eq!(rows(base, new, 1), rows(new, base, -1));
+    }
+}
+
 #[test]
 fn what_differs_adds_up() {
     let base = Program {
