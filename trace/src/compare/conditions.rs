@@ -1,6 +1,7 @@
 //! What already differs between two runs besides memory: the reader must know this first.
 
 use super::noise;
+use super::over::Over;
 use super::profile::{DeviceProfile, Profile};
 use super::sites::{Matched, Matching};
 use crate::site::SiteKey;
@@ -156,42 +157,45 @@ fn in_short<'a>(name: &'a str, changes: &[Change<'_>]) -> &'a str {
     }
 }
 
-/// Whether both have as many steps, and begin them in the same way.
-fn steps(base: &DeviceProfile, new: &DeviceProfile, found: &mut Vec<Condition>) {
-    if base.steps.len() != new.steps.len() {
-        found.push(Condition {
-            kind: ConditionKind::Steps,
-            name: "steps".to_owned(),
-            base: base.steps.len().to_string(),
-            new: new.steps.len().to_string(),
-            meaning: match base.steps.len().min(new.steps.len()) {
-                _ if base.wrapped || new.wrapped => "a ring that wrapped does not begin with the \
-                    first step: compared are peaks of whole recordings"
-                    .to_owned(),
-                0 => {
-                    "one recording has no steps: compared are peaks of whole recordings".to_owned()
-                }
-                1 => "peaks are compared over the first step; ends are not comparable where \
-                      something grows"
-                    .to_owned(),
-                steps => format!(
-                    "peaks are compared over the first {steps} steps; ends are not comparable \
-                     where something grows"
-                ),
-            },
-        });
+/// Whether both have as many steps, and of the same numbers.
+fn steps(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut Vec<Condition>) {
+    if !over.extra {
+        return;
     }
+    let is_shifted = over.places[0] != over.places[1];
+    let counted = |device: &DeviceProfile, first: u32| match (device.steps.len(), is_shifted) {
+        (steps, true) => format!("{steps} from number {first}"),
+        (steps, false) => steps.to_string(),
+    };
+    let whole = "compared are peaks of whole recordings";
+    found.push(Condition {
+        kind: ConditionKind::Steps,
+        name: "steps".to_owned(),
+        base: counted(base, over.places[0]),
+        new: counted(new, over.places[1]),
+        meaning: match &over.steps {
+            Some(_) => format!(
+                "peaks are compared over {}; ends are not comparable where something grows",
+                over.told()
+            ),
+            None if base.wrapped || new.wrapped => {
+                format!("a ring that wrapped does not begin with the first step: {whole}")
+            }
+            None => format!("one recording has no steps: {whole}"),
+        },
+    });
 }
 
 /// Differences of two devices.
-pub fn of_devices(
+pub(super) fn of_devices(
     base: &DeviceProfile,
     new: &DeviceProfile,
     matching: &Matching,
+    over: &Over,
 ) -> Vec<Condition> {
     let mut found = Vec::new();
     work(base, new, matching, &mut found);
-    steps(base, new, &mut found);
+    steps(base, new, over, &mut found);
     if base.step_source != new.step_source {
         found.push(Condition {
             kind: ConditionKind::StepSource,
@@ -251,9 +255,10 @@ fn out_of_memory(base: &DeviceProfile, new: &DeviceProfile, found: &mut Vec<Cond
     }
     let said = |device: &DeviceProfile| match device.oom {
         None => "no".to_owned(),
-        Some(oom) => match oom.step {
-            Some(step) => format!("in step {step}"),
-            None => format!("at event {}", oom.event.0),
+        Some(oom) => match (oom.step, device.numbering()) {
+            (Some(step), Some(numbering)) => format!("in step {}", numbering.first() + step),
+            (Some(step), None) if !device.wrapped => format!("in step {step}"),
+            _ => format!("at event {}", oom.event.0),
         },
     };
     found.push(Condition {

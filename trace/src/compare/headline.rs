@@ -1,9 +1,8 @@
 //! A difference in one sentence.
 
-use super::failure::{self, Failure};
+use super::failure::{self, Failure, Reached};
 use super::rates::{Counted, Rates};
 use super::{Change, Difference, LeakChange, noise};
-use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
@@ -51,10 +50,14 @@ pub fn of(difference: &Difference) -> String {
 
 fn not_comparable(difference: &Difference) -> String {
     let (base, new) = (&difference.base, &difference.new);
-    match (base.events, new.events) {
-        (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
-        (_, 0) => "the new run holds no history, so its peak is not known".to_owned(),
-        _ if difference.is_comparable() => {
+    match () {
+        () if difference.lacks_history() => without_history(difference),
+        () if difference.is_of_other_steps() => format!(
+            "{}: {} wrapped, and memory grows with each step",
+            levels(difference),
+            difference.wrapped_rings()
+        ),
+        () if difference.is_comparable() => {
             let side = if base.wrapped && base.common_peak < new.common_peak {
                 "baseline"
             } else {
@@ -65,7 +68,7 @@ fn not_comparable(difference: &Difference) -> String {
                 levels(difference)
             )
         }
-        _ => format!(
+        () => format!(
             "the recordings hold different parts of the program (peaks {} and {}): record the \
              same part in both",
             base.common_peak, new.common_peak
@@ -73,25 +76,35 @@ fn not_comparable(difference: &Difference) -> String {
     }
 }
 
-/// A peak may differ by more than peaks usually do, and still not by more than those of its own
-/// steps.
+/// What can be said of states without events.
+pub(super) fn without_history(difference: &Difference) -> String {
+    let (base, new) = (&difference.base, &difference.new);
+    match (base.events, new.events) {
+        (0, 0) => format!(
+            "{}, but neither recording has a history, so no peak is known",
+            levels(difference)
+        ),
+        (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
+        _ => "the new run holds no history, so its peak is not known".to_owned(),
+    }
+}
+
+/// A peak that is told with a difference, which counts as none: then what counts as none is told,
+/// too. It may be as much as the run's own steps differ by.
 fn as_steps_differ(difference: &Difference) -> &'static str {
     let (base, new) = (difference.base.common_peak, difference.new.common_peak);
     let usual = noise::level(base, new, Bytes::ZERO);
-    match noise::delta(base, new).unsigned_abs() > usual.0 {
-        true => " beyond what the steps of a run differ by",
-        false => "",
+    match noise::delta(base, new).unsigned_abs() {
+        by if by > usual.0 => " beyond what the steps of a run differ by",
+        by if by > noise::LEVEL_FLOOR.0 => " beyond what runs of one program differ by",
+        _ => "",
     }
 }
 
 /// Which run failed, if that is news.
 fn failed(difference: &Difference) -> Option<String> {
-    let steps = |done: Option<u32>| match done {
-        Some(1) => " after one step".to_owned(),
-        Some(done) => format!(" after {done} steps"),
-        None => String::new(),
-    };
-    let [base, new] = failure::steps_before(difference).map(steps);
+    let [base, new] = failure::reached(difference);
+    let [base, new] = [base, new].map(|reached| reached.map_or_else(String::new, Reached::told));
     match Failure::of(difference) {
         Failure::Appeared => Some(format!("ran out of memory{new}, the baseline did not")),
         Failure::Gone => Some("the baseline ran out of memory, this did not".to_owned()),
@@ -104,10 +117,17 @@ fn failed(difference: &Difference) -> Option<String> {
 
 fn levels(difference: &Difference) -> String {
     let (base, new) = (difference.base.common_peak, difference.new.common_peak);
+    if difference.is_of_other_steps() {
+        return format!("peaks {base} and {new}, which may be of other steps");
+    }
     let delta = noise::delta(base, new);
+    let level = match difference.is_of_states() {
+        true => "held at the dump:",
+        false => "peak",
+    };
     match delta {
         _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
-            format!("peak {new}{}", over(difference))
+            format!("{level} {new}{}", over(difference))
         }
         _ => {
             let over = over(difference);
@@ -116,19 +136,14 @@ fn levels(difference: &Difference) -> String {
                 let least = if bounded { "at least " } else { "" };
                 format!("{least}{peak}")
             });
-            format!("peak {} ({base} → {new}{over})", signed(delta as f64))
+            format!("{level} {} ({base} → {new}{over})", signed(delta as f64))
         }
     }
 }
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    let within = |growth: Growth, least: f64| {
-        let least = growth.error.unwrap_or(0.0).max(least);
-        growth.slope.abs() <= least
-    };
-    let floor = noise::LEVEL_FLOOR.0 as f64 / 16.0;
-    if [base, new].iter().all(|&growth| within(growth, floor)) {
+    if [base, new].into_iter().all(super::is_flat) {
         return None;
     }
     let [base, new] = [base, new].map(|growth| rate(growth.told()));
@@ -138,16 +153,13 @@ fn growth(difference: &Difference) -> Option<String> {
     })
 }
 
-/// Over which steps the peaks are compared, if that is not the whole of both runs.
-fn over(difference: &Difference) -> String {
+/// Over which steps the peaks are compared, if those are not the peaks of both runs.
+pub(super) fn over(difference: &Difference) -> String {
     let series = difference.series(Series::Allocated);
     let (base, new) = (&difference.base, &difference.new);
     match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
         true => String::new(),
-        false => match base.steps.min(new.steps) {
-            1 => " over the first step of both".to_owned(),
-            steps => format!(" over the {steps} steps of both"),
-        },
+        false => format!(" over {}", difference.over.told()),
     }
 }
 

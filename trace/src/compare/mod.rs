@@ -26,6 +26,7 @@ pub mod headline;
 mod names;
 pub mod noise;
 pub mod numbering;
+mod over;
 pub mod pairs;
 pub mod pass;
 pub mod phase;
@@ -48,6 +49,7 @@ use conditions::Condition;
 use failure::Failure;
 pub use names::Names;
 use names::Room;
+use over::Over;
 use pairs::Pairs;
 use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
@@ -313,6 +315,9 @@ pub struct Difference {
     pub sites_left_out: u32,
     /// Sites that are the same.
     pub sites_same: u32,
+    /// Over which steps the peaks are compared; only while the runs are compared.
+    #[serde(skip)]
+    over: Over,
 }
 
 impl Side {
@@ -339,10 +344,21 @@ impl Difference {
     }
 
     /// Whether both recordings hold the same part of the program: single passes must have the same
-    /// phases, and a state without history has no peak to hold against one with it.
+    /// phases, and a state without history has no peak.
     pub fn is_comparable(&self) -> bool {
-        let alike = |phase: &PhaseDelta| phase.base.is_some() && phase.new.is_some();
-        (self.base.events > 0) == (self.new.events > 0) && self.phases.iter().all(alike)
+        let in_both = |phase: &PhaseDelta| phase.base.is_some() && phase.new.is_some();
+        let agrees = !self.lacks_history() || self.is_of_states() && self.alike;
+        agrees && self.phases.iter().all(in_both)
+    }
+
+    /// Whether a peak is not known, because a recording is a state without events.
+    fn lacks_history(&self) -> bool {
+        self.base.events == 0 || self.new.events == 0
+    }
+
+    /// Whether both recordings are states without events.
+    fn is_of_states(&self) -> bool {
+        self.base.events == 0 && self.new.events == 0
     }
 
     /// Whether the peaks differ by more than those of two runs of one program.
@@ -352,12 +368,34 @@ impl Difference {
     }
 
     /// Whether the lower peak is of a ring that wrapped: then the run may have needed as much as
-    /// the other one.
-    pub fn is_bounded(&self) -> bool {
+    /// the other one. Peaks of the steps that both have are no such bounds.
+    fn is_bounded(&self) -> bool {
         let (base, new) = (&self.base, &self.new);
         let delta = noise::delta(base.common_peak, new.common_peak);
         let lower = if delta > 0 { base } else { new };
-        lower.wrapped && self.peaks_differ()
+        lower.wrapped && self.over.steps.is_none() && self.peaks_differ()
+    }
+
+    /// Whether the peaks say nothing of one another: a ring that wrapped may hold other steps, and
+    /// each step adds growth.
+    fn is_of_other_steps(&self) -> bool {
+        let sides = [&self.base, &self.new];
+        let grows = |side: &&Side| {
+            let growth = side
+                .growth
+                .is_some_and(|growth| growth.slope > 0.0 && !is_flat(growth));
+            growth || side.leaks.verdict == Verdict::Leak
+        };
+        self.over.may_differ && !self.alike && sides.iter().any(grows)
+    }
+
+    /// The rings that wrapped, in words.
+    fn wrapped_rings(&self) -> &'static str {
+        match (self.base.wrapped, self.new.wrapped) {
+            (true, true) => "the rings of both runs",
+            (true, false) => "the ring of the baseline",
+            (false, _) => "the ring of the new run",
+        }
     }
 
     /// One of the series.
@@ -456,13 +494,12 @@ fn devices(
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
     let counts = [base.steps.len(), new.steps.len()];
     watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
-    let places = numbering::places(base.numbering().as_ref(), new.numbering().as_ref());
-    let [ours, theirs] = numbering::common(places, counts);
-    let extra = counts.iter().any(|&steps| steps != ours.len());
+    let over = Over::of(base, new);
+    let [ours, theirs] = over.steps.clone().map_or([None, None], |at| at.map(Some));
     let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
-    let base_side = side([base, new], &there, ours, extra, room);
+    let base_side = side([base, new], &there, ours, room);
     let back: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (n, b)).collect();
-    let new_side = side([new, base], &back, theirs, extra, room);
+    let new_side = side([new, base], &back, theirs, room);
     let tolerance = noise::level(
         base_side.common_peak,
         new_side.common_peak,
@@ -478,7 +515,7 @@ fn devices(
     let series = Series::ALL.map(|series| series_delta(base, new, series));
     let (varying, excess) = work::excess(base, new);
     let (_, saved) = work::excess(new, base);
-    let steps = steps(base, new, places);
+    let steps = steps(base, new, over.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
         && matches!(
@@ -489,8 +526,8 @@ fn devices(
         change: Change::None,
         leaks,
         headline: String::new(),
-        conditions: conditions::of_devices(base, new, &matching),
-        alike: !extra
+        conditions: conditions::of_devices(base, new, &matching, &over),
+        alike: !over.extra
             && rows.is_empty()
             && left_out == 0
             && levels_alike(&series, &steps)
@@ -509,6 +546,7 @@ fn devices(
         sites: rows,
         sites_left_out: left_out as u32,
         sites_same: same,
+        over,
     };
     difference.change = change(&difference, saved);
     difference.headline = headline::of(&difference);
@@ -525,18 +563,12 @@ type Counterparts = FxHashMap<usize, usize>;
 fn side(
     [device, other]: [&DeviceProfile; 2],
     counterparts: &Counterparts,
-    common: Range<usize>,
-    extra: bool,
+    common: Option<Range<usize>>,
     room: &mut Room,
 ) -> Side {
     let summary = &device.summary[Series::Allocated as usize];
-    // Steps that only one run has must not count against it, because each of them adds growth. A
-    // ring that wrapped does not begin with step 0, so there the extra steps cannot be counted.
-    let extra = extra && !device.wrapped && !other.wrapped;
-    let common_peak = match device.steps[common].iter().map(|step| step.peak).max() {
-        Some(peak) if extra => peak,
-        _ => summary.peak,
-    };
+    let common_peak = common.and_then(|at| device.steps[at].iter().map(|step| step.peak).max());
+    let common_peak = common_peak.unwrap_or(summary.peak);
     let peaks: Vec<u64> = conditions::settled_steps(device)
         .map(|step| step.peak.0)
         .collect();
@@ -676,6 +708,12 @@ fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
     }
 }
 
+/// Whether it is no more than its error, or than nothing.
+fn is_flat(growth: Growth) -> bool {
+    let least = noise::LEVEL_FLOOR.0 as f64 / 16.0;
+    growth.slope.abs() <= growth.error.unwrap_or(0.0).max(least)
+}
+
 /// Growth differs by more than its errors and by more than the floor of a level.
 fn growth_change(difference: &Difference) -> i8 {
     let (Some(base), Some(new)) = (difference.base.growth, difference.new.growth) else {
@@ -700,7 +738,8 @@ fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
     let sign = delta.signum() as i8;
     // A run that fails in its first step needs more than it got.
     let lower = if sign > 0 { base } else { new };
-    if difference.is_bounded() || lower.oom.is_some() && lower.steps == 0 {
+    let is_unknown = difference.is_bounded() || difference.is_of_other_steps();
+    if is_unknown || lower.oom.is_some() && lower.steps == 0 {
         return 0;
     }
     if difference.peaks_differ() {
@@ -734,7 +773,9 @@ fn change(difference: &Difference, saved: Option<f64>) -> Change {
     let signs = [failure, peak, leaks, growth_change(difference)];
     let (worse, better) = (signs.contains(&1), signs.contains(&-1));
     match (worse, better) {
-        (false, false) if difference.is_bounded() => Change::NotComparable,
+        (false, false) if difference.is_bounded() || difference.is_of_other_steps() => {
+            Change::NotComparable
+        }
         (true, true) => Change::Mixed,
         (true, false) => Change::Worse,
         (false, true) => Change::Better,

@@ -51,6 +51,22 @@ impl Numbering {
         Numbering::of(device.step_source, names)
     }
 
+    /// The number of the first step.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Whether both count after the same word.
+    pub fn counts_as(&self, other: &Numbering) -> bool {
+        self.word == other.word
+    }
+
+    /// Whether both have a number in common.
+    pub fn overlaps(&self, other: &Numbering) -> bool {
+        let (ours, theirs) = (self.numbers(), other.numbers());
+        self.counts_as(other) && ours.start < theirs.end && theirs.start < ours.end
+    }
+
     fn numbers(&self) -> Range<u32> {
         self.first..self.first + self.count
     }
@@ -65,10 +81,7 @@ impl Numbering {
 /// has some, otherwise both at 0. Runs that have no number in common begin at the same place.
 pub fn places(base: Option<&Numbering>, new: Option<&Numbering>) -> [u32; 2] {
     let Some(base) = base else { return [0, 0] };
-    let new = new.filter(|new| {
-        let (ours, theirs) = (base.numbers(), new.numbers());
-        base.word == new.word && ours.start < theirs.end && theirs.start < ours.end
-    });
+    let new = new.filter(|new| base.overlaps(new));
     [base.first, new.map_or(base.first, |new| new.first)]
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Finding, Limits, Weight};
 use crate::code::file_name;
-use crate::compare::failure::{self, Failure};
-use crate::compare::headline::signed;
+use crate::compare::failure::{self, Failure, Reached};
+use crate::compare::headline::{self, signed};
 use crate::compare::pass::{self, PhaseDelta};
 use crate::compare::rates::{Counted, Rates};
 use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise};
@@ -59,8 +59,11 @@ impl Judge<'_> {
         self.out_of_memory();
         self.reserved();
         let difference = self.difference;
-        if (difference.base.events > 0) != (difference.new.events > 0) {
-            self.find(Weight::Unknown, "history", difference.headline.clone());
+        // States that agree pass, unless the limit is tighter than that.
+        let agrees = difference.is_of_states() && difference.alike && !self.peak_exceeds();
+        if difference.lacks_history() && !agrees {
+            let detail = headline::without_history(difference);
+            self.find(Weight::Unknown, "history", detail);
             return;
         }
         if difference.alike {
@@ -99,12 +102,11 @@ impl Judge<'_> {
         let Some(oom) = new.oom else {
             return;
         };
-        let [before, done] = failure::steps_before(self.difference);
-        let at = match (oom.step, done) {
-            (Some(step), _) => format!(" in step {step}"),
-            (None, Some(1)) => " after one step".to_owned(),
-            (None, Some(done)) => format!(" after {done} steps"),
-            (None, None) => String::new(),
+        let [_, reached] = failure::reached(self.difference);
+        let at = match (reached, oom.step) {
+            (Some(Reached::After(_)), Some(step)) => format!(" in step {step}"),
+            (Some(reached), _) => reached.told(),
+            (None, _) => String::new(),
         };
         let detail = format!(
             "the new run is out of memory{at}: a request for {} failed",
@@ -112,7 +114,7 @@ impl Judge<'_> {
         );
         let (weight, more) = match Failure::of(self.difference) {
             Failure::Both(Some(Ordering::Less)) => (Weight::Fail, "; the baseline got further"),
-            Failure::Both(None) if before.is_some() && new.steps == 0 => (
+            Failure::Both(None) if !self.difference.alike => (
                 Weight::Unknown,
                 "; so is the baseline, and which got further is not known",
             ),
@@ -157,10 +159,10 @@ impl Judge<'_> {
             let more = noise::delta(before, after);
             if more > 0 && more.unsigned_abs() > limit {
                 let detail = format!(
-                    "the {} phase peaks {} higher ({before} → {after}, allowed {})",
+                    "the {} phase peaks {} higher ({before} → {after}, {})",
                     row.phase.name(),
                     Bytes(more.unsigned_abs()),
-                    Bytes(limit)
+                    allowed(more.unsigned_abs(), limit)
                 );
                 let weight = match comparable {
                     true => Weight::Fail,
@@ -210,16 +212,28 @@ impl Judge<'_> {
         let (limit, exceeds) = (self.peak_limit(), self.peak_exceeds());
         let more = noise::delta(before, after);
         let sentence = format!(
-            "the peak of allocated is {} higher ({before} → {after}, allowed {}){}",
+            "the peak of allocated is {} higher ({before} → {after}{}, {}){}",
             signed(more as f64).trim_start_matches('+'),
-            Bytes(limit),
+            headline::over(difference),
+            allowed(more.unsigned_abs(), limit),
             self.rounding()
         );
-        if let Some(excess) = difference.excess.filter(|_| exceeds && !base.wrapped) {
+        if difference.is_of_other_steps() {
+            let detail = format!(
+                "the peaks ({before} and {after}) may be of other steps: {} wrapped, and memory \
+                 grows with each step; record the same steps in both",
+                difference.wrapped_rings()
+            );
+            self.find(Weight::Unknown, "peak", detail);
+            return;
+        }
+        // Of steps that both have, it is known what the baseline needed.
+        let is_bound = base.wrapped && difference.over.steps.is_none();
+        if let Some(excess) = difference.excess.filter(|_| exceeds && !is_bound) {
             self.varying_peak(excess, sentence);
             return;
         }
-        if exceeds && base.wrapped {
+        if exceeds && is_bound {
             let detail = format!(
                 "{sentence}, but the ring of the baseline wrapped: what it needed before is not \
                  known"
@@ -242,7 +256,11 @@ impl Judge<'_> {
     }
 
     /// Adds a note if the program requests no more: then only the rounding of sizes has changed.
+    /// What it requests is known at the peaks of whole recordings.
     fn rounding(&self) -> &'static str {
+        if !headline::over(self.difference).is_empty() {
+            return "";
+        }
         let requested = self.difference.series(Series::Requested);
         let known = requested.base.peak > Bytes::ZERO && requested.new.peak > Bytes::ZERO;
         let tolerance = noise::level(requested.base.peak, requested.new.peak, Bytes::ZERO);
@@ -400,10 +418,14 @@ impl Judge<'_> {
         }
         let (base, new) = (self.difference.base.growth, self.difference.new.growth);
         let [before, after] = [base, new].map(|g| g.map_or(0.0, |growth| growth.slope));
+        let [told, told_before] = [after, before].map(signed);
+        let more = match told == told_before {
+            true => format!("{} more; ", Bytes((after - before).round() as u64)),
+            false => String::new(),
+        };
         let detail = format!(
-            "allocated grows by {} a step, {} in the baseline (allowed {limit} more)",
-            signed(after),
-            signed(before)
+            "allocated grows by {told} a step, {told_before} in the baseline ({more}allowed \
+             {limit} more)"
         );
         match self.difference.new.leaks.verdict {
             // Nothing that outlives a step accumulates, so this growth will end.
@@ -413,6 +435,18 @@ impl Judge<'_> {
             Verdict::Leak if self.fails_for("leak") => self.find(Weight::Note, "growth", detail),
             _ => self.find(Weight::Fail, "growth", detail),
         }
+    }
+}
+
+/// What a limit allows. If it reads like what it is exceeded by, it also says how much is too much.
+fn allowed(more: u64, limit: u64) -> String {
+    let (more, limit) = (Bytes(more), Bytes(limit));
+    match more > limit && more.to_string() == limit.to_string() {
+        true => format!(
+            "allowed {limit}, which is {} less",
+            more.saturating_sub(limit)
+        ),
+        false => format!("allowed {limit}"),
     }
 }
 
