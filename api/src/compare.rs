@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use trace::compare::curves::Align;
 use trace::compare::gate::{self, Limits, Verdicts};
 use trace::compare::profile::Profile;
-use trace::compare::{self, Difference, Leaks, LeaksBeside};
+use trace::compare::{self, Change, Difference, Leaks, LeaksBeside};
 use trace::leaks::Verdict;
 use trace::trace::{Series, device_name};
 use trace::watch::{Stopped, Watch};
@@ -133,6 +133,14 @@ impl Against {
     /// What is wanted was chosen for another run, or is from an old address.
     pub fn pair(&self, wanted: Option<u32>) -> Option<usize> {
         pair(wanted, self.devices.len(), self.foremost)
+    }
+
+    /// The devices besides the one that is shown that are not the same in both runs.
+    pub fn others(&self) -> impl Iterator<Item = &Difference> {
+        let numbered = (0..).zip(&self.devices);
+        let others = numbered.filter(|(at, _)| self.foremost != Some(*at));
+        let others = others.map(|(_, difference)| difference);
+        others.filter(|other| !matches!(other.change, Change::None | Change::Moved))
     }
 
     /// The difference that is shown for the run.

@@ -12,7 +12,7 @@ use trace::compare::headline::signed;
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Change, Difference};
 use trace::growth::Growth;
-use trace::trace::{Series, SeriesSummary};
+use trace::trace::{Series, SeriesSummary, device_name};
 use trace::units::Bytes;
 
 /// Parts of the curves: one for every second pixel.
@@ -107,11 +107,14 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         None => ("cannot tell", Tone::Unknown),
     };
     let reason = match shown {
-        Some(difference) => difference.headline.as_str(),
-        None => "no device in both runs holds memory or events",
+        Some(difference) => {
+            let others = other_devices(&comparison.against[at - 1].devices, pair);
+            format!("{}{others}", difference.headline)
+        }
+        None => "no device in both runs holds memory or events".to_owned(),
     };
     let reason = match comparison.runs.len() {
-        2 => sentence(reason),
+        2 => sentence(&reason),
         _ => format!("{}: {reason}", shortened(&comparison.runs[at].name)),
     };
     Card {
@@ -125,6 +128,19 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         sites_title,
         sites,
     }
+}
+
+/// What became of the other devices, where they are not the same: `; device 1: worse`.
+fn other_devices(devices: &[Difference], shown: usize) -> String {
+    let others = devices.iter().enumerate().filter(|(at, other)| {
+        *at != shown && !matches!(other.change, Change::None | Change::Moved)
+    });
+    others
+        .map(|(_, other)| {
+            let name = device_name(other.new.device);
+            format!("; {name}: {}", word(other.change))
+        })
+        .collect()
 }
 
 /// How the composition of the peaks differs: `activations −7.00 GiB`.

@@ -463,19 +463,25 @@ pub fn compare(
     pairs.collect()
 }
 
-/// The position of the difference that stands for the two runs: the one with the worst news about
-/// leaks, and of those the one with the largest change of the peak of *allocated*. `None` if there
-/// are no devices.
+/// The position of the difference that stands for the two runs: the one with the worst news. What is
+/// worse comes before what cannot be told, and that before what is better. Of several, the one with
+/// the most important news about leaks, and of those the one with the largest change of the peak of
+/// *allocated*, counted only upwards where it is worse. `None` if there are no devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
-    let news = |leaks| match leaks {
-        LeakChange::Appeared | LeakChange::Faster => 3,
-        LeakChange::Fixed => 2,
-        LeakChange::Slower | LeakChange::Same => 1,
-        LeakChange::NeverLeaked | LeakChange::CannotTell => 0,
-    };
     let weight = |d: &Difference| {
-        let peak = d.series(Series::Allocated).peak;
-        (news(d.leaks), peak.unsigned_abs())
+        let peak = noise::delta(d.base.common_peak, d.new.common_peak);
+        let news = match d.leaks {
+            LeakChange::Appeared | LeakChange::Faster => 3,
+            LeakChange::Fixed => 2,
+            LeakChange::Slower | LeakChange::Same => 1,
+            LeakChange::NeverLeaked | LeakChange::CannotTell => 0,
+        };
+        match d.change {
+            Change::Worse | Change::Mixed => (3, news / 3, peak.max(0).unsigned_abs()),
+            Change::NotComparable => (2, news, peak.unsigned_abs()),
+            Change::Better => (1, news, peak.unsigned_abs()),
+            Change::None | Change::Moved => (0, news, peak.unsigned_abs()),
+        }
     };
     let numbered = differences.iter().enumerate();
     let most = numbered.max_by_key(|(at, d)| (weight(d), std::cmp::Reverse(*at)));

@@ -9,11 +9,14 @@ use trace::compare::headline::signed;
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Difference, Leaks};
 use trace::growth::Growth;
-use trace::trace::Series;
+use trace::trace::{Series, device_name};
 use trace::units::Bytes;
 
 /// Sites listed.
 const SITES: usize = 3;
+
+/// Devices listed besides the one that is shown.
+const DEVICES: usize = 15;
 
 /// The text of the link to the page.
 const OPEN: &str = "Open the comparison";
@@ -52,7 +55,11 @@ pub fn numbers_only(comparison: &Comparison, links: Option<&Links>) -> String {
         }
         match against.difference() {
             Some(difference) => {
-                let _ = writeln!(out, "**{}**\n", capital(word(difference.change)));
+                let _ = writeln!(out, "**{}**\n", verdict(against, difference));
+                out += &others(against, |other| {
+                    let peak = other.series(Series::Allocated).peak;
+                    format!("peak allocated {}", signed(peak as f64))
+                });
                 out += &numbers(against, difference);
             }
             None => out += "No device in both that holds memory or events.\n",
@@ -92,9 +99,10 @@ fn one(against: &Against) -> String {
     };
     let mut out = format!(
         "**{}**: {}\n\n",
-        capital(word(difference.change)),
+        verdict(against, difference),
         escaped(&difference.headline)
     );
+    out += &others(against, |other| escaped(&other.headline));
     for condition in &difference.conditions {
         let _ = writeln!(
             out,
@@ -111,8 +119,35 @@ fn one(against: &Against) -> String {
     out + &numbers(against, difference) + &sites(difference)
 }
 
+/// What became of the device that is shown, with its name where there are several.
+fn verdict(against: &Against, difference: &Difference) -> String {
+    let word = word(difference.change);
+    match against.devices.len() {
+        0 | 1 => capital(word),
+        _ => format!("{}: {word}", capital(&device_name(difference.new.device))),
+    }
+}
+
+/// The other devices that are not the same, a line each, with what `told` says of them.
+fn others(against: &Against, told: impl Fn(&Difference) -> String) -> String {
+    let lines = against.others().take(DEVICES).map(|other| {
+        let (name, word) = (device_name(other.new.device), word(other.change));
+        format!("- {name}: {word}: {}\n", told(other))
+    });
+    let lines: String = lines.collect();
+    match against.others().count() {
+        0 => lines,
+        n if n > DEVICES => format!("{lines}- … {} more\n\n", n - DEVICES),
+        _ => lines + "\n",
+    }
+}
+
 fn numbers(against: &Against, difference: &Difference) -> String {
-    let mut out = "| | baseline | new | change |\n|---|--:|--:|--:|\n".to_owned();
+    let name = match against.devices.len() {
+        0 | 1 => String::new(),
+        _ => format!("{} ", device_name(difference.new.device)),
+    };
+    let mut out = format!("| {name}| baseline | new | change |\n|---|--:|--:|--:|\n");
     let (base, new) = (&difference.base, &difference.new);
     for (name, series) in [
         ("peak allocated", Series::Allocated),
@@ -181,5 +216,58 @@ fn sites(difference: &Difference) -> String {
         ),
         (_, 0) => format!("\nDifferences{at_the_peak}, by stack:\n\n{out}"),
         _ => format!("\nLargest differences{at_the_peak}, by stack:\n\n{out}- … {more} more\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::compare::ComparedRun;
+    use api::routes;
+    use trace::compare::gate::Limits;
+    use trace::compare::profile::Profile;
+    use trace::trace::Trace;
+
+    /// A run on two devices that hold so many MiB.
+    fn run(held: [u64; 2]) -> Profile {
+        let of = |mib: u64| trace::testing::trace(&format!("a alloc {mib}MiB at f m.py:1"));
+        let [mut trace, other]: [Trace; 2] = held.map(of);
+        let device = other.devices.into_iter().next();
+        trace
+            .devices
+            .extend(device.map(|device| trace::trace::DeviceTrace {
+                device: 1,
+                ..device
+            }));
+        Profile::of(&trace)
+    }
+
+    #[test]
+    fn of_several_devices_the_worse_one_is_shown_and_the_others_are_named() {
+        let (base, new) = (run([168, 168]), run([96, 184]));
+        let named = |name: &str| ComparedRun {
+            id: None,
+            name: name.to_owned(),
+            torch: None,
+        };
+        let compared = Comparison {
+            runs: vec![named("base"), named("new")],
+            against: vec![Against::of(&base, &new, &Limits::default())],
+        };
+        let text = comparison(&compared, None);
+        for says in [
+            "**Device 1: worse**: peak +16.0 MiB",
+            "- device 0: better: peak −72.0 MiB",
+            "| device 1 | baseline | new | change |",
+        ] {
+            assert!(text.contains(says), "{says}: {text}");
+        }
+        let links = Links {
+            page: routes::COMPARE_PAGE.to_owned(),
+            image: None,
+        };
+        let text = numbers_only(&compared, &links);
+        let line = "- device 0: better: peak allocated −72.0 MiB\n";
+        assert!(text.contains(line) && !text.contains("m.py"), "{text}");
     }
 }

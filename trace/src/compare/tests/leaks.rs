@@ -195,13 +195,32 @@ fn a_new_leak_is_shown_before_a_larger_change() {
         weights: 20 * MIB,
         ..Program::default()
     });
-    let two = |devices: [profile::DeviceProfile; 2]| Profile {
-        devices: devices.to_vec(),
+    let two = |devices: [&profile::DeviceProfile; 2]| Profile {
+        devices: devices.map(Clone::clone).to_vec(),
         ..clean.clone()
     };
-    let base = two([clean.devices[0].clone(), clean.devices[0].clone()]);
-    let new = two([smaller, leaks]);
-    assert_eq!(foremost(&compare(&base, &new)), Some(1));
+    let larger = of(Program {
+        weights: 205 * MIB,
+        ..Program::default()
+    });
+    let mut unknown = smaller.clone();
+    unknown.wrapped = true;
+    let same = &clean.devices[0];
+    let base = two([same, same]);
+    let check = |new: [&profile::DeviceProfile; 2], expected: usize| {
+        let found = compare(&base, &two(new));
+        let changes: Vec<Change> = found.iter().map(|one| one.change).collect();
+        assert_eq!(foremost(&found), Some(expected), "{changes:?}");
+    };
+    check([&smaller, &leaks], 1);
+    check([&leaks, &larger], 0);
+    // What is worse is told before what is better, however much that is.
+    check([&smaller, &larger], 1);
+    check([&larger, &smaller], 0);
+    check([&smaller, &unknown], 1);
+    check([&unknown, &larger], 1);
+    check([same, &smaller], 1);
+    check([same, same], 0);
 }
 
 /// The steps of both leak; what becomes of it is judged by each kind of leak.
