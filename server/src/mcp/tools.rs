@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use timeline::format::{doing, plural};
 use trace::alive::{self, Dimension, Grouping, Subject};
 use trace::categories::Categories;
+use trace::compare::Difference;
 use trace::compare::gate::Limits;
 use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
@@ -569,6 +570,10 @@ fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let Some(difference) = against.difference() else {
         return Ok(answer.page(asked.offset));
     };
+    answer.field("device", &difference.new.device);
+    let others = against.others().take(OTHER_DEVICES);
+    let others: Vec<Value> = others.map(changed_device).collect();
+    answer.field("other_devices", &others);
     answer.field("change", &difference.change);
     answer.field("headline", &difference.headline);
     answer.field("leaks", &difference.leaks);
@@ -581,18 +586,33 @@ fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     }
     let sites = difference.sites.iter().map(|site| {
         let text = format!(
-            "{} at the peak, {} at the end: {}\n",
+            "{} at its own peak, {} at the peak of the run, {} at the end: {}\n",
             signed(site.peak as f64),
+            signed(site.at_peak as f64),
             signed(site.at_end as f64),
             place(site)
         );
         let value = json!({
-            "place": place(site), "change": site.change, "peak": site.peak, "end": site.at_end,
+            "place": place(site), "change": site.change, "peak": site.peak,
+            "at_peak": site.at_peak, "end": site.at_end,
         });
         Row::new(text, &value)
     });
     answer.rows = sites.collect();
     Ok(answer.page(asked.offset))
+}
+
+/// Devices told besides the one whose places are listed.
+const OTHER_DEVICES: usize = 15;
+
+/// A device besides the one whose places are listed.
+fn changed_device(difference: &Difference) -> Value {
+    json!({
+        "device": difference.new.device, "change": difference.change,
+        "headline": difference.headline, "leaks": difference.leaks,
+        "allocated": difference.series(Series::Allocated),
+        "reserved": difference.series(Series::Reserved),
+    })
 }
 
 fn compared(recording: Recording, profile: &Profile) -> ComparedRun {

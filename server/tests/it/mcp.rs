@@ -172,11 +172,14 @@ async fn answers_are_those_of_the_commands() {
         alive["allocated"].as_u64().expect("allocated")
     );
     let two = json!({"base": fixture("off_v1_moe"), "new": fixture("off_v3_moe")});
-    let (_, compared) = ask(&client, "compare", two).await;
+    let (text, compared) = ask(&client, "compare", two).await;
     assert_eq!(
         (&compared["change"], &compared["leaks"]),
         (&json!("better"), &json!("fixed"))
     );
+    assert_eq!(compared["device"], 0);
+    assert!(text.contains("at its own peak, "), "{text}");
+    assert!(compared["items"][0]["at_peak"].is_i64(), "{compared}");
     let other = json!({"recording": oom, "alloc_conf": "expandable_segments:True"});
     let (text, found) = ask(&client, "what_if", other).await;
     assert!(text.contains("get past step 21"), "{text}");
