@@ -85,6 +85,13 @@ impl From<StoreError> for Unmade {
     }
 }
 
+/// The ranks of a job, after a moment in which new ones were analysed.
+pub struct Profiled {
+    all: Vec<RankRun>,
+    /// Whether all of them were tried.
+    is_over: bool,
+}
+
 /// What is known about a job.
 pub struct Surveyed {
     /// The ranks that are shown, in the order of the survey.
@@ -112,12 +119,12 @@ impl Jobs {
         self.one_at_a_time.queue()
     }
 
-    /// How the ranks of a job differ. Ranks without a profile are analysed now. The caller waits a
-    /// moment for that, and gets the number of ranks that still wait.
+    /// The ranks of a job. Those without a profile are analysed now; the caller waits a moment for
+    /// that.
     ///
     /// # Errors
     /// The database's.
-    pub async fn survey(&self, job: &JobId) -> StoreResult<Surveyed> {
+    pub async fn profiled(&self, job: &JobId) -> StoreResult<Profiled> {
         let mut all = self.ranks(job).await?;
         let mut is_over = true;
         let now = Instant::now();
@@ -128,6 +135,16 @@ impl Jobs {
             is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
             all = self.ranks(job).await?;
         }
+        Ok(Profiled { all, is_over })
+    }
+
+    /// How these ranks differ, and how many of them still wait for a profile. All profiles are
+    /// read for that, so whoever asks should have a turn.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn survey(&self, ranks: Profiled) -> StoreResult<Surveyed> {
+        let Profiled { mut all, is_over } = ranks;
         let missing = ranks::missing(all.iter().map(|rank| rank.rank));
         let n = all.len();
         all.retain(|rank| rank.is_profiled);

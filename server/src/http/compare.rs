@@ -3,9 +3,10 @@
 use super::App;
 use super::audience::Audience;
 use super::cards::{self, Asked, CardQuery, Format, Subject};
-use super::extract::{Addresses, Query, compared_runs};
+use super::extract::{Addresses, Client, Query, compared_runs};
 use super::here::Here;
 use super::packed;
+use super::question::turn;
 use crate::cards::markdown::{self, Links};
 use crate::problems::Error;
 use crate::store::RunRow;
@@ -67,15 +68,18 @@ struct Shared<'a> {
     responses(
         (status = 200, description = "What changed between the runs.", body = Comparison),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn compare(
     Here(app): Here,
     Query(query): Query<RunsQuery>,
+    client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let texts = audience.texts();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
+    let _turn = turn(&app, &audience, client).await?;
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
     let against = app.comparisons.compare(&traces, texts).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
@@ -105,12 +109,14 @@ pub struct MarkdownQuery {
             description = "The block for a pull request.",
             content_type = "text/markdown"),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn md(
     Here(app): Here,
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
     addresses: Addresses,
+    client: Client,
     audience: Audience,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
@@ -121,6 +127,7 @@ pub async fn md(
         0 => texts,
         _ => texts.without_own(),
     };
+    let _turn = turn(&app, &audience, client).await?;
     let comparison = comparison(&app, rows, texts).await?;
     let text = match query.numbers_only {
         0 => {
@@ -183,14 +190,18 @@ pub async fn png(
             description = "The series of each run on one axis of steps.",
             body = Curves),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn curves(
     Here(app): Here,
     Query(query): Query<CurvesQuery>,
+    client: Client,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let wanted = wanted(&query)?;
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
+    let _turn = turn(&app, &audience, client).await?;
     let curves = app.comparisons.curves(&rows, wanted).await?;
     Ok(packed::json(&headers, &curves))
 }

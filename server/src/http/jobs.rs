@@ -1,11 +1,13 @@
 //! Jobs: make, list, read, delete.
 
 use super::App;
+use super::audience::Audience;
 use super::audited::Subject;
-use super::extract::{Json, Path, Query, job_id};
+use super::extract::{Client, Json, Path, Query, job_id};
 use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
+use super::question::turn;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::jobs::Surveyed;
@@ -90,14 +92,17 @@ pub async fn create(Here(app): Here, Json(request): Json<NewJob>) -> Result<Resp
             description = "The job. While ranks are still looked at, it tells of the others.",
             body = JobDetail),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn get(
     Here(app): Here,
     Path(job): Path<String>,
+    client: Client,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let summary = summary(&app, &job_id(&job)?).await?;
-    let surveyed = app.jobs.survey(&summary.id).await?;
+    let surveyed = surveyed(&app, &summary.id, (&audience, client)).await?;
     Ok(packed::json(&headers, &detail(summary, surveyed)))
 }
 
@@ -107,15 +112,18 @@ pub async fn get(
     responses(
         (status = 200, description = "Sites that differ.", body = Vec<SiteAcross>),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn sites(
     Here(app): Here,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
+    client: Client,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
-    let surveyed = app.jobs.survey(&id).await?;
+    let surveyed = surveyed(&app, &id, (&audience, client)).await?;
     let slice = page.slice();
     let rows = surveyed.survey.sites.iter();
     let rows = rows.skip(slice.offset as usize).take(slice.limit as usize);
@@ -128,14 +136,17 @@ pub async fn sites(
     responses(
         (status = 200, description = "The curve.", body = RankCurve),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn curve(
     Here(app): Here,
     Path((job, rank)): Path<(String, u32)>,
+    client: Client,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
-    let Surveyed { survey, .. } = app.jobs.survey(&id).await?;
+    let Surveyed { survey, .. } = surveyed(&app, &id, (&audience, client)).await?;
     let rows = survey.ranks.iter().zip(&survey.curves);
     let mut found = rows.filter(|(row, _)| row.rank == Rank(rank));
     let missing = || Error::NotFound(format!("rank {rank} in {job}"));
@@ -195,6 +206,18 @@ pub async fn place(
             "a job has at most {MAX_RANKS} ranks, from 0 on; {rank} is too large"
         ))),
     }
+}
+
+/// What is known about a job. New ranks are looked at in the background, one after the other; the
+/// profiles of all ranks are read in a turn.
+async fn surveyed(
+    app: &App,
+    job: &JobId,
+    (audience, client): (&Audience, Client),
+) -> Result<Surveyed, Error> {
+    let profiled = app.jobs.profiled(job).await?;
+    let _turn = turn(app, audience, client).await?;
+    Ok(app.jobs.survey(profiled).await?)
 }
 
 async fn summary(app: &App, id: &JobId) -> Result<JobSummary, Error> {

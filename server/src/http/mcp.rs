@@ -3,12 +3,14 @@
 use super::App;
 use super::audience::Audience;
 use super::cards::live;
-use super::extract::Origin;
+use super::extract::{Client, Origin};
 use super::here::Here;
+use super::question::turn;
 use super::runs::summary;
 use crate::access::Entry;
+use crate::asking::Turn;
 use crate::budget::Permit;
-use crate::explaining::{EXPLAINING, Waited, Waiting, allowed};
+use crate::explaining::{EXPLAINING, Refused, Waited, Waiting, allowed};
 use crate::mcp::{
     self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Place, Recording, Reference,
     only_one,
@@ -29,6 +31,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use std::ops::Deref;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use trace::trace::Trace;
 use trace::watch::Watch;
 
@@ -37,6 +40,7 @@ pub async fn ask(
     Here(app): Here,
     Extension(entry): Extension<Entry>,
     origin: Origin,
+    client: Client,
     audience: Audience,
     request: Request,
 ) -> Result<Response, Error> {
@@ -50,12 +54,17 @@ pub async fn ask(
     let body = tokio::time::timeout(within, reading).await;
     let body = body.map_err(|_| Error::SlowBody(within))?;
     let body = body.map_err(JsonRejection::from)?;
-    // When the client hangs up, the work ends.
+    // When the client hangs up, the work ends, and so does the wait for a turn.
     let (_waiting, waited) = Waiting::begins();
+    let gone = CancellationToken::new();
+    let _here = gone.clone().drop_guard();
     let agent = Agent(Dashboard {
         project: entry.place.map(|place| place.project),
         app,
         origin: origin.to_string(),
+        audience,
+        client,
+        gone,
         waited: Arc::new(waited),
     });
     // The guards have already checked names and origins.
@@ -77,6 +86,10 @@ struct Dashboard {
     origin: String,
     /// The project that links lead into, if there are several.
     project: Option<ProjectName>,
+    audience: Audience,
+    client: Client,
+    /// Fires when the client hangs up.
+    gone: CancellationToken,
     waited: Arc<Waited>,
 }
 
@@ -86,13 +99,22 @@ impl Answers for Dashboard {
         tool: String,
         arguments: JsonObject,
     ) -> Result<Result<Page, String>, Panicked> {
-        let held = match self.held(&tool, &arguments).await {
+        let held = tokio::select! {
+            biased;
+            () = self.gone.cancelled() => Err(Refused::NobodyWaits.into()),
+            held = self.held(&tool, &arguments) => held,
+        };
+        let held = match held {
             Ok(held) => held,
             Err(why) => return Ok(Err(why.to_string())),
         };
         let waited = Arc::clone(&self.waited);
         let work = move || {
-            let Held { memory, found } = held;
+            let Held {
+                memory,
+                found,
+                turn: _turn,
+            } = held;
             let ask = |watch: Watch<'_>| mcp::call(&found, watch, &tool, arguments);
             match memory {
                 Some(memory) => allowed(memory, EXPLAINING, &waited, ask)
@@ -106,6 +128,8 @@ impl Answers for Dashboard {
 
 /// The subject of a question, in memory.
 struct Held {
+    /// The turn; `None` if it is about no recording.
+    turn: Option<Turn>,
     /// The memory that it may take; `None` if it needs almost nothing.
     memory: Option<Permit>,
     found: Found,
@@ -151,6 +175,10 @@ impl Dashboard {
             found.runs = read.await?.into_iter().map(summary).collect();
         }
         let traces = &self.app.pictures.traces;
+        let turn = match mcp::recordings_of(arguments).next() {
+            Some(_) => Some(turn(&self.app, &self.audience, self.client).await?),
+            None => None,
+        };
         let mut memory = None;
         for name in mcp::recordings_of(arguments) {
             let run = match self.meant(name).await? {
@@ -172,7 +200,11 @@ impl Dashboard {
             // Of two recordings, only one is asked about at a time.
             memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
         }
-        Ok(Held { memory, found })
+        Ok(Held {
+            turn,
+            memory,
+            found,
+        })
     }
 
     /// The run that a text means; or why it means none.

@@ -2,10 +2,11 @@
 
 use super::App;
 use super::audience::Audience;
-use super::extract::{Path, Query, group_by, run_id, tile_id};
+use super::extract::{Client, Path, Query, group_by, run_id, tile_id};
 use super::here::Here;
 use super::packed::{self, Keep, Packed};
-use super::question::{Question, StepsQuery};
+use super::question::{Question, StepsQuery, turn};
+use crate::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
 use crate::problems::Error;
 use crate::texts::Texts;
@@ -151,15 +152,18 @@ async fn one_of_a_device(
     responses(
         (status = 200, description = "The allocation, with its stack.", body = BlockDetail),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn block(
     Here(app): Here,
     Path((run, device, block)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
+    client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
+    let _turn = turn_to_cut(&app, &audience, client, &steps).await?;
     let decoded = decoded(&app, id.clone(), &audience, steps.level()).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
@@ -178,20 +182,38 @@ pub async fn block(
     responses(
         (status = 200, description = "The series at one event.", body = Moment),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn moment(
     Here(app): Here,
     Path((run, device, event)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
+    client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let _turn = turn_to_cut(&app, &audience, client, &steps).await?;
     let decoded = decoded(&app, run_id(&run)?, &audience, steps.level()).await?;
     let found = details::moment(decoded.device(device)?, EventIdx(event));
     let missing = || Error::NotFound(format!("event {event} on device {device}"));
     Ok(packed::json(&headers, &found.ok_or_else(missing)?))
 }
 
+/// A turn, where other steps are asked for: they take a copy of the trace. To look something up
+/// takes nothing beside the trace, so that needs no turn.
+async fn turn_to_cut(
+    app: &App,
+    audience: &Audience,
+    client: Client,
+    steps: &StepsQuery,
+) -> Result<Option<Turn>, Error> {
+    match steps.level() {
+        Some(_) => Ok(Some(turn(app, audience, client).await?)),
+        None => Ok(None),
+    }
+}
+
+/// A trace. With other steps, whoever asks must have a turn.
 pub(super) async fn decoded(
     app: &App,
     run: RunId,

@@ -1,12 +1,13 @@
 //! Shared links: make, list, revoke, open, and the page behind them.
 
 use super::App;
-use super::audience::{cookie, ended, for_good, make_room};
+use super::audience::{Audience, cookie, ended, for_good, make_room};
 use super::audited::Subject;
 use super::cards::live;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::page::PageQuery;
+use super::question::turn;
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
 use crate::access::Entry;
@@ -239,14 +240,18 @@ pub async fn open(
             description = "Which names a redacted link would show, and which it would replace.",
             body = RedactionPreview),
         (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn preview(
     Here(app): Here,
     Path(run): Path<String>,
+    client: Client,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let row = live(&app, id.clone()).await?;
+    let turn = turn(&app, &audience, client).await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link gets its own stand-ins: these are only an example.
     let memory = app
@@ -255,7 +260,7 @@ pub async fn preview(
         .memory_to_ask(&decoded, Ask::Known)
         .await?;
     let work = move || {
-        let _memory = memory;
+        let _held = (turn, memory);
         redaction::preview(&decoded.trace, (&id, row.name), names_key())
     };
     let preview = crate::work::answer(work)

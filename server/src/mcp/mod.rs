@@ -20,6 +20,7 @@ pub use library::{Library, MOST_RUNS, Place, Recording};
 pub use reference::{ENOUGH, Reference, only_one};
 pub use tools::{RUNS, call, recordings_of};
 
+use crate::explaining::Refused;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -40,7 +41,8 @@ pub struct Panicked;
 
 /// Computes the answers.
 pub trait Answers: Clone + Send + Sync + 'static {
-    /// The answer of a tool, or why there is none and what to do.
+    /// The answer of a tool, or why there is none and what to do. When the future is dropped, the
+    /// work should end.
     fn answer(
         &self,
         tool: String,
@@ -71,10 +73,17 @@ impl<A: Answers> ServerHandler for Agent<A> {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let answered = self.0.answer(request.name.into_owned(), arguments).await;
+        let answered = tokio::select! {
+            biased;
+            answered = self.0.answer(request.name.into_owned(), arguments) => answered,
+            // The client has taken the question back, so nobody reads this.
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error(Refused::NobodyWaits.to_string(), None));
+            }
+        };
         let answered =
             answered.map_err(|Panicked| ErrorData::internal_error("the tool panicked", None))?;
         let result = match answered {
@@ -82,5 +91,70 @@ impl<A: Answers> ServerHandler for Agent<A> {
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };
         Ok(result.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+    /// Tells when it is asked, never answers, and drops what it holds when the question ends.
+    #[derive(Clone)]
+    struct Never(Arc<Mutex<Option<(Sender<()>, Sender<()>)>>>);
+
+    impl Never {
+        fn new() -> (Never, Receiver<()>, Receiver<()>) {
+            let ((asked, asks), (held, ends)) = (channel(), channel());
+            let never = Never(Arc::new(Mutex::new(Some((asked, held)))));
+            (never, asks, ends)
+        }
+    }
+
+    impl Answers for Never {
+        async fn answer(
+            &self,
+            _tool: String,
+            _arguments: JsonObject,
+        ) -> Result<Result<Page, String>, Panicked> {
+            let (asked, _held) = self.0.lock().unwrap().take().expect("it is asked once");
+            asked.send(()).expect("the test waits for it");
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_that_is_taken_back_ends_at_once() {
+        let (never, asks, ends) = Never::new();
+        let (mut client, server) = tokio::io::duplex(1 << 16);
+        let running = tokio::spawn(rmcp::serve_server(Agent(never), server));
+        let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{},
+            "clientInfo":{"name":"test","version":"1"}}"#;
+        let hello = hello.replace('\n', "");
+        let lines = [
+            format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{hello}}}"#),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"leaks"}}"#
+                .to_owned(),
+        ];
+        for line in lines {
+            client
+                .write_all(format!("{line}\n").as_bytes())
+                .await
+                .unwrap();
+        }
+        asks.await.expect("the tool is called");
+        let back =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        client
+            .write_all(format!("{back}\n").as_bytes())
+            .await
+            .unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), ends).await;
+        assert!(ended.expect("it does not go on").is_err());
+        drop((client, running));
     }
 }

@@ -136,6 +136,14 @@ struct Asker<'a> {
     watch: Watch<'a>,
 }
 
+impl Asker<'_> {
+    /// A recording. To read it takes time, so nobody begins that for a client that has gone.
+    fn recording(&self, name: &str) -> Result<Recording, Refusal> {
+        self.watch.look(0)?;
+        Ok(self.recordings.recording(name)?)
+    }
+}
+
 /// Why a tool has no answer.
 enum Refusal {
     /// The question was wrong; the text says what to do.
@@ -268,7 +276,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 }
 
 fn explain(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.recordings.recording(&asked.recording)?;
+    let recording = asker.recording(&asked.recording)?;
     let device = match asked.device {
         None => explain::chosen(recording.trace()),
         Some(_) => Some(device(recording.trace(), asked.device)?),
@@ -317,7 +325,7 @@ fn sections(page: &str) -> Vec<Row> {
 }
 
 fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.recordings.recording(&asked.recording)?;
+    let recording = asker.recording(&asked.recording)?;
     let name = recording.name.clone();
     let trace = recording.trace();
     let only = asked.device.map(|_| device(trace, asked.device));
@@ -360,7 +368,7 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
 }
 
 fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.recordings.recording(&asked.recording)?;
+    let recording = asker.recording(&asked.recording)?;
     let trace = recording.trace();
     let device = match asked.device {
         Some(_) => device(trace, asked.device)?,
@@ -451,7 +459,7 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
 }
 
 fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
-    let recording = asker.recordings.recording(&asked.recording)?;
+    let recording = asker.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
     let at = asked.at.map(|at| match at {
         At::Event(number) => number.to_string(),
@@ -544,7 +552,7 @@ fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<Option<EventIdx>, St
 
 fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let [base, new] = [&asked.base, &asked.new].map(|name| {
-        let recording = asker.recordings.recording(name)?;
+        let recording = asker.recording(name)?;
         let profile = Profile::judged_while(recording.trace(), asker.watch, asker.watch)?;
         Ok::<_, Refusal>((profile, recording))
     });
@@ -632,7 +640,7 @@ fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Refusal> {
     };
     let mut conditions = Asked::of(&conditions).map_err(|error| format!("{error}."))?;
     conditions.gone = Gone::Places(asked.without);
-    let recording = asker.recordings.recording(&asked.recording)?;
+    let recording = asker.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
     let unknown = what_if::unknown_places(recording.trace(), device, &conditions);
     if let Some(why) = what_if::refusal_of(&unknown, device.device) {

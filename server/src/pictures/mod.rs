@@ -17,6 +17,7 @@ use crate::budget::{Budget, Spare};
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
+use crate::turns::Turns;
 use crate::work;
 use api::ids::RunId;
 use std::sync::Arc;
@@ -79,6 +80,9 @@ pub struct Pictures {
     drawn: Arc<AtomicU32>,
     /// Places for pictures that wait to be stored.
     keeping: Arc<Semaphore>,
+    /// Turns at drawing. A picture holds its trace while it waits for memory and for a processor,
+    /// so it waits for its turn before it takes the trace.
+    drawing: Turns,
     /// The decoded traces.
     pub traces: Arc<Traces>,
 }
@@ -96,6 +100,7 @@ impl Pictures {
             traces,
             drawn: Arc::default(),
             keeping: Arc::new(Semaphore::new(KEEPING)),
+            drawing: Turns::new(work::cores()),
         }
     }
 
@@ -166,11 +171,13 @@ impl Pictures {
         picture: Picture,
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
+        let turn = self.drawing.take().await;
         let decoded = self.traces.get_for(trace, texts).await?;
         let memory = self.traces.memory_to_ask(&decoded, asks(picture)).await?;
         // Whoever pans on leaves pictures behind that nobody waits for any more.
         let (_waiting, waited) = Waiting::begins();
         let draw = move || {
+            let _turn = turn;
             let device = decoded.device(device)?;
             let key = key_for(picture, trace, device.device, texts);
             let draw = |watch: Watch<'_>| picture.draw(&decoded, device, watch);

@@ -4,7 +4,9 @@ mod recordings;
 
 use super::CliError;
 use super::categories::OwnArgs;
+use crate::explaining::{Refused, Waiting};
 use crate::mcp::{self, Agent, Answers, Page, Panicked};
+use crate::turns::Turns;
 use api::projects::ProjectName;
 use clap::Args;
 use recordings::Recordings;
@@ -12,7 +14,7 @@ use rmcp::ServiceExt;
 use rmcp::model::JsonObject;
 use rmcp::transport::stdio;
 use std::sync::Arc;
-use trace::watch::Watch;
+use trace::watch::{Stopped, Watch};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,11 +55,8 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| failed("start", &error))?;
-    let agent = Agent(Unhurried(Arc::new(Recordings::new(
-        args.server,
-        (args.token, args.project),
-        rules,
-    ))));
+    let recordings = Recordings::new(args.server, (args.token, args.project), rules);
+    let agent = Agent(Unhurried::of(recordings));
     runtime.block_on(async {
         let running = agent.serve(stdio()).await;
         let running = running.map_err(|error| failed("greet the client", &error))?;
@@ -74,9 +73,23 @@ fn failed(what: &str, error: &impl std::fmt::Display) -> CliError {
     CliError::Failed(format!("cannot {what}: {error}"))
 }
 
-/// Answers have no time limit here: the person who asks has started this process.
+/// Answers have no time limit here: the person who asks has started this process. But a client may
+/// ask about many recordings at once, and each takes memory; so one question is answered after the
+/// other.
 #[derive(Clone)]
-struct Unhurried(Arc<Recordings>);
+struct Unhurried {
+    recordings: Arc<Recordings>,
+    turns: Turns,
+}
+
+impl Unhurried {
+    fn of(recordings: Recordings) -> Unhurried {
+        Unhurried {
+            recordings: Arc::new(recordings),
+            turns: Turns::new(1),
+        }
+    }
+}
 
 impl Answers for Unhurried {
     async fn answer(
@@ -84,11 +97,48 @@ impl Answers for Unhurried {
         tool: String,
         arguments: JsonObject,
     ) -> Result<Result<Page, String>, Panicked> {
-        let recordings = Arc::clone(&self.0);
+        let turn = self.turns.take().await;
+        let recordings = Arc::clone(&self.recordings);
+        // When the client takes the question back, the work ends.
+        let (_waiting, waited) = Waiting::begins();
         // Reading takes seconds; in the meantime the client may ping.
-        let work =
-            move || Watch::undisturbed(|watch| mcp::call(&*recordings, watch, &tool, arguments));
+        let work = move || {
+            let _turn = turn;
+            let go_on = |_| !waited.is_over();
+            let answered = mcp::call(&*recordings, Watch::new(&go_on), &tool, arguments);
+            answered.unwrap_or_else(|Stopped| Err(Refused::NobodyWaits.to_string()))
+        };
         let answered = tokio::task::spawn_blocking(work).await;
         answered.map_err(|_| Panicked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use trace::naming::Rules;
+
+    #[tokio::test]
+    async fn questions_are_answered_one_after_the_other() {
+        let unhurried = Unhurried::of(Recordings::new(None, (None, None), Rules::default()));
+        let ask = || Box::pin(unhurried.answer(mcp::RUNS.to_owned(), JsonObject::new()));
+        let first = unhurried.turns.take_now().expect("nobody asks yet");
+        let (mut second, mut third) = (ask(), ask());
+        assert!((&mut second).now_or_never().is_none());
+        assert!((&mut third).now_or_never().is_none());
+        assert_eq!(unhurried.turns.queue().waiting, 2);
+        // Who goes does not keep the place.
+        drop(second);
+        assert_eq!(unhurried.turns.queue().waiting, 1);
+        drop(first);
+        let Ok(Err(why)) = third.await else {
+            panic!("no dashboard is known, and it is told that one is");
+        };
+        assert!(why.contains("--server URL"), "{why}");
+        assert!(
+            unhurried.turns.take_now().is_some(),
+            "the turn was given back"
+        );
     }
 }

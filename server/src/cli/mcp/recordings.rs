@@ -10,7 +10,7 @@ use api::projects::ProjectName;
 use api::routes;
 use api::runs::{RunDetail, RunSummary};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use trace::naming::Rules;
 use trace::trace::Trace;
@@ -67,6 +67,8 @@ impl Recordings {
         if let Some(trace) = self.known(source) {
             return Ok(trace);
         }
+        // What is forgotten for the new one goes first, so that no third one is in memory.
+        self.kept().truncate(KEPT - 1);
         let trace = match source {
             Source::File { path, .. } => {
                 trace_of(path, None, &self.rules).map_err(|error| error.to_string())
@@ -74,14 +76,18 @@ impl Recordings {
             Source::Run(run) => self.fetched(run).map_err(|error| error.to_string()),
         };
         let trace = Arc::new(trace?);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         kept.truncate(KEPT - 1);
         kept.insert(0, (source.clone(), Arc::clone(&trace)));
         Ok(trace)
     }
 
+    fn kept(&self) -> MutexGuard<'_, Vec<(Source, Arc<Trace>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self, source: &Source) -> Option<Arc<Trace>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         let at = kept.iter().position(|(known, _)| known == source)?;
         kept[..=at].rotate_right(1);
         Some(Arc::clone(&kept[0].1))

@@ -5,9 +5,10 @@ mod page;
 pub use page::{categories_page, save_on_page};
 
 use super::App;
-use super::extract::{Json, Path, run_id};
+use super::audience::Audience;
+use super::extract::{Client, Json, Path, run_id};
 use super::here::Here;
-use super::question::watched;
+use super::question::{turn, watched};
 use crate::access::Entry;
 use crate::own_categories;
 use crate::pictures::Ask;
@@ -49,24 +50,36 @@ pub async fn put(
         (status = 200, description = "What each rule takes of each device.",
             body = TakenOfRun),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
     ))]
 pub async fn preview(
     Here(app): Here,
     Path(run): Path<String>,
+    client: Client,
+    audience: Audience,
     Json(request): Json<OwnRules>,
 ) -> Result<axum::Json<TakenOfRun>, Error> {
     let rules = own_categories::parse(&request.rules)?;
-    let devices = taken_of(&app, run_id(&run)?, rules).await?;
+    let devices = taken_of(&app, run_id(&run)?, rules, (&audience, client)).await?;
     Ok(axum::Json(TakenOfRun { devices }))
 }
 
 /// What rules take of a run.
-async fn taken_of(app: &App, run: RunId, rules: Rules) -> Result<Vec<TakenOfDevice>, Error> {
+async fn taken_of(
+    app: &App,
+    run: RunId,
+    rules: Rules,
+    (audience, client): (&Audience, Client),
+) -> Result<Vec<TakenOfDevice>, Error> {
     let read = app.store.read(move |reader| reader.run_ref(&run));
     let trace = read.await?.trace;
+    let turn = turn(app, audience, client).await?;
     let traces = &app.pictures.traces;
     let decoded = traces.get(trace).await?;
     let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-    let look = move |watch: Watch<'_>| Ok(own_categories::taken(&rules, &decoded.trace, watch)?);
+    let look = move |watch: Watch<'_>| {
+        let _turn = turn;
+        Ok(own_categories::taken(&rules, &decoded.trace, watch)?)
+    };
     watched(memory, look).await
 }

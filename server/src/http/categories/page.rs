@@ -2,7 +2,8 @@
 
 use super::super::App;
 use super::super::account::SignedIn;
-use super::super::extract::{Form, Query, run_id};
+use super::super::audience::Audience;
+use super::super::extract::{Client, Form, Query, run_id};
 use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{page, problem};
@@ -80,6 +81,8 @@ pub async fn categories_page(
     Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(query): Query<CategoriesQuery>,
+    client: Client,
+    audience: Audience,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let own = own_categories::of(&app).await?;
@@ -93,7 +96,10 @@ pub async fn categories_page(
     match own_categories::parse(&own.rules) {
         Err(error) => shown.refused = Some((Field::Rules, error)),
         Ok(_) if query.run.is_empty() => {}
-        Ok(rules) => shown.taken = taken_of(&app, run_id(&query.run)?, rules).await?,
+        Ok(rules) => {
+            let who = (&audience, client);
+            shown.taken = taken_of(&app, run_id(&query.run)?, rules, who).await?;
+        }
     }
     draw(&app, &entry, shown).await
 }
@@ -102,13 +108,15 @@ pub async fn categories_page(
 pub async fn save_on_page(
     Here(app): Here,
     SignedIn(entry): SignedIn,
+    client: Client,
+    audience: Audience,
     Form(form): Form<CategoriesForm>,
 ) -> Result<Response, Error> {
     // Browsers send line breaks of forms as CR LF.
     let rules = form.rules.replace("\r\n", "\n");
     let own = own_categories::of(&app).await?;
     let done = match form.action {
-        Action::Try => tried(&app, &entry, &rules, &form.run).await,
+        Action::Try => tried(&app, (&entry, &audience, client), &rules, &form.run).await,
         Action::Keep => match kept(&app, &entry, &rules).await {
             Ok(()) => return Ok(Redirect::to(&routes::categories_page(&form.run)).into_response()),
             Err(error) => Err((Field::Rules, error)),
@@ -136,7 +144,7 @@ async fn kept(app: &App, entry: &Entry, rules: &str) -> Result<(), Error> {
 /// What rules take of a run. Each refusal names its field: the page shows what was typed again.
 async fn tried(
     app: &App,
-    entry: &Entry,
+    (entry, audience, client): (&Entry, &Audience, Client),
     rules: &str,
     run: &str,
 ) -> Result<Vec<TakenOfDevice>, (Field, Error)> {
@@ -149,7 +157,8 @@ async fn tried(
         return Err(of_run(Error::BadRequest(why)));
     }
     let id = run_id(run).map_err(of_run)?;
-    taken_of(app, id, rules).await.map_err(of_run)
+    let taken = taken_of(app, id, rules, (audience, client)).await;
+    taken.map_err(of_run)
 }
 
 /// The runs to choose from: the newest, and the one that is chosen.

@@ -28,6 +28,7 @@ mod redaction;
 mod runs;
 mod shares;
 mod trends;
+mod turns;
 mod uploads;
 mod views;
 mod what_if;
