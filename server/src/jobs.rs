@@ -16,7 +16,7 @@ use crate::turns::{Queue, Turns};
 use answers::ranks::Without;
 use api::ids::JobId;
 use api::leaks::Leaks;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trace::ranks::profile::RankProfile;
@@ -213,8 +213,10 @@ impl Jobs {
             tracing::error!(%job, %error, "cannot look at the ranks of a job");
             Vec::new()
         });
+        // Ranks with equal recordings are one run, which is looked at once.
+        let mut seen = HashSet::new();
         for rank in ranks {
-            if !self.failed.is_to_try(&rank, Instant::now()) {
+            if !self.failed.is_to_try(&rank, Instant::now()) || !seen.insert(rank.trace) {
                 continue;
             }
             if let Err(error) = self.profile(&rank).await {

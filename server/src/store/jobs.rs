@@ -190,7 +190,8 @@ impl Reader<'_> {
         Ok(found.optional()?)
     }
 
-    /// For runs that meet a condition: the job and rank of each. Of several jobs it is the newest.
+    /// For runs that meet a condition: the job and rank of each. Of several jobs it is the newest,
+    /// and of several ranks with equal recordings the lowest.
     pub(super) fn jobs_where(
         &self,
         condition: &str,
@@ -199,7 +200,7 @@ impl Reader<'_> {
         let sql = format!(
             "SELECT j.run, j.job, jobs.name, j.rank FROM job_ranks j JOIN jobs ON jobs.id = j.job \
              WHERE jobs.same_as IS NULL AND j.run IN (SELECT id FROM runs WHERE {condition}) \
-             ORDER BY jobs.created_ms, jobs.id"
+             ORDER BY jobs.created_ms, jobs.id, j.rank DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":id": id })?;
@@ -232,8 +233,9 @@ impl Writer<'_> {
     }
 
     /// Makes a run a rank of a job. It replaces the run that was this rank before, and stays in its
-    /// other jobs: a push never changes what another job shows. If the job does not exist, the run
-    /// stays alone.
+    /// other jobs: a push never changes what another job shows. It also stays the other ranks of
+    /// this job that it is: ranks whose recordings are the same bytes are one run. If the job does
+    /// not exist, the run stays alone.
     pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
         let RankOfJob { job, rank } = place;
         let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";

@@ -388,6 +388,47 @@ async fn a_second_push_changes_no_job_and_the_same_ranks_are_the_same_job() {
     assert_eq!(shown(&copy).await, at_first);
 }
 
+/// States without events are often the same in several ranks, byte for byte: one run, many ranks.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_with_equal_recordings_are_all_there() {
+    let server = Server::start().await;
+    let made = job(&server, "equal").await;
+    let run = send(&server, &made, 0, recorded(0, 8)).await;
+    for rank in [1, 3] {
+        let again = send_again(&server, &made, rank, recorded(0, 8)).await;
+        let place = again.job.unwrap();
+        assert_eq!(
+            (again.id, place.rank),
+            (run.id.clone(), Rank(0)),
+            "the lowest"
+        );
+    }
+    send(&server, &made, 2, recorded(2, 8)).await;
+    let ranks = async |job: &JobSummary| {
+        let detail = looked_at(&server, job).await;
+        assert_eq!((detail.missing, detail.unreadable), (vec![], 0));
+        assert_eq!(detail.job.n_ranks as usize, detail.ranks.len());
+        let of_run = detail.ranks.iter().filter(|rank| rank.run == run.id);
+        (detail.ranks.len(), of_run.count())
+    };
+    assert_eq!(ranks(&made).await, (4, 3));
+    assert_eq!(listed(&server).await, [("equal".to_owned(), 4)]);
+    // Another recording of one of them takes nothing from the others.
+    send(&server, &made, 1, recorded(1, 8)).await;
+    assert_eq!(ranks(&made).await, (4, 2));
+    // The same ranks again are the same job; other numbers are another one.
+    let copy = job(&server, "copy").await;
+    for (rank, recording) in [(0, 0), (1, 1), (2, 2), (3, 0)] {
+        send_again(&server, &copy, rank, recorded(recording, 8)).await;
+    }
+    assert_eq!(listed(&server).await, [("equal".to_owned(), 4)]);
+    let forget = server
+        .json(Method::DELETE, &routes::job_with_runs(&made.id), "")
+        .await;
+    forget.expect(StatusCode::OK);
+    assert!(gone_run(&server, &run).await);
+}
+
 async fn gone_run(server: &Server, run: &RunSummary) -> bool {
     server.get(&routes::run(&run.id)).await.status == StatusCode::NOT_FOUND
 }
