@@ -236,7 +236,8 @@ fn replay_device(
     let start = start_levels(&trace.blocks, &matched.pending_before, initial.reserved());
     measure(&mut trace, start, watch)?;
     let annotations = from.annotations(device);
-    trace.annotations = scopes::of_device(annotations, &trace.events);
+    let strings = &snapshot.stacks.strings;
+    trace.annotations = scopes::of_device(annotations, device, strings, &trace.events);
     let notes = quality::of_device(&quality::Evidence {
         trace: &trace,
         stacks: &snapshot.stacks,
@@ -258,8 +259,8 @@ const PER_FINAL_BLOCK: usize = 192;
 const PER_SEGMENT: usize = 192;
 /// Bytes of the pyramid for each event.
 const PER_EVENT_MEASURED: usize = 3;
-/// Bytes for a scope, while the list of them grows and is sorted.
-const PER_ANNOTATION: usize = 64;
+/// Bytes for a scope, while threads are told apart and while the list of them grows and is sorted.
+const PER_ANNOTATION: usize = 112;
 
 /// Active blocks of the final segments, by address.
 fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64, FinalBlock> {
