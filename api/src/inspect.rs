@@ -124,6 +124,8 @@ pub struct OutOfMemory {
     pub event: EventIdx,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
+    /// What that step is called: `step 21`, `request 3`. Its number is the program's own.
+    pub step_name: Option<String>,
     /// The requested bytes.
     pub asked: Bytes,
     /// The free bytes of the driver.
@@ -203,7 +205,7 @@ pub struct LeakGroup {
     pub counted_by: String,
     /// Blocks more after each step.
     pub count_per_step: f64,
-    /// Bytes live at the end.
+    /// Bytes live at the end of the last step; after its last part, where it grows within steps.
     pub live_bytes: Bytes,
     /// Where they are allocated.
     pub frame: FrameText,

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use trace::categories::{Categories, Named};
 use trace::leaks::{self, LeakReport};
 use trace::oom;
+use trace::redact::step_at_in_words;
 use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, levels};
@@ -276,6 +277,7 @@ fn out_of_memory(
         OutOfMemory {
             event: failure.event,
             step: failure.step,
+            step_name: failure.step.map(|at| step_at_in_words(&device.steps, at)),
             asked: failure.asked,
             free: failure.free,
             limit: failure.limit_under(&own),

@@ -3,7 +3,7 @@
 use crate::table::{Table, grouped};
 use answers::names::frame_line;
 use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
-use api::leaks::Verdict;
+use api::leaks::{Pattern, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trace::categories::Named;
@@ -105,9 +105,8 @@ fn device_table(device: &Device, several: bool) -> String {
 /// A failed allocation: when, requested, free, limit, where, and what was held.
 fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
     let at = grouped(u64::from(oom.event.0));
-    let step = oom
-        .step
-        .map_or_else(String::new, |step| format!(", in step {step}"));
+    let step = oom.step_name.as_ref();
+    let step = step.map_or_else(String::new, |step| format!(", in {step}"));
     let limit = oom.limit.map_or_else(String::new, |limit| {
         format!(", so a limit of at most {limit} on the process refused it")
     });
@@ -258,10 +257,11 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
         Verdict::Clean => "no leak",
         Verdict::CannotTell => "leaks: cannot tell",
     };
-    // The reason names the device, except the first one.
-    let at = match leaks.verdict {
-        Verdict::Leak if several && leaks.device == Some(0) => " (device 0)",
-        _ => "",
+    // The reason of a leak names the device, except the first one.
+    let at = match (leaks.verdict, leaks.device) {
+        (Verdict::Leak, Some(1..)) | (_, None) => String::new(),
+        (_, Some(device)) if several => format!(" ({})", device_name(device)),
+        _ => String::new(),
     };
     let mut out = format!("\n  {verdict}{at}: {}\n", leaks.reason);
     let mut groups: Vec<&LeakGroup> = leaks.groups.iter().collect();
@@ -273,10 +273,14 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
             true => format!(" ({})", device_name(group.device)),
             false => String::new(),
         };
+        let when = match group.pattern {
+            Pattern::WithinStep => "live after the last part",
+            _ => "live",
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} live: {}{place}",
+            "    {bytes} {}, {} {when}: {}{place}",
             group.counted_by,
             group.live_bytes,
             frame_line(&group.frame),
@@ -360,6 +364,81 @@ mod tests {
             true,
             &["  leaks (device 0): why", device, " (device 1)"],
         );
+    }
+
+    /// Where there are several devices, a verdict is that of one of them.
+    #[test]
+    fn every_verdict_names_its_device_where_there_are_several() {
+        let check = |verdict: Verdict, device: u32, several: bool, expected: &str| {
+            let found = Leaks {
+                device: Some(device),
+                verdict,
+                reason: "why".to_owned(),
+                groups: Vec::new(),
+            };
+            assert_eq!(leaks(&found, several).trim(), expected);
+        };
+        check(
+            Verdict::CannotTell,
+            1,
+            true,
+            "leaks: cannot tell (device 1): why",
+        );
+        check(
+            Verdict::CannotTell,
+            0,
+            true,
+            "leaks: cannot tell (device 0): why",
+        );
+        check(Verdict::CannotTell, 1, false, "leaks: cannot tell: why");
+        check(Verdict::Clean, 0, true, "no leak (device 0): why");
+        // The reason names it.
+        check(Verdict::Leak, 1, true, "leaks: why");
+    }
+
+    #[test]
+    fn what_grows_within_steps_is_alive_after_their_last_part() {
+        let told = |pattern: &str| {
+            let group = serde_json::json!({
+                "device": 0, "bytes_per_step": 1024.0, "counted_by": "a part of a step",
+                "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
+                "frame": {"name": "f", "filename": "a.py", "line": 1},
+                "pattern": pattern, "every": 1, "slope_error": 0.0, "first_step": 0,
+                "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
+            });
+            let found = Leaks {
+                device: Some(0),
+                verdict: Verdict::Leak,
+                reason: "why".to_owned(),
+                groups: vec![serde_json::from_value(group).unwrap()],
+            };
+            leaks(&found, false)
+        };
+        let within = told("within_step");
+        assert!(
+            within.contains("4.00 KiB live after the last part: f"),
+            "{within}"
+        );
+        assert!(told("every_step").contains("4.00 KiB live: f"));
+    }
+
+    /// A ring that wrapped begins with another step than the first.
+    #[test]
+    fn a_failure_is_in_the_step_that_the_table_shows() {
+        let oom = OutOfMemory {
+            event: trace::units::EventIdx(35_049),
+            step: Some(11),
+            step_name: Some("step 21".to_owned()),
+            asked: Bytes::mib(8),
+            free: Bytes::ZERO,
+            limit: None,
+            allocated: Bytes::gib(1),
+            reserved: Bytes::gib(2),
+            frame: None,
+            held: BTreeMap::new(),
+        };
+        let told = failure(&oom, &BTreeSet::new());
+        assert!(told.contains(", in step 21: 8.00 MiB asked"), "{told}");
     }
 
     #[test]

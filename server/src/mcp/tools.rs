@@ -414,19 +414,14 @@ fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     Ok(answer.page(asked.offset))
 }
 
-/// The device that speaks for a recording: the one with the worst verdict, as `inspect` has it. The
-/// pinned memory of the host does so only if it leaks.
+/// The device that speaks for a recording: the one with the worst verdict, and the first of
+/// several, as `inspect` has it. The pinned memory of the host does so only if it leaks.
 fn worst<'t>(trace: &'t Trace, watch: Watch<'_>) -> Result<&'t DeviceTrace, Refusal> {
     let chosen = device(trace, None)?;
-    let others = trace
+    let judge = |device: &DeviceTrace| find_while(device, &trace.stacks, &trace.quality, watch);
+    let (devices, reports): (Vec<&DeviceTrace>, Vec<LeakReport>) = trace
         .with_pinned()
-        .filter(|other| other.device != chosen.device);
-    // Among equals it is the usual one.
-    let devices: Vec<&DeviceTrace> = std::iter::once(chosen).chain(others).collect();
-    let judge = |device: &&DeviceTrace| find_while(device, &trace.stacks, &trace.quality, watch);
-    let (devices, reports): (Vec<&DeviceTrace>, Vec<LeakReport>) = devices
-        .into_iter()
-        .map(|device| (device, judge(&device)))
+        .map(|device| (device, judge(device)))
         .filter(|(device, report)| device.device != PINNED || report.verdict == Verdict::Leak)
         .unzip();
     watch.look(0)?;
@@ -446,10 +441,17 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
     }
     let frame = group.frame.as_ref().or(group.alloc_frame.as_ref());
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), frame_line);
+    // What grows within steps is given back at their ends.
+    let is_within = group.pattern == Pattern::WithinStep;
+    let when = if is_within {
+        "after the last part"
+    } else {
+        "at the end"
+    };
     let mut text = format!(
-        "{} {}, {} alive at the end: {place}\n",
+        "{} {}, {} alive {when}: {place}\n",
         Bytes(group.bytes_per_step.max(0.0).round() as u64),
-        counted_by(group.pattern == Pattern::WithinStep, word),
+        counted_by(is_within, word),
         group.live_bytes
     );
     for frame in stack.iter().flatten() {
