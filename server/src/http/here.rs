@@ -17,6 +17,7 @@ use crate::names::Scheme;
 use crate::problems::Error;
 use crate::projects::ProjectError;
 use crate::store::is_of_a_project;
+use api::people::Scope;
 use api::projects::{COOKIE, HEADER, PARAMETER, ProjectName};
 use api::routes;
 use api::runs::Access;
@@ -47,6 +48,24 @@ impl FromRequestParts<Arc<App>> for Here {
         // The layer sets this for every request that may be about another project.
         let found = parts.extensions.get::<Here>().cloned();
         Ok(found.unwrap_or_else(|| Here(Arc::clone(main))))
+    }
+}
+
+/// The projects that whoever asks may read, that of the request first: a question of a language
+/// model may name a run of any of them.
+#[derive(Clone)]
+pub struct Readable(pub Vec<Arc<App>>);
+
+impl Readable {
+    /// The project of a request, and the others of who sent it.
+    fn of(main: &Arc<App>, here: &Arc<App>, entry: &Entry) -> Readable {
+        let visible = main.projects.visible(entry).into_iter();
+        let others = visible.filter(|place| {
+            let scopes = place.role.scopes().both(entry.limit);
+            place.project != here.project && scopes.has(Scope::Read)
+        });
+        let others = others.filter_map(|place| main.projects.app(main, &place.project));
+        Readable(std::iter::once(Arc::clone(here)).chain(others).collect())
     }
 }
 
@@ -142,6 +161,10 @@ pub async fn find(
     if let Some(project) = project.as_ref().filter(|_| is_shown) {
         let to = at.path_and_query().map_or("/", |at| at.as_str());
         return Ok(Redirect::to(&addresses::in_project(to, project)).into_response());
+    }
+    if at.path() == routes::MCP {
+        let readable = Readable::of(&main, &app, &entry);
+        request.extensions_mut().insert(readable);
     }
     request.extensions_mut().insert(Here(app));
     request.extensions_mut().insert(entry);

@@ -4,7 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::cards::live;
 use super::extract::{Client, Origin};
-use super::here::Here;
+use super::here::{Here, Readable};
 use super::question::turn;
 use super::runs::summary;
 use crate::access::Entry;
@@ -20,7 +20,7 @@ use crate::problems::Error;
 use crate::store::{Reader, Slice, Which};
 use crate::work;
 use api::ids::RunId;
-use api::projects::ProjectName;
+use api::projects::{ProjectName, named_by};
 use api::runs::RunSummary;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
@@ -39,6 +39,7 @@ use trace::watch::Watch;
 pub async fn ask(
     Here(app): Here,
     Extension(entry): Extension<Entry>,
+    Extension(readable): Extension<Readable>,
     origin: Origin,
     client: Client,
     audience: Audience,
@@ -59,8 +60,9 @@ pub async fn ask(
     let gone = CancellationToken::new();
     let _here = gone.clone().drop_guard();
     let agent = Agent(Dashboard {
-        project: entry.place.map(|place| place.project),
+        are_several: entry.place.is_some(),
         app,
+        readable: readable.0,
         origin: origin.to_string(),
         audience,
         client,
@@ -81,11 +83,14 @@ pub async fn ask(
 /// The data of this server, for the tools.
 #[derive(Clone)]
 struct Dashboard {
+    /// The project of the request, whose runs are listed.
     app: Arc<App>,
+    /// Every project that may be asked about, that one first.
+    readable: Vec<Arc<App>>,
+    /// Whether the server has several projects, so that links must name theirs.
+    are_several: bool,
     /// The beginning of links.
     origin: String,
-    /// The project that links lead into, if there are several.
-    project: Option<ProjectName>,
     audience: Audience,
     client: Client,
     /// Fires when the client hangs up.
@@ -138,7 +143,6 @@ struct Held {
 /// The recordings and runs that are asked about.
 struct Found {
     origin: String,
-    project: Option<ProjectName>,
     recordings: Vec<Meant>,
     /// What the question calls it, and why it means no run.
     refused: Vec<(String, String)>,
@@ -151,6 +155,8 @@ struct Meant {
     called: String,
     id: RunId,
     name: String,
+    /// The project that its links lead into, if there are several.
+    project: Option<ProjectName>,
     decoded: Arc<Decoded>,
 }
 
@@ -158,7 +164,6 @@ impl Dashboard {
     async fn held(&self, tool: &str, arguments: &JsonObject) -> Result<Held, Error> {
         let mut found = Found {
             origin: self.origin.clone(),
-            project: self.project.clone(),
             recordings: Vec::new(),
             refused: Vec::new(),
             runs: Vec::new(),
@@ -174,27 +179,28 @@ impl Dashboard {
                 .read(move |reader| reader.runs(Which::Live, &[], newest));
             found.runs = read.await?.into_iter().map(summary).collect();
         }
-        let traces = &self.app.pictures.traces;
         let turn = match mcp::recordings_of(arguments).next() {
             Some(_) => Some(turn(&self.app, &self.audience, self.client).await?),
             None => None,
         };
         let mut memory = None;
         for name in mcp::recordings_of(arguments) {
-            let run = match self.meant(name).await? {
-                Ok(run) => run,
+            let (app, run) = match self.meant(name).await? {
+                Ok(found) => found,
                 Err(why) => {
                     found.refused.push((name.to_owned(), why));
                     continue;
                 }
             };
-            let row = live(&self.app, run.clone()).await?;
+            let traces = &app.pictures.traces;
+            let row = live(app, run.clone()).await?;
             let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             found.recordings.push(Meant {
                 called: name.to_owned(),
                 id: run,
                 name: row.name,
+                project: self.are_several.then(|| app.project.clone()),
                 decoded,
             });
             // Of two recordings, only one is asked about at a time.
@@ -207,10 +213,14 @@ impl Dashboard {
         })
     }
 
-    /// The run that a text means; or why it means none.
-    async fn meant(&self, text: &str) -> Result<Result<RunId, String>, Error> {
+    /// The run that a text means, and its project; or why it means none. What is called by its name
+    /// or its labels is looked for in the project of the request.
+    async fn meant(&self, text: &str) -> Result<Result<(&App, RunId), String>, Error> {
         let wanted = match Reference::read(text) {
-            Reference::Id(run) => return Ok(Ok(run)),
+            Reference::Id(run) => {
+                let app = self.holding(&run, named_by(text)).await?;
+                return Ok(Ok((app, run)));
+            }
             other => other,
         };
         let find = move |reader: &Reader<'_>| {
@@ -233,7 +243,21 @@ impl Dashboard {
             Ok(found)
         };
         let found: Vec<RunSummary> = self.app.store.read(find).await?;
-        Ok(only_one(text, &found).map(|run| run.id.clone()))
+        Ok(only_one(text, &found).map(|run| (&*self.app, run.id.clone())))
+    }
+
+    /// The project that has a run: the one that its link names, otherwise the first that has it.
+    async fn holding(&self, run: &RunId, named: Option<ProjectName>) -> Result<&App, Error> {
+        let is_meant = |app: &&Arc<App>| named.as_ref().is_none_or(|name| app.project == *name);
+        let mut missing = None;
+        for app in self.readable.iter().filter(is_meant) {
+            match live(app, run.clone()).await {
+                Ok(_) => return Ok(app),
+                Err(error) => missing = missing.or(Some(error)),
+            }
+        }
+        let not_here = || Error::NotFound(format!("run {run}"));
+        Err(missing.unwrap_or_else(not_here))
     }
 }
 
@@ -247,7 +271,7 @@ impl Library for Found {
         })?;
         let place = Some(Place {
             server: self.origin.clone(),
-            project: self.project.clone(),
+            project: meant.project.clone(),
             run: meant.id.clone(),
         });
         let trace = Shown(Arc::clone(&meant.decoded));

@@ -609,30 +609,57 @@ async fn a_stream_of_events_ends_with_the_membership_and_the_project() {
     }
 }
 
-/// The same file may be a run of several projects, so only a link that names one leads there.
+/// What the tool `inspect` answers about a recording.
+async fn inspected(team: &Team, asks: Asks<'_>, recording: &str) -> String {
+    let question = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "inspect", "arguments": { "recording": recording } },
+    });
+    let asking = headed(request(Method::POST, routes::MCP), asks)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json, text/event-stream");
+    let asking = asking.body(Body::from(question.to_string())).unwrap();
+    let answer = team.server.send(asking).await.expect(StatusCode::OK);
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+/// The same file may be a run of several projects, so only a link that names one leads there. A
+/// tool opens every link that it may have told, whichever project the question is asked in.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_links_of_tools_lead_into_the_project() {
     let team = Team::start().await;
     let run = team.run_in("vision").await;
-    let question = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": "inspect", "arguments": { "recording": run.id } },
-    });
-    let asking = headed(
-        request(Method::POST, routes::MCP),
-        with(&team.ada).of("vision"),
-    )
-    .header(header::CONTENT_TYPE, "application/json")
-    .header(header::ACCEPT, "application/json, text/event-stream");
-    let asking = asking.body(Body::from(question.to_string())).unwrap();
-    let answer = team.server.send(asking).await.expect(StatusCode::OK);
-    let answer = String::from_utf8_lossy(&answer.body).into_owned();
     let page = format!("{}?v=", routes::run_page(&run.id));
-    let (_, link) = answer
-        .split_once(&page)
-        .unwrap_or_else(|| panic!("{answer}"));
-    let link = link.split(['"', '\\', ' ', ')']).next().unwrap();
-    assert!(link.ends_with("&project=vision"), "{link}");
+    let link_in = |answer: &str| {
+        let (_, link) = answer.split_once(&page)?;
+        let end = link.split(['"', '\\', ' ', ')']).next();
+        end.map(str::to_owned)
+    };
+    let (ada, bo) = (with(&team.ada), with(&team.bo.token.secret));
+    let id = run.id.to_string();
+    let linked = |project: &str| format!("http://localhost:7878/runs/{id}?project={project}");
+    let check = async |asks: Asks<'_>, recording: &str, project: Option<&str>| {
+        let answer = inspected(&team, asks, recording).await;
+        let found = link_in(&answer);
+        let leads = found
+            .as_deref()
+            .and_then(|link| link.split_once("&project="));
+        assert_eq!(
+            leads.map(|(_, project)| project),
+            project,
+            "{recording}: {answer}"
+        );
+    };
+    check(ada.of("vision"), &id, Some("vision")).await;
+    check(ada, &id, Some("vision")).await;
+    check(ada, &linked("vision"), Some("vision")).await;
+    check(ada, &linked("secret"), None).await;
+    // Who may not enter a project is told nothing of what is in it.
+    check(bo, &id, None).await;
+    check(bo, &linked("vision"), None).await;
+    team.run_in("secret").await;
+    check(ada.of("vision"), &linked("secret"), Some("secret")).await;
+    check(ada.of("vision"), &id, Some("vision")).await;
 }
 
 /// All addresses of pages and of pictures that answers tell.
