@@ -7,6 +7,7 @@ use crate::projects::ProjectName;
 use crate::quality::told_peak;
 use serde::{Deserialize, Serialize};
 use trace::steps::Word;
+use trace::trace::device_name;
 use trace::units::Bytes;
 
 /// The largest number of runs in a history; the newest are kept. A job counts as one.
@@ -61,7 +62,8 @@ pub struct History {
     pub project: Option<ProjectName>,
 }
 
-/// One run of a history: of its device with the highest peak.
+/// One run of a history: of its device with the highest peak. What accumulates is that of the
+/// device that the verdict is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistoryRun {
@@ -79,6 +81,10 @@ pub struct HistoryRun {
     pub end: Bytes,
     /// What leaks with each step: 0 if nothing does, `null` where that cannot be told.
     pub growth: Option<Bytes>,
+    /// The device on which that much accumulates, where it is another than the one with the highest
+    /// peak.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub growth_device: Option<u32>,
     /// What one of its steps is called: `step`, or `token`, `request` and so on.
     #[serde(default = "crate::leaks::step")]
     pub step: String,
@@ -113,9 +119,11 @@ impl HistoryRun {
     /// What leaks, for a column that is headed "leak a step".
     pub fn leaked(&self) -> Option<String> {
         let growth = self.growth?;
+        let of = self.growth_device;
+        let of = of.map_or_else(String::new, |device| format!(" ({})", device_name(device)));
         Some(match Word::called(&self.step) {
-            Word::Step => growth.to_string(),
-            word => format!("{growth} {}", word.a()),
+            Word::Step => format!("{growth}{of}"),
+            word => format!("{growth} {}{of}", word.a()),
         })
     }
 

@@ -33,7 +33,8 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
     }
 }
 
-/// The data of the device with the highest peak; `None` for a run without devices.
+/// The data of the device with the highest peak, and what accumulates on the device that the
+/// verdict is about; `None` for a run without devices.
 pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let peak = |device: &&DeviceSummary| device.series[Series::Allocated as usize].peak;
     let device = summary.devices.iter().max_by_key(peak)?;
@@ -43,8 +44,11 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let told = summary.leaks.as_ref();
     // Growth is that of a device. Of the host's memory only the verdict counts.
     let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell && leaks.device != PINNED);
+    let elsewhere =
+        told.filter(|leaks| leaks.device != device.device && leaks.bytes_per_step > Bytes::ZERO);
     Some(HistoryRun {
         growth: told.map(|leaks| leaks.bytes_per_step),
+        growth_device: elsewhere.map(|leaks| leaks.device),
         step: told.map_or(Word::Step.one().to_owned(), |leaks| leaks.step.clone()),
         verdict,
         peak: allocated.peak,
@@ -229,5 +233,22 @@ mod tests {
         let history = of(vec![one]);
         assert_eq!(history.runs[0].unused, Bytes(100 * MIB));
         assert!(history.runs[0].peak.0 > 8 * GIB);
+    }
+
+    /// The numbers of one row may be of two devices: then it says so.
+    #[test]
+    fn what_accumulates_elsewhere_names_its_device() {
+        let check = |grows: u64, of: u32, expected: &str| {
+            let mut one = summary("a", 8000, 9000, Some(grows));
+            one.leaks.as_mut().unwrap().device = of;
+            assert_eq!(of_one(one).grown().as_deref(), Some(expected));
+        };
+        check(3, 0, "3.00 MiB");
+        check(3, 1, "3.00 MiB (device 1)");
+        check(0, 1, "0 B");
+    }
+
+    fn of_one(run: RunSummary) -> HistoryRun {
+        super::run(run).expect("it has a device")
     }
 }

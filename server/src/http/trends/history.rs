@@ -226,6 +226,7 @@ mod tests {
             peak: Bytes(1),
             end: Bytes(1),
             growth: None,
+            growth_device: None,
             step: "step".to_owned(),
             unused: Bytes(0),
             out_of_memory: false,

@@ -167,6 +167,7 @@ mod tests {
             peak: Bytes::gib(3),
             end: Bytes::gib(1),
             growth: Some(Bytes::mib(62)),
+            growth_device: None,
             step: "step".to_owned(),
             unused: Bytes::ZERO,
             verdict,
