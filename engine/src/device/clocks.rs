@@ -1,14 +1,19 @@
 //! The clocks of the simulated device, and what a step did to them.
 //!
 //! Every stream has a clock, which moves only for its own work and for the events that it waits
-//! for. The host has a clock too, which moves for launches and synchronisation. If a step repeats,
-//! it does the same to the clocks again, so it can be played from a [`Tape`]: the same sums in the
-//! same order, bit for bit. If the program asks for an event, it acts on the answer, so the answer
-//! must be that of the tape.
+//! for. The host has a clock too, which moves for launches and synchronisation, and where the queue
+//! of a stream is full. If a step repeats, it does the same to the clocks again, so it can be
+//! played from a [`Tape`]: the same sums in the same order, bit for bit. If the program asks for an
+//! event, it acts on the answer, so the answer must be that of the tape.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::{EventId, StreamId};
+
+/// How many launches and copies of a stream can wait, with the one that runs. The next one holds
+/// the host up until the first of them is done. CUDA documents no number; programs that counted
+/// found about this one, for each stream (docs/offloaders.md, "Assumptions").
+const QUEUE: usize = 1024;
 
 /// Something that moved a clock, or a question to one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,6 +38,15 @@ pub struct Tape {
     moves: Vec<Move>,
 }
 
+/// The clock of a stream.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Stream {
+    /// When all its work is done.
+    at: f64,
+    /// When its last works are done, one after another; at most [`QUEUE`] of them.
+    queue: VecDeque<f64>,
+}
+
 /// All clocks, in seconds since the start.
 #[derive(Debug, Clone)]
 pub(super) struct Clocks {
@@ -40,7 +54,7 @@ pub(super) struct Clocks {
     launch: f64,
     /// Minimum time of any work.
     floor: f64,
-    streams: Vec<f64>,
+    streams: Vec<Stream>,
     host: f64,
     events: HashMap<EventId, f64>,
     next_event: u64,
@@ -52,7 +66,7 @@ impl Clocks {
         Clocks {
             launch,
             floor,
-            streams: vec![0.0],
+            streams: vec![Stream::default()],
             host: 0.0,
             events: HashMap::new(),
             next_event: 0,
@@ -66,30 +80,40 @@ impl Clocks {
         }
     }
 
-    fn stream(&mut self, stream: StreamId) -> &mut f64 {
+    fn stream(&mut self, stream: StreamId) -> &mut Stream {
         &mut self.streams[usize::from(stream.0)]
     }
 
     /// A new stream, whose clock starts at the host's time.
     pub fn add_stream(&mut self) -> usize {
-        self.streams.push(self.host);
+        self.streams.push(Stream {
+            at: self.host,
+            queue: VecDeque::new(),
+        });
         self.streams.len() - 1
     }
 
-    /// Work starts after the host has enqueued it and after the stream is free.
+    /// Work starts after the host has enqueued it and after the stream is free. The host enqueues
+    /// it once the queue has room.
     pub fn enqueue(&mut self, stream: StreamId, seconds: f64) {
         self.note(Move::Enqueue(stream, seconds));
-        self.host += self.launch;
-        let (host, floor) = (self.host, self.floor);
-        let clock = self.stream(stream);
-        *clock = clock.max(host) + seconds.max(floor);
+        let (launch, floor, mut host) = (self.launch, self.floor, self.host);
+        let stream = self.stream(stream);
+        if stream.queue.len() == QUEUE {
+            let room = stream.queue.pop_front();
+            host = room.map_or(host, |room| host.max(room));
+        }
+        host += launch;
+        stream.at = stream.at.max(host) + seconds.max(floor);
+        stream.queue.push_back(stream.at);
+        self.host = host;
     }
 
     pub fn record(&mut self, stream: StreamId) -> EventId {
         let id = EventId(self.next_event);
         self.next_event += 1;
         self.note(Move::Record(stream, id));
-        let at = *self.stream(stream);
+        let at = self.stream(stream).at;
         self.events.insert(id, at);
         id
     }
@@ -97,8 +121,8 @@ impl Clocks {
     pub fn wait(&mut self, stream: StreamId, event: EventId) {
         self.note(Move::Wait(stream, event));
         let at = self.events.get(&event).copied().unwrap_or(0.0);
-        let clock = self.stream(stream);
-        *clock = clock.max(at);
+        let stream = self.stream(stream);
+        stream.at = stream.at.max(at);
     }
 
     pub fn is_done(&mut self, event: EventId) -> bool {
@@ -114,7 +138,7 @@ impl Clocks {
 
     pub fn synchronize(&mut self, stream: StreamId) {
         self.note(Move::Synchronize(stream));
-        let at = *self.stream(stream);
+        let at = self.stream(stream).at;
         self.host = self.host.max(at);
     }
 
@@ -125,7 +149,8 @@ impl Clocks {
     }
 
     pub fn busy_until(&self) -> f64 {
-        self.streams.iter().copied().fold(self.host, f64::max)
+        let busy = self.streams.iter().map(|stream| stream.at);
+        busy.fold(self.host, f64::max)
     }
 
     pub fn host(&self) -> f64 {
@@ -249,6 +274,27 @@ mod tests {
     use super::*;
 
     const SIDE: StreamId = StreamId(1);
+
+    /// A launch takes 1 second, and work on the side stream 10. The host goes on until the stream
+    /// holds as much work as its queue; another stream has its own.
+    #[test]
+    fn a_full_queue_holds_the_host_up() {
+        let mut clocks = Clocks::new(1.0, 0.0);
+        clocks.add_stream();
+        let host_after = |clocks: &mut Clocks, stream, launches| {
+            (0..launches).for_each(|_| clocks.enqueue(stream, 10.0));
+            clocks.host()
+        };
+        let full = QUEUE as f64;
+        assert_eq!(host_after(&mut clocks, SIDE, QUEUE), full);
+        // The first work has been done for long.
+        assert_eq!(host_after(&mut clocks, SIDE, 1), full + 1.0);
+        let later = host_after(&mut clocks, SIDE, 3 * QUEUE);
+        // The last launch waited for the work that is as many launches before it as the queue has.
+        let room = 1.0 + 10.0 * (3.0 * full + 1.0);
+        assert_eq!(later, room + 1.0);
+        assert_eq!(host_after(&mut clocks, StreamId::DEFAULT, 5), later + 5.0);
+    }
 
     /// A step on two streams: it asks whether the last step's work on the side stream is done, and
     /// launches work on both.

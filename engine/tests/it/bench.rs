@@ -4,6 +4,7 @@ use api::bench::{BenchResult, BenchStatus, Fate, verdict};
 use engine::bench::{Row, RunSpec, run, run_all, run_matrix};
 use engine::device::sim::{Faults, SimSpec};
 use engine::memory::Role;
+use engine::offload::Release;
 use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
@@ -276,6 +277,22 @@ fn a_model_that_does_not_fit_has_a_peak_and_a_recording() {
         };
         assert_eq!(run(&plain, &mut |_| true), out);
     }
+}
+
+/// No loop waits for the device here, so the host runs ahead until the launch queue is full. What
+/// waits for copies meanwhile is bounded.
+#[test]
+fn memory_that_waits_for_copies_does_not_grow_with_the_steps() {
+    let reserved = |steps| {
+        let spec = RunSpec {
+            base: Base::Release(Release::TRL_0_18),
+            steps: Some(steps),
+            ..RunSpec::new(System::REUSE, &[])
+        };
+        run(&spec, &mut |_| true).peak_reserved
+    };
+    assert!(reserved(1) < reserved(10));
+    assert_eq!(reserved(10), reserved(60));
 }
 
 #[test]
