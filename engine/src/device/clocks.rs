@@ -6,7 +6,7 @@
 //! played from a [`Tape`]: the same sums in the same order, bit for bit. If the program asks for an
 //! event, it acts on the answer, so the answer must be that of the tape.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{EventId, StreamId};
 
@@ -237,12 +237,15 @@ impl Taped {
     /// the ones for those that it ended with.
     fn play(&self, clocks: &mut Clocks, held: &[EventId]) -> Option<Vec<EventId>> {
         let made = clocks.next_event;
-        let name = |event: EventId| {
-            if event.0 >= self.tape.first_event {
-                return Some(EventId(made + (event.0 - self.tape.first_event)));
-            }
-            let place = self.began.iter().position(|known| *known == event);
-            place.map(|place| held[place])
+        let known: HashMap<EventId, EventId> = self
+            .began
+            .iter()
+            .copied()
+            .zip(held.iter().copied())
+            .collect();
+        let name = |event: EventId| match event.0.checked_sub(self.tape.first_event) {
+            Some(later) => Some(EventId(made + later)),
+            None => known.get(&event).copied(),
         };
         for &happened in &self.tape.moves {
             match happened {
@@ -264,7 +267,8 @@ impl Taped {
         }
         let ended: Option<Vec<EventId>> = self.ended.iter().map(|&event| name(event)).collect();
         let ended = ended?;
-        clocks.events.retain(|event, _| ended.contains(event));
+        let still: HashSet<EventId> = ended.iter().copied().collect();
+        clocks.events.retain(|event, _| still.contains(event));
         Some(ended)
     }
 }
@@ -274,6 +278,14 @@ mod tests {
     use super::*;
 
     const SIDE: StreamId = StreamId(1);
+
+    impl Tape {
+        /// How often it was asked whether the host has come past an event.
+        pub(crate) fn questions(&self) -> usize {
+            let asked = |happened: &&Move| matches!(happened, Move::Asked(..));
+            self.moves.iter().filter(asked).count()
+        }
+    }
 
     /// A launch takes 1 second, and work on the side stream 10. The host goes on until the stream
     /// holds as much work as its queue; another stream has its own.

@@ -13,6 +13,8 @@ use trace::trace::PoolId;
 use trace::units::{Bytes, DeviceAddr};
 
 use super::label::{Allocation, Label, Role};
+use super::lease::{Block, Lease, MemoryAction, MemoryEvent};
+use super::pending::PendingFrees;
 use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId, micros};
 
@@ -33,138 +35,6 @@ pub struct MemoryStats {
     pub peak_reserved: Bytes,
 }
 
-/// Something that happened to a block or segment, in the order of PyTorch's trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MemoryEvent {
-    /// What happened.
-    pub action: MemoryAction,
-    /// First address; for a refusal, the bytes that the device had left.
-    pub start: DeviceAddr,
-    /// Requested bytes of a block, real bytes of a segment, rounded bytes of a refusal.
-    pub bytes: Bytes,
-    /// The stream that its pool belongs to.
-    pub stream: StreamId,
-    /// The site of the allocation; 0 for segments.
-    pub site: u32,
-    /// The operation that allocated; empty for segments.
-    pub op: &'static str,
-    /// Host time of the device, microseconds.
-    pub time: u64,
-}
-
-/// Kinds of [`MemoryEvent`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MemoryAction {
-    /// A segment came from the device.
-    SegmentAlloc,
-    /// A segment went back to the device.
-    SegmentFree,
-    /// A block was handed out.
-    Alloc,
-    /// The program freed a block, which may still be in use on another stream.
-    FreeRequested,
-    /// The block may be reused.
-    FreeCompleted,
-    /// There was no memory for a block.
-    OutOfMemory,
-}
-
-/// A block that was handed out.
-#[derive(Debug)]
-pub struct Lease {
-    slot: Slot,
-    start: DeviceAddr,
-    /// Its rounded size.
-    bytes: Bytes,
-    requested: Bytes,
-    stream: StreamId,
-    label: Label,
-    /// Step in which it was made.
-    step: Option<u32>,
-    /// Its place among the kept allocations, if events were kept at that time.
-    kept: Option<u32>,
-    /// Other streams that use it (`record_stream`).
-    users: Vec<StreamId>,
-}
-
-/// A block without a name, for callers that know what it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Block {
-    slot: Slot,
-    /// First address.
-    pub start: DeviceAddr,
-    /// Its rounded size.
-    bytes: Bytes,
-    requested: Bytes,
-}
-
-impl Lease {
-    /// For a step that is written down: there is no block behind this lease.
-    pub(super) fn written(start: DeviceAddr, requested: Bytes, stream: StreamId) -> Lease {
-        Lease {
-            slot: Slot::NONE,
-            start,
-            bytes: requested,
-            requested,
-            stream,
-            label: Label::default(),
-            step: None,
-            kept: None,
-            users: Vec::new(),
-        }
-    }
-
-    /// First address.
-    pub fn start(&self) -> DeviceAddr {
-        self.start
-    }
-
-    /// Bytes of the block, rounding included.
-    pub fn bytes(&self) -> Bytes {
-        self.bytes
-    }
-
-    /// What it was made for.
-    pub fn label(&self) -> &Label {
-        &self.label
-    }
-
-    /// Step in which it was made, from 0; `None` before the first.
-    pub fn step(&self) -> Option<u32> {
-        self.step
-    }
-
-    /// `record_stream`: `stream` uses the block too.
-    pub fn record_stream(&mut self, stream: StreamId) {
-        if self.stream != stream && !self.users.contains(&stream) {
-            self.users.push(stream);
-        }
-    }
-
-    /// Everything that decides how it is freed, as numbers.
-    pub(super) fn standing(&self) -> impl Iterator<Item = u64> + '_ {
-        let (start, bytes) = (self.start.0, self.bytes.0);
-        let known = [start, bytes, self.requested.0, u64::from(self.stream.0)];
-        let users = self.users.iter().map(|user| u64::from(user.0));
-        known
-            .into_iter()
-            .chain([self.users.len() as u64])
-            .chain(users)
-    }
-
-    fn event(&self, action: MemoryAction) -> MemoryEvent {
-        MemoryEvent {
-            action,
-            start: self.start,
-            bytes: self.requested,
-            stream: self.stream,
-            site: self.label.site,
-            op: self.label.op,
-            time: 0,
-        }
-    }
-}
-
 /// What the allocator's waits say about the order of work, for the race detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ordering {
@@ -176,19 +46,12 @@ pub enum Ordering {
     Idle,
 }
 
-/// A free that waits for events.
-#[derive(Debug)]
-struct Pending {
-    lease: Lease,
-    events: Vec<(EventId, StreamId)>,
-}
-
 /// The allocator's state; callers pass in the device.
 #[derive(Debug)]
 pub struct CachingAllocator {
     arena: Arena,
     segments: BTreeMap<DeviceAddr, (Bytes, StreamId)>,
-    pending: Vec<Pending>,
+    pending: PendingFrees,
     stats: MemoryStats,
     events: Option<Vec<MemoryEvent>>,
     /// Events that were taken before the ones in `events`.
@@ -215,7 +78,7 @@ impl CachingAllocator {
         CachingAllocator {
             arena: Arena::new(Config::default()),
             segments: BTreeMap::new(),
-            pending: Vec::new(),
+            pending: PendingFrees::default(),
             stats: MemoryStats::default(),
             events: None,
             taken: 0,
@@ -373,7 +236,7 @@ impl CachingAllocator {
         for (start, bytes, used) in blocks {
             standing.extend([start, bytes, u64::from(used)]);
         }
-        for pending in &self.pending {
+        for pending in self.pending.iter() {
             standing.extend(pending.lease.standing());
             standing.push(pending.events.len() as u64);
             standing.extend(pending.events.iter().map(|(_, stream)| u64::from(stream.0)));
@@ -545,12 +408,15 @@ impl CachingAllocator {
         for &(event, user) in &events {
             self.note_order(Ordering::Awaited(event, user));
         }
-        self.pending.push(Pending { lease, events });
+        if events.is_empty() {
+            return self.complete_free(&lease);
+        }
+        self.pending.add(lease, events);
     }
 
     /// Returns all wholly free segments to the device.
     pub fn empty_cache(&mut self, device: &mut dyn Device) {
-        for pending in std::mem::take(&mut self.pending) {
+        for pending in self.pending.take_all() {
             for (event, user) in pending.events {
                 // If the device has failed, it reports that at the next launch.
                 let _ = device.synchronize(user);
@@ -599,26 +465,11 @@ impl CachingAllocator {
 
     /// Completes frees when the other streams have come past them.
     fn process_events(&mut self, device: &mut dyn Device) {
-        if self.pending.is_empty() {
-            return;
+        let done = self.pending.take_done(device);
+        for lease in &done.leases {
+            self.complete_free(lease);
         }
-        let mut seen = Vec::new();
-        for mut pending in std::mem::take(&mut self.pending) {
-            pending.events.retain(|&(event, _)| {
-                let done = device.event_done(event);
-                if done {
-                    device.drop_event(event);
-                    seen.push(event);
-                }
-                !done
-            });
-            if pending.events.is_empty() {
-                self.complete_free(&pending.lease);
-            } else {
-                self.pending.push(pending);
-            }
-        }
-        for event in seen {
+        for event in done.events {
             self.note_order(Ordering::Seen(event));
         }
     }

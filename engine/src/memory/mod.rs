@@ -6,14 +6,17 @@
 mod caching;
 mod host;
 mod label;
+mod lease;
+mod pending;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub(crate) use caching::Block;
-pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats, Ordering};
+pub use caching::{CachingAllocator, MemoryStats, Ordering};
 pub use host::{HostBlock, HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
+pub(crate) use lease::Block;
+pub use lease::{Lease, MemoryAction, MemoryEvent};
 
 use crate::device::{Device, DeviceError, StreamId};
 use crate::script::{Name, Writer};
