@@ -15,6 +15,10 @@ pub struct BenchResult {
     pub peak_allocated: Bytes,
     /// Highest reserved memory.
     pub peak_reserved: Bytes,
+    /// Whether the first step began, where no step completed: otherwise the program was still being
+    /// built, or the device could not be opened. Older results do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<bool>,
     /// Allocated memory after the last step. This and the other numbers at the end are 0 if no step
     /// completed (`steps_run` is 0): then they are not known.
     pub allocated_end: Bytes,
@@ -62,12 +66,16 @@ impl BenchResult {
         (self.steps_run > 0).then_some(self.allocated_end)
     }
 
-    /// Where a run that was to have `steps` ended early, in words: `in step 3 of 8`. Nothing is
-    /// copied out before the first step begins.
+    /// Where a run that was to have `steps` ended early, in words: `in step 3 of 8`. Of an older
+    /// result it may not be known whether the first step began: nothing is copied out before.
     pub fn ended(&self, steps: u32) -> String {
-        let began = self.steps_run > 0 || self.d2h_bytes > Bytes::ZERO;
-        let or_sooner = if began { "" } else { ", or while it was built" };
-        format!("in step {} of {steps}{or_sooner}", self.steps_run + 1)
+        let shown = self.steps_run > 0 || self.d2h_bytes > Bytes::ZERO;
+        let step = self.steps_run + 1;
+        match self.began.or(shown.then_some(true)) {
+            Some(true) => format!("in step {step} of {steps}"),
+            Some(false) => format!("before step {step} of {steps}"),
+            None => format!("in step {step} of {steps}, or while it was built"),
+        }
     }
 }
 

@@ -240,6 +240,7 @@ mod tests {
             steps_run: 100,
             peak_allocated: Bytes::gib(10),
             peak_reserved: Bytes::gib(10),
+            began: None,
             allocated_end: Bytes::gib(9),
             growth_per_step: 0.0,
             growth_error: 0.0,

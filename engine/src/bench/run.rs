@@ -104,7 +104,8 @@ fn run_once(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> (Ben
     let mut log = Log::default();
     log.recording.of_device(spec.ordinal);
     let outcome = run_steps(spec, &mut session, &mut log, progress);
-    let result = summarise(&session, &log.facts, outcome.err());
+    let mut result = summarise(&session, &log.facts, outcome.err());
+    result.began = (result.steps_run == 0).then_some(log.began);
     #[cfg(test)]
     if let Some(detector) = session.accelerator.detector() {
         log.races = detector.races().cloned().collect();
@@ -117,6 +118,8 @@ fn run_once(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> (Ben
 pub(super) struct Log {
     pub facts: Vec<BenchStep>,
     pub recording: Recording,
+    /// Whether the program was built, so that its first step began.
+    pub began: bool,
     /// Steps that were written down instead of computed.
     pub written_down: u32,
     /// Steps that were played from a script.
@@ -252,6 +255,7 @@ fn run_steps(
 ) -> Result<(), RunError> {
     let steps = spec.planned_steps();
     let mut workload = build(spec, session, log)?;
+    log.began = true;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();
     let outcome = step_through(spec, steps, workload.as_mut(), session, log, progress);
@@ -449,6 +453,7 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
         steps_run: completed as u32,
         peak_allocated: peak,
         peak_reserved: heap.caching.highest_reserved(),
+        began: None,
         allocated_end: last.map_or(Bytes::ZERO, |step| step.allocated),
         growth_per_step,
         growth_error,
@@ -482,6 +487,7 @@ fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f
 fn not_started(error: &DeviceError) -> BenchResult {
     BenchResult {
         device: "none".to_owned(),
+        began: Some(false),
         crash: Some(error.to_string()),
         ..BenchResult::default()
     }

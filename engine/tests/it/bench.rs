@@ -260,7 +260,7 @@ fn a_model_that_does_not_fit_has_a_peak_and_a_recording() {
         );
         assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
         assert_eq!(out.at_end(), None);
-        assert_eq!(out.ended(9), "in step 1 of 9, or while it was built");
+        assert_eq!(out.ended(9), "before step 1 of 9");
         assert!(out.peak_allocated > Bytes::ZERO && out.peak_allocated <= capacity);
         assert!(recording.steps().is_empty() && recording.events() > 1);
         let device = &read_back(&recording).devices[0];
@@ -277,6 +277,24 @@ fn a_model_that_does_not_fit_has_a_peak_and_a_recording() {
         };
         assert_eq!(run(&plain, &mut |_| true), out);
     }
+}
+
+/// The model fits and its first step does not. Nothing is copied out without an offloader, so only
+/// the run itself can tell.
+#[test]
+fn a_first_step_that_does_not_fit_is_told_from_building() {
+    let sim = SimSpec {
+        capacity: Some(Bytes(9_200_000_000)),
+        ..SimSpec::default()
+    };
+    let spec = RunSpec {
+        sim,
+        base: Base::NoOffloading,
+        ..RunSpec::new(System::VL_QWEN, &[])
+    };
+    let out = run(&spec, &mut |_| true);
+    assert_eq!((out.oom_step, out.d2h_bytes), (Some(0), Bytes::ZERO));
+    assert_eq!(out.ended(9), "in step 1 of 9");
 }
 
 /// No loop waits for the device here, so the host runs ahead until the launch queue is full. What

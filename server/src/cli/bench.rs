@@ -550,6 +550,16 @@ mod tests {
             "FAIL (OOM) in step 1 of 128, or while it was built",
         );
         check(
+            &|r| (r.began, r.oom_step) = (Some(false), Some(0)),
+            "–",
+            "FAIL (OOM) before step 1 of 128",
+        );
+        check(
+            &|r| (r.began, r.oom_step) = (Some(true), Some(0)),
+            "–",
+            "FAIL (OOM) in step 1 of 128",
+        );
+        check(
             &|r| (r.d2h_bytes, r.crash) = (Bytes(1), Some("raised".to_owned())),
             "–",
             "FAIL (CRASH) in step 1 of 128: raised",

@@ -657,6 +657,8 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         steps_run: row.get("steps_run")?,
         peak_allocated: bytes(row, "peak_allocated")?,
         peak_reserved: bytes(row, "peak_reserved")?,
+        // Not stored: the words of such a row say less.
+        began: None,
         allocated_end: bytes(row, "allocated_end")?,
         growth_per_step: row.get("growth_per_step")?,
         growth_error: row.get("growth_error")?,

@@ -220,6 +220,7 @@ pub mod tests {
                 steps_run: 100,
                 peak_allocated: Bytes(peak),
                 peak_reserved: Bytes(peak),
+                began: None,
                 allocated_end: Bytes(peak - 1_000_000_000),
                 growth_per_step: growth,
                 growth_error: 0.0,
@@ -323,6 +324,9 @@ pub mod tests {
         (result.oom_step, result.steps_run) = (Some(0), 0);
         let expected = "Out of memory in step 1 of 100, or while it was built, at";
         assert!(said(&oom, &base).starts_with(expected));
+        oom.result.as_mut().unwrap().began = Some(false);
+        assert!(said(&oom, &base).starts_with("Out of memory before step 1 of 100, at"));
+        oom.result.as_mut().unwrap().began = None;
         oom.result.as_mut().unwrap().d2h_bytes = Bytes(1);
         assert!(said(&oom, &base).starts_with("Out of memory in step 1 of 100, at"));
     }
