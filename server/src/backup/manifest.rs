@@ -3,6 +3,7 @@
 //! is complete.
 
 use super::BackupError;
+use api::projects::ProjectName;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -31,6 +32,10 @@ pub struct Manifest {
     pub files: Files,
     /// Hashes of stored files that could not be copied, because they were missing or damaged.
     pub lacking: Vec<String>,
+    /// The other projects that belong to it. `None`: all that lie beside it, because an older
+    /// program wrote it.
+    #[serde(default)]
+    pub projects: Option<Vec<ProjectName>>,
 }
 
 /// The copy of the database.
@@ -55,7 +60,7 @@ pub enum Files {
 }
 
 impl Manifest {
-    /// The manifest of a backup made now.
+    /// The manifest of a backup made now, which holds no other projects.
     pub fn new(made_ms: i64, database: DatabaseFile, files: Files, lacking: Vec<String>) -> Self {
         Manifest {
             format: FORMAT,
@@ -64,6 +69,7 @@ impl Manifest {
             database,
             files,
             lacking,
+            projects: Some(Vec::new()),
         }
     }
 

@@ -8,6 +8,7 @@
 //! copied again.
 
 mod manifest;
+mod others;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -66,10 +67,12 @@ pub struct Report {
     pub files: usize,
     /// Those that were copied now, and their bytes.
     pub copied: (usize, u64),
-    /// Files that are damaged or missing, a sentence each.
+    /// Files that are damaged or missing, and projects without a database, a sentence each.
     pub lacking: Vec<String>,
     /// The other projects.
     pub projects: Vec<(ProjectName, Report)>,
+    /// Their names, also of those that could not be backed up.
+    pub belonging: Vec<ProjectName>,
 }
 
 /// Why there is no backup, or nothing was restored.
@@ -180,7 +183,8 @@ pub enum BackupError {
 }
 
 /// Backs a data folder up into the folder `to`, with all its projects: each into a folder of its
-/// own, as in the data folder. On a blocking thread.
+/// own, as in the data folder. What the backup holds of projects that were removed for good goes.
+/// On a blocking thread.
 ///
 /// # Errors
 /// Why there is no new backup; an older one in the folder is still whole.
@@ -197,14 +201,17 @@ pub fn back_up(
         whole(&projects::folder_of(&config.data, &project))?;
     }
     let mut report = Backup::begin(config, to, scope, depth)?.run(|_| {})?;
-    for project in projects::found_in(&config.data) {
-        let config = projects::config_of(config, &project);
-        // One that was never opened has nothing to back up.
-        if config.data.join(DATABASE).exists() {
-            let to = projects::folder_of(to, &project);
-            let of_project = Backup::begin(&config, &to, scope, depth)?.run(|_| {})?;
-            report.projects.push((project, of_project));
+    others::drop_removed(to, &report.belonging)?;
+    for project in report.belonging.clone() {
+        let of_project = projects::config_of(config, &project);
+        if !of_project.data.join(DATABASE).exists() {
+            let lack = others::without_a_database(&config.data, &project);
+            report.lacking.push(lack);
+            continue;
         }
+        let to = projects::folder_of(to, &project);
+        let of_project = Backup::begin(&of_project, &to, scope, depth)?.run(|_| {})?;
+        report.projects.push((project, of_project));
     }
     Ok(report)
 }
@@ -443,7 +450,9 @@ impl<'a> Backup<'a> {
             }
         };
         let hashes = lacking.keys().cloned().collect();
-        let manifest = Manifest::new(now_ms(), database, files, hashes);
+        let belonging = others::belonging(&self.config.data, contents);
+        let mut manifest = Manifest::new(now_ms(), database, files, hashes);
+        manifest.projects = Some(belonging.clone());
         manifest.write(&self.folder)?;
         let report = Report {
             database: self.folder.join(&manifest.database.file),
@@ -452,6 +461,7 @@ impl<'a> Backup<'a> {
             copied: self.copied,
             lacking: lacking.into_values().map(|(_, why)| why).collect(),
             projects: Vec::new(),
+            belonging,
         };
         self.drop_copies(Some(&manifest))?;
         self.clear_up(Some(contents))?;

@@ -2,7 +2,7 @@
 //! nothing is overwritten.
 
 use super::manifest::{Files, Manifest, hash_of};
-use super::{BLOBS, BackupError, check_apart, lock};
+use super::{BLOBS, BackupError, check_apart, lock, others};
 use crate::app::{lock_to_restore, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::config::Config;
@@ -62,7 +62,7 @@ struct Examined {
 pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
     check_apart(&config.data, from)?;
     let main = Part::read(from, config.clone())?;
-    let (others, unfinished) = Part::of_others(from, config)?;
+    let (others, unfinished) = Part::of_others(from, config, &main.examined.manifest)?;
     let parts = std::iter::once(&main).chain(others.iter().map(|(part, _)| part));
     let damaged = parts.flat_map(|part| part.examined.damaged.clone());
     let damaged: Vec<String> = damaged.collect();
@@ -110,7 +110,7 @@ impl Part {
     /// Reads the backups of the other projects. Also says which projects have none, a sentence
     /// each: a backup that was killed leaves the folder of a project that it had only begun, and
     /// that must not keep the others from being restored.
-    fn of_others(from: &Path, config: &Config) -> Result<Others, BackupError> {
+    fn of_others(from: &Path, config: &Config, manifest: &Manifest) -> Result<Others, BackupError> {
         let begun = config.data.join(RESTORING).exists();
         // An attempt that was interrupted has finished these.
         let is_done = |project: &ProjectName| {
@@ -118,7 +118,7 @@ impl Part {
             begun && data.join(DATABASE).exists() && !data.join(RESTORING).exists()
         };
         let (mut parts, mut unfinished) = (Vec::new(), Vec::new());
-        for project in projects::found_in(from) {
+        for project in others::of_backup(from, manifest) {
             if is_done(&project) {
                 continue;
             }

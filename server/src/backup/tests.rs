@@ -177,6 +177,10 @@ async fn a_backup_is_of_one_database_and_of_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_whose_backup_did_not_end_is_named_and_the_rest_restored() {
     let (main, speech) = (Data::with(&[b"a"]).await, Data::with(&[b"b"]).await);
+    for project in ["speech", "vision"] {
+        let folder = main.config().data.join(PROJECTS).join(project);
+        std::fs::create_dir_all(folder.join(BLOBS)).unwrap();
+    }
     main.back_up(|_| {}).await.unwrap();
     let projects = main.backup().join(PROJECTS);
     let (config, to) = (speech.config(), projects.join("speech"));

@@ -48,7 +48,8 @@ impl App {
 
 impl Projects<App> {
     /// Opens all projects that are not closed. A folder that the database does not know becomes a
-    /// project that only admins of the server may enter: the database may have been made again.
+    /// closed project, because nobody knows whom it let in: the database may have been made again,
+    /// or the folder may be one that was removed.
     ///
     /// # Errors
     /// The database's.
@@ -57,8 +58,12 @@ impl Projects<App> {
             if self.is_known(&name) {
                 continue;
             }
-            tracing::warn!(%name, "a project that the database does not know; only admins see it");
-            let row = new_row(&name, now_ms());
+            tracing::warn!(%name, "a project that the database does not know is closed; an admin \
+                opens it again on its page");
+            let row = ProjectRow {
+                closed_ms: Some(now_ms()),
+                ..new_row(&name, now_ms())
+            };
             if main.store.refusal().is_none() {
                 let stored = row.clone();
                 main.store

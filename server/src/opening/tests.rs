@@ -157,7 +157,7 @@ async fn a_token_of_one_project_opens_no_other_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_the_database_does_not_know_is_for_admins_only() {
+async fn a_folder_that_the_database_does_not_know_is_closed_until_an_admin_opens_it() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     std::fs::create_dir_all(folder_of(&data, &"lost".parse().unwrap())).unwrap();
@@ -169,6 +169,19 @@ async fn a_folder_that_the_database_does_not_know_is_for_admins_only() {
     };
     team.add("ada", Role::Admin).await;
     team.add("bo", Role::Member).await;
+    assert_eq!(team.sees(&team.entry("ada")), "main admin");
+    let (main, projects) = (&team.main, &team.main.projects);
+    let listed = projects.list(main, &team.entry("ada")).await.unwrap();
+    assert!(
+        listed[1].closed_ms.is_some(),
+        "an admin sees that it is closed"
+    );
+    let open = ChangeProject {
+        closed: Some(false),
+        ..ChangeProject::default()
+    };
+    let lost = "lost".parse().unwrap();
+    projects.change(main, &lost, &open, 2).await.unwrap();
     assert_eq!(team.sees(&team.entry("ada")), "main admin, lost admin");
     assert_eq!(team.sees(&team.entry("bo")), "main member");
 }

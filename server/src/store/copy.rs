@@ -3,13 +3,15 @@
 
 use super::open::{explained, open_to_read};
 use super::schema::{self, Opening, damaged};
-use super::{BlobRow, Quarantined, Reader, Store, StoreResult, health};
+use super::{BlobRow, ProjectRow, Quarantined, Reader, Store, StoreResult, health};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// The first schema version that has a quarantine, and the first in which a database has an id.
+/// The first schema version that has a quarantine, the first in which a database has an id, and the
+/// first that knows projects.
 const SETS_ASIDE: usize = 10;
 const HAS_AN_ID: usize = 11;
+const HAS_PROJECTS: usize = 28;
 
 /// The contents of the blob store according to a database that is only read.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +24,8 @@ pub struct CopyContents {
     pub blobs: Vec<BlobRow>,
     /// Blobs in quarantine: kept although nothing uses them.
     pub aside: Vec<Quarantined>,
+    /// The other projects that it knows.
+    pub projects: Vec<ProjectRow>,
     /// Whether an older version wrote it: the next start brings its schema up to date.
     pub is_older: bool,
 }
@@ -94,6 +98,10 @@ fn contents(connection: &Connection, version: usize) -> StoreResult<CopyContents
         runs: reader.all_runs()?,
         blobs,
         aside,
+        projects: match version < HAS_PROJECTS {
+            true => Vec::new(),
+            false => reader.projects()?,
+        },
         is_older: !schema::is_latest(version),
     })
 }
