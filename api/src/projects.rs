@@ -66,6 +66,10 @@ pub struct Project {
     pub runs: u64,
     /// Its stored files and its database, on disk.
     pub used: Bytes,
+    /// Why it cannot be opened, although it is not closed. Nobody enters it, and what it holds is
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// How a project is kept.

@@ -69,6 +69,8 @@ pub struct Entry {
     pub bound: Option<ProjectName>,
     /// The project that the request is about, where the server has several.
     pub place: Option<Place>,
+    /// Where no project lets it in: one that would, if it could be opened.
+    pub shut: Option<ProjectName>,
     /// The session that it showed.
     pub session: Option<SessionId>,
     /// The person's token that it showed, now or when it signed in.
@@ -93,6 +95,7 @@ impl Entry {
         limit: Scopes::NONE,
         bound: None,
         place: None,
+        shut: None,
         session: None,
         token: None,
     };
@@ -108,6 +111,7 @@ impl Entry {
             limit: Scopes::ALL,
             bound: None,
             place: None,
+            shut: None,
             session: None,
             token: None,
         }

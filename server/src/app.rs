@@ -23,9 +23,11 @@ use crate::shelf::CardShelf;
 use crate::store::{Looked, Store, StoreError};
 use crate::tensors::Tensors;
 use crate::turns::Turns;
+use api::problem::ProblemCode;
 use api::progress::ServerEvent;
 use api::projects::ProjectName;
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +85,17 @@ pub enum OpenError {
     /// The database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Stored files without the database that knows them.
+    #[error(
+        "{place} holds stored files, and {} has no database: restore the database, let `tidemark \
+         doctor --data {} --adopt` make a new one of the files, or move them away", .folder.display(), .folder.display()
+    )]
+    NoDatabase {
+        /// The data folder.
+        folder: PathBuf,
+        /// Where the files are.
+        place: String,
+    },
     /// The blob store cannot be opened.
     #[error(transparent)]
     Blobs(#[from] BlobError),
@@ -92,6 +105,18 @@ pub enum OpenError {
     /// Cleaning up after an earlier server failed.
     #[error("cannot clear up after the last run of the server: {0}")]
     Recover(#[from] IngestError),
+}
+
+impl OpenError {
+    /// Whether the reason is a full disk.
+    pub fn is_full(&self) -> bool {
+        match self {
+            OpenError::Store(StoreError::Full) | OpenError::Blobs(BlobError::Full) => true,
+            OpenError::Recover(error) => describe(error).code == ProblemCode::InsufficientStorage,
+            OpenError::Folder { source, .. } => source.kind() == ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
 }
 
 /// Everything that a request to a project needs.
@@ -213,6 +238,7 @@ impl App {
         stopping: CancellationToken,
     ) -> Result<Arc<App>, OpenError> {
         let config = projects::config_of(&self.config, &project);
+        files_are_known(&config).await?;
         let shared = Shared {
             gate: Arc::clone(&self.gate),
             asking: self.asking.clone(),
@@ -405,6 +431,28 @@ async fn own_rules(config: &Config, store: &Store) -> Rules {
             Rules::default()
         }
     }
+}
+
+/// Refuses stored files without a database: an empty one beside them would look like all there is,
+/// and a new project would take up what a removed one left.
+async fn files_are_known(config: &Config) -> Result<(), OpenError> {
+    let is_new = config.blobs.is_none() && !config.data.join(BLOBS).exists();
+    if is_new || config.data.join(DATABASE).exists() {
+        return Ok(());
+    }
+    let blobs = open_blobs(config)?;
+    match blobs.list().await?.is_empty() {
+        true => Ok(()),
+        false => Err(OpenError::NoDatabase {
+            folder: config.data.clone(),
+            place: place_of_blobs(config),
+        }),
+    }
+}
+
+fn place_of_blobs(config: &Config) -> String {
+    let default = || config.data.join(BLOBS).display().to_string();
+    config.blobs.clone().unwrap_or_else(default)
 }
 
 /// The blob store of a server with this configuration.

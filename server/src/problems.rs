@@ -16,6 +16,7 @@ use answers::decoded::NoDevice;
 use answers::run_names::BadName;
 use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
+use api::projects::ProjectName;
 use axum::Json;
 use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -102,6 +103,12 @@ pub enum Error {
     /// A guest whom no project lets in.
     #[error("you are in no project yet: ask an admin of this server, or of a project, to add you")]
     NoProject,
+    /// A token of one project, which does not let its person in.
+    #[error(
+        "this token opens only the project {0}, and that one is closed, is not there any more, or \
+         does not let you in"
+    )]
+    TokenShut(ProjectName),
     /// The change of people is refused.
     #[error(transparent)]
     People(#[from] PeopleError),
@@ -197,7 +204,7 @@ impl Error {
             Error::Project(ProjectError::Known(_)) => {
                 (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict")
             }
-            Error::Project(ProjectError::Open(_)) => (
+            Error::Project(ProjectError::Open(_) | ProjectError::Shut(_)) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 ProblemCode::Unavailable,
                 "The project cannot be opened",
@@ -217,6 +224,7 @@ impl Error {
                 forbidden("Not allowed")
             }
             Error::NoProject => forbidden("You are in no project yet"),
+            Error::TokenShut(_) => forbidden("This token opens nothing now"),
             Error::Oidc(error) => of_sign_in(error),
             Error::Gone(_) => (
                 StatusCode::GONE,
@@ -226,7 +234,14 @@ impl Error {
             Error::Unexplained(refused) => of_answer(refused),
             Error::Panicked => internal(),
         };
-        problem(status, code, title, outward(code, self.to_string()), None)
+        let detail = match self {
+            // Only admins of the server are told why, or nobody.
+            Error::Project(ProjectError::Open(_) | ProjectError::Shut(_)) => {
+                clipped(&self.to_string(), LONGEST_DETAIL).into_owned()
+            }
+            _ => outward(code, self.to_string()),
+        };
+        problem(status, code, title, detail, None)
     }
 
     /// Gives an answer that tells of this error its status, and says when to try again, and how to
@@ -282,7 +297,10 @@ pub fn meaning(status: &str) -> Option<&'static str> {
             "Not a snapshot that can be read. `offset` is the byte where reading stopped."
         }
         StatusCode::TOO_MANY_REQUESTS => "Too much from this client. `Retry-After` says when.",
-        StatusCode::SERVICE_UNAVAILABLE => "The server is busy. `Retry-After` says when.",
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "The server is busy, and `Retry-After` says when; or it cannot do this now, and \
+             `detail` says why."
+        }
         StatusCode::INSUFFICIENT_STORAGE => {
             "There is not enough disk space, or the project is over its quota."
         }
@@ -314,7 +332,7 @@ pub fn refused_connection(refusal: &Refusal) -> String {
 #[derive(Clone, Debug)]
 pub struct Elsewhere(pub String);
 
-/// Marks the answer to a guest whom no project lets in.
+/// Marks the answer to somebody whom no project lets in.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProject;
 
@@ -558,7 +576,8 @@ impl IntoResponse for Error {
         let mut response = (status, Json(&problem)).into_response();
         // For a page that shows it.
         response.extensions_mut().insert(problem);
-        if matches!(self, Error::NoProject) {
+        let is_shut = matches!(self, Error::Project(ProjectError::Shut(_)));
+        if is_shut || matches!(self, Error::NoProject | Error::TokenShut(_)) {
             response.extensions_mut().insert(NoProject);
         }
         if matches!(self, Error::Foreign(_)) {

@@ -213,11 +213,10 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
             .position(|place| place.project.as_str() == name)
     };
     if let Some(named) = &wanted.named {
-        let unknown = || ProjectError::Unknown(named.clone());
         match at(named) {
             Some(at) => return entered(main, entry, visible.swap_remove(at)),
             None if wanted.is_hint => {}
-            None => return Err(unknown().into()),
+            None => return Err(projects.refusal(&entry, named).into()),
         }
     }
     // The project that the browser showed last is asked first.
@@ -235,7 +234,11 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
     match visible.into_iter().next() {
         Some(place) => entered(main, entry, place),
         // Somebody without any project can still look after their own tokens.
-        None => Ok((Arc::clone(main), entry.outside())),
+        None => {
+            let shut = projects.shut_for(&entry);
+            let entry = entry.outside();
+            Ok((Arc::clone(main), Entry { shut, ..entry }))
+        }
     }
 }
 

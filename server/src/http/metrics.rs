@@ -76,6 +76,8 @@ async fn by_project(now: &mut Measured, main: &Arc<App>) -> Result<(), Error> {
         let used = app.uploads.share().used();
         disk.get_or_create(&label).set(used.get() as i64);
     }
+    let shut = "Projects that cannot be opened, although they are not closed";
+    now.gauge("projects_shut", shut, main.projects.shut() as u64);
     now.0
         .register("project_runs", "Runs that are listed, by project", runs);
     let help = "Stored files and database, by project";

@@ -3,6 +3,7 @@
 
 use crate::access::Entry;
 use crate::problems::Error;
+use crate::projects::ProjectError;
 use api::people::{Scope, Scopes};
 use api::routes;
 use axum::http::Method;
@@ -129,11 +130,15 @@ pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
 /// Whether some project lets a person in.
 ///
 /// # Errors
-/// [`Error::NoProject`].
+/// [`Error::NoProject`], [`Error::TokenShut`], and [`ProjectError::Shut`].
 pub fn in_a_project(entry: &Entry) -> Result<(), Error> {
     let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
     match is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE {
-        true => Err(Error::NoProject),
+        true => Err(match (&entry.shut, &entry.bound) {
+            (Some(project), _) => ProjectError::Shut(project.clone()).into(),
+            (None, Some(project)) => Error::TokenShut(project.clone()),
+            (None, None) => Error::NoProject,
+        }),
         false => Ok(()),
     }
 }

@@ -8,13 +8,14 @@ use crate::app::{App, OpenError};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::projects::{
-    MOST_PROJECTS, ProjectError, Projects, changed, checked_quota, folder_of, found_in, in_project,
-    new_row, refuse, retention,
+    MOST_PROJECTS, ProjectError, Projects, changed, checked_quota, config_of, folder_of, found_in,
+    in_project, new_row, refuse, retention,
 };
-use crate::store::{ProjectRow, StoreResult};
+use crate::store::{ProjectRow, StoreError, StoreResult};
 use api::people::{AuditEntry, Role};
 use api::progress::ServerEvent;
 use api::projects::{ChangeProject, Keep, NewProject, Project, ProjectName};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use timeline::format::plural;
@@ -88,10 +89,9 @@ impl Projects<App> {
                     .write(move |writer| writer.forget_project(&gone))
                     .await?;
                 self.forget(&name);
-            } else if row.closed_ms.is_none()
-                && let Err(error) = self.open(main, &name).await
-            {
-                tracing::error!(%name, %error, "a project cannot be opened");
+            } else if row.closed_ms.is_none() {
+                // The reason is kept and logged; the others are served.
+                let _ = self.open(main, &name).await;
             }
         }
         Ok(())
@@ -105,16 +105,17 @@ impl Projects<App> {
     pub async fn list(&self, main: &Arc<App>, entry: &Entry) -> StoreResult<Vec<Project>> {
         let mut found = Vec::new();
         for name in self.names() {
-            let role = self.role(entry, &name);
+            let role = self.role_once_open(entry, &name);
             let role = role.or(entry.is_admin().then_some(Role::Admin));
             if let Some(role) = role {
-                found.push(self.shown(main, &name, role).await?);
+                found.push(self.shown(main, &name, (entry, role)).await?);
             }
         }
         Ok(found)
     }
 
-    /// A project, as somebody with this role sees it.
+    /// A project, as somebody with this role sees it. Why it cannot be opened is for admins of the
+    /// server: the reason names its folders.
     ///
     /// # Errors
     /// The database's.
@@ -122,7 +123,7 @@ impl Projects<App> {
         &self,
         main: &Arc<App>,
         name: &ProjectName,
-        role: Role,
+        (entry, role): (&Entry, Role),
     ) -> StoreResult<Project> {
         let row = self.row(name);
         let row = row.unwrap_or_else(|| new_row(name, 0));
@@ -134,6 +135,10 @@ impl Projects<App> {
             settings: row.settings,
             runs: 0,
             used: Default::default(),
+            trouble: self.trouble(name).map(|why| match entry.is_admin() {
+                true => why,
+                false => ProjectError::Shut(name.clone()).to_string(),
+            }),
         };
         if let Some(app) = self.app(main, name) {
             project.runs = app.store.read(|reader| reader.stored()).await?.runs;
@@ -162,12 +167,50 @@ impl Projects<App> {
         let mut row = new_row(&new.name, now_ms);
         row.settings.everybody = in_project(new.everybody)?;
         row.settings.quota = checked_quota(new.quota)?;
-        let stored = row.clone();
-        main.store
-            .write(move |writer| writer.put_project(&stored))
-            .await?;
-        self.put(row);
-        self.open(main, &new.name).await
+        let made = self.make(main, row).await;
+        if let Err(error) = &made {
+            tracing::error!(name = %new.name, %error, "a project cannot be made");
+        }
+        made
+    }
+
+    /// Makes a project all at once: it is known only when its folder is there, and what was begun
+    /// of a folder goes if it cannot be known.
+    async fn make(&self, main: &Arc<App>, row: ProjectRow) -> Result<(), ProjectError> {
+        let config = config_of(&main.config, &row.name);
+        let places = [Some(config.data), config.blobs.map(PathBuf::from)];
+        let new: Vec<PathBuf> = places
+            .into_iter()
+            .flatten()
+            .filter(|it| !it.exists())
+            .collect();
+        let stopping = main.stopping.child_token();
+        let made = async {
+            let opened = main.open_beside(row.name.clone(), stopping.clone()).await;
+            let app = opened.map_err(not_opened)?;
+            let stored = row.clone();
+            main.store
+                .write(move |writer| writer.put_project(&stored))
+                .await?;
+            Ok::<_, ProjectError>(app)
+        };
+        match made.await {
+            Ok(app) => {
+                let (name, quota) = (row.name.clone(), row.settings.quota);
+                app.uploads.share().limit(quota);
+                self.put(row);
+                self.opened(&name, app, stopping);
+                Ok(())
+            }
+            Err(error) => {
+                stopping.cancel();
+                for folder in new {
+                    // A folder in a bucket is none here, and one that was not begun is not there.
+                    let _ = std::fs::remove_dir_all(folder);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Changes how a project is kept, closes it, or opens it again.
@@ -195,9 +238,12 @@ impl Projects<App> {
             .await?;
         let (is_open, quota) = (row.closed_ms.is_none(), row.settings.quota);
         self.put(row);
-        if let Some(app) = self.app(main, name).filter(|_| !is_open) {
+        if !is_open {
+            let app = self.app(main, name);
             self.close(name);
-            tokio::spawn(wind_down(app));
+            if let Some(app) = app {
+                tokio::spawn(wind_down(app));
+            }
         }
         if is_open && !name.is_main() && self.app(main, name).is_none() {
             self.open(main, name).await?;
@@ -210,18 +256,35 @@ impl Projects<App> {
 
     async fn open(&self, main: &Arc<App>, name: &ProjectName) -> Result<(), ProjectError> {
         let stopping = main.stopping.child_token();
-        let opened = main.open_beside(name.clone(), stopping.clone()).await;
-        let app = opened.map_err(|error| match error {
-            // The requests that were under way when it was closed still hold it.
-            OpenError::InUse(_) => {
-                ProjectError::Open("it is still being closed; try again in a moment".to_owned())
+        let app = match main.open_beside(name.clone(), stopping.clone()).await {
+            Ok(app) => app,
+            Err(error) => {
+                tracing::error!(%name, %error, "a project cannot be opened");
+                let error = not_opened(error);
+                let why = match &error {
+                    ProjectError::Open(why) => why.clone(),
+                    error => error.to_string(),
+                };
+                self.troubled(name, why);
+                return Err(error);
             }
-            error => ProjectError::Open(error.to_string()),
-        })?;
+        };
         let quota = self.settings(name).quota;
         app.uploads.share().limit(quota);
         self.opened(name, app, stopping);
         Ok(())
+    }
+}
+
+/// Why a project cannot be opened, for whoever wanted that.
+fn not_opened(error: OpenError) -> ProjectError {
+    match error {
+        // The requests that were under way when it was closed still hold it.
+        OpenError::InUse(_) => {
+            ProjectError::Open("it is still being closed; try again in a moment".to_owned())
+        }
+        error if error.is_full() => ProjectError::Store(StoreError::Full),
+        error => ProjectError::Open(error.to_string()),
     }
 }
 

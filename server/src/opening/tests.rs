@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
-use crate::data_folder::{PROJECTS, RESTORING};
+use crate::data_folder::{DATABASE, PROJECTS, RESTORING};
 use crate::ingest::Sender;
 use crate::projects::folder_of;
 use api::ids::PersonId;
@@ -227,6 +227,138 @@ async fn all_projects_are_backed_up_and_come_back() {
     let app = team.main.projects.app(&team.main, &vision).unwrap();
     let there = app.store.read(move |reader| reader.has_run(&run)).await;
     assert!(there.unwrap());
+}
+
+/// What was removed for good must not come back, also not from a folder that holds older backups.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_project_leaves_the_next_backup_and_one_that_is_lost_stays() {
+    let team = Team::new().await;
+    let (gone, lost) = (
+        team.project("gone", None).await,
+        team.project("lost", None).await,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (to, back) = (folder.path().join("backup"), folder.path().join("restored"));
+    let back_up = async || {
+        let (config, to) = (team.main.config.clone(), to.clone());
+        let work = move || back_up(&config, &to, Extent::Whole, Depth::New);
+        tokio::task::spawn_blocking(work).await.unwrap().unwrap()
+    };
+    assert_eq!(back_up().await.projects.len(), 2);
+    let close = ChangeProject {
+        closed: Some(true),
+        ..ChangeProject::default()
+    };
+    let (main, projects) = (&team.main, &team.main.projects);
+    projects.change(main, &gone, &close, 2).await.unwrap();
+    for project in [&gone, &lost] {
+        std::fs::remove_dir_all(folder_of(&main.config.data, project)).unwrap();
+    }
+    let report = back_up().await;
+    let [lack] = report.lacking.as_slice() else {
+        panic!("{:?}", report.lacking);
+    };
+    assert!(lack.contains("the project lost has no database"), "{lack}");
+    assert!(!folder_of(&to, &gone).exists());
+    // As if it had been copied there from elsewhere.
+    std::fs::create_dir_all(folder_of(&to, &gone)).unwrap();
+    let config = Config::new(back);
+    let work = move || restore(&to, &config, AtDamage::Refuse);
+    let restored = tokio::task::spawn_blocking(work).await.unwrap().unwrap();
+    let names = restored.projects.iter().map(|(name, _)| name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["lost"]);
+    assert!(restored.lacking.is_empty(), "{:?}", restored.lacking);
+}
+
+/// As long as nobody knows what it holds, it is neither empty nor gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_cannot_be_opened_says_so_to_those_who_may_enter() {
+    let team = Team::new().await;
+    let bo = team.add("bo", Role::Guest).await;
+    team.add("eve", Role::Guest).await;
+    let vision = team.project("vision", None).await;
+    let (store, people) = (&team.main.store, &team.main.gate.people);
+    let member = Some(Role::Member);
+    let set = team
+        .main
+        .projects
+        .set_member((store, people), &vision, &bo, member);
+    set.await.unwrap();
+    let mark = folder_of(&team.main.config.data, &vision).join(RESTORING);
+    std::fs::write(&mark, "").unwrap();
+    let (main, projects) = (&team.main, Projects::<App>::load(store).await.unwrap());
+    // The project that is still open has its lock.
+    team.main.projects.close(&vision);
+    projects.open_all(main).await.unwrap();
+    assert_eq!(projects.shut(), 1);
+    let trouble = async |name: &str| {
+        let listed = projects.list(main, &team.entry(name)).await.unwrap();
+        let found = listed.into_iter().find(|project| project.name == vision);
+        found.and_then(|project| project.trouble)
+    };
+    let why = trouble("ada").await.unwrap();
+    assert!(why.contains("a restore into the data folder"), "{why}");
+    let why = trouble("bo").await.unwrap();
+    assert!(why.contains("an admin of this server sees why"), "{why}");
+    assert_eq!(trouble("eve").await, None);
+    let refused = |name: &str| projects.refusal(&team.entry(name), "vision");
+    assert!(matches!(refused("bo"), ProjectError::Shut(_)));
+    assert!(matches!(refused("eve"), ProjectError::Unknown(_)));
+    assert_eq!(projects.shut_for(&team.entry("bo")), Some(vision.clone()));
+    assert_eq!(projects.shut_for(&team.entry("eve")), None);
+    // Mended, it opens without a start.
+    std::fs::remove_file(&mark).unwrap();
+    let open = ChangeProject {
+        closed: Some(false),
+        ..ChangeProject::default()
+    };
+    projects.change(main, &vision, &open, 3).await.unwrap();
+    assert_eq!((projects.shut(), trouble("ada").await), (0, None));
+}
+
+/// What cannot be made whole is not begun, so that the same name can be taken once that is mended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_cannot_be_made_leaves_nothing() {
+    let team = Team::new().await;
+    let name: ProjectName = "vision".parse().unwrap();
+    let new = NewProject {
+        name: name.clone(),
+        everybody: None,
+        quota: None,
+    };
+    let folder = folder_of(&team.main.config.data, &name);
+    let create = async || team.main.projects.create(&team.main, &new, 1).await;
+    std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    assert!(matches!(create().await, Err(ProjectError::Open(_))));
+    assert!(!team.main.projects.is_known(&name));
+    // Files that a removed project left are not taken up by a new one.
+    std::fs::remove_file(&folder).unwrap();
+    let hash = blake3::hash(b"left").to_hex().to_string();
+    let blob = folder.join("blobs").join(&hash[..2]).join(&hash);
+    std::fs::create_dir_all(blob.parent().unwrap()).unwrap();
+    std::fs::write(&blob, "left").unwrap();
+    let refused = create().await.unwrap_err().to_string();
+    assert!(refused.contains("holds stored files"), "{refused}");
+    assert!(blob.exists() && !folder.join(DATABASE).exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+    create().await.unwrap();
+}
+
+#[test]
+fn a_full_disk_is_called_one() {
+    let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+    let folder = OpenError::Folder {
+        folder: "data".into(),
+        source: full,
+    };
+    for error in [folder, OpenError::Store(StoreError::Full)] {
+        let told = not_opened(error);
+        assert!(
+            matches!(told, ProjectError::Store(StoreError::Full)),
+            "{told}"
+        );
+    }
 }
 
 /// Only a closed one: a folder that is missing by accident must not take the members along.

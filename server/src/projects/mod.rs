@@ -56,6 +56,8 @@ struct Known<A> {
     members: HashMap<PersonId, Role>,
     /// `None`: closed, or it cannot be opened; never for the first project, which is open anyway.
     open: Option<Open<A>>,
+    /// Why it cannot be opened, although it should be open.
+    trouble: Option<String>,
 }
 
 struct Open<A> {
@@ -81,6 +83,10 @@ pub enum ProjectError {
     /// It cannot be opened.
     #[error("the project cannot be opened: {0}")]
     Open(String),
+    /// It should be open, and cannot be opened. The reason names folders of the server, so it is
+    /// only for its admins.
+    #[error("the project {0} cannot be opened now; an admin of this server sees why on its page")]
+    Shut(ProjectName),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,12 +166,63 @@ impl<A> Projects<A> {
 
     /// What somebody may do in a project; `None` if they may not enter it.
     pub fn role(&self, entry: &Entry, project: &ProjectName) -> Option<Role> {
+        let is_open = |known: &Known<A>| known.open.is_some();
+        let is_open = project.is_main() || self.known().get(project).is_some_and(is_open);
+        self.standing(entry, project).filter(|_| is_open)
+    }
+
+    /// What somebody may do in a project that is open, or that should be and cannot be opened.
+    pub fn role_once_open(&self, entry: &Entry, project: &ProjectName) -> Option<Role> {
+        let role = self.role(entry, project);
+        role.or_else(|| {
+            self.standing(entry, project)
+                .filter(|_| self.is_shut(project))
+        })
+    }
+
+    /// A project that somebody may enter, but that cannot be opened.
+    pub fn shut_for(&self, entry: &Entry) -> Option<ProjectName> {
+        let mut names = self.names().into_iter();
+        names.find(|name| self.is_shut(name) && self.standing(entry, name).is_some())
+    }
+
+    /// Why somebody cannot enter the project with this name.
+    pub fn refusal(&self, entry: &Entry, named: &str) -> ProjectError {
+        let project = named.parse::<ProjectName>().ok();
+        let shut = project
+            .filter(|project| self.is_shut(project) && self.standing(entry, project).is_some());
+        shut.map_or_else(
+            || ProjectError::Unknown(named.to_owned()),
+            ProjectError::Shut,
+        )
+    }
+
+    /// Why a project that should be open cannot be opened.
+    pub fn trouble(&self, project: &ProjectName) -> Option<String> {
+        self.known().get(project)?.trouble.clone()
+    }
+
+    fn is_shut(&self, project: &ProjectName) -> bool {
+        self.trouble(project).is_some()
+    }
+
+    /// How many projects cannot be opened, although they should be.
+    pub fn shut(&self) -> usize {
+        let known = self.known();
+        known
+            .values()
+            .filter(|known| known.trouble.is_some())
+            .count()
+    }
+
+    /// What somebody may do in a project, open or not.
+    fn standing(&self, entry: &Entry, project: &ProjectName) -> Option<Role> {
         if entry.bound.as_ref().is_some_and(|bound| bound != project) {
             return None;
         }
         let known = self.known();
         let known = known.get(project);
-        if !project.is_main() && known.is_none_or(|known| known.open.is_none()) {
+        if !project.is_main() && known.is_none() {
             return None;
         }
         let on_server = entry.role();
@@ -309,14 +366,25 @@ impl<A> Projects<A> {
     pub(crate) fn opened(&self, project: &ProjectName, app: Arc<A>, stopping: CancellationToken) {
         if let Some(known) = self.known_mut().get_mut(project) {
             known.open = Some(Open { app, stopping });
+            known.trouble = None;
+        }
+    }
+
+    /// Notes why a project cannot be opened.
+    pub(crate) fn troubled(&self, project: &ProjectName, why: String) {
+        if let Some(known) = self.known_mut().get_mut(project) {
+            known.trouble = Some(why);
         }
     }
 
     /// Lets nobody enter a project any more. Requests that are under way end by themselves.
     pub(crate) fn close(&self, project: &ProjectName) {
         let mut known = self.known_mut();
-        let open = known.get_mut(project).and_then(|known| known.open.take());
-        if let Some(open) = open {
+        let closed = known.get_mut(project).and_then(|known| {
+            known.trouble = None;
+            known.open.take()
+        });
+        if let Some(open) = closed {
             open.stopping.cancel();
         }
     }
@@ -344,6 +412,7 @@ impl<A> Known<A> {
             row,
             members: HashMap::new(),
             open: None,
+            trouble: None,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::access::{Entry, Place};
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::{self, ProjectError, retention};
-use api::people::Role;
+use api::people::{Role, Scope};
 use api::problem::Problem;
 use api::projects::{
     ChangeProject, Keep, Member, NewProject, Plan, Project, ProjectName, SetMember,
@@ -36,7 +36,7 @@ use std::sync::Arc;
 fn place(main: &App, entry: &Entry, name: &str) -> Result<Place, Error> {
     let unknown = || ProjectError::Unknown(name.to_owned());
     let project: ProjectName = name.parse().map_err(|_| unknown())?;
-    let role = main.projects.role(entry, &project);
+    let role = main.projects.role_once_open(entry, &project);
     let is_known = project.is_main() || main.projects.is_known(&project);
     let role = role.or((entry.is_admin() && is_known).then_some(Role::Admin));
     let role = role.ok_or_else(unknown)?;
@@ -63,14 +63,17 @@ pub async fn list(
     responses(
         (status = 201, description = "The project.", body = Project),
         (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 409, body = Problem),
+        (status = 409, body = Problem), (status = 503, body = Problem),
+        (status = 507, body = Problem),
     ))]
 pub async fn create(
     State(main): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
     Json(new): Json<NewProject>,
 ) -> Result<Response, Error> {
     main.projects.create(&main, &new, now_ms()).await?;
-    let project = main.projects.shown(&main, &new.name, Role::Admin).await?;
+    let shown = main.projects.shown(&main, &new.name, (&entry, Role::Admin));
+    let project = shown.await?;
     let subject = Subject::of(&project.name);
     Ok((StatusCode::CREATED, subject, axum::Json(project)).into_response())
 }
@@ -93,7 +96,7 @@ pub async fn change(
     let place = changed(&main, &entry, &project, &change).await?;
     let project = main
         .projects
-        .shown(&main, &place.project, place.role)
+        .shown(&main, &place.project, (&entry, place.role))
         .await?;
     Ok((Subject::of(told(&project)), axum::Json(project)).into_response())
 }
@@ -106,10 +109,15 @@ async fn changed(
 ) -> Result<Place, Error> {
     let place = place(main, entry, project)?;
     projects::may_change(entry, &place, change)?;
-    main.projects
-        .change(main, &place.project, change, now_ms())
-        .await?;
-    Ok(place)
+    let changed = main.projects.change(main, &place.project, change, now_ms());
+    match changed.await {
+        // Why names folders of the server.
+        Err(ProjectError::Open(_)) if !entry.is_admin() => {
+            Err(ProjectError::Shut(place.project).into())
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(place),
+    }
 }
 
 /// `vision (closed)`, for the audit.
@@ -126,7 +134,7 @@ fn told(project: &Project) -> String {
     responses(
         (status = 200, description = "The members. Others may have the role of everybody.",
             body = Vec<Member>),
-        (status = 404, body = Problem),
+        (status = 403, body = Problem), (status = 404, body = Problem),
     ))]
 pub async fn members(
     State(main): State<Arc<App>>,
@@ -135,10 +143,22 @@ pub async fn members(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let place = place(&main, &entry, &project)?;
+    may_look(&entry)?;
     Ok(packed::json(
         &headers,
         &main.projects.members(&main.gate.people, &place.project),
     ))
+}
+
+/// Whether a token may look at something. Which project that is in, [`place`] checks.
+fn may_look(entry: &Entry) -> Result<(), Error> {
+    match entry.limit.has(Scope::Read) {
+        true => Ok(()),
+        false => Err(Error::Scope {
+            needed: Scope::Read,
+            has: entry.limit,
+        }),
+    }
 }
 
 /// Says what a person may do in a project.
@@ -247,7 +267,7 @@ async fn planned(main: &Arc<App>, entry: &Entry, project: &str, keep: Keep) -> R
     let app = main
         .projects
         .app(main, &place.project)
-        .ok_or_else(unknown)?;
+        .ok_or_else(|| main.projects.refusal(entry, project))?;
     // Who may not look at its runs learns no names.
     if !place
         .role

@@ -83,7 +83,11 @@ pub fn refusal(main: &App, error: &Error) -> Response {
         (problem(&error.problem().detail))
         p { a href=(routes::PROJECTS_PAGE) { "Your projects" } }
     };
-    let mut page = page(main, None, "No such project", &body);
+    let title = match error {
+        Error::Project(ProjectError::Shut(_)) => "The project cannot be opened",
+        _ => "No such project",
+    };
+    let mut page = page(main, None, title, &body);
     error.mark(&mut page);
     page
 }
@@ -125,14 +129,16 @@ fn table(projects: &[Project]) -> Markup {
             } }
             tbody { @for project in projects { tr {
                 td { a href=(routes::project_page(project.name.as_str())) { (project.name) } }
-                td { @match project.closed_ms {
-                    None => a class="button" href=(routes::enter_project(&project.name))
+                td { @match (project.closed_ms, &project.trouble) {
+                    (Some(at), _) => { "closed " (date(at)) }
+                    (None, Some(_)) => "cannot be opened",
+                    (None, None) => a class="button" href=(routes::enter_project(&project.name))
                         aria-label={ "Open the project " (project.name) } { "Open" },
-                    Some(at) => { "closed " (date(at)) }
                 } }
                 td data-label="You are" { (project.role) }
-                td data-label="Runs" { (project.runs) }
-                td data-label="On disk" { (disk(project)) }
+                @let is_known = project.trouble.is_none();
+                td data-label="Runs" { @if is_known { (project.runs) } @else { "not known" } }
+                td data-label="On disk" { @if is_known { (disk(project)) } @else { "not known" } }
                 td data-label="Since" {
                     @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" }
                 }
@@ -196,18 +202,23 @@ async fn project_with(
     };
     let shown = main
         .projects
-        .shown(main, &place.project, place.role)
+        .shown(main, &place.project, (entry, place.role))
         .await?;
     let manages = projects::admin(entry, &place).is_ok();
     let body = html! {
         (typed.at_the_top())
         p {
             "You are " strong { (place.role) } " in it. "
-            (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
+            @if shown.trouble.is_none() {
+                (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
+            }
         }
-        @match shown.closed_ms {
-            Some(at) => p { "It was closed " (date(at)) ": nobody enters it. Its data are kept." },
-            None => p { a class="button primary" href=(routes::enter_project(&shown.name)) {
+        @match (shown.closed_ms, &shown.trouble) {
+            (Some(at), _) => p {
+                "It was closed " (date(at)) ": nobody enters it. Its data are kept."
+            },
+            (None, Some(why)) => (shut(why, entry, &shown)),
+            (None, None) => p { a class="button primary" href=(routes::enter_project(&shown.name)) {
                 "Open its runs" } },
         }
         @if !shown.name.is_main() {
@@ -224,6 +235,19 @@ async fn project_with(
     let title = format!("Project {}", shown.name);
     let page = page(main, Some(&inside(main, entry, place)), &title, &body);
     Ok((typed.status(), page).into_response())
+}
+
+/// Why nobody enters a project that is not closed, and how it is opened once that is mended.
+fn shut(why: &str, entry: &Entry, project: &Project) -> Markup {
+    html! {
+        @if !entry.is_admin() { (problem(why)) } @else {
+            (problem(&format!("It cannot be opened: {why}")))
+            form method="post" action=(routes::project_page(project.name.as_str())) {
+                input type="hidden" name="what" value="open";
+                button class="button" type="submit" { "Try again" }
+            }
+        }
+    }
 }
 
 /// Who asks, as on a page of this project: the page that looks after it says that one above.
@@ -302,7 +326,9 @@ pub async fn change_on_page(
     let done = async {
         let place = changed(&main, &entry, &project, &form.change()?).await?;
         let projects = &main.projects;
-        let now = projects.shown(&main, &place.project, place.role).await?;
+        let now = projects
+            .shown(&main, &place.project, (&entry, place.role))
+            .await?;
         Ok(Subject(told(&now)))
     };
     let done = done.await;

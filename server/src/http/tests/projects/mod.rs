@@ -2,6 +2,7 @@
 
 mod keeping;
 mod pages;
+mod shut;
 
 use super::{Answer, Server, packed_snapshot, request};
 use api::history::History;
