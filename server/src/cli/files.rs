@@ -5,10 +5,11 @@ use super::CliError;
 use super::archives::{self, Unpacked};
 use crate::identity::run_id;
 use api::ids::RunId;
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use trace::ranks::archives::Packed;
-use trace::ranks::names::{Chosen, RankSet, rank_of, sets};
+use trace::ranks::names::{Chosen, RankSet, ranks_of, sets};
 use trace::ranks::{MAX_RANKS, Rank};
 
 /// The largest number of files in a folder, including its subfolders.
@@ -32,6 +33,8 @@ pub struct Found {
     pub jobs: Vec<JobFiles>,
     /// Files that belong to no job, in the order of the arguments.
     pub others: Vec<PathBuf>,
+    /// The ranks that files name, as far as they name one.
+    ranks: HashMap<PathBuf, Rank>,
     /// Archives that contain some of the files; they stay unpacked as long as this lives.
     archives: Vec<Unpacked>,
 }
@@ -83,10 +86,11 @@ impl Found {
 
     /// Why these files are no ranks of one job: two of them that are not, if there are two.
     pub fn why_no_job(&self, files: &[&PathBuf]) -> Option<String> {
-        let rank = |file: &Path| rank_of(&file.to_string_lossy().replace('\\', "/"));
         let mut seen: Vec<(Rank, &Path)> = Vec::new();
         for file in files {
-            let Some(rank) = rank(file) else { continue };
+            let Some(&rank) = self.ranks.get(*file) else {
+                continue;
+            };
             if let Some((_, other)) = seen.iter().find(|(known, _)| *known == rank) {
                 let [one, two] = [other, file.as_path()].map(|file| self.called(file));
                 return Some(format!("{one} and {two} both name rank {rank}"));
@@ -160,6 +164,9 @@ impl Found {
     /// Adds files under other paths than their own.
     fn add_named(&mut self, files: Vec<PathBuf>, texts: &[String], chosen: Chosen) {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let named = files.iter().zip(ranks_of(&texts));
+        let named = named.filter_map(|(file, rank)| Some((file.clone(), rank?)));
+        self.ranks.extend(named);
         let (sets, left) = sets(&texts, chosen);
         let job = |set: RankSet| JobFiles {
             name: set.name,
@@ -361,6 +368,29 @@ mod tests {
             &["before.pickle", "later.pickle"],
             Some("before.pickle and later.pickle differ in more than the rank, or name none"),
         );
+    }
+
+    /// The system's folder for what is unpacked, or a mounted disk, may be called like a rank.
+    #[test]
+    fn where_a_folder_lies_is_no_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("rank3/w");
+        std::fs::create_dir_all(&inner).unwrap();
+        let check = |names: [&str; 2], jobs: usize, why: Option<&str>| {
+            let place = inner.join(names[0]);
+            std::fs::create_dir(&place).unwrap();
+            for name in names {
+                std::fs::write(place.join(name), "").unwrap();
+            }
+            let found = find(std::slice::from_ref(&place)).unwrap();
+            assert_eq!(found.jobs.len(), jobs, "{found:?}");
+            let files: Vec<&PathBuf> = found.others.iter().collect();
+            let said = found.why_no_job(&files).unwrap_or_default();
+            assert!(said.contains(why.unwrap_or_default()), "{said}");
+        };
+        check(["s_0.pkl", "s_1.pkl"], 1, None);
+        check(["a.pkl", "b.pkl"], 0, Some("differ in more than the rank"));
+        check(["a_rank1.pkl", "b_rank1.pkl"], 0, Some("both name rank 1"));
     }
 
     #[test]

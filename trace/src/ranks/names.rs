@@ -7,7 +7,8 @@
 //! may be a space or one of `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3`
 //! is no rank). If there are several, the last counts. `rank` goes before `r`. `local_rank` comes
 //! last, because its numbers begin again on each host. If a file's own name has no rank, the
-//! innermost folder with a rank decides.
+//! innermost folder with a rank decides. A folder in which all files lie tells nothing: `r5/a0` and
+//! `r5/a1` are not both rank 5.
 //!
 //! The files of a folder are one job if each rank is there once. Otherwise, files whose names
 //! differ only in the rank are one job (`step10/rank0`, `step20/rank0`: two jobs). Files that were
@@ -60,7 +61,7 @@ pub fn rank_of(path: &str) -> Option<Rank> {
 /// Which of the paths are the ranks of a job. Also the positions of the paths that belong to no
 /// job.
 pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
-    let named: Vec<Option<Named>> = paths.iter().map(|path| Named::of(path)).collect();
+    let named = named(paths);
     let mut sets = match chosen {
         Chosen::Folder if named.iter().all(Option::is_none) => by_one_number(paths),
         Chosen::Folder => by_folder(paths, &named),
@@ -73,6 +74,29 @@ pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
     }
     let left = (0..paths.len()).filter(|&at| !is_taken[at]).collect();
     (sets, left)
+}
+
+/// The rank that each of the paths names, where they are looked at together.
+pub fn ranks_of(paths: &[&str]) -> Vec<Option<Rank>> {
+    let named = named(paths).into_iter();
+    named.map(|named| Some(named?.rank)).collect()
+}
+
+fn named(paths: &[&str]) -> Vec<Option<Named>> {
+    let apart = common_folders(paths);
+    let named = |path: &&str| Named::below(path, apart);
+    paths.iter().map(named).collect()
+}
+
+/// The length of the folders in which all paths lie, with the last slash.
+fn common_folders(paths: &[&str]) -> usize {
+    let Some((first, others)) = paths.split_first() else {
+        return 0;
+    };
+    let slashes = first.trim_end_matches('/').match_indices('/');
+    let ends = slashes.map(|(at, _)| at + 1);
+    let all_in = |end: &usize| others.iter().all(|path| path.starts_with(&first[..*end]));
+    ends.take_while(all_in).last().unwrap_or(0)
 }
 
 /// A path that names a rank.
@@ -88,10 +112,15 @@ struct Named {
 
 impl Named {
     fn of(path: &str) -> Option<Named> {
+        Named::below(path, 0)
+    }
+
+    /// What the path names behind this position; what is before it does not count.
+    fn below(path: &str, top: usize) -> Option<Named> {
         let path = path.trim_end_matches('/');
         let mut end = path.len();
         let mut by_file = true;
-        loop {
+        while end >= top {
             let start = path[..end].rfind('/').map_or(0, |at| at + 1);
             if let Some((token, digits)) = token(&path[start..end]) {
                 let digits = start + digits.start..start + digits.end;
@@ -105,6 +134,7 @@ impl Named {
             by_file = false;
             end = start.checked_sub(1)?;
         }
+        None
     }
 
     /// The path without the number.
@@ -433,6 +463,11 @@ mod tests {
             0,
         );
         check(&["d/0.pkl", "d/1.pkl"], &["d: 0 1"], 0);
+        // Folders in which all of them lie, such as where a disk is mounted, tell nothing.
+        check(&["/r5/w/s_0.pkl", "/r5/w/s_1.pkl"], &["s: 0 1"], 0);
+        check(&["rank3/s_0.pkl", "rank3/s_1.pkl"], &["s: 0 1"], 0);
+        check(&["r5/rank0/s.pkl", "r5/rank1/s.pkl"], &["r5: 0 1"], 0);
+        check(&["r5/a/rank0.pkl", "r5/b/x.pkl"], &[], 2);
         check(&["d/0.pkl", "d/4095.pkl"], &["d: 0 4095"], 0);
         // A job has fewer ranks than that: these are dates, or counts.
         check(&["d/0.pkl", "d/4096.pkl"], &[], 2);
