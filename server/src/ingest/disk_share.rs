@@ -11,7 +11,7 @@ const UNLIMITED: u64 = u64::MAX;
 /// The share of one project. Cloning shares it.
 ///
 /// It counts stored files, as they are packed, and the database. What is derived from a file is
-/// counted after it is stored, so one upload may go beyond the quota by that.
+/// counted after it is stored, so the uploads that are under way may go beyond the quota by that.
 #[derive(Clone, Debug)]
 pub struct DiskShare {
     inner: Arc<Inner>,
@@ -126,6 +126,7 @@ impl DiskShare {
         IngestError::OverQuota {
             used: self.used(),
             quota: Bytes(self.inner.quota.load(Ordering::Relaxed)),
+            reserved: Bytes(self.inner.reserved.load(Ordering::Acquire)),
             wanted,
         }
     }
@@ -142,6 +143,12 @@ mod tests {
         share.limit(Some(Bytes::mib(10)));
         let first = share.reserve(6 << 20).unwrap();
         assert!(share.reserve(6 << 20).is_err());
+        let refused = share.reserve(6 << 20).unwrap_err().to_string();
+        assert!(
+            refused.contains("uploads that are under way take 6.00 MiB")
+                && refused.ends_with("send it again when they have ended"),
+            "{refused}"
+        );
         let second = share.reserve(4 << 20).unwrap();
         assert!(share.check_any(1).is_err());
         share.measured(Bytes::mib(6));
@@ -164,6 +171,8 @@ mod tests {
             "{refused}"
         );
         assert!(refused.contains("takes 2.00 MiB more"), "{refused}");
+        assert!(refused.contains("delete runs"), "{refused}");
+        assert!(!refused.contains("under way"), "{refused}");
         share.limit(Some(Bytes::mib(10)));
         let full = share.check_any(5 << 20).unwrap_err().to_string();
         assert!(full.contains("no room for this file of 5.00 MiB"), "{full}");

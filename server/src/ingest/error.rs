@@ -76,14 +76,16 @@ pub enum IngestError {
     },
     /// The project would take more than it may.
     #[error(
-        "the project takes {used} on disk of the {quota} that it may take{wanted}; delete runs, or \
-         ask an admin of the server to give it more"
+        "the project takes {used} on disk of the {quota} that it may take{}{wanted}; {}",
+        under_way(*.reserved), remedy(*.used, *.quota, *.wanted)
     )]
     OverQuota {
         /// What it takes.
         used: Bytes,
         /// What it may take.
         quota: Bytes,
+        /// What uploads that are under way take besides.
+        reserved: Bytes,
         /// What the upload takes, as far as that is known.
         wanted: Wanted,
     },
@@ -140,6 +142,29 @@ impl IngestError {
             IngestError::Store(error) => error.refuses_writes(),
             IngestError::NoSpace { .. } | IngestError::Blob(BlobError::Full) => true,
             _ => false,
+        }
+    }
+}
+
+fn under_way(reserved: Bytes) -> String {
+    match reserved {
+        Bytes::ZERO => String::new(),
+        reserved => format!(", uploads that are under way take {reserved}"),
+    }
+}
+
+/// What helps when this much is taken of a quota, and this is wanted.
+fn remedy(used: Bytes, quota: Bytes, wanted: Wanted) -> &'static str {
+    let least = match wanted {
+        Wanted::Packed(size) => size,
+        // However small it can be packed.
+        Wanted::Sent(_) | Wanted::Report => Bytes(1),
+    };
+    match used.get().saturating_add(least.get()) <= quota.get() {
+        true => "send it again when they have ended",
+        false => {
+            "delete runs, which makes room ten minutes later, or ask an admin of the server to \
+             give it more"
         }
     }
 }
