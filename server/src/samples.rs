@@ -4,7 +4,6 @@ use crate::ingest::{Arrived, IngestError, Sender, Uploads};
 use api::runs::{RunSource, Sample};
 use bytes::Bytes;
 use futures_util::stream;
-use std::convert::Infallible;
 use trace::units;
 
 /// A bundled snapshot.
@@ -90,7 +89,7 @@ impl BundledSample {
     ) -> Result<Arrived, IngestError> {
         let (size, title) = (self.file.len() as u64, self.title.to_owned());
         let job = uploads.expect(title, Some(size), RunSource::Sample, None)?;
-        let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(self.file))]);
+        let body = stream::iter([Ok(Bytes::from_static(self.file))]);
         uploads.take(job, sender, body).await
     }
 

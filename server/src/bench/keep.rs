@@ -1,14 +1,14 @@
 //! Makes a run from a recording, in the same way as from an upload.
 
 use super::child::ChildSpec;
-use crate::ingest::{IngestError, Sender, Uploads};
+use crate::ingest::{Broken, IngestError, Sender, Uploads};
 use crate::store::AliveTensor;
 use crate::store::{Store, StoreError};
 use crate::tensors::{self, TensorTable};
 use api::ids::RunId;
 use api::runs::RunSource;
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -44,7 +44,8 @@ async fn keep_snapshot(uploads: &Uploads, path: &Path, name: String) -> Result<R
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let job = uploads.expect(name, Some(size), RunSource::Engine, None)?;
-    let arrived = uploads.take(job, Sender::Server, pieces(file)).await?;
+    let body = pieces(file).map(|piece| piece.map_err(|_| Broken::Cut));
+    let arrived = uploads.take(job, Sender::Server, body).await?;
     Ok(arrived.run)
 }
 

@@ -8,7 +8,7 @@ use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
 use crate::access::Entry;
-use crate::ingest::{Arrived, Job, Lasts, Sender, unpacked};
+use crate::ingest::{Arrived, Broken, Job, Lasts, Sender, unpacked};
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
 use answers::run_names;
@@ -21,8 +21,9 @@ use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -144,9 +145,12 @@ enum Coding {
 /// The coding that the headers name.
 fn coding(headers: &HeaderMap) -> Result<Coding, Error> {
     let mut named = headers.get_all(header::CONTENT_ENCODING).iter();
-    match (named.next().map(HeaderValue::as_bytes), named.next()) {
+    // Their names differ in no letter's case, and `x-gzip` is the same as `gzip` (RFC 9110, 8.4.1).
+    let first = named.next();
+    let first = first.map(|value| value.as_bytes().to_ascii_lowercase());
+    match (first.as_deref(), named.next()) {
         (None | Some(b"identity"), None) => Ok(Coding::None),
-        (Some(b"gzip"), None) => Ok(Coding::Gzip),
+        (Some(b"gzip" | b"x-gzip"), None) => Ok(Coding::Gzip),
         _ => Err(Error::BadRequest(
             "Content-Encoding may be gzip; a file that is packed itself needs none".to_owned(),
         )),
@@ -253,8 +257,9 @@ async fn take(
 ) -> Result<Response, Error> {
     let in_job = job.in_job.clone();
     let body = body.into_data_stream();
+    let plain = |piece: Result<_, _>| piece.map_err(|_| Broken::Cut);
     let arrived = match coding {
-        Coding::None => app.uploads.take(job, sender, body).await?,
+        Coding::None => app.uploads.take(job, sender, body.map(plain)).await?,
         Coding::Gzip => app.uploads.take(job, sender, unpacked(body)).await?,
     };
     if let Some(place) = in_job {

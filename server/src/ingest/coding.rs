@@ -11,9 +11,14 @@ const PIECE: usize = 256;
 /// About this much is handed on at a time.
 const ENOUGH: usize = 64 << 10;
 
-/// The body was cut or is damaged. It counts as a connection that ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+/// Why a body ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The connection ended.
+    Cut,
+    /// What came cannot be unpacked. Sent again, it would be the same.
+    Damaged(DecompressError),
+}
 
 /// A body that is being unpacked.
 struct Packed<S> {
@@ -45,15 +50,15 @@ impl<E, S: Stream<Item = Result<Bytes, E>> + Unpin> Packed<S> {
     /// The next unpacked bytes; `None` after the last.
     async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         while !self.ended {
-            let piece = self.piece().map_err(|_| Broken)?;
+            let piece = self.piece().map_err(Broken::Damaged)?;
             if !piece.is_empty() {
                 return Ok(Some(piece.into()));
             }
             match self.body.next().await {
-                Some(arrived) => self.waiting = arrived.map_err(|_| Broken)?,
+                Some(arrived) => self.waiting = arrived.map_err(|_| Broken::Cut)?,
                 None => {
                     self.ended = true;
-                    let rest = self.rest().map_err(|_| Broken)?;
+                    let rest = self.rest().map_err(Broken::Damaged)?;
                     return Ok(Some(rest.into()).filter(|rest: &Bytes| !rest.is_empty()));
                 }
             }
@@ -129,10 +134,21 @@ mod tests {
     async fn what_is_cut_or_no_gzip_or_a_bomb_ends_the_body() {
         let packed = gzip(&[7; 1000]);
         let cut = &packed[..packed.len() - 3];
-        assert_eq!(pieces(cut, 9).await, Err(Broken));
-        assert_eq!(pieces(b"a pickle", 9).await, Err(Broken));
-        assert_eq!(pieces(b"", 9).await, Err(Broken));
+        let told = async |body: &[u8], size| match pieces(body, size).await {
+            Err(Broken::Damaged(error)) => error.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert!(told(cut, 9).await.contains("was truncated"));
+        assert!(
+            told(b"a pickle", 9)
+                .await
+                .contains("gzip stream is damaged")
+        );
+        assert!(told(b"", 9).await.contains("was truncated"));
         let bomb = gzip(&vec![0; 200 << 20]);
-        assert_eq!(pieces(&bomb, 1 << 16).await, Err(Broken));
+        assert!(told(&bomb, 1 << 16).await.contains("unpacks to more than"));
+        // Not what came is to blame, but that no more came.
+        let body = stream::iter([Err::<Bytes, _>("reset")]);
+        assert_eq!(unpacked(body).next().await, Some(Err(Broken::Cut)));
     }
 }

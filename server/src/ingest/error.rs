@@ -136,6 +136,14 @@ pub enum IngestError {
 }
 
 impl IngestError {
+    /// A body that is not packed as its `Content-Encoding` says.
+    pub fn of_body(error: &DecompressError) -> IngestError {
+        IngestError::BadSnapshot {
+            detail: format!("the body is not whole, as its Content-Encoding packs it: {error}"),
+            offset: error.offset(),
+        }
+    }
+
     /// Whether only writing failed, while everything stored can still be read.
     pub fn refuses_writes(&self) -> bool {
         match self {

@@ -24,7 +24,7 @@ mod tally;
 mod uploads;
 
 pub use admission::{Admission, Lasts, Sender};
-pub use coding::unpacked;
+pub use coding::{Broken, unpacked};
 pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use job::{Arrived, Job};

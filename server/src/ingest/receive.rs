@@ -2,6 +2,7 @@
 
 use super::admission::Admission;
 use super::allowance::Allowance;
+use super::coding::Broken;
 use super::error::IngestError;
 use super::job::Job;
 use super::parse::parse_within;
@@ -49,11 +50,11 @@ pub struct Received {
 ///
 /// # Errors
 /// Why it could not be received; nothing of it is left then.
-pub async fn receive<E>(
+pub async fn receive(
     job: &Arc<Job>,
     blobs: &Blobs,
     (admission, limits): (&Admission, UploadLimits),
-    body: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
 ) -> Result<Received, IngestError> {
     let (to_blob, from_body) = mpsc::channel::<Bytes>(PIECES);
     let storing = spawn_storing(blobs.clone(), job, from_body);
@@ -217,10 +218,10 @@ impl Reading {
 }
 
 /// Passes the body to both threads. If a thread wants no more, it has failed; its result says why.
-async fn feed<E>(
+async fn feed(
     job: &Arc<Job>,
     (admission, room): (&Admission, &Room<impl Fn() -> Option<u64>>),
-    body: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
     (reading, to_blob): (&mut Reading, &mpsc::Sender<Bytes>),
 ) -> Result<(), IngestError> {
     let interrupted = || IngestError::Interrupted {
@@ -243,7 +244,8 @@ async fn feed<E>(
         watch.waited(waited).map_err(IngestError::TooSlow)?;
         let piece = match next {
             Ok(Some(Ok(piece))) => piece,
-            Ok(Some(Err(_))) => return Err(interrupted()),
+            Ok(Some(Err(Broken::Cut))) => return Err(interrupted()),
+            Ok(Some(Err(Broken::Damaged(error)))) => return Err(IngestError::of_body(&error)),
             Ok(None) => break,
             Err(_) => continue,
         };
@@ -298,7 +300,7 @@ mod tests {
             }
         });
         let piece = Bytes::from(vec![0; MIB as usize]);
-        let pieces = std::iter::repeat_n(piece, pieces as usize).map(Ok::<_, ()>);
+        let pieces = std::iter::repeat_n(piece, pieces as usize).map(Ok);
         let mut body = stream::iter(pieces);
         let budget = crate::budget::Budget::new(Size::mib(64));
         let admission = Admission::new(&ClientLimits::default(), &budget);

@@ -2,6 +2,7 @@
 
 use super::admission::{Admission, Sender};
 use super::allowance::{Allowance, watched};
+use super::coding::Broken;
 use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
@@ -231,11 +232,11 @@ impl Uploads {
     ///
     /// # Errors
     /// Why it did not become a run; nothing is left of it then.
-    pub async fn take<E: Send + 'static>(
+    pub async fn take(
         &self,
         job: Arc<Job>,
         sender: Sender,
-        body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
+        body: impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin + 'static,
     ) -> Result<Arrived, IngestError> {
         let place = match self.begin(&job, sender).await {
             Ok(place) => place,
@@ -357,10 +358,10 @@ impl Uploads {
 
     /// The access of its sender may end while it arrives and while it is read. Nothing of it is
     /// kept then.
-    async fn arrive_while_allowed<E: Send + 'static>(
+    async fn arrive_while_allowed(
         &self,
         job: &Arc<Job>,
-        body: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
+        body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
         let arrived = self.arrive(job, body);
         tokio::pin!(arrived);
@@ -373,10 +374,10 @@ impl Uploads {
         }
     }
 
-    async fn arrive<E: Send + 'static>(
+    async fn arrive(
         &self,
         job: &Arc<Job>,
-        body: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
+        body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
         let Shared {
             blobs,
