@@ -125,7 +125,10 @@ impl Form {
         if head.starts_with(&GZIP) {
             return Form::Gzip(MultiGzDecoder::new(Vec::new()));
         }
-        if !head.starts_with(&ZSTD) {
+        let first = head.first_chunk().map(|first| u32::from_le_bytes(*first));
+        // Programs that pack in parallel begin with a frame to skip.
+        let is_skipped = first.is_some_and(|first| first & !0xf == SKIPPED);
+        if !head.starts_with(&ZSTD) && !is_skipped {
             return Form::Plain;
         }
         let mut decoder = FrameDecoder::new();

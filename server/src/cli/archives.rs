@@ -2,7 +2,7 @@
 //! is removed afterwards.
 
 use super::CliError;
-use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC, is_tar};
+use crate::compression::{GZIP_MAGIC, is_tar, is_zstd};
 use flate2::read::MultiGzDecoder;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -118,7 +118,7 @@ fn kind_of(file: &mut File) -> io::Result<Option<Kind>> {
         Some(Kind::Tar)
     } else if head.starts_with(&GZIP_MAGIC) {
         within(first_bytes(MultiGzDecoder::new(&mut *file)), Kind::TarGz)
-    } else if head.starts_with(&ZSTD_MAGIC) {
+    } else if is_zstd(&head) {
         let decoder = zstd::Decoder::new(&mut *file)?;
         within(first_bytes(decoder), Kind::TarZst)
     } else {

@@ -4,7 +4,7 @@
 //! limited ([`Decompressor::DEFAULT_LIMIT`]). For uploads the ratio is limited too: the cost of
 //! reading depends on unpacked bytes, the cost of sending on packed ones.
 
-use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
+use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC, is_zstd};
 use flate2::write::MultiGzDecoder;
 use std::io::Write;
 use std::sync::Arc;
@@ -328,7 +328,7 @@ impl State {
         if head.starts_with(&GZIP_MAGIC) {
             return Ok(State::Gzip(MultiGzDecoder::new(Vec::new())));
         }
-        if !head.starts_with(&ZSTD_MAGIC) {
+        if !is_zstd(head) {
             return Ok(State::Plain);
         }
         let mut decoder = DCtx::create();
@@ -423,9 +423,14 @@ mod tests {
             zstd::encode_all(&text[..1000], 1).unwrap(),
             zstd::encode_all(&text[1000..], 1).unwrap(),
         ];
+        // As programs write them that pack in parallel.
+        let skipped = |first: u8| [&[first, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let [one, two] = &two_frames;
+        let with_skipped = [&skipped(0x50), one, &skipped(0x5f), two, &skipped(0x5a)];
         for file in [
             &text,
             &zstd,
+            &with_skipped.map(Vec::as_slice).concat(),
             &gzip(&text),
             &two_members,
             &two_frames.concat(),

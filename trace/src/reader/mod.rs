@@ -328,7 +328,7 @@ fn looks_like(start: &[u8]) -> &'static str {
         [0x1f, 0x8b, ..] => {
             "starts gzip data once more: the file was packed twice, so unpack it once"
         }
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
             "starts zstd data once more: the file was packed twice, so unpack it once"
         }
         [0xfd, b'7', b'z', b'X', ..] => "starts xz data, which is not read here: unpack it (unxz)",
