@@ -48,6 +48,9 @@ const CARD_BYTES: u64 = 32 << 20;
 const EXPLANATION_BYTES: u64 = 4 << 20;
 const OTHERS_SHARE: u64 = 32;
 
+/// Without so much room the smallest change fails: the log of the database takes some pages for it.
+const LEAST_FREE: Bytes = Bytes::kib(64);
+
 /// When to ask again for a stream of events: streams last as long as a page is open.
 const STREAM_RETRY: Duration = Duration::from_secs(30);
 
@@ -368,7 +371,7 @@ impl App {
     /// # Errors
     /// [`IngestError::NoSpace`].
     pub fn check_free(&self) -> Result<(), IngestError> {
-        let needed = self.config.keep_free;
+        let needed = self.config.keep_free.max(LEAST_FREE);
         match disk::free_bytes(&self.config.data).map(Bytes) {
             Some(free) if free < needed => Err(IngestError::NoSpace { free, needed }),
             // Stored files may be on another disk.

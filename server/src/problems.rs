@@ -533,9 +533,9 @@ fn outward(code: ProblemCode, detail: String) -> String {
         ProblemCode::Internal => "the server's log has the details".to_owned(),
         // The path of the folder and SQLite's message are only for the operator.
         ProblemCode::Unavailable => {
-            "the server's data cannot be changed now: the disk can only be \
-                                     read, or the database is damaged. What is there can be read \
-                                     as far as it is whole. The server's log says what to do"
+            "the server's data cannot be changed now: the disk can only be read, or was full when \
+             the server started, or the database is damaged. What is there can be read as far as \
+             it is whole. The server's log says what to do; after that it must be restarted"
                 .to_owned()
         }
         // The text may quote the request.

@@ -2,7 +2,8 @@
 //! session ends at logout, when it is revoked, after some days, and together with the token that
 //! opened it.
 //!
-//! The database keeps them over restarts; every request is checked in memory.
+//! The database keeps them over restarts; every request is checked in memory. While nothing can be
+//! written, a session is only in memory: somebody must be able to sign in to see what is wrong.
 
 use crate::identity;
 use crate::store::{SessionRow, Store, StoreError, StoreResult};
@@ -81,12 +82,18 @@ struct Live {
     row: SessionRow,
     /// When it was used last.
     seen_ms: i64,
+    /// Whether the database has it. One that it has not ends with the server.
+    is_stored: bool,
 }
 
 impl From<SessionRow> for Live {
     fn from(row: SessionRow) -> Live {
         let seen_ms = row.seen_ms;
-        Live { row, seen_ms }
+        Live {
+            row,
+            seen_ms,
+            is_stored: true,
+        }
     }
 }
 
@@ -118,7 +125,7 @@ impl Sessions {
     /// Opens one; returns its secret, which is not stored here.
     ///
     /// # Errors
-    /// The database's.
+    /// The database's, unless only writing fails.
     pub async fn open(
         &self,
         (opener, person): (Opener, Option<PersonId>),
@@ -147,9 +154,17 @@ impl Sessions {
         };
         let (kept, new) = (row.clone(), row.id.clone());
         let insert = self.shared.store.write(move |w| w.insert_session(&kept));
-        insert.await?;
-        self.live().insert(row.secret_hash.clone(), row.into());
-        self.forget(over(self.rows(), &new, now_ms)).await?;
+        let is_stored = written(insert.await)?;
+        let live = Live {
+            is_stored,
+            ..row.into()
+        };
+        self.live().insert(live.row.secret_hash.clone(), live);
+        let over = over(self.rows(), &new, now_ms);
+        // There are never more in memory, whether the others can be deleted or not.
+        if !written(self.forget(over.clone()).await)? {
+            self.drop_from_memory(&over);
+        }
         Ok(secret)
     }
 
@@ -210,7 +225,7 @@ impl Sessions {
         let now_ms = self.now(now_ms);
         let live = self.live();
         let rows = live.values().filter(|live| live.row.expires_ms > now_ms);
-        let told = rows.filter_map(|Live { row, seen_ms }| {
+        let told = rows.filter_map(|Live { row, seen_ms, .. }| {
             let person = match &row.person {
                 None => None,
                 Some(id) => Some(name(id)?),
@@ -279,17 +294,28 @@ impl Sessions {
     }
 
     async fn forget(&self, rows: Vec<SessionRow>) -> StoreResult<()> {
-        if rows.is_empty() {
-            return Ok(());
+        let in_memory: Vec<String> = {
+            let live = self.live();
+            let only = live.values().filter(|live| !live.is_stored);
+            only.map(|live| live.row.secret_hash.clone()).collect()
+        };
+        let stored = rows
+            .iter()
+            .filter(|row| !in_memory.contains(&row.secret_hash));
+        let ids: Vec<SessionId> = stored.map(|row| row.id.clone()).collect();
+        if !ids.is_empty() {
+            let delete = self.shared.store.write(move |w| w.delete_sessions(&ids));
+            delete.await?;
         }
-        let ids: Vec<SessionId> = rows.iter().map(|row| row.id.clone()).collect();
-        let delete = self.shared.store.write(move |w| w.delete_sessions(&ids));
-        delete.await?;
+        self.drop_from_memory(&rows);
+        Ok(())
+    }
+
+    fn drop_from_memory(&self, rows: &[SessionRow]) {
         let mut live = self.live();
         for row in rows {
             live.remove(&row.secret_hash);
         }
-        Ok(())
     }
 
     fn rows(&self) -> Vec<SessionRow> {
@@ -307,6 +333,18 @@ impl Sessions {
             .live
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a write was made; false if nothing can be written.
+fn written(write: StoreResult<()>) -> StoreResult<bool> {
+    match write {
+        Ok(()) => Ok(true),
+        Err(error) if error.refuses_writes() => {
+            tracing::warn!(%error, "sessions are only in memory, and end with the server");
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -422,6 +460,27 @@ mod tests {
         assert_eq!(load(&store, "another", 3).await.find(&two, 3), None);
         // They are deleted, not only hidden.
         assert_eq!(load(&store, "token", 3).await.find(&two, 3), None);
+    }
+
+    /// As on a full disk. Who signs in then can also sign out.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_session_that_cannot_be_stored_is_one_until_the_server_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let stored = open(&sessions, 1).await.unwrap();
+        store.refuse_writes();
+        let secret = open(&sessions, 2).await.unwrap();
+        let id = |secret: &str| sessions.find(secret, 3).map(|found| found.id);
+        let (old, new) = (id(&stored).unwrap(), id(&secret).unwrap());
+        // A restart would undo this end.
+        assert!(sessions.end(&old).await.is_err());
+        sessions.end(&new).await.unwrap();
+        assert_eq!((id(&stored), id(&secret)), (Some(old), None));
+        for n in 0..=MOST as i64 {
+            open(&sessions, 4 + n).await.unwrap();
+        }
+        assert_eq!(sessions.rows().len(), MOST);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -299,6 +299,12 @@ impl Store {
         }
     }
 
+    /// As after damage has shown: from now on nothing is written.
+    #[cfg(test)]
+    pub fn refuse_writes(&self) {
+        let _ = self.inner.damage.set("made for a test".to_owned());
+    }
+
     /// When damage shows during use, all writing ends: a write to a damaged database is lost or
     /// makes the damage worse.
     fn noted(&self, error: StoreError) -> StoreError {
