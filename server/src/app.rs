@@ -6,6 +6,7 @@ use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
 use crate::budget::Budget;
 use crate::clients::Quota;
+use crate::clock::{self, now_ms};
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
 use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
@@ -31,6 +32,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use timeline::format::plural;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use trace::naming::Rules;
@@ -282,6 +284,7 @@ impl App {
         let locks = (lock, ownership);
         let app = App::assemble((config, project), (store, blobs), locks, shared).await?;
         app.uploads.measure_disk().await?;
+        notices.extend(far_ahead(&app).filter(|_| app.project.is_main()));
         if let Some(refusal) = app.store.refusal() {
             notices.push(format!("{refusal}. Nothing new is taken"));
         } else if let Err(error) = app.recover().await {
@@ -396,6 +399,21 @@ impl App {
         tokio::spawn(self.benches.clone().work(stopping.clone()));
         Ok(())
     }
+}
+
+/// Says that the clock has once been far ahead of what it shows now.
+fn far_ahead(app: &App) -> Option<String> {
+    let ahead_ms = app.store.latest_ms() - now_ms();
+    let days = ahead_ms / clock::FAR_MS;
+    (days > 0).then(|| {
+        format!(
+            "this server has seen a time that is {} ahead of its clock, which stays the time at \
+             which links, tokens and sessions end, also new ones. If the clock is right now, stop \
+             the server and run `tidemark doctor --data {} --forget-time`",
+            plural(days as u64, "day"),
+            app.config.data.display()
+        )
+    })
 }
 
 /// How long a start leaves the disk and the processors to the first requests. After that, it looks

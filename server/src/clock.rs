@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// A clock that is further behind than this was wrong before, and not set back a little: a day.
+pub const FAR_MS: i64 = 24 * 3600 * 1000;
+
 /// Milliseconds since the Unix epoch.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

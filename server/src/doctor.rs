@@ -13,6 +13,7 @@ use crate::data_folder::{DATABASE, REBUILDING};
 use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;
+use crate::projects;
 use crate::store::{
     BlobRow, CopyContents, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError,
     StoreResult, TokenRow, Writer,
@@ -130,6 +131,30 @@ fn unused(hash: &str, since_ms: i64, aside: &[Quarantined]) -> Unused {
 
 fn name_of(hash: &str) -> String {
     format!("recovered-{}", hash.get(..SHORT).unwrap_or(hash))
+}
+
+/// Forgets that this data folder and its projects have seen a time that has not come: a clock was
+/// wrong. Runs with such a date get that of now. Returns how many.
+///
+/// # Errors
+/// When a server runs on it, and the databases'.
+pub async fn forget_time(config: &Config) -> Result<usize, OpenError> {
+    let mut dated = 0;
+    let projects = projects::found_in(&config.data);
+    for project in std::iter::once(ProjectName::main()).chain(projects) {
+        let folder = projects::folder_of(&config.data, &project);
+        if !folder.join(DATABASE).exists() {
+            continue;
+        }
+        let _lock = lock(&folder)?;
+        let store = Store::open(&folder.join(DATABASE))?;
+        let forget = store.write(|writer| {
+            writer.forget_time(now_ms())?;
+            writer.date_runs(now_ms())
+        });
+        dated += forget.await?;
+    }
+    Ok(dated)
 }
 
 /// What is wrong with a database; a missing one counts as fine.

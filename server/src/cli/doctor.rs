@@ -3,7 +3,7 @@
 use super::output::{self, print};
 use super::{CliError, whose};
 use crate::config::Config;
-use crate::doctor::{Repair, Report, examine};
+use crate::doctor::{Repair, Report, examine, forget_time};
 use crate::private;
 use crate::projects;
 use crate::store::Salvaged;
@@ -18,6 +18,7 @@ Examples:
   tidemark doctor --data /srv/tidemark             read everything, change nothing
   tidemark doctor --data /srv/tidemark --adopt     make runs of files that are none yet
   tidemark doctor --data /srv/tidemark --rebuild   move a damaged database aside, make a new one
+  tidemark doctor --data /srv/tidemark --forget-time  after a clock was far ahead
 
 A rebuild that was interrupted is continued by the same command; until then no server starts. The
 exit status is 1 when something is damaged.";
@@ -38,6 +39,10 @@ pub struct DoctorArgs {
     /// Move a damaged database aside, and make a new one of the stored files
     #[arg(long)]
     rebuild: bool,
+    /// Forget a time that has not come, which a wrong clock showed once; runs with such a date get
+    /// the one of now, and whoever signed in then signs in again. Also of all projects
+    #[arg(long, conflicts_with_all = ["adopt", "rebuild", "json"])]
+    forget_time: bool,
     /// Print one JSON document: the findings, or what became of the files: {"adopted", "refused"}
     #[arg(long)]
     json: bool,
@@ -107,6 +112,14 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
         }
     };
     runtime.block_on(async {
+        if args.forget_time {
+            let dated = forget_time(&config).await.map_err(|error| failed(&error))?;
+            say(&format!(
+                "{} had a date that has not come",
+                plural(dated as u64, "run")
+            ));
+            return Ok(());
+        }
         let repaired = match (args.adopt, args.rebuild) {
             (true, _) => adopt(&Repair::begin(&config).await?, &tell).await?,
             (_, true) => rebuild(&config, &tell).await?,

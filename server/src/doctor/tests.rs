@@ -55,6 +55,20 @@ async fn damaged(folder: &TempDir) -> (Config, RunId) {
     (Config::new(data), kept)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_that_has_not_come_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new(folder.path().to_owned());
+    let database = folder.path().join(DATABASE);
+    let later = now_ms() + 3_600_000;
+    let store = Store::open(&database).unwrap();
+    store.write_now(|writer| writer.saw_time(later)).unwrap();
+    drop(store);
+    assert!(Store::open(&database).unwrap().latest_ms() >= later);
+    assert_eq!(forget_time(&config).await.unwrap(), 0);
+    assert!(Store::open(&database).unwrap().latest_ms() < later);
+}
+
 /// A comparison of this run with one that was deleted.
 fn recorded(run: &RunId) -> RecordedComparison {
     RecordedComparison {

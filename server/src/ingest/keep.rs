@@ -6,7 +6,7 @@
 
 use super::error::IngestError;
 use super::job::Job;
-use crate::clock::now_ms;
+use crate::clock::{FAR_MS, now_ms};
 use crate::facts::{DeviceFacts, step_facts};
 use crate::judgements::judge_now;
 use crate::pictures::{Decoded, Pictures};
@@ -108,8 +108,7 @@ fn fill(
         quality: decoded.trace.quality.clone(),
         devices: facts.collect(),
         leaks,
-        // Runs are listed by this. A clock that was set back makes no new run the oldest.
-        created_ms: store.latest_ms(),
+        created_ms: date_of(store.latest_ms(), now_ms()),
     };
     if !job.fate.become_run() {
         return Err(IngestError::Cancelled);
@@ -123,6 +122,15 @@ fn fill(
         // Somebody else uploaded the same bytes in the meantime.
         Err(StoreError::Conflict(_)) => Ok(Kept::Known),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The date of a new run. Runs are listed by it, so a clock that was set back makes no new run the
+/// oldest; but one that was far ahead once gives no run a date that has not come.
+fn date_of(latest_ms: i64, now_ms: i64) -> i64 {
+    match latest_ms - now_ms > FAR_MS {
+        true => now_ms,
+        false => latest_ms,
     }
 }
 

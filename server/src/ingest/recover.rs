@@ -183,6 +183,7 @@ impl Uploads {
         let purged = store.write(move |writer| {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
             writer.forget_empty_jobs(now_ms() - millis(REMEMBER), &awaited)?;
+            writer.date_deletions(now_ms())?;
             writer.purge_runs(before_ms)
         });
         if purged.await? > 0 {

@@ -22,6 +22,16 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Forgets that a time was seen that has not come, because a clock was wrong, and the sessions
+    /// that began then.
+    pub fn forget_time(&mut self, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE database SET latest_ms = min(latest_ms, ?1)";
+        self.tx.execute(sql, [now_ms])?;
+        let sql = "DELETE FROM sessions WHERE created_ms > ?1";
+        self.tx.execute(sql, [now_ms])?;
+        Ok(())
+    }
+
     /// Remembers the latest time that was seen.
     pub fn saw_time(&mut self, latest_ms: i64) -> StoreResult<()> {
         let sql = "UPDATE database SET latest_ms = max(latest_ms, ?1)";

@@ -436,6 +436,20 @@ impl Writer<'_> {
         self.changed_one(id, self.tx.execute(sql, [id.as_str()])?)
     }
 
+    /// Runs that were deleted at a time that has not come, by a clock that was wrong, were deleted
+    /// now: else they would stay until then.
+    pub fn date_deletions(&mut self, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE runs SET deleted_ms = ?1 WHERE deleted_ms > ?1";
+        self.tx.execute(sql, [now_ms])?;
+        Ok(())
+    }
+
+    /// Gives runs that have a date that has not come this one. Returns how many.
+    pub fn date_runs(&mut self, now_ms: i64) -> StoreResult<usize> {
+        let sql = "UPDATE runs SET created_ms = ?1 WHERE created_ms > ?1";
+        Ok(self.tx.execute(sql, [now_ms])?)
+    }
+
     /// Removes for good the runs that were deleted before `before_ms`, with their traces. Returns
     /// how many.
     pub fn purge_runs(&mut self, before_ms: i64) -> StoreResult<usize> {

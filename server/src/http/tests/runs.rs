@@ -60,6 +60,29 @@ async fn a_run_that_arrives_after_the_clock_was_set_back_is_the_newest() {
     assert!(all[0].id == run && all[0].created_ms >= later, "{all:?}");
 }
 
+/// A clock that was once far ahead was wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_run_gets_a_date_that_has_not_come() {
+    let server = Server::start().await;
+    server.app.store.pass_ms(30 * 24 * 3600 * 1000);
+    upload(&server).await;
+    assert!(live(&server).await[0].created_ms <= crate::clock::now_ms());
+}
+
+/// Else it would keep its disk until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_deleted_in_the_future_goes_too() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let later = crate::clock::now_ms() + 3600 * 1000;
+    let delete = server.app.store.write(move |w| w.delete_run(&run, later));
+    delete.await.unwrap();
+    server.app.uploads.purge(0).await.unwrap();
+    let purge = server.app.uploads.purge(crate::clock::now_ms() + 1000);
+    purge.await.unwrap();
+    assert_eq!(server.stored_files(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_come_in_pages() {
     let server = Server::start().await;
