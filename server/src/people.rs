@@ -455,6 +455,9 @@ impl People {
         if self.person(person)?.left_ms.is_some() {
             return refuse("who has left gets no tokens");
         }
+        if new.expires_in_s == Some(0) {
+            return refuse("a token that ends at once is good for nothing");
+        }
         if new.scopes == Scopes::NONE {
             return refuse("a token must be good for something: read, upload or manage");
         }

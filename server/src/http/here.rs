@@ -27,6 +27,7 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -85,7 +86,8 @@ struct Wanted {
 impl Wanted {
     fn of(request: &Request) -> Wanted {
         let header = request.headers().get(HEADER);
-        let header = header.and_then(|value| value.to_str().ok());
+        // One that is no text is the name of no project, not a request without one.
+        let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let (path, query) = (request.uri().path(), request.uri().query());
         let pairs: Vec<(String, String)> = query
             .unwrap_or_default()
@@ -101,10 +103,10 @@ impl Wanted {
             .filter(|part| is_of_a_project(part));
         let last = cookies(request.headers()).find(|(name, _)| *name == COOKIE);
         Wanted {
-            named: header
-                .or(asked.map(|(_, name)| name.as_str()))
-                .map(str::to_owned),
             is_hint: header.is_none() && addresses::is_of_the_server(path),
+            named: header
+                .map(Cow::into_owned)
+                .or_else(|| asked.map(|(_, name)| name.clone())),
             last: last.map(|(_, name)| name.to_owned()),
             ids: ids.take(MOST_IDS).map(str::to_owned).collect(),
         }
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_request_says_which_project_it_is_about() {
-        let check = |address: &str, header: Option<&str>, expected: Wanted| {
+        let check = |address: &str, header: Option<&[u8]>, expected: Wanted| {
             let request = Request::builder()
                 .uri(address)
                 .header("cookie", "tidemark_project=old");
@@ -333,7 +335,12 @@ mod tests {
             named: text("a"),
             ..Wanted::default()
         };
-        check("/api/runs", Some("a"), named);
+        check("/api/runs", Some(b"a"), named);
+        let named = Wanted {
+            named: text("vi\u{fffd}ion"),
+            ..Wanted::default()
+        };
+        check("/api/runs", Some(b"vi\xffion"), named);
         let named = Wanted {
             named: text("b"),
             ..Wanted::default()

@@ -29,6 +29,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// Files that the server needs besides connections: the database, blobs, pipes of children.
 const OTHER_FILES: u64 = 128;
 
+/// With fewer connections no page could be shown.
+const LEAST_CONNECTIONS: u64 = 16;
+
 /// A bound socket.
 pub struct Listening {
     listener: TcpListener,
@@ -40,8 +43,17 @@ impl Listening {
     /// Binds.
     ///
     /// # Errors
-    /// When the address is taken or not this machine's.
+    /// When the address is taken or not this machine's, or the system allows too few open files for
+    /// any connection.
     pub async fn on(address: SocketAddr) -> std::io::Result<Listening> {
+        let (files, least) = (open_files(), OTHER_FILES + LEAST_CONNECTIONS);
+        if files.is_some_and(|files| files < least) {
+            let why = "the system allows too few open files (`ulimit -n`)";
+            return Err(std::io::Error::other(format!(
+                "{why}: {} of at least {least}",
+                files.unwrap_or_default()
+            )));
+        }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok(Listening { listener, address })
@@ -130,19 +142,23 @@ fn refuse(stream: &TcpStream, refusal: &Refusal) {
     let _ = stream.try_write(answer.as_bytes());
 }
 
-/// As many connections as there are files for this process, after asking the system for the highest
-/// limit.
-fn within_files(wanted: Share) -> Share {
+/// How many files this process may open, after asking the system for the highest limit; `None`: any
+/// number.
+fn open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    let files = match setrlimit(Resource::Nofile, raised) {
+    match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
-    };
-    let room = files.map_or(usize::MAX, |files| {
+    }
+}
+
+/// As many connections as there are files for this process.
+fn within_files(wanted: Share) -> Share {
+    let room = open_files().map_or(usize::MAX, |files| {
         usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)
     });
     if room < wanted.all {

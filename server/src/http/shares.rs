@@ -102,6 +102,9 @@ fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>),
     if new.query.len() > NewShare::MAX_QUERY || new.query.chars().any(char::is_control) {
         return bad("the view is not a query, or too long a one");
     }
+    if new.expires_in_s == Some(0) {
+        return bad("a link that ends at once opens nothing: give it 1 second at least");
+    }
     if new.kind == ShareKind::Team && new.redaction == Redaction::Redacted {
         return bad("a team link shows everything; only a link without login can be redacted");
     }

@@ -58,7 +58,7 @@ pub async fn badge(
     client: Client,
     Path(view): Path<String>,
 ) -> Result<Response, Error> {
-    let unknown = || Error::NotFound(format!("the badge of view {view}"));
+    let unknown = || Error::NotFound(format!("badge of a view {view}"));
     let id: ViewId = view.parse().map_err(|_| unknown())?;
     let (app, saved) = find(&main, id).await?.ok_or_else(unknown)?;
     let address = Some(saved).filter(|view| has_badge(&view.path));
