@@ -93,7 +93,9 @@ pub enum OpenError {
     /// Stored files without the database that knows them.
     #[error(
         "{place} holds stored files, and {} has no database: restore the database, let `tidemark \
-         doctor --data {} --adopt` make a new one of the files, or move them away", .folder.display(), .folder.display()
+         doctor --data {} --adopt` make a new one of the files, or move them away",
+        .folder.display(),
+        .folder.display()
     )]
     NoDatabase {
         /// The data folder.

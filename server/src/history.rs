@@ -241,7 +241,7 @@ mod tests {
         let check = |grows: u64, of: u32, expected: &str| {
             let mut one = summary("a", 8000, 9000, Some(grows));
             one.leaks.as_mut().unwrap().device = of;
-            assert_eq!(of_one(one).grown().as_deref(), Some(expected));
+            assert_eq!(of_one(one).leaked().as_deref(), Some(expected));
         };
         check(3, 0, "3.00 MiB");
         check(3, 1, "3.00 MiB (device 1)");

@@ -3,7 +3,7 @@
 use trace::allocator::Slot;
 use trace::units::{Bytes, DeviceAddr};
 
-use super::label::{Label, Role};
+use super::label::Label;
 use crate::device::StreamId;
 
 /// Something that happened to a block or segment, in the order of PyTorch's trace.

@@ -45,7 +45,7 @@ const STEPS: [&str; 36] = [
     include_str!("../../../migrations/0033_step_word.sql"),
     include_str!("../../../migrations/0034_trace_numbers.sql"),
     include_str!("../../../migrations/0035_step_numbers.sql"),
-    include_str!("../../../migrations/0037_equal_ranks.sql"),
+    include_str!("../../../migrations/0036_equal_ranks.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

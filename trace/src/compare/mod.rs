@@ -463,9 +463,10 @@ pub fn compare(
     pairs.collect()
 }
 
-/// The position of the difference that stands for the two runs: the one with the worst news. What is
-/// worse comes before what cannot be told, and that before what is better. Of several, the one with
-/// the most important news about leaks, and of those the one with the largest change of the peak of
+/// The position of the difference that stands for the two runs: the one with the worst news. What
+/// is worse comes before what cannot be told, and that before what is better. Of several, the one
+/// with the most important news about leaks, and of those the one with the largest change of the
+/// peak of
 /// *allocated*, counted only upwards where it is worse. `None` if there are no devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
     let weight = |d: &Difference| {

@@ -70,11 +70,6 @@ impl Numbering {
     fn numbers(&self) -> Range<u32> {
         self.first..self.first + self.count
     }
-
-    /// The number of its first step.
-    pub fn first(&self) -> u32 {
-        self.first
-    }
 }
 
 /// Where the first steps of the baseline and of another run lie: in the baseline's numbers if it

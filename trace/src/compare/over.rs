@@ -1,9 +1,9 @@
 //! Over which steps the peaks of two runs are compared.
 //!
-//! Steps that only one run has must not count against it, because each of them adds growth. So where
-//! the runs have other steps, their peaks are those of the steps that both have. Left out is a step
-//! of which a part is missing, since it may have needed more than was seen: the last one, where the
-//! recording or the memory ended in it, and the first one of a ring that wrapped.
+//! Steps that only one run has must not count against it, because each of them adds growth. So
+//! where the runs have other steps, their peaks are those of the steps that both have. Left out is
+//! a step of which a part is missing, since it may have needed more than was seen: the last one,
+//! where the recording or the memory ended in it, and the first one of a ring that wrapped.
 
 use super::numbering;
 use super::profile::DeviceProfile;

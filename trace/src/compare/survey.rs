@@ -596,7 +596,8 @@ mod tests {
         check(&format!("{brief}a alloc 2MiB at f m.py:1\na free"), 2);
         // Of equals, the one that made most.
         check(
-            "a alloc 1MiB at f m.py:1\nb alloc 1MiB at f m.py:2\na free\nc alloc 512KiB at f m.py:1",
+            "a alloc 1MiB at f m.py:1\nb alloc 1MiB at f m.py:2\na free\n\
+             c alloc 512KiB at f m.py:1",
             1,
         );
     }

@@ -130,16 +130,7 @@ fn alone(kept: &Kept, survey: &Survey) -> Finding {
 pub fn is_filling(kept: &Kept) -> bool {
     let (n, oldest) = (kept.live.len(), kept.longest_freed);
     let given_back: u32 = kept.freed_ages.iter().sum();
-    let youngest = kept
-        .freed_ages
-        .iter()
-        .position(|&n| n > 0)
-        .unwrap_or(oldest);
-    // Oldest first, or at about the same age: a queue that is filled faster than it is emptied, or
-    // one beside what is kept.
-    let is_queue =
-        given_back as usize >= MIN_GROWTHS && (kept.in_order || youngest * 4 >= oldest * 3);
-    if oldest < 2 || is_queue {
+    if oldest < 2 || is_queue(kept) {
         return false;
     }
     let ages = kept.freed_ages.iter().enumerate();
@@ -182,6 +173,15 @@ pub fn ended(kept: &Kept) -> Option<Ended> {
     let is_enough = bytes >= MIN_BYTES.0 * births.len() as u64;
     let has_grown = births.len() >= MIN_LATE_GROWTHS && is_enough;
     (has_grown && has_ended(proven - 1 - last, longest)).then_some(Ended { last, bytes })
+}
+
+/// Whether blocks are given back oldest first, or at about the same age: a queue that is filled
+/// faster than it is emptied, or one beside what is kept.
+fn is_queue(kept: &Kept) -> bool {
+    let given_back: u32 = kept.freed_ages.iter().sum();
+    let youngest = kept.freed_ages.iter().position(|&n| n > 0);
+    let at_one_age = youngest.is_some_and(|youngest| youngest * 4 >= kept.longest_freed * 3);
+    given_back > 1 && (kept.in_order || given_back as usize >= MIN_GROWTHS && at_one_age)
 }
 
 /// Judges all blocks without a stack together. Among them are buffers whose size is always another
@@ -285,11 +285,14 @@ pub fn is_mixed(kept: &Kept) -> bool {
 }
 
 /// The growth of one line of such a site, if `line` alone grows and was kept for longer than
-/// anything that the site gave back, or keeps all where the other lines keep next to nothing.
+/// anything that the site gave back, or keeps all where the other lines keep next to nothing, or is
+/// a queue.
 pub fn of_line(line: &Kept, site: &Kept, survey: &Survey) -> Option<Growth> {
     match judge(line, survey) {
         Finding::Grows(growth)
-            if n_older(line, site) >= MIN_LATE_GROWTHS || keeps_what_others_drop(line, site) =>
+            if n_older(line, site) >= MIN_LATE_GROWTHS
+                || keeps_what_others_drop(line, site)
+                || is_queue(line) =>
         {
             Some(growth)
         }
@@ -297,8 +300,8 @@ pub fn of_line(line: &Kept, site: &Kept, survey: &Survey) -> Option<Growth> {
     }
 }
 
-/// Whether chance cannot be why a line of a site never gave anything back: if it gave back at random
-/// as the other lines do, all that it made in the first half would be there once in
+/// Whether chance cannot be why a line of a site never gave anything back: if it gave back at
+/// random as the other lines do, all that it made in the first half would be there once in
 /// [`MOST_BY_CHANCE`] cases at most.
 fn keeps_what_others_drop(line: &Kept, site: &Kept) -> bool {
     let half = site.live.len() / 2;
@@ -643,8 +646,8 @@ enum Rest {
 }
 
 impl Rest {
-    /// Of all other sites, if the growth of this one is a buffer's. A buffer that is enlarged several
-    /// times in a step leaves smaller copies of itself, which are no other site's.
+    /// Of all other sites, if the growth of this one is a buffer's. A buffer that is enlarged
+    /// several times in a step leaves smaller copies of itself, which are no other site's.
     fn beside(kept: &Kept, survey: &Survey, growth: &Growth) -> Rest {
         let both = survey.churn.iter().zip(&kept.churn);
         let others: Vec<u64> = both.map(|(all, own)| all.saturating_sub(*own)).collect();
@@ -665,8 +668,8 @@ impl Rest {
             let (from, to) = (mean(&column[growth.first..half]), mean(&column[half..]));
             to as f64 / from.max(1) as f64 - 1.0
         };
-        // Beside large weights, whose gradients are always as large, longer data are a small part of
-        // all that is allocated; yet they make more of it than their one result.
+        // Beside large weights, whose gradients are always as large, longer data are a small part
+        // of all that is allocated; yet they make more of it than their one result.
         let grows = Line::fit(&rest[growth.first..]).is_some_and(|line| {
             let surely = line.slope - line.error.unwrap_or(f64::INFINITY);
             surely > AS_MUCH * growth.bytes_per_period

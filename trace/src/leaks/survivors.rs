@@ -131,12 +131,7 @@ impl Survey {
                 let kind = blocks.kind[index].index();
                 let size = blocks.kinds[kind].size.0;
                 let site = sites.of_kind[kind] as usize;
-                survey.churn[period] += size;
-                match &mut survey.kept[site] {
-                    Some(kept) => kept.churn[period] += size,
-                    None if before[site].0 == period => before[site].1 += size,
-                    None => before[site] = (period, size),
-                }
+                survey.count(site, period, size, &mut before[site]);
                 let freed = blocks.free_requested[index];
                 if freed < end {
                     survey.temporary[period] += size;
@@ -170,6 +165,16 @@ impl Survey {
             kept.sum_up();
         }
         Ok(survey)
+    }
+
+    /// Counts what a site makes in a period; in `before`, if it has kept nothing yet.
+    fn count(&mut self, site: usize, period: usize, size: u64, before: &mut (usize, u64)) {
+        self.churn[period] += size;
+        match &mut self.kept[site] {
+            Some(kept) => kept.churn[period] += size,
+            None if before.0 == period => before.1 += size,
+            None => *before = (period, size),
+        }
     }
 
     fn preexisting(&mut self, blocks: &Blocks, ends: &Ends) {

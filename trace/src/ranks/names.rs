@@ -410,6 +410,20 @@ mod tests {
         (told.collect(), left.len())
     }
 
+    /// Folders in which all files lie, such as where a disk is mounted, tell nothing.
+    #[test]
+    fn where_a_folder_lies_says_nothing() {
+        let check = |paths: &[&str], expected: &[&str], left: usize| {
+            let (sets, n) = told(paths, Chosen::Folder);
+            assert_eq!(sets, expected, "{paths:?}");
+            assert_eq!(n, left, "{paths:?}");
+        };
+        check(&["/r5/w/s_0.pkl", "/r5/w/s_1.pkl"], &["s: 0 1"], 0);
+        check(&["rank3/s_0.pkl", "rank3/s_1.pkl"], &["s: 0 1"], 0);
+        check(&["r5/rank0/s.pkl", "r5/rank1/s.pkl"], &["r5: 0 1"], 0);
+        check(&["r5/a/rank0.pkl", "r5/b/x.pkl"], &[], 2);
+    }
+
     #[test]
     fn the_files_of_a_folder_are_a_job() {
         let check = |paths: &[&str], expected: &[&str], left: usize| {
@@ -463,11 +477,6 @@ mod tests {
             0,
         );
         check(&["d/0.pkl", "d/1.pkl"], &["d: 0 1"], 0);
-        // Folders in which all of them lie, such as where a disk is mounted, tell nothing.
-        check(&["/r5/w/s_0.pkl", "/r5/w/s_1.pkl"], &["s: 0 1"], 0);
-        check(&["rank3/s_0.pkl", "rank3/s_1.pkl"], &["s: 0 1"], 0);
-        check(&["r5/rank0/s.pkl", "r5/rank1/s.pkl"], &["r5: 0 1"], 0);
-        check(&["r5/a/rank0.pkl", "r5/b/x.pkl"], &[], 2);
         check(&["d/0.pkl", "d/4095.pkl"], &["d: 0 4095"], 0);
         // A job has fewer ranks than that: these are dates, or counts.
         check(&["d/0.pkl", "d/4096.pkl"], &[], 2);

@@ -270,8 +270,8 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Whether there are more iterations than visits, but for one that the recording cuts. Then some
-    /// begin where the recording did: in the middle of an iteration.
+    /// Whether there are more iterations than visits, but for one that the recording cuts. Then
+    /// some begin where the recording did: in the middle of an iteration.
     fn is_cut_in_two(&self, this: &Loop) -> bool {
         let visits = self.regions[this.region].beats[this.beat].count;
         this.iterations.len() > visits as usize + 1

@@ -7,9 +7,9 @@
 //!
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
 //! the middle of an iteration, the region is entered there. So the smallest line is tried, too. The
-//! reading with less memory allocated at the beginnings is right. But if it has more iterations than
-//! the loop has, it cuts some in two. Then an iteration begins at the first spot that has no visit
-//! more than the others.
+//! reading with less memory allocated at the beginnings is right. But if it has more iterations
+//! than the loop has, it cuts some in two. Then an iteration begins at the first spot that has no
+//! visit more than the others.
 
 use super::calls::{Calls, SpotIdx};
 use super::frames::Work;

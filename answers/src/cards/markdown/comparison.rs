@@ -266,7 +266,7 @@ mod tests {
             page: routes::COMPARE_PAGE.to_owned(),
             image: None,
         };
-        let text = numbers_only(&compared, &links);
+        let text = numbers_only(&compared, Some(&links));
         let line = "- device 0: better: peak allocated −72.0 MiB\n";
         assert!(text.contains(line) && !text.contains("m.py"), "{text}");
     }

@@ -339,6 +339,20 @@ fn a_queue_that_is_filled_faster_than_it_is_emptied_is_a_leak() {
     })
     .leaks();
     assert_eq!(group.bytes_per_step, f64::from(3 << 17));
+    // Beside a variable of the same function.
+    let mut queue = std::collections::VecDeque::new();
+    let mut input = None;
+    Program::run(40, |p, step| {
+        let new = p.alloc(&["keep cache.py:3", "step train.py"], 1 << 18);
+        if let Some(old) = input.replace(new) {
+            p.free(old);
+        }
+        queue.push_back(p.alloc(&["keep cache.py:7", "step train.py"], 3 << 17));
+        if step % 4 > 0 {
+            p.free(queue.pop_front().expect("one was added"));
+        }
+    })
+    .leaks();
 }
 
 /// The weights are without a stack, too, and stay.
