@@ -102,9 +102,12 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::sync::oneshot::{Receiver, Sender, channel};
 
+    /// Where it tells that it was asked, and that it ended.
+    type Told = (Sender<()>, Sender<()>);
+
     /// Tells when it is asked, never answers, and drops what it holds when the question ends.
     #[derive(Clone)]
-    struct Never(Arc<Mutex<Option<(Sender<()>, Sender<()>)>>>);
+    struct Never(Arc<Mutex<Option<Told>>>);
 
     impl Never {
         fn new() -> (Never, Receiver<()>, Receiver<()>) {
