@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::{EventId, StreamId};
 
 /// How many launches and copies of a stream can wait, with the one that runs. The next one holds
-/// the host up until the first of them is done. CUDA documents no number; programs that counted
-/// found about this one, for each stream (docs/offloaders.md, "Assumptions").
+/// the host up until the first of them is done. CUDA documents no number; an H200 took 1,022
+/// on each stream (docs/offloaders.md, "Assumptions").
 const QUEUE: usize = 1024;
 
 /// Something that moved a clock, or a question to one.
