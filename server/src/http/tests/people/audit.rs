@@ -1,0 +1,159 @@
+//! What was done is written down.
+
+use super::super::super::audited;
+use super::super::{Server, packed_snapshot, request, snapshot};
+use super::{add, form, get, send, with_admin};
+use api::people::{AuditEntry, Role};
+use api::routes;
+use api::runs::{FinishedUpload, RunDetail, RunSummary};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_says_who_uploaded_it() {
+    let server = Server::start().await;
+    let upload = async |token: Option<&str>, name: &str, more: u8| {
+        let mut request = request(Method::PUT, &routes::upload_named(name));
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let mut file = snapshot();
+        file.push(more);
+        let sent = server.send(request.body(Body::from(file)).unwrap()).await;
+        assert!(sent.status.is_success());
+        sent.read::<FinishedUpload>().run.id
+    };
+    upload(None, "of-before.pickle", 0).await;
+    let ada = add(&server, None, "ada", Role::Admin).await.token.secret;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let bo = bo.token.secret.as_str();
+    let of_bo = upload(Some(bo), "of-bo.pickle", 1).await;
+    upload(Some(&ada), "of-ada.pickle", 2).await;
+    // Who sends the same file again has not made the run.
+    assert_eq!(upload(Some(&ada), "again.pickle", 1).await, of_bo);
+    let change = r#"{"labels":{"branch":"main"}}"#;
+    let labels = routes::run_labels(&of_bo);
+    send(&server, Some(bo), Method::PATCH, &labels, change).await;
+
+    let check = async |query: &str, expected: &[(&str, Option<&str>)]| {
+        let listed = get(&server, bo, &format!("/api/runs?{query}")).await;
+        let listed: Vec<RunSummary> = listed.expect(StatusCode::OK).read();
+        let said = listed
+            .iter()
+            .map(|run| (run.name.as_str(), run.uploaded_by.as_deref()));
+        let mut said: Vec<_> = said.collect();
+        said.sort_unstable();
+        assert_eq!(said, expected, "{query}");
+    };
+    let (by_ada, by_bo) = (("of-ada.pickle", Some("ada")), ("of-bo.pickle", Some("bo")));
+    check("", &[by_ada, ("of-before.pickle", None), by_bo]).await;
+    check("by=ada", &[by_ada]).await;
+    check("by=BO", &[by_bo]).await;
+    check("by=bo&label=branch=main", &[by_bo]).await;
+    check("by=ada&label=branch=main", &[]).await;
+    check("by=", &[]).await;
+    check("by=%27%20OR%201%20--", &[]).await;
+    check("by=bo&deleted=true", &[]).await;
+    let one = get(&server, bo, &routes::run(&of_bo)).await;
+    let one: RunDetail = one.read();
+    assert_eq!(one.summary.uploaded_by.as_deref(), Some("bo"));
+    let page = get(&server, bo, &routes::labels_page(&of_bo)).await;
+    let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
+    assert!(page.contains("Uploaded by bo."), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_is_written_down_with_a_name() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let upload = request(Method::PUT, "/api/upload/x.pickle")
+        .header(header::AUTHORIZATION, format!("Bearer {}", bo.token.secret));
+    let body = Body::from(packed_snapshot());
+    let sent = server.send(upload.body(body).unwrap()).await;
+    let sent: api::runs::FinishedUpload = sent.expect(StatusCode::CREATED).read();
+    let run = format!("/api/runs/{}", sent.run.id);
+    send(&server, Some(&ada), Method::DELETE, &run, "").await;
+    // Failed requests are not recorded, and neither are requests that change nothing.
+    send(
+        &server,
+        Some(&ada),
+        Method::DELETE,
+        "/api/runs/run_none",
+        "",
+    )
+    .await;
+    get(&server, &ada, "/api/runs").await;
+    let body = format!(r#"{{"token":"{}"}}"#, bo.token.secret);
+    server.json(Method::POST, "/api/session", &body).await;
+    // Requests of strangers are not recorded either.
+    server.json(Method::DELETE, "/api/session", "").await;
+    form(&server, "", "/sign-out", "").await;
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    let said: Vec<String> = audit
+        .iter()
+        .map(|entry| format!("{} {} {}", entry.who, entry.action, entry.subject))
+        .collect();
+    let expected = [
+        "bo sign_in ".to_owned(),
+        format!("ada delete_run {}", sent.run.id),
+        format!("bo upload {}", sent.run.id),
+        "ada add_person bo (member)".to_owned(),
+        "somebody on this machine add_person ada (admin)".to_owned(),
+    ];
+    assert_eq!(said, expected);
+    let own: Vec<AuditEntry> = get(&server, &ada, "/api/audit?who=bo&limit=1").await.read();
+    assert_eq!(own[0].action, "sign_in");
+    let text = serde_json::to_string(&audit).unwrap();
+    assert!(!text.contains("tidemark_"), "no secret is written down");
+}
+
+/// What is made has no id in the address to which it is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_is_written_down_with_its_name() {
+    let (server, ada) = with_admin().await;
+    let view = r#"{"name":"nightly","path":"/runs?v=1&q=nightly"}"#;
+    let training = r#"{"name":"llama","device":0}"#;
+    let made = [
+        ("/api/views", view, "save_view nightly"),
+        ("/api/live", training, "begin_live llama (live_"),
+        ("/api/jobs", r#"{"name":"wide"}"#, "make_job job_"),
+        ("/api/samples/oom", "", "open_sample run_"),
+    ];
+    for (path, body, _) in made {
+        let answer = send(&server, Some(&ada), Method::POST, path, body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.status);
+    }
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    for (entry, (.., expected)) in audit.iter().zip(made.iter().rev()) {
+        let said = format!("{} {}", entry.action, entry.subject);
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+/// No route that changes something may be missing: a new route is listed, or listed as changing
+/// nothing.
+#[test]
+fn every_route_that_changes_something_is_written_down() {
+    const NOT: [(&str, &str); 5] = [
+        ("post", "/api/uploads"),
+        ("post", "/api/shares/open"),
+        ("post", "/api/mcp"),
+        // The training was noted when it began.
+        ("post", "/api/live/{live}/steps"),
+        // A question: nothing is kept.
+        ("post", "/api/runs/{run}/categories"),
+    ];
+    let document = serde_json::to_value(super::super::super::api().into_openapi()).unwrap();
+    let mut forgotten = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, _) in item.as_object().unwrap() {
+            let upper = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let noted = audited::action(&upper, path).is_some();
+            let exempt = upper == Method::GET || NOT.contains(&(method, path));
+            if noted == exempt {
+                forgotten.push(format!("{method} {path}"));
+            }
+        }
+    }
+    assert!(forgotten.is_empty(), "{forgotten:?}");
+}
