@@ -434,7 +434,7 @@ impl Writer<'_> {
              host_pinned_end = ?17, d2h_bytes = ?18, h2d_bytes = ?19, step_seconds = ?20, \
              card_total = ?21, card_free_start = ?22, card_free_min = ?23, \
              card_peak_used = ?24, verified_tensors = ?25, early_decisions = ?26, \
-             host_growth_per_step = ?27, host_pinned_peak = ?28 WHERE id = ?1",
+             host_growth_per_step = ?27, host_pinned_peak = ?28, began = ?29 WHERE id = ?1",
             params![
                 row.as_str(),
                 run.map(RunId::as_str),
@@ -464,6 +464,7 @@ impl Writer<'_> {
                 card(|card| card.early_decisions),
                 result.host_growth_per_step,
                 int(result.host_pinned_peak.0),
+                result.began,
             ],
         )?;
         Ok(())
@@ -530,7 +531,7 @@ impl Writer<'_> {
              d2h_bytes = NULL, h2d_bytes = NULL, step_seconds = NULL, card_total = NULL, \
              card_free_start = NULL, card_free_min = NULL, card_peak_used = NULL, \
              verified_tensors = NULL, early_decisions = NULL, host_growth_per_step = 0, \
-             host_pinned_peak = 0 \
+             host_pinned_peak = 0, began = NULL \
              WHERE id = ?1 AND state NOT IN ('queued', 'running')",
             params![row.as_str(), place, now_ms],
         )?;
@@ -657,8 +658,7 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         steps_run: row.get("steps_run")?,
         peak_allocated: bytes(row, "peak_allocated")?,
         peak_reserved: bytes(row, "peak_reserved")?,
-        // Not stored: the words of such a row say less.
-        began: None,
+        began: row.get("began")?,
         allocated_end: bytes(row, "allocated_end")?,
         growth_per_step: row.get("growth_per_step")?,
         growth_error: row.get("growth_error")?,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 36] = [
+const STEPS: [&str; 37] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -46,6 +46,7 @@ const STEPS: [&str; 36] = [
     include_str!("../../../migrations/0034_trace_numbers.sql"),
     include_str!("../../../migrations/0035_step_numbers.sql"),
     include_str!("../../../migrations/0036_equal_ranks.sql"),
+    include_str!("../../../migrations/0037_bench_began.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -4,7 +4,7 @@ use super::Server;
 use crate::store::AliveTensor;
 use crate::store::{BenchEnd, NewBench, NewBenchRow, Writer};
 use crate::tensors::{self, TensorTable};
-use api::bench::{BenchResult, BenchStatus, DeviceKind, TensorChanges};
+use api::bench::{Bench, BenchResult, BenchStatus, DeviceKind, TensorChanges};
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;
 use api::routes;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use trace::units::Bytes;
 
 const ROWS: [&str; 3] = ["row_base", "row_fixed", "row_lost"];
+const BEGAN: [Option<bool>; 3] = [None, Some(true), Some(false)];
 
 fn row(id: &str) -> BenchRowId {
     id.parse().unwrap()
@@ -83,7 +84,10 @@ fn insert(writer: &mut Writer, runs: &[RunId; 2], alive: &[Vec<AliveTensor>; 2])
         }
         let end = BenchEnd::Done {
             status: BenchStatus::Baseline,
-            result: Box::new(result([8, 2, 2][at])),
+            result: Box::new(BenchResult {
+                began: BEGAN[at],
+                ..result([8, 2, 2][at])
+            }),
             base: "v1".to_owned(),
             run,
         };
@@ -115,6 +119,16 @@ async fn a_run_tells_what_its_row_came_to() {
         growth_per_step: 1_000,
     };
     assert_eq!(row_of(&runs[0]).await, Some(expected));
+
+    let bench: Bench = server
+        .get(&routes::bench(&"ben_1".parse().unwrap()))
+        .await
+        .read();
+    let began = bench
+        .rows
+        .iter()
+        .map(|row| row.result.as_ref().unwrap().began);
+    assert_eq!(began.collect::<Vec<_>>(), BEGAN, "as the engine said it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
