@@ -7,6 +7,20 @@
 //! workloads. [`race`] finds accesses that no stream order protects. [`systems`] is what can be
 //! run, and [`patches`] is what can be changed about it; [`bench`] runs systems with patches. How
 //! long memory lives follows from what can reach it, never from a fitted curve.
+//!
+//! Modules, in reading order:
+//!
+//! * `systems`, `patches`: what a bench can run, one file a system; patches, one entry each
+//! * `bench`: systems × patches: rows, and what stands beside them
+//! * `workload`, `model`, `ops`: training loops, the models in them, operations and what each
+//!   saves
+//! * `session`, `autograd`, `offload`: a process; its graph; the offloader
+//!   (`docs/offloader-rules.md`)
+//! * `memory`, `device`, `race`, `deviation`: malloc; simulated device and CUDA; races; rules
+//!   broken on purpose
+//! * `repeat`, `script`: steps that come again and are written down instead of computed; a step
+//!   as a flat list of instructions, which is played where a program grows
+//! * `recording`, `tape`: a run as a snapshot; replay of recorded calls of the real offloader
 
 pub mod autograd;
 pub mod bench;

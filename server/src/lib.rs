@@ -6,6 +6,43 @@
 //! come from the crate `answers`. `mcp` answers language models. `bench` runs the engine, one row
 //! after the other, each in a process of its own. `app` opens all of this; `cli` is the command
 //! line.
+//!
+//! Modules, in reading order:
+//!
+//! * `cli`, `config`, `app`, `data_folder`: the commands; what `serve` is told; what every
+//!   request needs; what lies in a data folder
+//! * `http`, `problems`: routes, one file a subject; `here` (which project), `addresses` (links
+//!   that keep it), `problem_page`, `guard`, `cors`, `audience` and `permits` (who sees and may
+//!   what), `audited` (what was done), `account`, `trends`, `labels`, `categories`, `live`,
+//!   `views` and `help` (pages without a program); all error statuses
+//! * `ingest`, `blobs`, `budget`, `work`, `turns`, `asking`, `processor_time`: from a body to a
+//!   stored run; files; memory permits; threads; queues; turns at questions, apart for strangers;
+//!   limits
+//! * `requests`, `disk`: what `/metrics` counts and looks at, beside what the others count
+//!   themselves
+//! * `store`: SQLite, the only place with SQL; `migrations/` has the schema
+//! * `pictures`, `comparisons`, `jobs`: tiles and decoded traces, kept; several runs; many ranks
+//! * `explaining`, `shelf`: what an explanation may use where somebody waits for it; drawn cards,
+//!   kept
+//! * `judgements`: verdicts and words that are found once, when a run arrives, and kept
+//! * `live`: what to look at in a training that reports while it runs (`docs/recording.md`)
+//! * `history`: runs with the same labels one after the other, and what changed for good
+//!   (`docs/labels.md`)
+//! * `own_categories`: which rules for the team's own categories hold (`docs/categories.md`)
+//! * `inspection`: what `inspect` says of a recording, as a document and as text
+//! * `mcp`: the same questions as tools for a language model, over stdio and HTTP (`docs/mcp.md`)
+//! * `export`: a run for other tools (files: crate `render`)
+//! * `backup`, `doctor`: a second copy of a data folder, and the way back; damage, and what can
+//!   be done about it
+//! * `forge`: the comment and the status on a pull request, at GitHub and GitLab
+//! * `webhook`: messages to a chat: of the gate, and of trainings that report
+//!   (`docs/recording.md`)
+//! * `bench`: the queue of rows, and the child process that runs one
+//! * `clients`, `access`, `people`, `oidc`, `sessions`, `names`: quotas, who gets in, people and
+//!   their tokens, who signs them in, sessions, host names (`SECURITY.md`, `docs/people.md`)
+//! * `opening`, `projects`: a server with its projects, each an `App` of its own; who may enter
+//!   which, and which runs stay (`docs/projects.md`)
+//! * `site`: the front end's files, in the binary or in a folder
 
 // The modules that answer without a server, under the names that the rest of this crate uses.
 use answers::{cards, explain, facts, questions, texts};

@@ -5,6 +5,28 @@
 //!       -> replay (allocator rules) -> trace (blocks, four series, steps)
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
+//!
+//! Modules, in reading order:
+//!
+//! * `units`, `span`, `trace`, `stacks`, `naming`: read first: quantities, intervals, the columns
+//!   of a trace, interned names, what blocks are called
+//! * `reader` ─► `snapshot`: bytes to columns, while they arrive: pickle and JSON
+//!   (`docs/snapshot-format.md`)
+//! * `allocator`, `replay`, `levels`, `pyramid`: the allocator's rules (`docs/allocator.md`);
+//!   lifetimes, sizes, series
+//! * `site`, `steps`, `phases`, `optimizer`, `categories`, `code`: call shapes; inferred: loops
+//!   (`docs/steps.md`), passes, kinds (`docs/categories.md`)
+//! * `leaks`, `growth`, `alive`, `forward`, `oom`, `layout`: questions to one trace
+//!   (`docs/verdicts.md`)
+//! * `workspaces`: memory of cuBLAS, which lies at lines that have nothing to do with it
+//! * `stays`: when pinned memory of the host was taken and given back, beside a device
+//! * `what_if`: the recorded requests under other allocator settings or another limit
+//!   (`docs/what-if.md`)
+//! * `compare`: questions to two: changes, and the gate of continuous integration
+//! * `history`: a number over many recordings: where its level changed
+//! * `ranks`: questions to many: which rank of a job is odd, and why (`docs/ranks.md`)
+//! * `tiles`, `stored`, `redact`, `plain`, `testing`: windows for pictures; stored columns; links
+//!   without names; names that are safe to show; traces by hand
 
 pub mod address;
 pub mod alive;

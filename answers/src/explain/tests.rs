@@ -508,7 +508,7 @@ fn what_would_have_helped_is_ranked_and_labelled() {
          MiB reserved, 20.0 MiB below the limit (computed). \
          `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` alone gets past it with 950 MiB \
          reserved under a limit of 970 MiB (computed); so does `max_split_size_mb:128`, but the \
-         leak fills what is left in 5 steps more. A batch 1/2 as large gets past it with about \
+         leak fills what is left in 5 more steps. A batch 1/2 as large gets past it with about \
          950 MiB reserved (estimated: what grows with the batch shrinks, all else stays), but the \
          leak fills what is left in the next step. What would have been asked for next was not \
          recorded.",

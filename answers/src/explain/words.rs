@@ -336,8 +336,8 @@ fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
     match (leaks.verdict, remedy.steps_until_full) {
         (Verdict::Leak, None) => ", but that does not end the leak".to_owned(),
         (Verdict::Leak, Some(0)) => ", but the leak fills what is left in the next step".to_owned(),
-        (Verdict::Leak, Some(1)) => ", but the leak fills what is left in one step more".to_owned(),
-        (Verdict::Leak, Some(n)) => format!(", but the leak fills what is left in {n} steps more"),
+        (Verdict::Leak, Some(1)) => ", but the leak fills what is left in one more step".to_owned(),
+        (Verdict::Leak, Some(n)) => format!(", but the leak fills what is left in {n} more steps"),
         _ => String::new(),
     }
 }

@@ -9,6 +9,7 @@ use engine::systems::{Spec, System, assumed};
 use engine::tensor::DType::Bfloat16;
 use engine::workload::{Workload, offloaded_pass};
 
+/// One linear layer whose outputs are kept.
 pub const TOY: &System = &System {
     default_steps: 20,
     ..System::new("toy", "One linear layer; the loop keeps its outputs.", SPEC)

@@ -90,7 +90,7 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
         .iter()
         .any(|device| !device.oom_events.is_empty())
     {
-        let about = "An allocation failed: the run went out of memory.";
+        let about = "An allocation failed: the run ran out of memory.";
         badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
     }
     order::sort_by_key(&mut badges, |badge| Reverse(badge.weight));

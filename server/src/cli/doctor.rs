@@ -39,8 +39,8 @@ pub struct DoctorArgs {
     /// Move a damaged database aside, and make a new one of the stored files
     #[arg(long)]
     rebuild: bool,
-    /// Forget a time that has not come, which a wrong clock showed once; runs with such a date get
-    /// the one of now, and whoever signed in then signs in again. Also of all projects
+    /// After a clock was wrong: forget the times in the future that it showed. Runs with such a
+    /// date get today's, and people who signed in then sign in again. In all projects
     #[arg(long, conflicts_with_all = ["adopt", "rebuild", "json"])]
     forget_time: bool,
     /// Print one JSON document: the findings, or what became of the files: {"adopted", "refused"}

@@ -22,7 +22,7 @@ Examples:
   tidemark gate base.pickle new.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
   tidemark gate base.pickle new.pickle --pr https://github.com/me/repo/pull/7 --comment
 
-Judged is allocated memory, and whether it leaks; reserved memory is only warned about, since it
+Allocated memory is judged, and whether it leaks. Reserved memory only gives a warning, because it
 differs by several per cent between runs of one program. The verdict is the first line.
 
 Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (such as a ring of

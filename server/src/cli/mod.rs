@@ -79,7 +79,7 @@ A snapshot is made by the training program itself:
 enum Command {
     /// Serve the dashboard (the default command)
     Serve(Box<serve::ServeArgs>),
-    /// Serve the page that keeps files in the browser: no data folder, nothing is sent anywhere
+    /// Serve the page that keeps files in the browser: no data folder; only Share sends anything
     Page(page::PageArgs),
     /// Make an access token for `tidemark serve --token-file`
     Token(token::TokenArgs),

@@ -244,8 +244,8 @@ fn sites_table(report: &RanksReport) -> String {
     let same = doing(u64::from(same), "holds the same", "hold the same");
     let moments = match report.moments_differ {
         true => {
-            "\n  the peaks are at different moments: compared is the most that a site holds, or \
-             what it holds at the end where ranks differ more there"
+            "\n  the peaks are at different moments: what is compared is the most that a site \
+             holds, or what it holds at the end where ranks differ more there"
         }
         false => "",
     };

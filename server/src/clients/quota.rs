@@ -75,7 +75,7 @@ impl Quota {
         let mut held = lock(&self.held);
         let of_client = held.of.get(&who).copied().unwrap_or(0);
         if of_client >= each && each < self.all {
-            let why = format!("{each} {} of one address are all there may be", self.what);
+            let why = format!("one address may have {each} {} at a time", self.what);
             return Err(self.refuse(Crowd::Client, why));
         }
         if held.all >= self.all {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(refusal.crowd, Crowd::Client);
         assert_eq!(
             refusal.to_string(),
-            "2 exports of one address are all there may be; try again in 7 s"
+            "one address may have 2 exports at a time; try again in 7 s"
         );
         let _third = quota.take(honest).unwrap();
         let refusal = quota.take(honest).map(drop).unwrap_err();

@@ -105,7 +105,7 @@ impl Connections {
 
 fn refusal(crowd: Crowd, most: usize) -> Refusal {
     let why = match crowd {
-        Crowd::Client => format!("{most} connections of one address are all there may be"),
+        Crowd::Client => format!("one address may have {most} connections at a time"),
         Crowd::Everybody => format!("all {most} connections are in use"),
     };
     Refusal {

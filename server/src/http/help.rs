@@ -34,7 +34,7 @@ const PAGES: [(&str, &str, &str); 9] = [
     (
         "Live",
         routes::LIVE_PAGE,
-        "trainings that tell their memory while they run",
+        "trainings that report their memory while they run",
     ),
     (
         "Jobs",

@@ -167,7 +167,7 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut Vec
         (steps, true) => format!("{steps} from number {first}"),
         (steps, false) => steps.to_string(),
     };
-    let whole = "compared are peaks of whole recordings";
+    let whole = "the peaks of whole recordings are compared";
     found.push(Condition {
         kind: ConditionKind::Steps,
         name: "steps".to_owned(),

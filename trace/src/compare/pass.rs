@@ -119,7 +119,7 @@ mod tests {
             assert!(told, "{said}: {verdicts:?}");
         };
         let whole = pass(100, Some(50), Some(400));
-        let judged = "judged are the peaks of its phases";
+        let judged = "the peaks of the phases are judged";
         check(
             &whole,
             &pass(100, Some(50), Some(405)),

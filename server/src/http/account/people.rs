@@ -251,7 +251,8 @@ pub async fn new_token(
     match token_for(&app, &entry, id).await {
         Ok(made) => {
             let name = name.unwrap_or_default();
-            let whose = format!("A new token with which {name} signs in. Their others stay good.");
+            let whose =
+                format!("A new token with which {name} signs in. Their other tokens stay valid.");
             let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret)));
             let told = Subject(format!(
                 "{} of {name} ({})",

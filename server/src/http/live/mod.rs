@@ -1,4 +1,4 @@
-//! Trainings that tell their memory after each step, while they run.
+//! Trainings that report their memory after each step, while they run.
 
 mod alert;
 mod page;

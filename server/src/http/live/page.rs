@@ -53,7 +53,7 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
     let runs = of(&app, None).await?;
     let body = html! {
         p class="muted" {
-            "Trainings that tell their memory after each step, while they run. Their counters are "
+            "Trainings that report their memory after each step, while they run. Counters are "
             "shown; a snapshot of the next steps can be asked for."
         }
         @if runs.runs.is_empty() {

@@ -390,8 +390,8 @@ impl Judge<'_> {
             // Neither run has a loop: both are single passes, and their peaks say all there is.
             _ if both && difference.is_of_single_passes() => {
                 let detail = match difference.phases.is_empty() {
-                    true => "neither recording holds a loop: judged is the peak",
-                    false => "neither recording holds a loop: judged are the peaks of its phases",
+                    true => "neither recording holds a loop: the peak is judged",
+                    false => "neither recording holds a loop: the peaks of the phases are judged",
                 };
                 self.find(Weight::Note, "leak", detail.to_owned());
             }
