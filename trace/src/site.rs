@@ -273,6 +273,15 @@ pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
         && code::slashed(stacks.str(frame.filename)).ends_with("torch/nn/modules/module.py")
 }
 
+/// The program's `forward`: a module's, also where it is called without PyTorch's wrappers
+/// (`model.forward(x)`). Compiled graphs call their code so, too, whatever they compute.
+pub(crate) fn is_forward(stacks: &Stacks, frame: Frame) -> bool {
+    stacks.str(frame.name) == "forward"
+        && !stacks.str(frame.filename).starts_with("<eval_with_key>")
+        && is_python(stacks, frame)
+        && !is_framework(stacks, frame)
+}
+
 /// Whether a frame belongs to the framework; see [`code::is_framework`].
 pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
     code::is_framework(stacks.str(frame.filename), frame.line)

@@ -9,7 +9,7 @@
 //!    a scope `Optimizer.step#…` in which no gradients are cleared. Also an optimizer written by
 //!    hand: code of the program after the call of `backward` that allocates blocks as large as the
 //!    gradients, or is called `step`.
-//! 3. **Forward.** A call of a module or of `torch.nn.functional`; and code of the program between
+//! 3. **Forward.** A call of a module, its `forward`, or `torch.nn.functional`; and code between
 //!    such a call and a backward pass. If no module is called at all: the program's code before a
 //!    backward pass, on lines before the one that calls `backward`.
 //! 4. **Setup.** Making, moving or loading a model or an optimizer.

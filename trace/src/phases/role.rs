@@ -211,6 +211,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         "__init__" if file == "<string>" => plain,
         "__init__" if !file.contains("/torch/") || file.contains("/torch/nn/") => Says::ModelSetup,
         "backward" | "vjp" => Says::NamedBackward,
+        _ if site::is_forward(stacks, frame) => Says::Forward,
         _ => plain,
     }
 }

@@ -31,7 +31,10 @@ pub(super) const PER_SCOPE: usize = 96;
 const MIN_SCOPES: usize = 3;
 /// A family must cover this share of the events, unless its name says step.
 const COVERED: f64 = 0.5;
-/// The same, if its name says step.
+/// So many times the longest gap between an optimizer's steps is longer than a step, if forward and
+/// backward passes lie in the gaps.
+const MUCH_IN_A_GAP: u32 = 10;
+/// The same as [`COVERED`], if its name says step.
 const COVERED_BY_STEPS: f64 = 0.25;
 
 /// A scope, or several of one name that overlap (threads that each open it).
@@ -64,7 +67,7 @@ impl<'a> Scopes<'a> {
         stacks: &'a Stacks,
         watch: Watch<'_>,
     ) -> Result<Scopes<'a>, Stopped> {
-        let families = families(&device.annotations, stacks, watch)?;
+        let families = followed(families(&device.annotations, stacks, watch)?);
         Ok(Scopes { device, families })
     }
 
@@ -131,7 +134,7 @@ impl<'a> Scopes<'a> {
             .families
             .iter()
             .filter(|f| f.scopes.len() >= MIN_SCOPES && f.is_apart() && f.covered() >= COVERED)
-            .filter(|f| !f.name.starts_with("Optimizer.") && !f.name.starts_with("nccl:"))
+            .filter(|f| !f.is_of_torch())
             .filter(|f| !f.numbered || f.counts_up())
             .min_by_key(|f| (!f.numbered, f.depth(), Reverse(f.events()), &f.name));
         repeating.map(enclosed)
@@ -139,7 +142,7 @@ impl<'a> Scopes<'a> {
 
     fn optimizers(&self) -> impl Iterator<Item = &Family<'a>> {
         let families = self.families.iter();
-        families.filter(|f| f.name.starts_with("Optimizer.step#"))
+        families.filter(|f| f.is_of_an_optimizer())
     }
 
     /// Steps from the optimizer that ends the cycle.
@@ -223,10 +226,44 @@ fn families<'a>(
     Ok(families)
 }
 
+/// The families, where an optimizer that takes the place of another one (SGD after Adam) is the same
+/// family: a program changes its optimizer between two steps.
+fn followed(families: Vec<Family<'_>>) -> Vec<Family<'_>> {
+    let (mut optimizers, mut all): (Vec<_>, Vec<_>) = families
+        .into_iter()
+        .partition(|f| f.is_of_an_optimizer() && f.scopes.len() >= MIN_SCOPES);
+    optimizers.sort_by_key(|f| f.scopes[0].events.start());
+    let mut one_after_the_other = optimizers.windows(2).map(|pair| {
+        let last = pair[0].scopes.last().expect("a family has scopes");
+        last.events.end() <= pair[1].scopes[0].events.start()
+    });
+    if one_after_the_other.all(|follows| follows) {
+        let rest = optimizers.split_off(optimizers.len().min(1));
+        if let Some(first) = optimizers.first_mut() {
+            first.scopes.extend(rest.into_iter().flat_map(|f| f.scopes));
+        }
+    }
+    all.append(&mut optimizers);
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
 impl Family<'_> {
+    fn is_of_an_optimizer(&self) -> bool {
+        self.name.starts_with("Optimizer.step#")
+    }
+
     fn says_step(&self) -> bool {
         let name = self.name.to_lowercase();
         (name.contains("step") || name.contains("iter")) && !name.contains("micro")
+    }
+
+    /// Whether PyTorch itself opens the scopes, as parts of something: an optimizer's step, a
+    /// collective, the compiler's tries of a kernel (`… (dynamo_timed)`).
+    fn is_of_torch(&self) -> bool {
+        let begins = ["Optimizer.", "nccl:"];
+        begins.iter().any(|part| self.name.starts_with(part))
+            || self.name.ends_with(" (dynamo_timed)")
     }
 
     /// The most common depth: the first scopes may lie inside scopes of another thread.
@@ -313,18 +350,18 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
 fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
     let scopes = runs(family);
     let mut steps: Vec<Step> = Vec::new();
-    let name = family.name.trim_start_matches("Optimizer.");
-    let name = clipped(name, STEP_NAME - "4294967295 ".len());
     let mut start = EventIdx(0);
-    for (index, scope) in scopes.iter().enumerate() {
+    for (index, &(scope, name)) in scopes.iter().enumerate() {
         let limit = match scopes.get(index + 1) {
-            Some(next) => next.start(),
+            Some((next, _)) => next.start(),
             None => EventIdx(device.events.len()),
         };
         let end = tail(device, scope.end(), limit).max(start);
         // Optimizer steps from before the first event keep their number. Frees that follow the last
         // of them are no step.
         if scope.end() > EventIdx(0) && steps.len() < MAX_STEPS {
+            let name = name.trim_start_matches("Optimizer.");
+            let name = clipped(name, STEP_NAME - "4294967295 ".len());
             steps.push(Step {
                 index: index as u32,
                 name: format!("{name} {index}"),
@@ -337,25 +374,30 @@ fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
 }
 
 /// The scopes, where scopes that follow each other directly are joined: two optimizers of one class
-/// step one after the other.
-fn runs(family: &Family<'_>) -> Vec<Span<EventIdx>> {
-    let gap = |a: Span<EventIdx>, b: Span<EventIdx>| b.start().0.saturating_sub(a.end().0);
-    let scopes = family.scopes.iter().map(|s| s.events);
-    let mut gaps: Vec<u32> = family
+/// step one after the other. If the gaps hold next to nothing, the optimizer calls the program (as
+/// L-BFGS does), and each scope is a step.
+fn runs<'a>(family: &Family<'a>) -> Vec<(Span<EventIdx>, &'a str)> {
+    let between = |from: EventIdx, to: EventIdx| to.0.saturating_sub(from.0);
+    let most = |counts: &mut dyn Iterator<Item = u32>| counts.max().unwrap_or(0);
+    let pairs = family.scopes.windows(2);
+    let mut gaps = pairs.map(|w| between(w[0].events.end(), w[1].events.start()));
+    let longest = most(&mut gaps);
+    let mut lengths = family
         .scopes
-        .windows(2)
-        .map(|w| gap(w[0].events, w[1].events))
-        .collect();
-    gaps.sort_unstable();
-    let longest = gaps.last().copied().unwrap_or(0);
-    let mut runs: Vec<Span<EventIdx>> = Vec::new();
-    for events in scopes {
+        .iter()
+        .map(|s| between(s.events.start(), s.events.end()));
+    let works_between = longest.saturating_mul(MUCH_IN_A_GAP) >= most(&mut lengths);
+    let mut runs: Vec<(Span<EventIdx>, &'a str)> = Vec::new();
+    for scope in &family.scopes {
+        let events = scope.events;
         match runs.last_mut() {
             // A forward and a backward pass would take far more events than this gap.
-            Some(last) if gap(*last, events) * 20 < longest => {
+            Some((last, _))
+                if works_between && between(last.end(), events.start()) * 20 < longest =>
+            {
                 *last = Span::new(last.start(), events.end().max(last.end()));
             }
-            _ => runs.push(events),
+            _ => runs.push((events, scope.name)),
         }
     }
     runs
@@ -466,6 +508,51 @@ mod tests {
             ],
             &["step#Adam.step 0 0..90", "step#Adam.step 1 90..100"],
         );
+    }
+
+    #[test]
+    fn an_optimizer_that_calls_the_program_steps_as_often_as_it_is_called() {
+        check(
+            100,
+            &[
+                ("Optimizer.step#LBFGS.step", 5, 35, 0),
+                ("Optimizer.step#LBFGS.step", 35, 65, 0),
+                ("Optimizer.step#LBFGS.step", 67, 97, 0),
+            ],
+            &[
+                "step#LBFGS.step 0 0..35",
+                "step#LBFGS.step 1 35..67",
+                "step#LBFGS.step 2 67..100",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_optimizer_that_takes_the_place_of_another_one_goes_on_with_its_steps() {
+        let name = |at| match at {
+            0..3 => "Optimizer.step#SGD.step",
+            _ => "Optimizer.step#AdamW.step",
+        };
+        let scopes: Vec<_> = (0..6)
+            .map(|at| (name(at), 10 * at + 8, 10 * at + 10, 0))
+            .collect();
+        let steps = steps_of(60, &scopes);
+        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names[2..4], ["step#SGD.step 2", "step#AdamW.step 3"]);
+        assert_eq!(steps.len(), 6);
+    }
+
+    #[test]
+    fn what_the_compiler_tries_is_no_step() {
+        let scope = |at: u32| {
+            (
+                "CachingAutotuner.benchmark_all_configs (dynamo_timed)",
+                4 * at,
+                4 * at + 4,
+                0,
+            )
+        };
+        check(40, &[scope(0), scope(1), scope(2), scope(3)], &[]);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! calls there (a further context, or the allocation itself). A stack has one spot in each context
 //! from the outermost function to the allocation. A program is a walk from spot to spot.
 //!
-//! Frames of C++ and the wrappers of `torch.nn.Module` are left out. For the wrappers, the
-//! following contexts are marked as inside a module.
+//! Frames of C++ and the wrappers of `torch.nn.Module` are left out. The contexts after a wrapper
+//! are marked as inside a module, and so is a module's `forward` that is called without one.
 
 use super::frames::{Frames, Place};
 use crate::footprint::{of_map, of_vec};
@@ -143,7 +143,7 @@ impl Builder<'_> {
         let outermost_first = stacks.frames(stack).iter().rev();
         for &frame in outermost_first.take_while(|_| is_walked) {
             let info = self.frames.of(frame);
-            if info.is_module_call {
+            if info.is_module_call || info.is_forward {
                 place.in_module = true;
             }
             if !info.is_call() {

@@ -50,6 +50,8 @@ pub struct FrameInfo {
     pub line: u32,
     /// A wrapper of `torch.nn.Module`.
     pub is_module_call: bool,
+    /// A module's own `forward`.
+    pub is_forward: bool,
     /// A file of PyTorch.
     pub is_torch: bool,
     is_python: bool,
@@ -134,7 +136,32 @@ impl Frames {
                 ..info
             });
         }
+        drop((known, looked));
+        this.leave_out_what_trains(stacks, watch)?;
         Ok(this)
+    }
+
+    /// A function that is called `forward` and runs a backward pass or an optimizer is no module's.
+    fn leave_out_what_trains(&mut self, stacks: &Stacks, watch: Watch<'_>) -> Result<(), Stopped> {
+        let mut trains = vec![false; self.functions.len()];
+        let mut around = Vec::new();
+        for stack in 0..stacks.len() {
+            watch.at_row(stack, || self.heap_bytes() + of_vec(&trains))?;
+            around.clear();
+            for &frame in stacks.frames(StackIdx(stack as u32)).iter().rev() {
+                let info = self.of(frame);
+                if info.is_forward {
+                    around.push(info.function);
+                }
+                if matches!(info.work, Work::Backward | Work::Optimizer) {
+                    around.iter().for_each(|&at| trains[at as usize] = true);
+                }
+            }
+        }
+        for frame in &mut self.frames {
+            frame.is_forward &= !trains[frame.function as usize];
+        }
+        Ok(())
     }
 
     /// Heap bytes that they use.
@@ -176,7 +203,7 @@ impl Frames {
         let mut found = Work::Other;
         let mut passed = Passed::default();
         for info in frames.iter().map(|&f| self.of(f)) {
-            match (info.is_module_call, info.work) {
+            match (info.is_module_call || info.is_forward, info.work) {
                 (true, _) => return Work::Forward,
                 (false, Work::Other) if info.is_python => passed = passed.and(info.caller),
                 (false, Work::Other) => {}
@@ -201,6 +228,7 @@ fn look(stacks: &Stacks, frame: Frame, function: u32) -> FrameInfo {
         function,
         line: frame.line,
         is_module_call: site::is_module_call(stacks, frame),
+        is_forward: site::is_forward(stacks, frame),
         is_torch,
         is_python: site::is_python(stacks, frame),
         is_framework: site::is_framework(stacks, frame) || is_loop_of_a_kernel(file),

@@ -8,7 +8,7 @@ use super::frames::Work;
 use super::levels::memory_needed;
 use super::word::Word;
 use crate::categories::{Categories, Category};
-use crate::stacks::Stacks;
+use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -179,7 +179,7 @@ fn pass(
 ) -> Result<(Kind, String), Stopped> {
     let device = analysis.device;
     let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
-    let kept = kept(analysis);
+    let kept = kept(analysis, stacks);
     let total = analysis.total;
     let peak = device.summary[Series::Allocated as usize].peak.0 as f64;
     if f64::from(analysis.setup) >= LOADS * allocs as f64 {
@@ -270,8 +270,9 @@ fn staying(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
     made.filter(move |&at| blocks.free_requested[at] >= n)
 }
 
-/// Bytes that were allocated in the recording and are alive at its end.
-fn kept(analysis: &Analysis<'_>) -> Kept {
+/// Bytes that were allocated in the recording and are alive at its end. An optimizer that makes its
+/// state anew in each step gives back what it had before: that much is not counted.
+fn kept(analysis: &Analysis<'_>, stacks: &Stacks) -> Kept {
     let blocks = &analysis.device.blocks;
     let mut kept = Kept::default();
     for index in staying(analysis.device) {
@@ -284,6 +285,14 @@ fn kept(analysis: &Analysis<'_>) -> Kept {
             _ => {}
         }
     }
+    let from_before = &blocks.kind[..blocks.n_preexisting as usize];
+    let replaced = from_before.iter().map(|kind| &blocks.kinds[kind.index()]);
+    let replaced = replaced.filter(|kind| {
+        let free = kind.free_stack;
+        free != StackIdx::NONE && analysis.frames.work(stacks, free) == Work::Optimizer
+    });
+    let replaced: u64 = replaced.map(|kind| kind.size.0).sum();
+    kept.optimizer = kept.optimizer.saturating_sub(replaced);
     kept
 }
 
@@ -350,6 +359,35 @@ mod tests {
             sentence,
             "one forward pass: 10.0 KiB of what it allocates stay"
         );
+    }
+
+    /// A forward pass, a backward pass and a step of AdamW by hand, which keeps new state and gives
+    /// back what it had before.
+    #[test]
+    fn state_that_replaces_older_state_is_not_of_the_first_step() {
+        let check = |gives_back: u32, expected| {
+            let mut p = Program::default();
+            let adam = p.stack(&["<module> train.py:11", &format!("step {ADAM}:20")]);
+            for _ in 0..gives_back {
+                p.builder.preexisting(crate::trace::BlockKind {
+                    free_stack: adam,
+                    ..crate::testing::block_of(Bytes(2048))
+                });
+            }
+            let call = format!("_call_impl {MODULE}:1");
+            p.alloc(2048, &["<module> train.py:9", &call, "forward net.py:1"]);
+            p.alloc(2048, &[]);
+            for _ in 0..4 {
+                p.alloc(2048, &["<module> train.py:11", &format!("step {ADAM}:20")]);
+            }
+            for block in 0..gives_back {
+                p.free(BlockIdx(block));
+            }
+            let trace = p.finish();
+            assert_eq!(of_device(&trace.devices[0], &trace.stacks).kind, expected);
+        };
+        check(0, Kind::FirstOptimizerStep);
+        check(4, Kind::WholeStep);
     }
 
     #[test]

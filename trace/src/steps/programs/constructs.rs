@@ -144,6 +144,36 @@ fn layers_are_no_steps() {
     );
 }
 
+/// `model.forward(x)` passes by PyTorch's wrappers.
+#[test]
+fn layers_of_a_forward_that_is_called_directly_are_no_steps() {
+    let layers = |caller: &str| {
+        format!(
+            "12x {{
+               main:4 {caller}:10 !forward:20 !forward:30
+               main:4 {caller}:10 !forward:21 !forward:30
+               main:4 {caller}:10 !forward:22
+             }}"
+        )
+    };
+    check(&layers("forward"), 0);
+    check(
+        &format!("5x {{\nmain:3 load:1\n{}\n}}", layers("forward")),
+        5,
+    );
+    check(&layers("run"), 12);
+    // A trainer may call its loop so, too.
+    let trains = format!(
+        "12x {{
+           main:4 forward:10 !forward:20
+           main:4 forward:11 {BACKWARD}
+           -
+           main:4 forward:12 {ADAM}
+         }}"
+    );
+    check(&trains, 12);
+}
+
 #[test]
 fn a_model_that_is_loaded_is_no_loop() {
     check(
