@@ -16,7 +16,7 @@ use trace::leaks;
 use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
-use trace::what_if::{self, Conditions, Early, Evidence, Placement};
+use trace::what_if::{self, Before, Conditions, Early, Evidence, Placement};
 
 /// A better setting is searched if at least this share of reserved memory was unused at its peak …
 const UNUSED: f64 = 0.1;
@@ -165,6 +165,7 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
             early: &Early::default(),
             batch: None,
             placement: Placement::Seen,
+            before: Before::AsRecorded,
         };
         let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
         Ok((outcome.peak_reserved, conf::text(settings)))

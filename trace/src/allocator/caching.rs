@@ -260,7 +260,7 @@ impl Caching {
     /// normal segment, as PyTorch does; a full device refuses what would be mapped.
     fn segment(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let size = self.arena.config().segment_size(rounded);
-        let expandable = self.arena.config().expandable_segments;
+        let expandable = self.arena.config().expands(key.pool);
         let checked = self.limit.filter(|limit| match limit.by {
             Refuser::Process => true,
             Refuser::Device => !expandable,

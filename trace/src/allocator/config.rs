@@ -1,6 +1,6 @@
 //! The constants of PyTorch's caching allocator, and what its settings change about the rules.
 
-use crate::trace::PoolSize;
+use crate::trace::{PoolId, PoolSize};
 
 /// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
 pub const MIN_BLOCK: u64 = 512;
@@ -40,6 +40,13 @@ impl Ties {
     }
 }
 
+/// Whether private pools have expandable segments under the version of torch that a file was
+/// written with. Up to 2.5 they have none, from 2.8 on they have. A file does not tell the versions
+/// between from 2.5, so they count as those without.
+pub(super) fn expands_private(guess: Option<&str>) -> bool {
+    minor_version(guess).is_some_and(|minor| minor >= 8)
+}
+
 /// The earliest minor version of torch 2 in a guess such as `2.10 to 2.11`.
 pub(super) fn minor_version(guess: Option<&str>) -> Option<u32> {
     let minor = guess?.strip_prefix("2.")?;
@@ -63,6 +70,9 @@ pub struct Config {
     pub roundup_power2_divisions: [u64; 16],
     /// Whether segments grow by mapping pages.
     pub expandable_segments: bool,
+    /// Whether those of private pools do so, too. No setting says so, but the version of PyTorch
+    /// does (docs/allocator.md).
+    pub expandable_private: bool,
     /// Share of the limit above which cached segments are given back before the driver is asked for
     /// another; 0: never.
     pub garbage_collection_threshold: f64,
@@ -78,6 +88,7 @@ impl Default for Config {
             max_non_split_rounding: LARGE_BUFFER,
             roundup_power2_divisions: [0; 16],
             expandable_segments: false,
+            expandable_private: true,
             garbage_collection_threshold: 0.0,
             large_segment: LARGE_BUFFER,
         }
@@ -85,6 +96,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same settings under the version of PyTorch that `other` is of.
+    pub fn under_version_of(self, other: &Config) -> Config {
+        Config {
+            ties: other.ties,
+            expandable_private: other.expandable_private,
+            ..self
+        }
+    }
+
+    /// Whether the segments of a pool grow by mapping pages.
+    pub fn expands(&self, pool: PoolId) -> bool {
+        self.expandable_segments && (self.expandable_private || pool == PoolId::default())
+    }
+
     /// Bytes of the block that a request of `n` bytes asks for.
     pub fn round_size(&self, n: u64) -> u64 {
         if n < MIN_BLOCK {
@@ -152,7 +177,7 @@ impl Config {
     }
 
     /// Whether best fit rejects a block (oversize rules).
-    pub(super) fn rejects(&self, rounded: u64, block: u64) -> bool {
+    pub(crate) fn rejects(&self, rounded: u64, block: u64) -> bool {
         self.max_split_size.is_some_and(|max| {
             (rounded < max && block >= max)
                 || (rounded >= max && block >= rounded + self.max_non_split_rounding)

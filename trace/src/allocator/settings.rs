@@ -1,7 +1,7 @@
 //! The settings that a snapshot holds.
 
 use super::conf;
-use super::config::{Config, Ties};
+use super::config::{Config, Ties, expands_private};
 
 impl Config {
     /// From a snapshot's flattened `allocator_settings`, written by a version of torch such as
@@ -13,6 +13,7 @@ impl Config {
             conf::parse_accepted(text, torch)
         });
         config.ties = Ties::of_torch(torch);
+        config.expandable_private = expands_private(torch);
         for (name, value) in settings {
             match name.as_str() {
                 // −1 is SIZE_MAX seen as signed: no limit.

@@ -5,16 +5,19 @@
 //! are requested again, lowest address first; memory that was cached and free is left out.
 
 use crate::allocator::caching::Caching;
-use crate::allocator::{PoolKey, Slot};
+use crate::allocator::{Config, PoolKey, Slot};
 use crate::trace::{BlockIdx, DeviceTrace, SegmentBefore};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 
 /// How the memory from before the first event lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Before {
     /// As recorded, if the settings allow.
+    #[default]
     AsRecorded,
+    /// As recorded, as if the settings had been changed at the first event.
+    Kept,
     /// As if all blocks in use were requested again, lowest address first: for a limit that is
     /// lower than what was reserved.
     RequestedAgain,
@@ -31,13 +34,11 @@ pub(super) fn begin(
     let blocks = &device.blocks;
     let mut before: Vec<u32> = (0..blocks.n_preexisting).collect();
     before.sort_unstable_by_key(|&block| blocks.addr[block as usize]);
-    let expandable = allocator.arena().config().expandable_segments;
     let segments = &device.segments_before;
-    let alike = segments
-        .iter()
-        .all(|segment| segment.expandable == expandable);
+    let alike = lies_alike(device, allocator.arena().config());
     let segments: &[SegmentBefore] = match how {
         Before::AsRecorded if alike => segments,
+        Before::Kept => segments,
         _ => &[],
     };
     let mut next = 0;
@@ -80,6 +81,12 @@ pub(super) fn begin(
         }
     }
     Ok(())
+}
+
+/// Whether these settings lay the memory from before the first event out in the same way.
+pub(super) fn lies_alike(device: &DeviceTrace, settings: &Config) -> bool {
+    let mut segments = device.segments_before.iter();
+    segments.all(|segment| segment.expandable == settings.expands(segment.pool))
 }
 
 fn key(segment: &SegmentBefore) -> PoolKey {

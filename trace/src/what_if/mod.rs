@@ -31,9 +31,10 @@ pub mod words;
 use crate::allocator::Config;
 pub use crate::allocator::caching::{Limit, Placement, Refuser};
 use crate::oom;
-use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
+use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, PoolId, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
+pub use begin::Before;
 pub use curve::Curve;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
@@ -164,10 +165,8 @@ pub struct Answer {
 impl Question {
     /// The settings that it asks for, under the version of PyTorch that the file is of.
     fn settings_beside(&self, own: &Config) -> Config {
-        Config {
-            ties: own.ties,
-            ..self.settings.as_ref().unwrap_or(own).clone()
-        }
+        let settings = self.settings.as_ref().unwrap_or(own).clone();
+        settings.under_version_of(own)
     }
 }
 
@@ -201,6 +200,7 @@ pub fn ask(
         early,
         batch: None,
         placement: Placement::Seen,
+        before: Before::AsRecorded,
     };
     let run = |limit, columns| {
         let as_recorded = settings == own && limit == own_limit && early.is_empty();
@@ -250,6 +250,9 @@ pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
     let mut actions = device.events.action.iter();
     settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable)
         || actions.any(|action| *action == Action::SegmentMap);
+    let mut before = device.segments_before.iter();
+    settings.expandable_private |=
+        before.any(|segment| segment.expandable && segment.pool != PoolId::default());
     settings
 }
 
@@ -265,6 +268,7 @@ fn calibrate(
         early: &Early::default(),
         batch: None,
         placement: Placement::Seen,
+        before: Before::AsRecorded,
     };
     let outcome = replay(device, evidence, &conditions, watch)?;
     let recorded = device.summary[Series::Reserved as usize].peak;

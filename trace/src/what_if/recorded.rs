@@ -13,7 +13,7 @@ use crate::allocator::Config;
 use crate::allocator::caching::{Limit, Refuser};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
-use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, NO_TARGET, Series};
+use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, NO_TARGET, PoolSize, Series};
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
 
@@ -56,6 +56,8 @@ impl LimitSeen {
 pub struct Evidence {
     /// The first event of each time that the program emptied the cache.
     pub emptied: Vec<EventIdx>,
+    /// Those of them that may as well have been a request: nothing tells them apart.
+    pub doubtful: Vec<EventIdx>,
     /// Events at which frees complete, because a request waits for all streams before it is tried
     /// again.
     pub awaited: Vec<Span<EventIdx>>,
@@ -76,6 +78,31 @@ struct Burst {
     reserved_before: u64,
     /// Whether pages of expandable segments were among them.
     unmapped: bool,
+    /// Stream and bytes of each.
+    given_back: Vec<(u64, u64)>,
+}
+
+impl Burst {
+    /// Whether something that went back would have served such a request. Then the request did not
+    /// make it go back: it had asked for nothing new. A segment of the small pool has one size.
+    fn would_serve(&self, request: &Request, own: &Config) -> bool {
+        let pool = own.pool_size(request.rounded);
+        let mut given_back = self.given_back.iter();
+        given_back.any(|&(stream, size)| {
+            let is_small = size <= own.page(PoolSize::Small);
+            stream == request.stream
+                && is_small == (pool == PoolSize::Small)
+                && size >= request.rounded
+                && !own.rejects(request.rounded, size)
+        })
+    }
+}
+
+/// The request behind a new segment.
+#[derive(Clone, Copy)]
+struct Request {
+    rounded: u64,
+    stream: u64,
 }
 
 /// What a request that nothing fits asks for.
@@ -105,8 +132,8 @@ impl Bounds {
 
 /// The event directly after a burst.
 enum Next {
-    /// A new segment, with its stack.
-    Segment(StackIdx),
+    /// A new segment, with its stack and the request that it is for, if that is known.
+    Segment(StackIdx, Option<Request>),
     /// A block without a new segment, with its stack. An expandable segment may still have had room
     /// for it after the burst.
     Block(StackIdx),
@@ -127,6 +154,11 @@ struct Reader<'a> {
     has_fraction: bool,
     /// Whether anything happened but that memory went back.
     has_begun: bool,
+    /// The least reserved memory and segment together that a failed allocation shows to be too
+    /// much; `None` if none failed.
+    failed: Option<u64>,
+    /// Whether what the program gives back has a stack, and its own.
+    stacks_tell: bool,
     /// The stack of each segment that was made, while it lives: kept only where what is given back
     /// carries the stack that it was made with.
     made_by: Option<FxHashMap<DeviceAddr, StackIdx>>,
@@ -136,16 +168,28 @@ struct Reader<'a> {
     /// What was there for the process when the device was full: the least of these.
     room: Option<u64>,
     emptied: Vec<EventIdx>,
+    doubtful: Vec<EventIdx>,
     awaited: Vec<Span<EventIdx>>,
 }
 
 impl Evidence {
+    /// The same, if what may have been a request was one. `None` if nothing is doubtful.
+    pub fn otherwise(&self) -> Option<Evidence> {
+        let is_certain = |event: &&EventIdx| self.doubtful.binary_search(event).is_err();
+        (!self.doubtful.is_empty()).then(|| Evidence {
+            emptied: self.emptied.iter().filter(is_certain).copied().collect(),
+            doubtful: Vec::new(),
+            ..self.clone()
+        })
+    }
+
     /// Reads a recording that was made under the settings `own`.
     ///
     /// # Errors
     /// [`Stopped`].
     pub fn of(device: &DeviceTrace, own: &Config, watch: Watch<'_>) -> Result<Evidence, Stopped> {
         let summary = device.summary[Series::Reserved as usize];
+        let carries = frees_carry_stacks_of_allocs(device);
         let mut reader = Reader {
             device,
             own,
@@ -159,11 +203,14 @@ impl Evidence {
             },
             has_fraction: false,
             has_begun: false,
-            made_by: frees_carry_stacks_of_allocs(device).then(FxHashMap::default),
+            failed: None,
+            stacks_tell: !carries && has_stacks(device),
+            made_by: carries.then(FxHashMap::default),
             burst: None,
             completing: None,
             room: None,
             emptied: Vec::new(),
+            doubtful: Vec::new(),
             awaited: Vec::new(),
         };
         reader.grant(summary.start.0);
@@ -176,6 +223,7 @@ impl Evidence {
         Ok(Evidence {
             limit: reader.limit(),
             emptied: reader.emptied,
+            doubtful: reader.doubtful,
             awaited: reader.awaited,
         })
     }
@@ -227,6 +275,12 @@ impl Reader<'_> {
                 Action::SegmentFree | Action::SegmentUnmap => {
                     reserved = reserved.saturating_sub(size());
                 }
+                Action::Oom => {
+                    let failed = events.others.get(target as usize);
+                    let asked = failed.map(|failed| self.asked(failed.size).segment);
+                    let too_much = asked.map(|segment| reserved.saturating_add(segment));
+                    self.failed = self.failed.into_iter().chain(too_much).min();
+                }
                 _ => {}
             }
             mapping = *action == Action::SegmentMap;
@@ -257,7 +311,9 @@ impl Reader<'_> {
                     is_own: false,
                     reserved_before: *reserved,
                     unmapped: false,
+                    given_back: Vec::new(),
                 });
+                burst.given_back.push((segment.stream, segment.size.0));
                 burst.unmapped |= action == Action::SegmentUnmap;
                 burst.is_own |= made_by.is_some_and(|stack| stack != segment.stack);
                 burst.stack = burst.stack.filter(|stack| *stack == segment.stack);
@@ -270,11 +326,17 @@ impl Reader<'_> {
                 if let Some(made_by) = self.made_by.as_mut().filter(|_| is_whole) {
                     made_by.insert(segment.addr, segment.stack);
                 }
-                let asked = self.asked_at(event).unwrap_or(Asked {
+                let behind = self.behind(event);
+                let asked = behind.map(|kind| self.asked(kind.requested));
+                let asked = asked.unwrap_or(Asked {
                     segment: segment.size.0,
                     driver: segment.size.0,
                 });
-                self.end_burst(event, Next::Segment(segment.stack), asked);
+                let request = behind.map(|kind| Request {
+                    rounded: self.own.round_size(kind.requested.0),
+                    stream: kind.stream,
+                });
+                self.end_burst(event, Next::Segment(segment.stack, request), asked);
                 *reserved += segment.size.0;
             }
             Action::Oom => self.oom(event, target, *reserved, completing),
@@ -330,6 +392,11 @@ impl Reader<'_> {
 
     /// What the request behind a segment event asked for.
     fn asked_at(&self, event: u32) -> Option<Asked> {
+        self.behind(event).map(|kind| self.asked(kind.requested))
+    }
+
+    /// The block that a segment event was for.
+    fn behind(&self, event: u32) -> Option<&BlockKind> {
         let events = &self.device.events;
         let rest = events
             .action
@@ -338,7 +405,7 @@ impl Reader<'_> {
             .skip(event as usize);
         let is_alloc = |(action, _): &(&Action, &u32)| **action == Action::Alloc;
         let (_, &block) = rest.take(SOON).find(is_alloc)?;
-        Some(self.asked(self.device.blocks.kind(BlockIdx(block)).requested))
+        Some(self.device.blocks.kind(BlockIdx(block)))
     }
 
     fn refuse(&mut self, reserved: u64, asked: Asked) {
@@ -348,7 +415,8 @@ impl Reader<'_> {
     }
 
     /// Whether a request gave back what a burst gave back, and not the program.
-    fn is_of_request(&self, burst: &Burst, next: Next, too_much: bool) -> bool {
+    fn is_of_request(&self, burst: &Burst, next: Next, segment: u64) -> bool {
+        let too_much = burst.reserved_before.saturating_add(segment) > self.process.granted;
         // A request gives everything back with its own stack.
         let Some(of_burst) = burst.stack else {
             return false;
@@ -362,12 +430,24 @@ impl Reader<'_> {
             }
             Next::Other => false,
             Next::Block(stack) => stack != StackIdx::NONE && of_burst == stack && tells,
-            // No stack shows who did it. Only near the limit it can have been a request that
-            // failed.
-            Next::Segment(_) if of_burst == StackIdx::NONE => {
+            // Requests of a backward pass have no Python stack, but the program has. Only near the
+            // limit it can have been a request that failed.
+            Next::Segment(..) if of_burst == StackIdx::NONE && self.stacks_tell => {
                 too_much || self.own.garbage_collection_threshold > 0.0
             }
-            Next::Segment(stack) => of_burst == stack && tells,
+            // No stack shows who did it. Where what went back would have served the request, it was
+            // the program. Where a failed allocation shows a limit, that limit decides.
+            Next::Segment(_, request) if of_burst == StackIdx::NONE => {
+                let is_idle = request.is_some_and(|request| burst.would_serve(&request, self.own));
+                let reserved = burst.reserved_before;
+                let collects = self.own.garbage_collection_threshold;
+                !is_idle
+                    && self.failed.map_or(too_much, |limit| {
+                        let is_old = collects > 0.0 && reserved as f64 > collects * limit as f64;
+                        reserved.saturating_add(segment) >= limit || is_old
+                    })
+            }
+            Next::Segment(stack, _) => of_burst == stack && tells,
         }
     }
 
@@ -378,7 +458,16 @@ impl Reader<'_> {
         let segment = asked.segment;
         let too_much = burst.reserved_before.saturating_add(segment) > self.process.granted;
         let collects = self.own.garbage_collection_threshold;
-        if !self.is_of_request(&burst, next, too_much) {
+        let is_idle = |request: &Request| burst.would_serve(request, self.own);
+        let looks_the_same = match &next {
+            Next::Segment(_, request) if request.as_ref().is_some_and(is_idle) => false,
+            Next::Segment(stack, _) => burst.stack == Some(*stack) || burst.stack == NO_STACK,
+            Next::Block(stack) => burst.stack == Some(*stack),
+            Next::Oom(_) | Next::Other => false,
+        };
+        if !self.is_of_request(&burst, next, segment) {
+            self.doubtful
+                .extend(looks_the_same.then_some(EventIdx(burst.first)));
             return self.emptied.push(EventIdx(burst.first));
         }
         // If the recording begins inside of the burst, it does not tell how much was reserved
@@ -419,6 +508,13 @@ fn gives_back(action: Action) -> bool {
     )
 }
 
+/// Whether stacks were recorded.
+fn has_stacks(device: &DeviceTrace) -> bool {
+    let is_known =
+        |kind: &BlockKind| kind.alloc_stack != StackIdx::NONE || kind.free_stack != StackIdx::NONE;
+    device.blocks.kinds.iter().any(is_known)
+}
+
 /// Whether everything that was given back carries the stack with which it was requested, as
 /// `context="alloc"` records it.
 fn frees_carry_stacks_of_allocs(device: &DeviceTrace) -> bool {
@@ -428,6 +524,9 @@ fn frees_carry_stacks_of_allocs(device: &DeviceTrace) -> bool {
     let is_alike = |kind: &BlockKind| kind.free_stack == kind.alloc_stack;
     freed.next().is_some_and(is_alike) && freed.all(is_alike)
 }
+
+/// The stack where none was recorded.
+const NO_STACK: Option<StackIdx> = Some(StackIdx::NONE);
 
 /// The allocation that a segment is for comes within this many events.
 const SOON: usize = 64;

@@ -1,11 +1,14 @@
 //! Replays a recorded failure, and finds the single changes that would have got past it.
 
 use super::batch::{Batch, Share};
+use super::begin::lies_alike;
 use super::{
-    Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Placement, Reach, Refuser, replay,
+    Before, Conditions, Early, Evidence, Failed, Limit, LimitSeen, Outcome, Placement, Reach,
+    Refuser, Spread, replay,
 };
 use crate::allocator::{Config, conf};
 use crate::trace::DeviceTrace;
+use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use std::fmt;
 
@@ -96,8 +99,12 @@ pub fn simpler(own: &Config) -> Vec<Config> {
         ..Config::default()
     };
     let all = [expandable, Config::default()].into_iter();
+    let all = all.map(|config| config.under_version_of(own));
     all.filter(|config| config != own).collect()
 }
+
+/// Into so many parts the range of limits is cut.
+const LIMITS: u64 = 4;
 
 /// What is tried besides settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,10 +126,101 @@ pub struct Diagnosis {
     pub remedies: Vec<Remedy>,
 }
 
+/// A failure that changes are tried on. A recording does not tell everything, and what is told as a
+/// remedy must be one however the rest was:
+///
+/// * the limit may be the smallest that fits the recording, the largest, or one between: under a
+///   larger limit other blocks may be handed out;
+/// * where it shows no difference, a program may have emptied the cache, or a request did;
+/// * memory from before the recording may lie close together under other settings, or as recorded;
+/// * the driver may put segments elsewhere than is guessed.
+struct Trial<'a> {
+    device: &'a DeviceTrace,
+    own: &'a Config,
+    evidence: &'a Evidence,
+    otherwise: Option<Evidence>,
+    seen: LimitSeen,
+    failure: EventIdx,
+    watch: Watch<'a>,
+}
+
+impl Trial<'_> {
+    fn run(&self, conditions: Conditions<'_>) -> Result<Outcome, Stopped> {
+        replay(self.device, self.evidence, &conditions, self.watch)
+    }
+
+    /// The failure, if it is found again under the largest limit that fits the recording.
+    fn fails(&self, conditions: Conditions<'_>) -> Result<Option<Failed>, Stopped> {
+        let limit = Some(self.seen.limit());
+        let outcome = self.run(Conditions {
+            limit,
+            ..conditions
+        })?;
+        Ok(outcome.failed.filter(|failed| failed.event == self.failure))
+    }
+
+    fn gets_past(&self, outcome: &Outcome) -> bool {
+        outcome.reach == Reach::Recorded(self.failure)
+    }
+
+    /// Whether what got past the failure with this outcome does so in all readings.
+    fn holds(&self, conditions: Conditions<'_>, outcome: &Outcome) -> Result<bool, Stopped> {
+        for reading in self.readings(conditions, outcome) {
+            if !self.gets_past(&self.run(reading)?) {
+                return Ok(false);
+            }
+        }
+        let Some(otherwise) = &self.otherwise else {
+            return Ok(true);
+        };
+        let outcome = replay(self.device, otherwise, &conditions, self.watch)?;
+        Ok(self.gets_past(&outcome))
+    }
+
+    /// The readings besides that with this outcome; the likeliest to fail come first.
+    fn readings<'c>(
+        &self,
+        conditions: Conditions<'c>,
+        outcome: &Outcome,
+    ) -> impl Iterator<Item = Conditions<'c>> {
+        let under = move |bytes: Bytes| Conditions {
+            limit: conditions.limit.map(|limit| Limit { bytes, ..limit }),
+            ..conditions
+        };
+        let before = self.before(conditions.settings);
+        let before = before.map(|before| Conditions {
+            before,
+            ..conditions
+        });
+        // Many replays of a long recording would take too long.
+        let most = Spread::others(self.device, SETTINGS.len());
+        let (low, high) = (self.seen.at_least, self.seen.taken());
+        let between = (1..LIMITS).map(move |n| low + (high - low) / LIMITS * n);
+        let between = between.take(if low < high { most as usize } else { 0 });
+        let orders = 0..if outcome.is_guessed { most } else { 0 };
+        let orders = orders.map(move |order| Conditions {
+            placement: Placement::Other(order),
+            ..conditions
+        });
+        let largest = (low < high).then_some(high);
+        let limits = largest.into_iter().chain(between).map(under);
+        limits.chain(before).chain(orders)
+    }
+
+    /// The other way in which the memory from before the first event may lie under these settings:
+    /// as if they had been in force since the program began, or only from the first event on.
+    fn before(&self, settings: &Config) -> Option<Before> {
+        let may_differ = self.device.blocks.n_preexisting > 0 && settings != self.own;
+        may_differ.then(|| match lies_alike(self.device, settings) {
+            true => Before::RequestedAgain,
+            false => Before::Kept,
+        })
+    }
+}
+
 /// Replays the first failed allocation of a recording with single changes. What gets past it must
-/// do so both with the smallest limit that fits the recording and with the largest, because under
-/// a larger limit other blocks may be handed out. The outcome is that of the smallest. `None` if
-/// nothing failed, or if the replay does not reproduce the failure.
+/// do so however what the recording does not tell is read ([`Trial`]). The outcome is that of the
+/// smallest limit. `None` if nothing failed, or if the replay does not reproduce the failure.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -144,26 +242,24 @@ pub fn remedies(
         early: &none,
         batch: None,
         placement: Placement::Seen,
+        before: Before::AsRecorded,
     };
-    let try_out = |conditions: Conditions<'_>| replay(device, &evidence, &conditions, watch);
-    let as_recorded = try_out(Conditions {
-        limit: Some(seen.limit()),
-        ..as_it_was
-    })?;
-    let Some(failed) = as_recorded.failed.filter(|f| f.event == failure.event) else {
+    let trial = Trial {
+        device,
+        own,
+        otherwise: evidence.otherwise(),
+        evidence: &evidence,
+        seen,
+        failure: failure.event,
+        watch,
+    };
+    let Some(failed) = trial.fails(as_it_was)? else {
         return Ok(None);
     };
     let mut remedies: Vec<Remedy> = Vec::new();
-    let gets_past = |outcome: &Outcome| outcome.reach == Reach::Recorded(failure.event);
     let mut keep = |change, conditions: Conditions<'_>| {
-        let outcome = try_out(conditions)?;
-        let limit = Some(seen.limit());
-        let helps = gets_past(&outcome)
-            && (limit == conditions.limit
-                || gets_past(&try_out(Conditions {
-                    limit,
-                    ..conditions
-                })?));
+        let outcome = trial.run(conditions)?;
+        let helps = trial.gets_past(&outcome) && trial.holds(conditions, &outcome)?;
         remedies.extend(helps.then_some(Remedy { change, outcome }));
         Ok::<bool, Stopped>(helps)
     };

@@ -29,6 +29,8 @@ pub struct Conditions<'a> {
     pub batch: Option<(&'a Batch, Share)>,
     /// Where segments lie if the recording does not tell.
     pub placement: Placement,
+    /// How the memory from before the first event lies.
+    pub before: Before,
 }
 
 /// Replays the requests of a recording under these conditions.
@@ -163,7 +165,7 @@ impl<'a> Run<'a> {
     fn lay_out(&mut self, conditions: &Conditions<'_>, watch: Watch<'_>) -> Result<bool, Stopped> {
         let (device, limit) = (self.device, conditions.limit);
         let (allocator, slots) = (&mut self.allocator, &mut self.slots);
-        begin(device, allocator, slots, Before::AsRecorded, watch)?;
+        begin(device, allocator, slots, conditions.before, watch)?;
         if self.exceeds(limit) {
             self.allocator.empty_cache();
         }

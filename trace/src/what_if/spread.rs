@@ -36,6 +36,12 @@ pub struct Spread {
 }
 
 impl Spread {
+    /// How many other orders are tried where so many questions are asked about a device.
+    pub(super) fn others(device: &DeviceTrace, questions: usize) -> u32 {
+        let replays = MOST_ALLOCS / (device.blocks.len() * questions).max(1);
+        OTHERS.min(replays) as u32
+    }
+
     /// Of an outcome under these conditions.
     ///
     /// # Errors
@@ -47,7 +53,7 @@ impl Spread {
         outcome: &Outcome,
         watch: Watch<'_>,
     ) -> Result<Option<Spread>, Stopped> {
-        let others = OTHERS.min(MOST_ALLOCS / device.blocks.len().max(1));
+        let others = Spread::others(device, 1);
         if !outcome.is_guessed || others == 0 {
             return Ok(None);
         }
@@ -58,7 +64,7 @@ impl Spread {
             peak_reserved: [outcome.peak_reserved; 2],
             retries: [outcome.retries; 2],
         };
-        for order in 0..others as u32 {
+        for order in 0..others {
             let conditions = Conditions {
                 placement: Placement::Other(order),
                 ..*conditions

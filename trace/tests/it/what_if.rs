@@ -267,7 +267,6 @@ fn what_gets_past_a_failure_is_set_as_it_is_told() {
             &[
                 "expandable_segments:True",
                 "max_split_size_mb:128,roundup_power2_divisions:8",
-                "max_split_size_mb:128,garbage_collection_threshold:0.8",
             ],
         ),
     ];

@@ -1,0 +1,195 @@
+//! Single programs.
+
+use super::*;
+
+/// What is never requested counts against no limit, though it was there before the recording.
+#[test]
+fn what_is_gone_leaves_room_before_the_first_event() {
+    let sizes = [100 * MIB, MIB, MIB];
+    let ops = sizes.map(|size| Op::Alloc(size, 0));
+    let process = Process::run(&ops, &Config::default(), None);
+    let device = process.trace_since(process.log.len() - 1).unwrap();
+    let check = |early: Early, fits: bool| {
+        let question = Question {
+            limit: Some(Bytes(50 * MIB)),
+            early,
+            ..Question::default()
+        };
+        let answer = ask(&device, &Config::default(), &question, Watch::nobody()).unwrap();
+        assert_eq!(
+            answer.what_if.failed.is_none(),
+            fits,
+            "{:?}",
+            answer.what_if
+        );
+    };
+    check(Early::default(), false);
+    let large = |kind: &crate::trace::BlockKind| kind.requested == Bytes(100 * MIB);
+    check(Early::default().without(&device, large), true);
+}
+
+/// What was given back before the recording, and was still in use by another stream then, is not
+/// counted as allocated: leaving it out takes nothing away from that.
+#[test]
+fn what_is_gone_may_have_been_given_back_before_the_first_event() {
+    let mut process = Process::run(&[Op::Alloc(100 * MIB, 0)], &Config::default(), None);
+    process.request_and_wait(0);
+    // A mark follows the request.
+    let first = process.log.len() - 1;
+    process.alloc(4 * MIB, 0);
+    process.complete(0);
+    let device = process.trace_since(first).unwrap();
+    let waits = BlockIdx(0);
+    assert_eq!(device.given_back(waits), GivenBack::Before);
+    let peaks = |early: Early| {
+        let question = Question {
+            limit: Some(Bytes(1 << 40)),
+            early,
+            ..Question::default()
+        };
+        let answer = ask(&device, &Config::default(), &question, Watch::nobody()).unwrap();
+        let told = answer.what_if;
+        (told.peak_allocated, told.peak_reserved)
+    };
+    let as_recorded = peaks(Early::default());
+    assert_eq!(as_recorded, (Bytes(4 * MIB), Bytes(120 * MIB)));
+    let large = |kind: &crate::trace::BlockKind| kind.requested == Bytes(100 * MIB);
+    let early = Early::default().without(&device, large);
+    assert_eq!(early.n_gone(), 1);
+    // The request fits into what is left.
+    assert_eq!(peaks(early), (Bytes(4 * MIB), Bytes(100 * MIB)));
+}
+
+/// As many bytes can be pages of either pool; what lay in them tells.
+#[test]
+fn pages_that_only_went_back_are_of_the_pool_of_what_lay_in_them() {
+    let own = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let check = |request: u64, count: usize, expected: PoolSize| {
+        let mut ops = vec![Op::Alloc(request, 0); count];
+        ops.extend((0..count).map(|_| Op::FreeNewest));
+        ops.push(Op::Empty);
+        let process = Process::run(&ops, &own, None);
+        let is_free = |row: &(Action, u64, u64, u64, By)| row.0 == Action::FreeRequested;
+        let first = process.log.iter().position(is_free).unwrap();
+        let device = process.trace_since(first).unwrap();
+        let before = device.segments_before.iter();
+        let found: Vec<_> = before.map(|s| (s.size, s.pool_size)).collect();
+        assert_eq!(found, [(Bytes(20 * MIB), expected)], "{request}");
+    };
+    check(MIB / 2, 40, PoolSize::Small);
+    check(10 * MIB, 2, PoolSize::Large);
+}
+
+/// Under `context="alloc"` what goes back carries the stack with which it was requested. So it does
+/// not show that a request gave it back.
+#[test]
+fn stacks_of_allocations_do_not_show_who_gave_back() {
+    let ops = [
+        Op::Alloc(300 * MIB, 0),
+        Op::Alloc(500 * MIB, 0),
+        Op::FreeNewest,
+        Op::Empty,
+        Op::Alloc(502 * MIB, 0),
+    ];
+    let own = Config::default();
+    let mut process = Process::run(&ops, &own, None);
+    process.log.iter_mut().for_each(|row| row.4 = By::Request);
+    let device = process.trace().unwrap();
+    let found = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+    assert_eq!((found.emptied.len(), found.limit), (1, None));
+    // It may have been the request.
+    assert_eq!(found.otherwise().unwrap().emptied, []);
+}
+
+/// Without stacks, a program that empties its cache looks like a request that was refused. So no
+/// card is said to be full where the request would have been served by what went back, however much
+/// was reserved.
+#[test]
+fn without_stacks_an_emptied_cache_shows_no_limit() {
+    let check = |limit: u64, sizes: [u64; 3], by: By, below: Option<u64>, emptied: usize| {
+        let [first, second, last] = sizes.map(|gib| Op::Alloc(gib * 1024 * MIB, 0));
+        let mut ops = vec![first, Op::FreeNewest, second, Op::FreeNewest, last];
+        if by == By::Program {
+            ops.insert(2, Op::Empty);
+        }
+        let limit = Some(Bytes(limit * 1024 * MIB)).filter(|limit| *limit > Bytes::ZERO);
+        let own = Config::default();
+        let mut device = Process::run(&ops, &own, limit).trace().unwrap();
+        let segments = device.events.segments.iter_mut();
+        segments.for_each(|segment| segment.stack = StackIdx::NONE);
+        for kind in &mut device.blocks.kinds {
+            (kind.alloc_stack, kind.free_stack) = (StackIdx::NONE, StackIdx::NONE);
+        }
+        let found = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let seen = found.limit.map(|seen| seen.below.0 >> 30);
+        assert_eq!((seen, found.emptied.len()), (below, emptied));
+    };
+    check(0, [20, 20, 1], By::Program, None, 1);
+    check(0, [20, 16, 1], By::Program, None, 1);
+    // A failure shows a limit. It says nothing of what would have been served.
+    check(24, [20, 20, 30], By::Program, Some(30), 1);
+    // Under the limit of the failure, nothing had to go back.
+    check(60, [20, 21, 70], By::Program, Some(70), 1);
+    check(24, [20, 21, 30], By::Request, Some(30), 0);
+    // Nothing that went back would have served the request.
+    check(24, [20, 21, 1], By::Request, Some(41), 0);
+}
+
+/// Up to torch 2.5, private pools have segments of the usual kind whatever the settings say.
+#[test]
+fn private_pools_have_expandable_segments_in_newer_versions() {
+    let settings = [("expandable_segments".to_owned(), "true".to_owned())];
+    let check = |torch: &str, pool: PoolId, expected: u64| {
+        let config = Config::from_settings(&settings, Some(torch));
+        let mut allocator = Caching::new(config, VecDeque::new());
+        allocator.malloc(pool, 0, Bytes(30 * MIB)).unwrap();
+        assert_eq!(allocator.reserved(), Bytes(expected * MIB), "{torch}");
+    };
+    let private = PoolId(0, 1);
+    check("2.5 to 2.7", PoolId::default(), 40);
+    check("2.5 to 2.7", private, 30);
+    check("2.8 to 2.9", private, 40);
+    check("2.15 or later", private, 40);
+}
+
+/// A request in a private pool is captured: it neither finds what is free elsewhere nor empties the
+/// cache.
+#[test]
+fn a_failure_in_a_private_pool_is_replayed_there() {
+    let ops = [
+        Op::Alloc(600 * MIB, 0),
+        Op::Alloc(200 * MIB, 0),
+        Op::FreeNewest,
+        Op::Alloc(500 * MIB, 0),
+    ];
+    let own = Config::default();
+    let limit = Some(Bytes(1000 * MIB));
+    let process = Process::run(&ops, &own, limit);
+    let mut device = process.trace().unwrap();
+    let evidence = Evidence::default();
+    let check = |device: &DeviceTrace, retries: u64| {
+        let limit = limit.map(Limit::of_process);
+        let found = outcome(device, &evidence, &own, limit);
+        let failed = found.failed.map(|failed| (failed.event.0, failed.retries));
+        assert_eq!(failed, Some((device.events.len() - 1, retries)));
+    };
+    check(&device, 1);
+    device.events.failed_in = vec![(0, PoolId(0, 1))];
+    check(&device, 0);
+}
+
+#[test]
+fn an_answer_can_be_stopped() {
+    let process = Process::run(&[Op::Alloc(MIB, 0)], &Config::default(), None);
+    let device = process.trace().unwrap();
+    let stopped = ask(
+        &device,
+        &Config::default(),
+        &Question::default(),
+        Watch::new(&|_| false),
+    );
+    assert_eq!(stopped, Err(Stopped));
+}
