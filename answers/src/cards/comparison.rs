@@ -8,7 +8,7 @@ use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
 use trace::code::file_name;
-use trace::compare::headline::signed;
+use trace::compare::headline::{growth_by, growth_told, signed};
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Change, Difference};
 use trace::growth::Growth;
@@ -207,7 +207,7 @@ fn changes(difference: &Difference) -> Vec<(String, String)> {
     let levels = difference.series(Series::Allocated);
     let (before, after) = (difference.base.growth, difference.new.growth);
     let growth = before.zip(after);
-    let growth = growth.map_or(0.0, |(before, after)| after.told() - before.told());
+    let growth = growth.map_or(0.0, |(before, after)| growth_by(before, after));
     let by = [levels.peak as f64, levels.end as f64, growth];
     cells(levels.new, after, Some(by))
 }
@@ -217,18 +217,10 @@ fn cells(
     growth: Option<Growth>,
     by: Option<[f64; 3]>,
 ) -> Vec<(String, String)> {
-    let growth = growth.map_or_else(|| "–".to_owned(), |growth| rate(growth.told()));
+    let growth = growth.map_or_else(|| "–".to_owned(), growth_told);
     let values = [levels.peak.to_string(), levels.end.to_string(), growth];
     let changes = by.map(|by| by.map(change)).unwrap_or_default();
     values.into_iter().zip(changes).collect()
-}
-
-/// Bytes a step; a sign only if it shrinks.
-fn rate(slope: f64) -> String {
-    match slope {
-        s if s <= -0.5 => signed(s),
-        s => Bytes(s.max(0.0).round() as u64).to_string(),
-    }
 }
 
 fn change(by: f64) -> String {

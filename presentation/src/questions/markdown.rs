@@ -5,7 +5,7 @@ use ::timeline::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, Part};
 use api::frames::FrameText;
-use api::leaks::{LeakGroup, Leaks};
+use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::what_if::{Replayed, WhatIf};
 use trace::plain::code;
 use trace::units::Bytes;
@@ -63,7 +63,7 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
             ),
             words::rate(group.bytes_per_step, group.slope_error),
             words::amount(group.count_per_step),
-            exact(group.live_bytes),
+            alive_then(group),
             format!("{} to {}", group.first_number, group.last_number),
         ]
     };
@@ -73,13 +73,23 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
         "group",
         &["bytes ", &a].concat(),
         &["blocks ", &a].concat(),
-        "alive at the end",
+        "alive",
         &words::several(step),
     ];
     let more = leaks.groups.len().saturating_sub(LISTED) as u64;
     text += "\n";
     text += &table(&heads, leaks.groups.iter().take(LISTED).map(row));
     text + &left_out(more, "group")
+}
+
+/// What is alive of a group when its growth is over: what grows within steps is given back at their
+/// ends.
+fn alive_then(group: &LeakGroup) -> String {
+    let when = match group.pattern {
+        Pattern::WithinStep => "after the last part",
+        _ => "at the end",
+    };
+    format!("{} {when}", exact(group.live_bytes))
 }
 
 /// What is alive at a moment.
@@ -212,6 +222,22 @@ mod tests {
             count,
             bytes: Bytes(bytes),
         }
+    }
+
+    #[test]
+    fn what_grows_within_steps_is_not_alive_at_the_end() {
+        let check = |pattern: Pattern, expected: &str| {
+            let group = LeakGroup {
+                pattern,
+                ..words::tests::group()
+            };
+            assert_eq!(alive_then(&group), expected);
+        };
+        check(Pattern::EveryNth, "20.0 KiB (20,480 B) at the end");
+        check(
+            Pattern::WithinStep,
+            "20.0 KiB (20,480 B) after the last part",
+        );
     }
 
     #[test]

@@ -154,12 +154,12 @@ fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use api::frames::FrameText;
     use trace::trace::Fidelity;
 
-    fn group() -> LeakGroup {
+    pub fn group() -> LeakGroup {
         LeakGroup {
             site: "z4096".to_owned(),
             stack: None,

@@ -12,7 +12,7 @@ use clap::Args;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trace::compare::gate::Limits;
-use trace::compare::headline::signed;
+use trace::compare::headline::{growth_by, growth_with_error, signed};
 use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
 use trace::compare::{Difference, Leaks, StepSide};
@@ -174,15 +174,12 @@ fn levels(difference: &Difference) -> String {
         }
     }
     let (base, new) = (&difference.base, &difference.new);
-    let growth = |side: &trace::compare::Side| match side.growth {
-        None => "?".to_owned(),
-        Some(growth) => match growth.error {
-            None => change_of(growth.slope),
-            Some(error) => format!("{} ± {}", change_of(growth.slope), Bytes(error as u64)),
-        },
+    let growth = |side: &trace::compare::Side| {
+        let growth = side.growth.map(growth_with_error);
+        growth.unwrap_or_else(|| "–".to_owned())
     };
     let more = match (base.growth, new.growth) {
-        (Some(base), Some(new)) => change_of(new.slope - base.slope),
+        (Some(base), Some(new)) => change_of(growth_by(base, new)),
         _ => String::new(),
     };
     table.row(["growth a step".to_owned(), growth(base), growth(new), more]);

@@ -3,6 +3,7 @@
 use super::failure::{self, Failure, Reached};
 use super::rates::{Counted, Rates};
 use super::{Change, Difference, LeakChange, noise};
+use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
@@ -146,7 +147,7 @@ fn growth(difference: &Difference) -> Option<String> {
     if [base, new].into_iter().all(super::is_flat) {
         return None;
     }
-    let [base, new] = [base, new].map(|growth| rate(growth.told()));
+    let [base, new] = [base, new].map(growth_told);
     Some(match base == new {
         true => format!("growth {new} a step in both"),
         false => format!("growth {base} → {new} a step"),
@@ -193,6 +194,25 @@ fn leaks(difference: &Difference) -> Option<String> {
         }
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
     }
+}
+
+/// Growth a step as it is told everywhere: 0 within its error, and a sign only if it shrinks.
+pub fn growth_told(growth: Growth) -> String {
+    rate(growth.told())
+}
+
+/// The same with its error, where it has one: `5.02 MiB ± 1.00 MiB`.
+pub fn growth_with_error(growth: Growth) -> String {
+    let told = growth_told(growth);
+    match growth.error {
+        Some(error) if error >= 0.5 => format!("{told} ± {}", Bytes(error.round() as u64)),
+        _ => told,
+    }
+}
+
+/// By how much more the new run grows than the baseline, of what is told, bytes a step.
+pub fn growth_by(base: Growth, new: Growth) -> f64 {
+    new.told() - base.told()
 }
 
 /// Bytes a step; a small number has no sign.

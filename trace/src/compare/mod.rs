@@ -137,6 +137,9 @@ pub struct Side {
     pub at_peak: Vec<(Named, Bytes)>,
     /// Growth of *allocated* at the ends of steps.
     pub growth: Option<Growth>,
+    /// What is told of this growth, bytes a step: 0 if it is within its error.
+    #[serde(default)]
+    pub growth_told: Option<f64>,
     /// Largest *allocated* over the steps that both runs have.
     pub common_peak: Bytes,
     /// How much the peaks of its settled steps differ, apart from their trend.
@@ -589,6 +592,7 @@ fn side(
         oom: device.oom,
         at_peak: device.at_peak.clone(),
         growth: device.growth,
+        growth_told: device.growth.map(Growth::told),
         common_peak,
         wobble: Bytes(wobble(&peaks)),
         leaks: leaks_of([device, other], counterparts, room),

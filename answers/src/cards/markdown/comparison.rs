@@ -5,12 +5,10 @@ use crate::cards::{capital, categories, place, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
-use trace::compare::headline::signed;
+use trace::compare::headline::{growth_by, growth_with_error, signed};
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Difference, Leaks};
-use trace::growth::Growth;
 use trace::trace::{Series, device_name};
-use trace::units::Bytes;
 
 /// Sites listed.
 const SITES: usize = 3;
@@ -163,8 +161,8 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         );
     }
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
-        let change = signed(after.slope - before.slope);
-        let [before, after] = [before, after].map(with_error);
+        let change = signed(growth_by(before, after));
+        let [before, after] = [before, after].map(growth_with_error);
         let _ = writeln!(out, "| growth a step | {before} | {after} | {change} |");
     }
     let _ = writeln!(
@@ -181,15 +179,6 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         line => out += &format!("\n{line}.\n"),
     }
     out
-}
-
-fn with_error(growth: Growth) -> String {
-    match growth.error {
-        Some(error) if error >= 0.5 => {
-            format!("{} ± {}", signed(growth.slope), Bytes(error.round() as u64))
-        }
-        _ => signed(growth.slope),
-    }
 }
 
 fn sites(difference: &Difference) -> String {
@@ -240,6 +229,41 @@ mod tests {
                 ..device
             }));
         Profile::of(&trace)
+    }
+
+    /// A slope within its own error is no growth, here as on the page.
+    #[test]
+    fn growth_within_its_error_is_told_as_none() {
+        use trace::growth::Growth;
+        let (base, new) = (run([168, 168]), run([96, 184]));
+        let mut against = Against::of(&base, &new, &Limits::default());
+        let growth = |slope: f64, error: f64| {
+            let growth = Growth {
+                slope,
+                error: Some(error),
+                from_step: 5,
+                steps: 20,
+            };
+            Some(growth)
+        };
+        let mut check = |base: Option<Growth>, new: Option<Growth>, expected: &str| {
+            for difference in &mut against.devices {
+                (difference.base.growth, difference.new.growth) = (base, new);
+            }
+            let text = numbers(&against, &against.devices[0]);
+            let line = text.lines().find(|line| line.contains("growth"));
+            assert_eq!(line.unwrap_or_default(), expected);
+        };
+        check(
+            growth(117e3, 200e3),
+            growth(-1048576.0, 1024.0),
+            "| growth a step | 0 B ± 195 KiB | −1.00 MiB ± 1.00 KiB | −1.00 MiB |",
+        );
+        check(
+            growth(2048.0, 0.0),
+            growth(5e3, 6e3),
+            "| growth a step | 2.00 KiB | 0 B ± 5.86 KiB | −2.00 KiB |",
+        );
     }
 
     #[test]

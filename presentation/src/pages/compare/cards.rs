@@ -8,7 +8,7 @@ use ::timeline::format;
 use api::problem::Problem;
 use api::runs::RunDetail;
 use trace::compare::conditions::{Condition, ConditionKind};
-use trace::compare::headline::signed;
+use trace::compare::headline::{growth_by, growth_told, signed};
 use trace::compare::{Difference, Side};
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -92,8 +92,8 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
     if let (Some(before), Some(after)) = (base.growth, new.growth) {
         facts.push(Fact {
             name: "growth a step",
-            value: format!("{} → {}", slope(before.told()), slope(after.told())),
-            change: change(after.told() - before.told()),
+            value: format!("{} → {}", growth_told(before), growth_told(after)),
+            change: change(growth_by(before, after)),
             exact: format!("{}; {}", growth_note(base), growth_note(new)),
         });
     }

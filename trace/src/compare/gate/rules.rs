@@ -3,10 +3,11 @@
 use super::{Finding, Limits, Weight};
 use crate::code::file_name;
 use crate::compare::failure::{self, Failure, Reached};
-use crate::compare::headline::{self, signed};
+use crate::compare::headline::{self, growth_told, signed};
 use crate::compare::pass::{self, PhaseDelta};
 use crate::compare::rates::{Counted, Rates};
 use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise};
+use crate::growth::Growth;
 use crate::leaks::{MIN_BYTES, Verdict};
 use crate::phases::Phase;
 use crate::trace::Series;
@@ -417,8 +418,8 @@ impl Judge<'_> {
             return;
         }
         let (base, new) = (self.difference.base.growth, self.difference.new.growth);
-        let [before, after] = [base, new].map(|g| g.map_or(0.0, |growth| growth.slope));
-        let [told, told_before] = [after, before].map(signed);
+        let [before, after] = [base, new].map(|g| g.map_or(0.0, Growth::told));
+        let [told_before, told] = [base, new].map(|g| g.map_or_else(String::new, growth_told));
         let more = match told == told_before {
             true => format!("{} more; ", Bytes((after - before).round() as u64)),
             false => String::new(),

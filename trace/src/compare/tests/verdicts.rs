@@ -488,7 +488,7 @@ fn what_reads_alike_and_is_not_is_told() {
         step_growth: Bytes(511),
         ..Limits::default()
     };
-    let says = "+2.00 MiB in the baseline (512 B more; allowed 511 B more)";
+    let says = "2.00 MiB in the baseline (512 B more; allowed 511 B more)";
     check(of(400 * MIB, 2 * MIB + 512), step, says);
     let says = "no change beyond what runs of one program differ by: peak +2.00 MiB";
     check(of(401 * MIB, 2 * MIB), Limits::default(), says);
