@@ -2,7 +2,7 @@
 
 use super::noise;
 use super::over::Over;
-use super::profile::{DeviceProfile, Profile};
+use super::profile::{DeviceProfile, Profile, SiteProfile};
 use super::sites::{Matched, Matching};
 use crate::site::SiteKey;
 use crate::trace::{StepSource, is_of_engine};
@@ -194,6 +194,7 @@ pub(super) fn of_devices(
     over: &Over,
 ) -> Vec<Condition> {
     let mut found = Vec::new();
+    program(base, new, matching, &mut found);
     work(base, new, matching, &mut found);
     steps(base, new, over, &mut found);
     if base.step_source != new.step_source {
@@ -302,13 +303,18 @@ fn work(
         return;
     }
     let factor = mean_n / mean_b;
-    let meaning = match size_factor(base, new, matching) {
-        Some(sizes) => format!(
+    let meaning = match Sizes::of(base, new, matching) {
+        Sizes::Times(factor) => format!(
             "most tensors are {} as large: another batch, sequence or model, so levels are not \
              comparable one to one",
-            times(sizes)
+            times(factor)
         ),
-        None => "the same tensors, but more or fewer of them: other work in each step".to_owned(),
+        Sizes::Same => {
+            "the same tensors, but more or fewer of them: other work in each step".to_owned()
+        }
+        Sizes::Unknown => "other work in each step; too few of the tensors are made in the same \
+                           place in both to say which"
+            .to_owned(),
     };
     found.push(Condition {
         kind: ConditionKind::Work,
@@ -323,24 +329,105 @@ fn times(factor: f64) -> String {
     format!("{factor:.2} times")
 }
 
-/// The factor between the sizes of most bytes; `None` if the sizes are the same.
-fn size_factor(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<f64> {
-    let mut ratios: Vec<(f64, u64)> = Vec::new();
-    for &(b, n, matched) in &matching.pairs {
-        let (b, n) = (&base.sites[b], &new.sites[n]);
-        if matched == Matched::Exactly
-            && matches!(b.key, SiteKey::Shape(_))
-            && let (Some((old, _)), Some((size, _))) = (b.sizes.first(), n.sizes.first())
-        {
-            ratios.push((size.0 as f64 / old.0.max(1) as f64, b.made.0));
+/// How large the tensors are that both runs make in the same place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sizes {
+    Same,
+    /// Most bytes are of tensors so many times as large.
+    Times(f64),
+    /// Too few are made in the same place.
+    Unknown,
+}
+
+/// Of so large a share of the bytes of each run, both must be known to be made in the same place to
+/// say something of the tensors.
+const MOST: f64 = 0.5;
+
+impl Sizes {
+    fn of(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Sizes {
+        if shares(base, new, matching).is_none_or(|shares| shares.iter().any(|&s| s < MOST)) {
+            return Sizes::Unknown;
+        }
+        let mut ratios: Vec<(f64, u64)> = Vec::new();
+        for &(b, n, matched) in &matching.pairs {
+            let (b, n) = (&base.sites[b], &new.sites[n]);
+            if matched == Matched::Exactly
+                && has_stack(b)
+                && let (Some((old, _)), Some((size, _))) = (b.sizes.first(), n.sizes.first())
+            {
+                ratios.push((size.0 as f64 / old.0.max(1) as f64, b.made.0));
+            }
+        }
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let total: u64 = ratios.iter().map(|(_, weight)| weight).sum();
+        let mut seen = 0;
+        let median = ratios.iter().find(|(_, weight)| {
+            seen += weight;
+            seen * 2 >= total
+        });
+        match median {
+            None => Sizes::Unknown,
+            Some((factor, _)) if (factor - 1.0).abs() > noise::WORK_SHARE => Sizes::Times(*factor),
+            Some(_) => Sizes::Same,
         }
     }
-    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: u64 = ratios.iter().map(|(_, weight)| weight).sum();
-    let mut seen = 0;
-    let median = ratios.iter().find(|(_, weight)| {
-        seen += weight;
-        seen * 2 >= total
-    })?;
-    ((median.0 - 1.0).abs() > noise::WORK_SHARE).then_some(median.0)
+}
+
+fn has_stack(site: &SiteProfile) -> bool {
+    matches!(site.key, SiteKey::Shape(_))
+}
+
+/// Of what each run allocates with a stack, the share of the bytes at sites that the other one has,
+/// too. `None` where stacks do not say: a run has none, or only one has C++ frames.
+fn shares(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<[f64; 2]> {
+    if base.has_native != new.has_native {
+        return None;
+    }
+    let made = |site: &SiteProfile| match has_stack(site) {
+        true => site.made.0 as f64,
+        false => 0.0,
+    };
+    let total = |device: &DeviceProfile| device.sites.iter().map(made).sum::<f64>();
+    let (all_base, all_new) = (total(base), total(new));
+    let pairs = matching.pairs.iter();
+    let (both_base, both_new) = pairs.fold((0.0, 0.0), |(of_base, of_new), &(b, n, _)| {
+        (of_base + made(&base.sites[b]), of_new + made(&new.sites[n]))
+    });
+    (all_base > 0.0 && all_new > 0.0).then(|| [both_base / all_base, both_new / all_new])
+}
+
+/// Where the product of the two shares is less than this, the runs are of two programs. Framework
+/// code such as an optimizer may be common to both, and be half of one of them. Recordings of one
+/// program that was changed have 98 % of their bytes in common, or more, in all pairs at hand.
+const OTHER_PROGRAM: f64 = 0.1;
+
+/// Whether they look like runs of two programs.
+pub(super) fn is_other_program(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+) -> bool {
+    shares(base, new, matching).is_some_and(|[base, new]| base * new < OTHER_PROGRAM)
+}
+
+fn program(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+    found: &mut Vec<Condition>,
+) {
+    let Some(shares) = shares(base, new, matching) else {
+        return;
+    };
+    if !is_other_program(base, new, matching) {
+        return;
+    }
+    let [base, new] = shares.map(|share| format!("{:.0} %", share * 100.0));
+    found.push(Condition {
+        kind: ConditionKind::Work,
+        name: "allocated in the same place as in the other run".to_owned(),
+        base,
+        new,
+        meaning: "these look like two programs: levels are not comparable".to_owned(),
+    });
 }

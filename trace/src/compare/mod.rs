@@ -59,6 +59,7 @@ use sites::{Matching, SiteDelta};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use work::Excess;
 
 /// Whether the new run is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -321,6 +322,12 @@ pub struct Difference {
     /// Over which steps the peaks are compared; only while the runs are compared.
     #[serde(skip)]
     over: Over,
+    /// Whether they look like runs of two programs; only while the runs are compared.
+    #[serde(skip)]
+    is_other_program: bool,
+    /// Why its peak cannot be compared by work, where steps vary; only while the runs are compared.
+    #[serde(skip)]
+    unknown: Option<work::Unknown>,
 }
 
 impl Side {
@@ -523,8 +530,12 @@ fn devices(
     let (rows, left_out, same) = sites::deltas([base, new], &matching, held, room);
     let left_out = left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| series_delta(base, new, series));
-    let (varying, excess) = work::excess(base, new);
-    let (_, saved) = work::excess(new, base);
+    let Excess {
+        varying,
+        share: excess,
+        unknown,
+    } = Excess::of(base, new, new_side.common_peak);
+    let saved = Excess::of(new, base, base_side.common_peak).share;
     let steps = steps(base, new, over.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
@@ -557,6 +568,8 @@ fn devices(
         sites_left_out: left_out as u32,
         sites_same: same,
         over,
+        is_other_program: conditions::is_other_program(base, new, &matching),
+        unknown,
     };
     difference.change = change(&difference, saved);
     difference.headline = headline::of(&difference);

@@ -6,6 +6,7 @@ use crate::compare::failure::{self, Failure, Reached};
 use crate::compare::headline::{self, growth_told, signed};
 use crate::compare::pass::{self, PhaseDelta};
 use crate::compare::rates::{Counted, Rates};
+use crate::compare::work::Unknown;
 use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise};
 use crate::growth::Growth;
 use crate::leaks::{MIN_BYTES, Verdict};
@@ -75,12 +76,29 @@ impl Judge<'_> {
             self.growth();
             return;
         }
+        if difference.is_other_program {
+            self.other_program();
+            self.leaks();
+            return;
+        }
         match difference.is_of_single_passes() && !difference.phases.is_empty() {
             true => self.passes(),
             false => self.peak(),
         }
         self.leaks();
         self.growth();
+    }
+
+    /// A lower peak of another program is no good news, and a higher one is no bad news.
+    fn other_program(&mut self) {
+        let (base, new) = (&self.difference.base, &self.difference.new);
+        let detail = format!(
+            "hardly anything is allocated in the same place in both runs, so they look like two \
+             programs, and their peaks ({} and {}) say nothing of one another; compare with a \
+             recording of the same program",
+            base.common_peak, new.common_peak
+        );
+        self.find(Weight::Unknown, "program", detail);
     }
 
     /// Every step and every site agrees as far as two runs of one program do, so nothing is new. A
@@ -230,8 +248,8 @@ impl Judge<'_> {
         }
         // Of steps that both have, it is known what the baseline needed.
         let is_bound = base.wrapped && difference.over.steps.is_none();
-        if let Some(excess) = difference.excess.filter(|_| exceeds && !is_bound) {
-            self.varying_peak(excess, sentence);
+        if difference.varying && exceeds && !is_bound {
+            self.varying_peak(difference.excess, sentence);
             return;
         }
         if exceeds && is_bound {
@@ -281,22 +299,43 @@ impl Judge<'_> {
 
     /// Lengths vary from step to step, so the highest step of each run is a matter of luck. The
     /// needs of steps with equal work are not.
-    fn varying_peak(&mut self, excess: f64, sentence: String) {
+    fn varying_peak(&mut self, excess: Option<f64>, sentence: String) {
         let before = self.difference.base.common_peak;
         let allowed = self.limits.peak_growth.of(before) as f64 / before.0.max(1) as f64;
-        if excess > allowed.max(noise::LEVEL_SHARE) {
-            let detail = format!(
-                "{sentence}; steps need up to {:.1} % more than the baseline's steps of equal work",
-                excess * 100.0
-            );
-            self.find(Weight::Fail, "peak", detail);
-        } else {
-            let detail = format!(
-                "{sentence}, because a step of the new run does more work; steps of equal work \
-                 need no more"
-            );
-            self.find(Weight::Warn, "peak", detail);
-        }
+        let allowed = allowed.max(noise::LEVEL_SHARE);
+        let (weight, why) = match (excess, self.difference.unknown) {
+            (Some(excess), _) if excess > allowed => (
+                Weight::Fail,
+                format!(
+                    "; steps need up to {:.1} % more than the baseline's steps of equal work",
+                    excess * 100.0
+                ),
+            ),
+            (_, Some(Unknown::Beyond(times))) => (
+                Weight::Unknown,
+                format!(
+                    ", in a step that does {times:.2} times the work of the baseline's largest: \
+                     what the baseline would have needed for it is not known"
+                ),
+            ),
+            (_, Some(Unknown::Outside)) => (
+                Weight::Unknown,
+                ", in no whole step, and steps do different amounts of work: what the baseline \
+                 would have needed there is not known"
+                    .to_owned(),
+            ),
+            (Some(_), None) => (
+                Weight::Warn,
+                ", because a step of the new run does more work; steps of equal work need no more"
+                    .to_owned(),
+            ),
+            (None, None) => (
+                Weight::Unknown,
+                "; no step can be compared with one of equal work".to_owned(),
+            ),
+        };
+        let detail = sentence + &why;
+        self.find(weight, "peak", detail);
     }
 
     fn leaks(&mut self) {

@@ -244,6 +244,64 @@ fn steps_of_equal_work_that_need_more_are_worse() {
     assert_eq!(outcome(better), Outcome::Pass);
 }
 
+/// What a baseline would have needed for far longer steps, nobody knows.
+#[test]
+fn a_step_of_far_more_work_is_compared_with_none() {
+    let of = |lengths: &[u64]| Program {
+        lengths: lengths.iter().map(|mib| mib * MIB).collect(),
+        weights: 10 * MIB,
+        ..Program::default()
+    };
+    let base = of(&[20, 30, 40]);
+    let check = |new: &Program, expected: Outcome, says: &str| {
+        let verdicts = gated(&base, new);
+        assert_eq!(verdicts.outcome, expected, "{}", verdicts.reason);
+        let found = verdicts.findings.iter();
+        let peak: Vec<_> = found.filter(|finding| finding.code == "peak").collect();
+        let is_said = peak.iter().any(|finding| finding.detail.contains(says));
+        assert!(is_said || says.is_empty(), "{peak:?}");
+    };
+    let unknown = "in a step that does 2.00 times the work of the baseline's largest";
+    check(&of(&[20, 30, 80]), Outcome::CannotTell, unknown);
+    check(&of(&[20, 30, 41]), Outcome::Pass, "does more work");
+    check(&of(&[20, 30, 52]), Outcome::CannotTell, "");
+    check(&of(&[40, 20, 30]), Outcome::Pass, "");
+    let heavier = Program {
+        weights: 40 * MIB,
+        ..of(&[20, 30, 80])
+    };
+    check(&heavier, Outcome::Regression, "steps of equal work");
+}
+
+/// An optimizer may be common to two programs. That is too little to compare them.
+#[test]
+fn two_programs_are_not_compared() {
+    let (base, other) = (Program::default().profile(), {
+        let builder = Program {
+            trainer: ("serve", "server.py"),
+            weights: 20 * MIB,
+            ..Program::default()
+        };
+        let mut profile = builder.profile();
+        for (at, site) in (0..).zip(&mut profile.devices[0].sites) {
+            site.key = SiteKey::Shape(at);
+            site.functions.clear();
+        }
+        profile
+    });
+    for (base, new) in [(&base, &other), (&other, &base)] {
+        let differences = compare(base, new);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        assert_eq!(verdicts.outcome, Outcome::CannotTell);
+        let says = "they look like two programs, and their peaks";
+        assert!(verdicts.reason.contains(says), "{}", verdicts.reason);
+        let conditions = &differences[0].conditions;
+        let mut meanings = conditions.iter().map(|condition| &condition.meaning);
+        assert!(meanings.any(|meaning| meaning.contains("levels are not comparable")));
+        assert!(!meanings.any(|meaning| meaning.contains("the same tensors")));
+    }
+}
+
 /// A ring that wrapped may have held a higher peak.
 #[test]
 fn a_lower_peak_of_a_ring_that_wrapped_is_not_better() {
