@@ -144,7 +144,7 @@ fn levels(difference: &Difference) -> String {
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    if [base, new].into_iter().all(super::is_flat) {
+    if [base, new].into_iter().all(super::judge::is_flat) {
         return None;
     }
     let [base, new] = [base, new].map(growth_told);

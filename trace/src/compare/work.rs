@@ -5,8 +5,8 @@
 //! highest. The steps of the new run are compared with this line. Steps a little longer than all of
 //! the baseline's need at most in proportion to their work, because a level has a constant part and
 //! a part that grows with work; and they need no more if they lie on the line. What the baseline
-//! would have needed for much longer ones is not known: attention may need four times the memory for
-//! twice the length.
+//! would have needed for much longer ones is not known: attention may need four times the memory
+//! for twice the length.
 
 use super::conditions;
 use super::noise::{self, LEVEL_SHARE, VARYING_WORK};
@@ -91,8 +91,8 @@ fn points(device: &DeviceProfile, from_its_start: bool) -> [Vec<(f64, f64)>; 2] 
 /// at most in proportion to its work.
 const BEYOND: f64 = 0.25;
 
-/// A line to the largest step begins at one that does less work by at least this share. Otherwise it
-/// would be of their differences by chance.
+/// A line to the largest step begins at one that does less work by at least this share. Otherwise
+/// it would be of their differences by chance.
 const APART: f64 = 0.05;
 
 /// How much memory steps need, by their work.
@@ -129,8 +129,8 @@ impl Needs {
         is_unknown.then(|| Unknown::Beyond(work / last.max(1.0)))
     }
 
-    /// What a step above all of the baseline's is expected to need: on the steepest line through the
-    /// largest step, and at most in proportion to its work.
+    /// What a step above all of the baseline's is expected to need: on the steepest line through
+    /// the largest step, and at most in proportion to its work.
     fn beyond(&self, work: f64) -> Option<f64> {
         let last = self.points.last()?;
         let apart = |point: &&(f64, f64)| point.0 < last.0 * (1.0 - APART);

@@ -7,14 +7,15 @@ mod verdicts;
 
 use super::gate::{Allowance, Limits, Outcome, Verdicts, Weight};
 use super::profile::{OutOfMemory, Profile};
-use super::sites::{Matched, SiteChange};
+use super::sites::{Matched, SiteChange, SiteDelta};
 use super::*;
 use crate::categories::{Category, Named};
 use crate::span::Span;
 use crate::stacks::{FrameIdx, StackIdx};
 use crate::steps;
 use crate::testing::{TraceBuilder, block_of};
-use crate::trace::{Annotation, BlockIdx, QualityNote, Trace};
+use crate::trace::{Annotation, BlockIdx, QualityNote, StepSource, Trace};
+use crate::units::EventIdx;
 use crate::watch::Watch;
 use proptest::prelude::*;
 

@@ -1,0 +1,119 @@
+//! Whether a difference is for the better or the worse.
+
+use super::failure::Failure;
+use super::rates::Rates;
+use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, noise};
+use crate::growth::Growth;
+use crate::leaks::Verdict;
+use crate::trace::Series;
+use crate::units::Bytes;
+use std::cmp::Ordering;
+
+/// Whether levels agree everywhere, without the allowance for differences between steps.
+pub(super) fn levels_alike(series: &[SeriesDelta; 4], steps: &[StepDelta]) -> bool {
+    let same = |base: Bytes, new: Bytes| {
+        noise::delta(base, new).unsigned_abs() <= noise::level(base, new, Bytes::ZERO).0
+    };
+    let allocated = &series[Series::Allocated as usize];
+    let steps_agree = steps.iter().all(|step| match (&step.base, &step.new) {
+        (Some(base), Some(new)) => same(base.peak, new.peak) && same(base.end, new.end),
+        _ => false,
+    });
+    let ends_agree = same(allocated.base.end, allocated.new.end);
+    steps_agree && same(allocated.base.peak, allocated.new.peak) && ends_agree
+}
+
+/// Whether both runs say the same of leaks.
+pub(super) fn leaks_alike([base, new]: [&Leaks; 2], change: LeakChange) -> bool {
+    let is_same = matches!(
+        change,
+        LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell
+    );
+    base.verdict == new.verdict && is_same
+}
+
+pub(super) fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
+    match (base.verdict, new.verdict) {
+        (Verdict::CannotTell, _) | (_, Verdict::CannotTell) => LeakChange::CannotTell,
+        (Verdict::Clean, Verdict::Clean) => LeakChange::NeverLeaked,
+        (Verdict::Clean, Verdict::Leak) => LeakChange::Appeared,
+        (Verdict::Leak, Verdict::Clean) => LeakChange::Fixed,
+        (Verdict::Leak, Verdict::Leak) => Rates::change(&base.rates(), &new.rates()),
+    }
+}
+
+/// Whether it is no more than its error, or than nothing.
+pub(super) fn is_flat(growth: Growth) -> bool {
+    let least = noise::LEVEL_FLOOR.0 as f64 / 16.0;
+    growth.slope.abs() <= growth.error.unwrap_or(0.0).max(least)
+}
+
+/// Growth differs by more than its errors and by more than the floor of a level.
+fn growth_change(difference: &Difference) -> i8 {
+    let (Some(base), Some(new)) = (difference.base.growth, difference.new.growth) else {
+        return 0;
+    };
+    let (Some(error_b), Some(error_n)) = (base.error, new.error) else {
+        return 0;
+    };
+    let tolerance = (error_b + error_n).max(noise::LEVEL_FLOOR.0 as f64);
+    match new.slope - base.slope {
+        more if more > tolerance => 1,
+        less if less < -tolerance => -1,
+        _ => 0,
+    }
+}
+
+/// Whether the peak is higher (1), lower (−1), or the same. `saved` is the excess of the baseline
+/// over the new run.
+fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
+    let (base, new) = (&difference.base, &difference.new);
+    let delta = noise::delta(base.common_peak, new.common_peak);
+    let sign = delta.signum() as i8;
+    // A run that fails in its first step needs more than it got.
+    let lower = if sign > 0 { base } else { new };
+    let is_unknown = difference.is_bounded() || difference.is_of_other_steps();
+    if is_unknown || lower.oom.is_some() && lower.steps == 0 {
+        return 0;
+    }
+    if difference.peaks_differ() {
+        return sign;
+    }
+    // Where steps vary, the highest step is a matter of luck, but steps of equal work are not.
+    let more = if sign > 0 { difference.excess } else { saved };
+    let usual = noise::level(base.common_peak, new.common_peak, Bytes::ZERO);
+    let is_more = more.is_some_and(|more| more > noise::EXCESS);
+    match is_more && delta.unsigned_abs() > usual.0 {
+        true => sign,
+        false => 0,
+    }
+}
+
+pub(super) fn change(difference: &Difference, saved: Option<f64>) -> Change {
+    if !difference.is_comparable() {
+        return Change::NotComparable;
+    }
+    let peak = peak_change(difference, saved);
+    let failure = match Failure::of(difference) {
+        Failure::Appeared | Failure::Both(Some(Ordering::Less)) => 1,
+        Failure::Gone | Failure::Both(Some(Ordering::Greater)) => -1,
+        Failure::None | Failure::Both(_) => 0,
+    };
+    let leaks = match difference.leaks {
+        LeakChange::Appeared | LeakChange::Faster => 1,
+        LeakChange::Fixed | LeakChange::Slower => -1,
+        LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell => 0,
+    };
+    let signs = [failure, peak, leaks, growth_change(difference)];
+    let (worse, better) = (signs.contains(&1), signs.contains(&-1));
+    match (worse, better) {
+        (false, false) if difference.is_bounded() || difference.is_of_other_steps() => {
+            Change::NotComparable
+        }
+        (true, true) => Change::Mixed,
+        (true, false) => Change::Worse,
+        (false, true) => Change::Better,
+        (false, false) if difference.sites.is_empty() => Change::None,
+        (false, false) => Change::Moved,
+    }
+}
