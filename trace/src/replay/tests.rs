@@ -324,6 +324,9 @@ fn a_ring_that_wrapped_is_told_from_a_late_start() {
     let whole =
         (n - 750..).find(|&from| actions[from] == Action::Alloc && (n - from).is_multiple_of(10));
     is(cut(whole.unwrap()), "late_start");
+    // The one event of a recording that keeps no history tells nothing of a ring.
+    is(cut(n - 1), "state_only");
+    assert!(!codes(cut(n - 1)).iter().any(|c| c == "ring_wrapped"));
     assert!(
         !codes(cut(0))
             .iter()

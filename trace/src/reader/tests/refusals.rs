@@ -96,6 +96,8 @@ fn foreign_files_are_named() {
     }
     check(b"(dp0\nS'segments'\n", 0, "protocol 0 or 1");
     check(b"}q\x00(X", 0, "dump it with protocol=4");
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0";
+    check(pointer, 0, "a pointer of Git LFS");
     check(b"x", 0, "neither a pickle nor JSON");
     check(&[0x80, 6, b'}', b'.'], 0, "pickle protocol 6 at byte 0");
     check(&[0x80, 1, b'}', b'.'], 0, "pickle protocol 1 at byte 0");
