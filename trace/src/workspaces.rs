@@ -16,11 +16,15 @@ pub(crate) fn is_size(requested: Bytes) -> bool {
     SIZES.contains(&requested)
 }
 
+/// In names of C++ functions that request workspaces. In torch 2.8 and 2.9 the last one has the
+/// code of `getNewWorkspace` in it; it requests nothing else.
+const NAMES: [&str; 3] = ["Workspace", "workspace", "getCurrentCUDABlasHandle"];
+
 /// Whether a C++ frame is that of a workspace.
 pub(crate) fn is_frame(stacks: &Stacks, frame: Frame) -> bool {
     let name = stacks.str(frame.name);
     !site::is_python(stacks, frame)
-        && (name.contains("Workspace") || name.contains("workspace"))
+        && NAMES.iter().any(|part| name.contains(part))
         && name.contains("at::")
 }
 

@@ -428,10 +428,14 @@ fn a_workspace_is_no_gradient_though_it_stays() {
     alloc(&mut p, 4096, &moved(10));
     forward(&mut p, 2048, 4);
     let engine = "torch::autograd::Engine::thread_main";
-    let workspace = p.alloc(4096, &[engine, "at::cuda::getCUDABlasLtWorkspace()"]);
+    let workspaces = [
+        "at::cuda::getCUDABlasLtWorkspace()",
+        "at::cuda::getCurrentCUDABlasHandle()",
+    ]
+    .map(|name| p.alloc(4096, &[engine, name]));
     let gradient = p.alloc(4096, &[engine]);
     let of = of(p);
-    assert_eq!(of(workspace), Category::Temporary);
+    assert_eq!(workspaces.map(&of), [Category::Temporary; 2]);
     assert_eq!(of(gradient), Category::Gradient);
 }
 
