@@ -315,9 +315,15 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
     };
     // Without a limit, the allocator would reserve more before it gives cached memory back.
     let under = oom.limit_at_least;
+    let passes = under.is_some_and(|least| first.peak_reserved > least);
     let under = under.map_or_else(String::new, |least| format!(" under a limit of {least}"));
+    // A limit is checked with the size of a segment of the usual kind.
+    let passes = match passes {
+        true => ", which the pages of expandable segments may pass by a little",
+        false => "",
+    };
     format!(
-        "{begin} past it with {} reserved{under} (computed){others}{}.",
+        "{begin} past it with {} reserved{under}{passes} (computed){others}{}.",
         first.peak_reserved,
         postpones(leaks, first)
     )

@@ -152,7 +152,9 @@ pub fn refusal_of(unknown: &[&str], device: u32) -> Option<String> {
 }
 
 /// What an answer without leaks has to add where there is nothing to give back.
-pub const NO_LEAKS: &str = "nothing was found that leaks, so nothing is given back early";
+pub const NO_LEAKS: &str = "nothing was found that leaks and could be given back at the end of its \
+                            step, so nothing is given back early; a buffer that is enlarged again \
+                            and again could not, nor could what grows within steps";
 
 /// [`NO_LEAKS`], where that is so.
 pub fn nothing_given_back(asked: &Asked, found: &WhatIf) -> Option<&'static str> {
