@@ -38,7 +38,7 @@ fn look(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Elsewhere {
     let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
     Elsewhere {
         device: device.device,
-        out_of_memory: oom::count(device) > 0,
+        out_of_memory: oom::first(device).is_some(),
         verdict: report.verdict,
         bytes_per_step: Bytes(report.bytes_per_step.max(0.0).round() as u64),
         word: Word::of(&device.steps),

@@ -1,9 +1,9 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
 use api::runs::DeviceSummary;
-use trace::oom::MAX_FAILURES;
+use trace::oom;
 use trace::pyramid::BASE_EVENTS;
-use trace::trace::{Action, DeviceTrace, Fidelity, OtherEvent, Series, SeriesSummary};
+use trace::trace::{DeviceTrace, Fidelity, Series, SeriesSummary};
 use trace::trace::{Step, StepSource};
 use trace::units::{Bytes, EventIdx, Micros};
 
@@ -97,22 +97,16 @@ impl DeviceFacts {
     }
 }
 
-/// The first failed allocations of a device.
+/// The first failed allocations of a device after which its program did not go on as if nothing had
+/// happened.
 pub fn ooms(device: &DeviceTrace) -> Vec<OomFact> {
-    let events = &device.events;
-    let rows = events.action.iter().zip(&events.target).enumerate();
-    rows.filter(|&(_, (&action, _))| action == Action::Oom)
-        .filter_map(|(event, (_, &target))| {
-            let OtherEvent {
-                addr_or_free, size, ..
-            } = *events.others.get(target as usize)?;
-            Some(OomFact {
-                event: EventIdx(event as u32),
-                wanted: size,
-                device_free: Bytes(addr_or_free),
-            })
+    let failures = oom::felt(device).into_iter();
+    failures
+        .map(|failure| OomFact {
+            event: failure.event,
+            wanted: failure.asked,
+            device_free: failure.free,
         })
-        .take(MAX_FAILURES)
         .collect()
 }
 

@@ -76,6 +76,8 @@ pub struct DeviceExplained {
     pub leaks: Leaks,
     /// The first failed allocation.
     pub out_of_memory: Option<OutOfMemory>,
+    /// Failed allocations after which the program went on as if nothing had happened.
+    pub passed_over: u64,
     /// What to try, the most promising first.
     pub to_try: Vec<Advice>,
 }

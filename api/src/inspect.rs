@@ -140,6 +140,9 @@ pub struct OutOfMemory {
     pub frame: Option<FrameText>,
     /// What was allocated, by category.
     pub held: BTreeMap<Named, Bytes>,
+    /// Whether the program went on as if nothing had happened.
+    #[serde(default)]
+    pub passed_over: bool,
 }
 
 /// Steps of one device.

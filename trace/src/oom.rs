@@ -89,28 +89,109 @@ pub fn count(device: &DeviceTrace) -> usize {
 
 /// The first failed allocations of a device, in order.
 pub fn failures(device: &DeviceTrace) -> Vec<Failure> {
-    let events = &device.events;
-    let rows = events.action.iter().zip(&events.target).enumerate();
-    rows.filter(|&(_, (&action, _))| action == Action::Oom)
-        .filter_map(|(event, (_, &target))| {
-            let row = events.others.get(target as usize)?;
-            let event = EventIdx(event as u32);
-            let levels = device.levels_at(event);
-            let within =
-                |span: crate::span::Span<EventIdx>| span.start() <= event && event < span.end();
-            let step = device.steps.iter().position(|s| within(s.events));
-            Some(Failure {
-                event,
-                step: step.map(|at| at as u32),
-                asked: row.size,
-                free: Bytes(row.addr_or_free),
-                allocated: levels.get(Series::Allocated),
-                reserved: levels.get(Series::Reserved),
-                stack: row.stack,
-            })
-        })
+    let actions = device.events.action.iter().enumerate();
+    actions
+        .filter(|(_, action)| **action == Action::Oom)
+        .filter_map(|(event, _)| failure(device, EventIdx(event as u32)))
         .take(MAX_FAILURES)
         .collect()
+}
+
+/// The first failed allocations that were not passed over, in order.
+pub fn felt(device: &DeviceTrace) -> Vec<Failure> {
+    let passed_over = passed_over(device);
+    let actions = device.events.action.iter().enumerate();
+    let events = actions
+        .filter(|(_, action)| **action == Action::Oom)
+        .map(|(event, _)| EventIdx(event as u32))
+        .filter(|event| passed_over.binary_search(event).is_err());
+    events
+        .filter_map(|event| failure(device, event))
+        .take(MAX_FAILURES)
+        .collect()
+}
+
+/// The failed allocation at this event.
+fn failure(device: &DeviceTrace, event: EventIdx) -> Option<Failure> {
+    let events = &device.events;
+    let row = events.others.get(events.target[event.index()] as usize)?;
+    let levels = device.levels_at(event);
+    let mut steps = device.steps.iter();
+    let step = steps.position(|step| step.events.contains(event));
+    Some(Failure {
+        event,
+        step: step.map(|at| at as u32),
+        asked: row.size,
+        free: Bytes(row.addr_or_free),
+        allocated: levels.get(Series::Allocated),
+        reserved: levels.get(Series::Reserved),
+        stack: row.stack,
+    })
+}
+
+/// The first failed allocation that was not passed over.
+pub fn first(device: &DeviceTrace) -> Option<Failure> {
+    felt(device).into_iter().next()
+}
+
+/// The failed allocations after which the program went on as if nothing had happened: with another
+/// request at once, or with the rest of its step, and then with later steps. So do libraries that
+/// look for an algorithm whose work space fits, such as cuDNN. A program that catches a failure
+/// itself gives up the step, and what the step held goes back first.
+pub fn passed_over(device: &DeviceTrace) -> Vec<EventIdx> {
+    let mut passed_over = Vec::new();
+    let Some(last) = device.steps.last().filter(|_| count(device) > 0) else {
+        return passed_over;
+    };
+    let complete = complete_steps(device);
+    let is_in_complete = |event: EventIdx| {
+        let after = device.steps.partition_point(|s| s.events.start() <= event);
+        let step = after.checked_sub(1);
+        step.is_some_and(|at| complete[at] && device.steps[at].events.contains(event))
+    };
+    let mut asks_again = false;
+    for (event, action) in device.events.action.iter().enumerate().rev() {
+        let event = EventIdx(event as u32);
+        match action {
+            Action::Oom => {
+                let goes_on = asks_again || is_in_complete(event);
+                let is_followed = event < last.events.start();
+                passed_over.extend((goes_on && is_followed).then_some(event));
+            }
+            Action::SegmentAlloc
+            | Action::SegmentFree
+            | Action::SegmentMap
+            | Action::SegmentUnmap
+            | Action::FreeCompleted => {}
+            action => asks_again = *action == Action::Alloc,
+        }
+    }
+    passed_over.reverse();
+    passed_over
+}
+
+/// A step in which something failed ran to its end if it has at least this share of the allocations
+/// of a usual step.
+const COMPLETE: f64 = 0.9;
+
+/// Which steps have as many allocations as steps without a failure.
+fn complete_steps(device: &DeviceTrace) -> Vec<bool> {
+    let allocs = |actions: &[Action]| actions.iter().filter(|a| **a == Action::Alloc).count();
+    let actions = device.steps.iter().map(|step| {
+        let events = step.events.start().index()..step.events.end().index();
+        &device.events.action[events]
+    });
+    let counts: Vec<(usize, bool)> = actions
+        .map(|actions| (allocs(actions), actions.contains(&Action::Oom)))
+        .collect();
+    let usual = counts.iter().filter(|(_, fails)| !fails);
+    let mut usual: Vec<usize> = usual.map(|(n, _)| *n).collect();
+    usual.sort_unstable();
+    let least = match usual.get(usual.len() / 2) {
+        Some(&median) => COMPLETE * median as f64,
+        None => f64::INFINITY,
+    };
+    counts.iter().map(|(n, _)| *n as f64 >= least).collect()
 }
 
 /// What was allocated when it failed, by category.
@@ -121,6 +202,46 @@ pub fn held(device: &DeviceTrace, stacks: &Stacks, failure: &Failure) -> Shares 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::span::Span;
+    use crate::testing::{TraceBuilder, block_of};
+    use crate::trace::Step;
+
+    /// `a` requests memory, `f` gives it back, and `o` fails; steps begin at these events.
+    #[test]
+    fn what_asks_again_at_once_and_goes_on_is_passed_over() {
+        let check = |events: &str, starts: &[u32], expected: &[u32], failed: Option<u32>| {
+            let mut builder = TraceBuilder::default();
+            let mut held = Vec::new();
+            for event in events.chars() {
+                match event {
+                    'a' => held.push(builder.alloc(block_of(Bytes::mib(2)))),
+                    'f' => builder.free_requested(held.pop().expect("a block")),
+                    _ => builder.out_of_memory(Bytes::mib(9)),
+                }
+            }
+            let mut device = builder.finish().devices.remove(0);
+            let n = device.events.len();
+            let ends = starts[1..].iter().copied().chain([n]);
+            let step = |((&start, end), index): ((&u32, u32), u32)| Step {
+                index,
+                name: format!("step {index}"),
+                events: Span::new(EventIdx(start), EventIdx(end)),
+            };
+            let steps = starts.iter().zip(ends).zip(0..).map(step);
+            device.steps = steps.collect();
+            let expected: Vec<_> = expected.iter().copied().map(EventIdx).collect();
+            assert_eq!(passed_over(&device), expected, "{events}");
+            let found = first(&device).map(|failure| failure.event.0);
+            assert_eq!(found, failed, "{events}");
+        };
+        check("aooaa", &[0, 4], &[1, 2], None);
+        // What it held is given back: it was caught, or the program ends.
+        check("aofaa", &[0, 3], &[], Some(1));
+        check("aoa", &[0], &[], Some(1));
+        // Its step does as much as another one.
+        check("aaofaaaa", &[0, 5], &[2], None);
+        check("aoaofaaa", &[0, 5], &[1], Some(3));
+    }
 
     #[test]
     fn who_asked_is_an_operation_and_a_line_of_the_program() {

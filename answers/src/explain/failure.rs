@@ -10,7 +10,7 @@ use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
 use trace::stacks::Frame;
 use trace::tiles::frame_label;
-use trace::trace::Series;
+use trace::trace::{DeviceTrace, Series};
 use trace::units::Bytes;
 use trace::watch::Stopped;
 use trace::what_if::batch::Batch;
@@ -21,7 +21,7 @@ use trace::what_if::{self, Change, Diagnosis, Early, Tried};
 /// # Errors
 /// [`Stopped`].
 pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutOfMemory>, Stopped> {
-    let Some(failure) = oom::failures(look.device).first().copied() else {
+    let Some(failure) = oom::first(look.device) else {
         return Ok(None);
     };
     let own = what_if::own_settings(&look.trace.format, look.device);
@@ -49,7 +49,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             .as_ref()
             .map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
-        later_failures: oom::count(look.device) as u64 - 1,
+        later_failures: later_failures(look.device),
         cause: cause(
             look,
             (&own, &failure),
@@ -64,7 +64,8 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         what_would_have_helped: String::new(),
     };
     let marks = marks(look.device, look.trace, look.watch)?;
-    if let Some(mark) = marks.ooms.first() {
+    let mut ooms = marks.ooms.iter();
+    if let Some(mark) = ooms.find(|mark| mark.event == failure.event) {
         let asker = Asker::of(look.stacks(), failure.stack);
         // For C++ the operation says more.
         let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
@@ -84,6 +85,11 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
     Ok(Some(explained))
+}
+
+/// How many more allocations failed that were not passed over.
+fn later_failures(device: &DeviceTrace) -> u64 {
+    (oom::count(device) - oom::passed_over(device).len()).saturating_sub(1) as u64
 }
 
 fn diagnosis(

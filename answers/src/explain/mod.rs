@@ -81,11 +81,13 @@ impl Look<'_> {
 }
 
 /// The device that is explained by default: the first that ran out of memory; otherwise the one
-/// with most events.
+/// with most events, and of those the one that held most.
 pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
     trace.devices.iter().max_by_key(|device| {
         let first = std::cmp::Reverse(device.device);
-        (oom::count(device) > 0, device.events.len(), first)
+        let peak = device.summary[Series::Allocated as usize].peak;
+        let failed = oom::first(device).is_some();
+        (failed, device.events.len(), peak, first)
     })
 }
 
@@ -171,6 +173,7 @@ fn explained(
         peak: (allocated.peak.0 > 0).then_some(peak),
         room,
         out_of_memory,
+        passed_over: oom::passed_over(device).len() as u64,
         to_try,
         leaks: look.leaks,
     })

@@ -24,6 +24,7 @@ pub fn page(explanation: &Explanation) -> String {
         return out + &notes(&explanation.notes);
     };
     out += &what_it_is(explanation, device);
+    out += &passed_over(device.passed_over);
     if let Some(oom) = &device.out_of_memory {
         out += &failure(oom);
     }
@@ -97,6 +98,19 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
         reserved.peak,
         reserved.end,
     )
+}
+
+/// Requests that failed and ended nothing.
+fn passed_over(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        n => format!(
+            "\n{} for memory failed, and the program went on as if nothing had happened, as cuDNN \
+             does where it looks for an algorithm that needs less. That is not counted as running \
+             out of memory.\n",
+            plural(n, "request")
+        ),
+    }
 }
 
 fn failure(oom: &OutOfMemory) -> String {

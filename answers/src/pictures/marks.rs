@@ -23,7 +23,8 @@ pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Ma
     longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
     let left_out = longest.len().saturating_sub(Marks::MAX_ANNOTATIONS);
     longest.truncate(Marks::MAX_ANNOTATIONS);
-    let failures = oom::failures(device);
+    let failures = oom::felt(device);
+    let felt = oom::count(device) - oom::passed_over(device).len();
     Ok(Marks {
         steps: device.steps.clone(),
         annotations: longest
@@ -39,7 +40,7 @@ pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Ma
         // device use a part; this is what was available to this one.)
         capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
         ooms: ooms(device, trace, &failures, watch)?,
-        ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,
+        ooms_left_out: felt.saturating_sub(Marks::MAX_OOMS) as u64,
         stays: Vec::new(),
         stays_left_out: 0,
     })

@@ -114,6 +114,7 @@ impl Judgement {
             (
                 device.steps.len(),
                 device.events.len(),
+                device.summary[Series::Allocated as usize].peak,
                 std::cmp::Reverse(device.device),
             )
         });
@@ -243,7 +244,7 @@ fn remedies(
     trace: &Trace,
     watch: Watch<'_>,
 ) -> Result<Option<Vec<Remedy>>, Stopped> {
-    if oom::count(device) == 0 {
+    if oom::first(device).is_none() {
         return Ok(None);
     }
     let own = what_if::own_settings(&trace.format, device);
@@ -271,6 +272,7 @@ fn out_of_memory(
 ) -> Vec<OutOfMemory> {
     let stacks = &whole.stacks;
     let own = what_if::own_settings(&whole.format, device);
+    let passed_over = oom::passed_over(device);
     let failures = oom::failures(device).into_iter().map(|failure| {
         let held = categories.alive(device, Some(failure.event));
         let frame = stacks.headline(failure.stack);
@@ -289,6 +291,7 @@ fn out_of_memory(
                 line: frame.line,
             }),
             held: held.largest_first().into_iter().collect(),
+            passed_over: passed_over.binary_search(&failure.event).is_ok(),
         }
     });
     failures.collect()

@@ -110,8 +110,12 @@ fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
     let limit = oom.limit.map_or_else(String::new, |limit| {
         format!(", so a limit of at most {limit} on the process refused it")
     });
+    let what = match oom.passed_over {
+        true => "passed over, since there was no memory,",
+        false => "out of memory",
+    };
     let mut out = format!(
-        "  out of memory at event {at}{step}: {} asked, {} free on the device{limit}\n    {} \
+        "  {what} at event {at}{step}: {} asked, {} free on the device{limit}\n    {} \
          allocated, {} reserved",
         oom.asked, oom.free, oom.allocated, oom.reserved
     );
@@ -436,6 +440,7 @@ mod tests {
             reserved: Bytes::gib(2),
             frame: None,
             held: BTreeMap::new(),
+            passed_over: false,
         };
         let told = failure(&oom, &BTreeSet::new());
         assert!(told.contains(", in step 21: 8.00 MiB asked"), "{told}");

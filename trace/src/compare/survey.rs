@@ -12,10 +12,11 @@ use crate::footprint::of_vec;
 use crate::growth::{settled, wobble};
 use crate::leaks::{self, LeakGroup, LeakReport};
 use crate::levels::{Effect, GivenBack};
+use crate::oom;
 use crate::site::{self, SiteKey, Sites};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
-use crate::units::{Bytes, EventIdx};
+use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use std::sync::Arc;
 
@@ -222,15 +223,10 @@ fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
 }
 
 fn out_of_memory(device: &DeviceTrace) -> Option<OutOfMemory> {
-    let events = &device.events;
-    let event = events.action.iter().position(|&a| a == Action::Oom)?;
-    let row = events.others.get(events.target[event] as usize)?;
-    let event = EventIdx(event as u32);
-    let step = device.steps.iter().position(|s| s.events.contains(event));
-    Some(OutOfMemory {
-        event,
-        step: step.map(|step| step as u32),
-        wanted: row.size,
+    oom::first(device).map(|failure| OutOfMemory {
+        event: failure.event,
+        step: failure.step,
+        wanted: failure.asked,
     })
 }
 

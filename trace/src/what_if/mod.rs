@@ -73,6 +73,9 @@ pub struct Failed {
     pub reserved: Bytes,
     /// How many requests so far, including this one, emptied the cache.
     pub retries: u64,
+    /// Whether the recorded program gave it back at once, as a library does with work space that it
+    /// may do without.
+    pub at_once: bool,
 }
 
 /// How far the answer goes.
@@ -154,6 +157,9 @@ pub struct Answer {
     /// Whether garbage is collected only if a memory fraction is set, which the recording does not
     /// show.
     pub needs_fraction: bool,
+    /// What was cached and free before the first event, and is left out of the answer because other
+    /// segments would have held it.
+    pub left_out: Bytes,
     /// The answer to the question.
     pub what_if: Outcome,
     /// The same under the limit that the recording shows, if the question has no limit.
@@ -232,6 +238,7 @@ pub fn ask(
         needs_fraction: settings.garbage_collection_threshold > 0.0
             && limit.or(second).is_some()
             && seen.is_none_or(|seen| seen.by == Refuser::Device),
+        left_out: left_out(device, settings),
         what_if,
         at_recorded_limit,
         curves: drawn.map(|what_if| Curves {
@@ -240,6 +247,16 @@ pub fn ask(
         }),
         calibration,
     })
+}
+
+/// What was cached and free before the first event, if these settings would hold it in other
+/// segments.
+fn left_out(device: &DeviceTrace, settings: &Config) -> Bytes {
+    let start = |series: Series| device.summary[series as usize].start;
+    match begin::lies_alike(device, settings) {
+        true => Bytes::ZERO,
+        false => start(Series::Reserved).saturating_sub(start(Series::Active)),
+    }
 }
 
 /// The settings that a device was recorded under.
@@ -284,7 +301,7 @@ fn calibrate(
 }
 
 fn recorded(device: &DeviceTrace, limit: Option<LimitSeen>) -> Recorded {
-    let failed = oom::failures(device).first().map(|failure| failure.event);
+    let failed = oom::first(device).map(|failure| failure.event);
     Recorded {
         peak_allocated: device.summary[Series::Allocated as usize].peak,
         peak_reserved: device.summary[Series::Reserved as usize].peak,

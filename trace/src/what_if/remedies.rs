@@ -231,8 +231,7 @@ pub fn remedies(
     watch: Watch<'_>,
 ) -> Result<Option<Diagnosis>, Stopped> {
     let evidence = Evidence::of(device, own, watch)?;
-    let failures = crate::oom::failures(device);
-    let (Some(failure), Some(seen)) = (failures.first(), evidence.limit) else {
+    let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };
     let none = Early::default();

@@ -9,6 +9,7 @@ use super::{Failed, Outcome, Reach, step_at};
 use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement};
 use crate::allocator::{Config, Slot};
 use crate::levels::GivenBack;
+use crate::oom;
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{EVERY, Stopped, Watch};
@@ -125,6 +126,11 @@ struct Run<'a> {
     /// after the request.
     awaited: Vec<u32>,
     batch: Option<(&'a Batch, Share)>,
+    /// Recorded failures after which the program went on at once.
+    passed_over: Vec<EventIdx>,
+    /// Whether the last request was one of these, and was served: then those that failed directly
+    /// after it would not have been made.
+    is_served: bool,
     /// The remaining blocks that are never requested.
     gone: Peekable<Iter<'a, BlockIdx>>,
     curve: Curve,
@@ -146,6 +152,8 @@ impl<'a> Run<'a> {
             allocated: 0,
             awaited: Vec::new(),
             batch: conditions.batch,
+            passed_over: oom::passed_over(device),
+            is_served: false,
             gone: conditions.early.gone.iter().peekable(),
             curve: Curve::over(device.events.len(), columns),
             outcome: Outcome {
@@ -241,11 +249,15 @@ impl Run<'_> {
         }
         match self.device.events.action[event as usize] {
             Action::Alloc => {
+                self.is_served = false;
                 let reach = self.alloc(event, target);
                 self.complete_awaited(event);
                 reach
             }
-            Action::FreeRequested => self.give_back(event, target),
+            Action::FreeRequested => {
+                self.is_served = false;
+                self.give_back(event, target)
+            }
             Action::FreeCompleted if is_awaited => {
                 self.awaited.push(target);
                 None
@@ -329,12 +341,29 @@ impl Run<'_> {
 
     /// The recorded program ran out of memory here: checks whether this one does too.
     fn recorded_oom(&mut self, event: u32, row: u32) -> Option<Reach> {
+        let is_passed_over = self.passed_over.binary_search(&EventIdx(event)).is_ok();
+        if is_passed_over && self.is_served {
+            return None;
+        }
         let pool = self.device.events.failed_in(row);
         let row = self.device.events.others.get(row as usize)?;
         let size = self
             .batch
             .map_or(row.size, |(batch, share)| batch.failed(share, row.size));
-        match self.allocator.malloc(pool, row.stream, size) {
+        let found = self.allocator.malloc(pool, row.stream, size);
+        // The program went on without it. What it asked for instead follows, so what it gets here
+        // is given back.
+        if is_passed_over {
+            if let Ok(slot) = found {
+                self.is_served = true;
+                self.allocated += self.allocator.arena().size(slot);
+                self.measure();
+                self.allocated -= self.allocator.arena().size(slot);
+                self.allocator.free(slot);
+            }
+            return None;
+        }
+        match found {
             Ok(slot) => {
                 self.allocated += self.allocator.arena().size(slot);
                 self.measure();
@@ -347,6 +376,16 @@ impl Run<'_> {
         }
     }
 
+    /// Whether what was requested at an event is given back at the next one.
+    fn at_once(&self, event: EventIdx) -> bool {
+        let events = &self.device.events;
+        let row = |at: usize| Some((*events.action.get(at)?, *events.target.get(at)?));
+        let Some((Action::Alloc, block)) = row(event.index()) else {
+            return false;
+        };
+        row(event.index() + 1) == Some((Action::FreeRequested, block))
+    }
+
     /// `why` is `None` if no request fails, but what was there before already exceeds the limit.
     fn fail(&mut self, event: u32, why: Option<OutOfMemory>) {
         let event = EventIdx(event);
@@ -357,6 +396,7 @@ impl Run<'_> {
             allocated: Bytes(self.allocated),
             reserved: self.allocator.reserved(),
             retries: self.allocator.retries(),
+            at_once: self.at_once(event),
         };
         self.outcome.failed.get_or_insert(failed);
     }

@@ -17,8 +17,27 @@ pub fn trust(answer: &Answer) -> String {
         }
         false => "",
     };
-    format!("{}{spread}{collecting}", calibration(&answer.calibration))
+    let left_out = left_out(answer.left_out, answer.recorded.peak_reserved);
+    format!(
+        "{}{spread}{collecting}{left_out}",
+        calibration(&answer.calibration)
+    )
 }
+
+/// What the answer cannot count: memory that was cached before the recording.
+fn left_out(cached: Bytes, peak_reserved: Bytes) -> String {
+    match cached.0 as f64 > LEFT_OUT * peak_reserved.0 as f64 {
+        true => format!(
+            " Before the first event {} were cached and free; what the program had needed them for \
+             is not known, so they are not counted, and its earlier peaks may have been higher.",
+            size(cached)
+        ),
+        false => String::new(),
+    }
+}
+
+/// So large a share of the recorded peak is worth a sentence if it is left out.
+const LEFT_OUT: f64 = 0.02;
 
 fn spread(spread: &Spread) -> String {
     let Spread {
@@ -94,7 +113,8 @@ pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
-    let would = match outcome.spread.as_ref().is_some_and(Spread::is_torn) {
+    let at_once = outcome.failed.is_some_and(|failed| failed.at_once);
+    let would = match at_once || outcome.spread.as_ref().is_some_and(Spread::is_torn) {
         true => "might",
         false => "would",
     };
@@ -116,11 +136,18 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
         };
         return format!(
             "It {would} run out of memory{under} in {}{too}: a segment of {} is needed while \
-             {} are reserved, {} of them allocated.",
+             {} are reserved, {} of them allocated.{}",
             step_at_in_words(steps, failed.step),
             segment,
             size(failed.reserved),
-            size(failed.allocated)
+            size(failed.allocated),
+            match at_once {
+                true => {
+                    " What it is for is given back at once: it may be work space of a library \
+                     (cuDNN) that makes do with less."
+                }
+                false => "",
+            }
         );
     }
     let retries = match outcome.retries {
@@ -164,6 +191,8 @@ fn size(bytes: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::EventIdx;
+    use crate::what_if::Failed;
 
     const MIB: u64 = 1 << 20;
 
@@ -261,5 +290,51 @@ mod tests {
         check(None, "It would");
         check(Some(spread_of(0, [2, 2], [0, 0])), "It would");
         check(Some(spread_of(3, [2, 2], [0, 0])), "It might");
+    }
+
+    #[test]
+    fn a_cache_from_before_that_is_left_out_is_told() {
+        let check = |cached: u64, is_told: bool| {
+            let text = left_out(Bytes(cached * MIB), Bytes(100 * MIB));
+            assert_eq!(text.contains("cached and free"), is_told, "{text}");
+        };
+        check(0, false);
+        check(1, false);
+        check(40, true);
+    }
+
+    #[test]
+    fn what_is_given_back_at_once_may_be_done_without() {
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(2 * MIB),
+            failed: None,
+            limit: None,
+        };
+        let check = |at_once: bool, expected: &str| {
+            let failed = Failed {
+                event: EventIdx(3),
+                step: 0,
+                segment: Some(Bytes(MIB)),
+                allocated: Bytes(MIB),
+                reserved: Bytes(2 * MIB),
+                retries: 1,
+                at_once,
+            };
+            let told = Outcome {
+                peak_allocated: Bytes(MIB),
+                peak_reserved: Bytes(2 * MIB),
+                retries: 1,
+                failed: Some(failed),
+                reach: Reach::Failure,
+                is_guessed: false,
+                spread: None,
+            };
+            let text = outcome(&recorded, &told, None, &[]);
+            assert!(text.starts_with(expected), "{text}");
+            assert_eq!(text.contains("work space of a library"), at_once, "{text}");
+        };
+        check(false, "It would run out of memory");
+        check(true, "It might run out of memory");
     }
 }

@@ -181,6 +181,34 @@ fn a_failure_in_a_private_pool_is_replayed_there() {
     check(&device, 0);
 }
 
+/// A library that is refused work space asks for less, and the program goes on.
+#[test]
+fn a_failure_that_was_passed_over_ends_no_answer() {
+    let own = Config::default();
+    let limit = Bytes(1000 * MIB);
+    let ops = [600, 500].map(|mib| Op::Alloc(mib * MIB, 0));
+    let mut process = Process::run(&ops, &own, Some(limit));
+    (0..2).for_each(|_| process.step(&Op::Alloc(100 * MIB, 0)));
+    let mut device = process.trace().unwrap();
+    let last = device.events.len() - 1;
+    let check = |device: &DeviceTrace, limit: Option<Bytes>, expected: (bool, u64)| {
+        let limit = limit.map(Limit::of_process);
+        let found = outcome(device, &Evidence::default(), &own, limit);
+        let reserved = found.peak_reserved.0 / MIB;
+        assert_eq!((found.failed.is_some(), reserved), expected, "{found:?}");
+    };
+    device.steps.clear();
+    check(&device, Some(limit), (true, 800));
+    device.steps = vec![crate::trace::Step {
+        index: 0,
+        name: "step 0".to_owned(),
+        events: crate::span::Span::new(EventIdx(last), EventIdx(last + 1)),
+    }];
+    check(&device, Some(limit), (false, 800));
+    // Where there is room, it is served and given back.
+    check(&device, None, (false, 1100));
+}
+
 #[test]
 fn an_answer_can_be_stopped() {
     let process = Process::run(&[Op::Alloc(MIB, 0)], &Config::default(), None);
