@@ -205,6 +205,8 @@ pub fn person_token_page(person: &PersonId) -> String {
 pub const EVENTS: &str = "/api/events";
 /// `GET`: list of runs.
 pub const RUNS: &str = "/api/runs";
+/// `GET`: runs that were deleted and can still be restored.
+pub const DELETED_RUNS: &str = "/api/runs?deleted=true";
 /// `POST`: announce an upload.
 pub const UPLOADS: &str = "/api/uploads";
 /// `GET`: bundled sample runs.

@@ -13,6 +13,7 @@ use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
 use axum::http::{Method, StatusCode};
 use std::time::Duration;
+use timeline::format::{UnixMillis, date_time};
 use trace::testing::bombs;
 use trace::tiles::TileId;
 
@@ -141,11 +142,12 @@ async fn a_deletion_can_be_undone_until_it_is_purged() {
     let deleted: RunSummary = delete().await.read();
     let deleted_ms = deleted.deleted_ms.expect("just deleted");
     assert_eq!(live(&server).await, []);
-    assert_eq!(
-        server.get(&routes::run(&run)).await.problem().code,
-        ProblemCode::NotFound
-    );
-    let trash: Vec<RunSummary> = server.get("/api/runs?deleted=true").await.read();
+    let problem = server.get(&routes::run(&run)).await.problem();
+    assert_eq!(problem.code, ProblemCode::NotFound);
+    let until = date_time(UnixMillis(deleted_ms + 10 * 60_000));
+    let told = format!("it was deleted, and can be restored until {until}");
+    assert!(problem.detail.ends_with(&told), "{}", problem.detail);
+    let trash: Vec<RunSummary> = server.get(routes::DELETED_RUNS).await.read();
     assert_eq!(trash, [deleted]);
 
     let restored = server

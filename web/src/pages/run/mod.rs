@@ -6,9 +6,12 @@ mod head;
 mod recording;
 
 use crate::client;
+use crate::components::permits::may_manage;
 use crate::components::problem_note::ProblemPage;
 use crate::components::prose::Prose;
+use crate::components::toasts::Toasts;
 use crate::context::expect_context;
+use crate::opened_link::OpenedLink;
 use crate::pages::runs::store::RunsStore;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};
@@ -20,7 +23,7 @@ use api::contents::Contents;
 use api::ids::RunId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
-use api::runs::{DeviceSummary, RunDetail};
+use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::view_state::{Tab, ViewState};
 use controls::Controls;
 use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
@@ -77,7 +80,9 @@ pub fn RunOf(
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
     move || match loaded.get() {
         Loaded::Loading => view! { <RunSkeleton/> }.into_any(),
-        Loaded::Failed(problem) => view! { <NoRun problem=problem retry=retry/> }.into_any(),
+        Loaded::Failed(problem) => {
+            view! { <NoRun id=id.get_untracked() problem=problem retry=retry/> }.into_any()
+        }
         Loaded::There(id, run) => view! { <RunView id=id run=run/> }.into_any(),
     }
 }
@@ -96,12 +101,33 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
     });
 }
 
-/// Shown instead of a run that could not be loaded.
+/// Shown instead of a run that could not be loaded. If it was deleted, whoever may can restore it.
 #[component]
-fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
+fn NoRun(id: String, problem: Problem, retry: Callback<()>) -> impl IntoView {
+    let (store, toasts): (RunsStore, Toasts) = (expect_context(), expect_context());
+    let link: OpenedLink = expect_context();
+    let deleted = RwSignal::new(None::<RunSummary>);
+    if problem.code == ProblemCode::NotFound && may_manage() && !link.is_all_here() {
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            let listed = client::list::<RunSummary>(routes::DELETED_RUNS).await;
+            let mut listed = listed.unwrap_or_default().into_iter();
+            let found = listed.find(|run| run.id.as_str() == id && run.deleted_ms.is_some());
+            let _ = deleted.try_set(found);
+        });
+    }
+    let restore = move || {
+        let id = deleted.with(|run| run.as_ref().map(|run| run.id.clone()))?;
+        let restore = move |_| store.restore(toasts, &id);
+        Some(view! {
+            <p class="run-nothing">
+                <button class="button primary" on:click=restore>"Restore"</button>
+            </p>
+        })
+    };
     view! {
         <div class="run-page">
             <ProblemPage title="Run" problem=problem retry=retry/>
+            {restore}
         </div>
     }
 }

@@ -119,20 +119,22 @@ impl RunsStore {
         });
     }
 
+    /// Undoes a deletion.
+    pub fn restore(self, toasts: Toasts, id: &RunId) {
+        let path = routes::run_restore(id);
+        leptos::task::spawn_local(async move {
+            let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
+            if let Err(problem) = restored {
+                toasts.fail("Not restored", &problem);
+            }
+            self.refresh();
+        });
+    }
+
     fn undo(self, toasts: Toasts, id: RunId) -> ToastAction {
-        let restore = move |()| {
-            let path = routes::run_restore(&id);
-            leptos::task::spawn_local(async move {
-                let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
-                if let Err(problem) = restored {
-                    toasts.fail("Not restored", &problem);
-                }
-                self.refresh();
-            });
-        };
         ToastAction {
             label: "Undo",
-            act: Callback::new(restore),
+            act: Callback::new(move |()| self.restore(toasts, &id)),
         }
     }
 
