@@ -8,6 +8,7 @@ use ::timeline::format;
 use api::problem::Problem;
 use api::runs::RunDetail;
 use trace::compare::conditions::{Condition, ConditionKind};
+use trace::compare::gate::{self, Outcome, Verdicts};
 use trace::compare::headline::{growth_by, growth_told, signed};
 use trace::compare::{Difference, Side};
 use trace::trace::Series;
@@ -47,6 +48,19 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
         false => (badge.label, sentence(&detail)),
     });
     first.into_iter().chain(notes).collect()
+}
+
+/// What the gate found that is worth a look, the most serious first: why it did not pass, or what
+/// it warns of although it did.
+pub fn reasons(gate: &Verdicts) -> Vec<&str> {
+    let findings = gate.findings.iter();
+    let serious = findings.filter(|finding| finding.weight <= gate::Weight::Warn);
+    let details: Vec<&str> = serious.map(|finding| finding.detail.as_str()).collect();
+    match gate.outcome {
+        Outcome::Pass => details,
+        _ if details.is_empty() => vec![&gate.reason],
+        _ => details,
+    }
 }
 
 /// A number of a card.
@@ -203,6 +217,37 @@ mod tests {
         }
         let lost = crate::response::unreachable();
         assert_eq!(caveats(Err(&lost))[0].0, "perhaps not whole");
+    }
+
+    #[test]
+    fn a_gate_says_why() {
+        use gate::Weight::{Fail, Note, Warn};
+        let check = |outcome, found: &[(gate::Weight, &str)], expected: &[&str]| {
+            let findings = found.iter().map(|&(weight, detail)| gate::Finding {
+                weight,
+                code: "peak".to_owned(),
+                detail: detail.to_owned(),
+            });
+            let gate = Verdicts {
+                outcome,
+                reason: "a word".to_owned(),
+                findings: findings.collect(),
+            };
+            assert_eq!(reasons(&gate), expected);
+        };
+        let found = [
+            (Fail, "it grew"),
+            (Warn, "it reserves more"),
+            (Note, "6 steps"),
+        ];
+        check(
+            Outcome::Regression,
+            &found,
+            &["it grew", "it reserves more"],
+        );
+        check(Outcome::Pass, &found[1..], &["it reserves more"]);
+        check(Outcome::Pass, &found[2..], &[]);
+        check(Outcome::CannotTell, &found[2..], &["a word"]);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use super::Focus;
 use leptos::prelude::*;
-use presentation::pages::compare::cards::{facts, title};
+use presentation::components::problem_note::sentence;
+use presentation::pages::compare::cards::{facts, reasons, title};
 use std::sync::Arc;
-use trace::compare::gate::{Outcome, Weight};
+use trace::compare::gate::Outcome;
 use trace::compare::{Change, Difference};
 
 /// What differs between the baseline and the selected run besides memory.
@@ -85,14 +86,13 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
             Outcome::Regression => ("badge bad", "regression"),
             Outcome::CannotTell => ("badge caution", "cannot tell"),
         };
-        let findings = against.gate.findings.iter();
-        let serious = findings.filter(|finding| finding.weight <= Weight::Warn);
-        let reasons: Vec<&str> = serious.map(|finding| finding.detail.as_str()).collect();
-        let about = match reasons.is_empty() {
-            true => against.gate.reason.clone(),
-            false => reasons.join("; "),
-        };
-        view! { <span class=class title=about>{word}</span> }
+        view! { <span class=class title=against.gate.reason.clone()>{word}</span> }
+    });
+    let why = focus.with_against(run, |against| {
+        let reasons = reasons(&against.gate).into_iter().map(sentence);
+        reasons
+            .map(|reason| view! { <span class="card-why">{reason}</span> })
+            .collect_view()
     });
     view! {
         <button
@@ -110,6 +110,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
                 {gate}
             </span>
             {body}
+            {why}
         </button>
     }
 }
