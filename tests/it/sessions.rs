@@ -312,6 +312,16 @@ async fn ada_drops(ada: &Browser, server: &TestServer) -> Value {
     ada.eval(DROPPED).await[0].clone()
 }
 
+/// How many recipes are shown below the list.
+async fn recipes(browser: &Browser) -> Value {
+    browser.click(".more-steps summary").await;
+    let there = "return !!document.querySelector('.recipe');";
+    browser.wait_until("the recipes", there).await;
+    let shown = "return [...document.querySelectorAll('.recipe')]
+                     .filter(recipe => recipe.checkVisibility()).length;";
+    browser.eval(shown).await
+}
+
 /// The keys of these that the help lists.
 async fn helped(browser: &Browser, keys: &str) -> Value {
     browser.press("?").await;
@@ -395,6 +405,8 @@ async fn nobody_is_offered_what_would_be_refused() {
     let list = none_of("tr.run", ".file-picker, .row-actions, .samples");
     reader.wait_until("the list", &list).await;
     assert_eq!(reader.eval(DROPPED).await, json!([false, false]));
+    let told = reader.text(".toasts").await;
+    assert!(told.contains("You may look here, but not send"), "{told}");
     assert_eq!(ada_drops(&ada, &server).await, true);
     let keys = "const link = document.querySelector('.run-link');
                 for (const key of ['F2', 'Delete']) {
@@ -404,8 +416,10 @@ async fn nobody_is_offered_what_would_be_refused() {
     reader.eval(keys).await;
     reader.painted().await;
     let same = "return [document.querySelectorAll('tr.run .run-link').length,
-                        document.querySelector('.toasts').innerText];";
-    assert_eq!(reader.eval(same).await, json!([1, ""]));
+                        document.querySelector('.toasts').innerText.includes('elete')];";
+    assert_eq!(reader.eval(same).await, json!([1, false]));
+    // How to record one, but not how to send it from a shell.
+    assert_eq!(recipes(&reader).await, 1);
     // The help lists what they may do, too.
     let offered = "F2|Del|drop";
     assert_eq!(helped(&reader, offered).await, json!([]));

@@ -4,6 +4,7 @@ use crate::components::file_picker::files_of;
 use crate::components::folder;
 use crate::components::icon::LogoMark;
 use crate::components::permits::may_upload;
+use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::upload::driver::Uploads;
@@ -11,6 +12,9 @@ use leptos::ev;
 use leptos::prelude::*;
 use trace::ranks::names::Chosen;
 use web_sys::{DataTransfer, DragEvent};
+
+/// What readers are told who drop a file.
+const MAY_NOT: &str = "You may look here, but not send: ask an admin.";
 
 /// Whether the dragged things are files, not a link or a selection of this page.
 fn holds_files(data: Option<&DataTransfer>) -> bool {
@@ -40,6 +44,7 @@ pub fn takes(link: OpenedLink) -> bool {
 pub fn DropTarget() -> impl IntoView {
     let uploads: Uploads = expect_context();
     let link: OpenedLink = expect_context();
+    let toasts: Toasts = expect_context();
     // Entering a child fires `enter` before the parent's `leave`: count instead of toggling.
     let depth = RwSignal::new(0i32);
     let files_over = |event: &DragEvent| holds_files(event.data_transfer().as_ref());
@@ -65,8 +70,10 @@ pub fn DropTarget() -> impl IntoView {
             if files_over(&event) {
                 event.prevent_default();
                 depth.set(0);
-                if let Some(data) = event.data_transfer().filter(|_| takes(link)) {
-                    take(uploads, &data);
+                match event.data_transfer() {
+                    _ if !may_upload() => toasts.show(MAY_NOT.to_owned(), None),
+                    Some(data) if takes(link) => take(uploads, &data),
+                    _ => {}
                 }
             }
         }),

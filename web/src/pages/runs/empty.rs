@@ -4,6 +4,7 @@ use crate::client::{self, Method};
 use crate::components::copy_button::CopyButton;
 use crate::components::file_picker::FilePicker;
 use crate::components::icon::{Icon, IconView, LogoMark};
+use crate::components::permits::may_upload;
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
@@ -56,9 +57,13 @@ pub fn MoreSteps() -> impl IntoView {
             </div>
         }
     };
+    let title = match may_upload() {
+        true => "Samples, and how to record a snapshot",
+        false => "How to record a snapshot",
+    };
     view! {
         <details class="more-steps" on:toggle=move |_| opened.set(true)>
-            <summary>"Samples, and how to record a snapshot"</summary>
+            <summary>{title}</summary>
             <Show when=move || opened.get()>{content}</Show>
         </details>
     }
