@@ -5,6 +5,7 @@ use super::answer::{Answer, ask};
 use super::honesty::Honesty;
 use super::what_if_chart::WhatIfChart;
 use crate::components::copy_button::CopyButton;
+use crate::components::focus;
 use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
 use crate::format::{self, count};
@@ -33,15 +34,25 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
     let asked = asker.memo(|state| state.what_if.clone());
     // After stopping an answer, the user asks again by changing something, or with the button.
     let stopped = RwSignal::new(false);
-    Effect::new(move |_| {
+    // What was changed here is answered in sight, even if the form fills the screen.
+    let changed = StoredValue::new(false);
+    Effect::new(move |before: Option<()>| {
         asked.track();
         stopped.set(false);
+        changed.set_value(before.is_some());
     });
     let answer = ask::<WhatIfDrawn>(move || {
         let conditions = asked.get();
         let is_sound = bad_limit(&conditions).is_none();
         let is_asked = conditions.is_any() && is_sound && !stopped.get() && !is_pinned(asker);
         is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
+    });
+    Effect::new(move |_| {
+        let is_there = answer.with(|answer| matches!(answer, Answer::There(_)));
+        if is_there && changed.get_value() {
+            changed.set_value(false);
+            focus::show("#what-if-answer");
+        }
     });
     let content = move || shown(asker, asked, answer, stopped);
     let words = Signal::derive(move || {
@@ -74,6 +85,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
                 <Form asker=asker asked=asked answer=answer/>
                 <div
                     class="alive-view"
+                    id="what-if-answer"
                     aria-busy=move || answer.with(Answer::is_waiting).to_string()
                 >
                     {content}
