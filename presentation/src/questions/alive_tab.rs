@@ -5,11 +5,28 @@ use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes};
 use trace::units::EventIdx;
 
-/// The event that a typed text or a key stands for.
-pub fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
-    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-    let event: u64 = digits.parse().ok()?;
-    Some(EventIdx(event.min(u64::from(last.0)) as u32))
+/// What a field says whose text is no event.
+pub const NO_EVENT: &str = "Not an event: type its number, such as 1,234.";
+
+/// The event that a typed text stands for; `None` for an empty field.
+///
+/// # Errors
+/// [`NO_EVENT`] where the text is not one number, with or without marks between its thousands.
+pub fn event_of(text: &str, last: EventIdx) -> Result<Option<EventIdx>, &'static str> {
+    let is_mark = |c: char| ",.'’_".contains(c) || c.is_whitespace();
+    let groups: Vec<&str> = text.trim().split(is_mark).collect();
+    let is_whole = |group: &&str| group.chars().all(|c| c.is_ascii_digit());
+    let are_thousands = groups[1..].iter().all(|group| group.len() == 3);
+    match groups[..] {
+        [""] => Ok(None),
+        _ if !are_thousands || groups[0].is_empty() || !groups.iter().all(is_whole) => {
+            Err(NO_EVENT)
+        }
+        _ => {
+            let event = groups.concat().parse().unwrap_or(u32::MAX);
+            Ok(Some(EventIdx(event).min(last)))
+        }
+    }
 }
 
 /// How much is alive at a moment, or that nothing is.
@@ -56,8 +73,17 @@ mod tests {
     #[test]
     fn an_event_is_read_however_it_is_grouped() {
         let last = EventIdx(11_027_734);
-        assert_eq!(event_of("1,234,567", last), Some(EventIdx(1_234_567)));
-        assert_eq!(event_of(" 99999999999 ", last), Some(last));
-        assert_eq!(event_of("the end", last), None);
+        let check = |text: &str, expected: Result<Option<u32>, &'static str>| {
+            let event = event_of(text, last).map(|event| event.map(|event| event.0));
+            assert_eq!(event, expected, "{text}");
+        };
+        check("1,234,567", Ok(Some(1_234_567)));
+        check("1 234", Ok(Some(1234)));
+        check(" 99999999999 ", Ok(Some(last.0)));
+        check(" ", Ok(None));
+        // What is left of these without their letters and signs would be another event.
+        for text in ["the end", "1e3", "-1", "1.5", ",5", "12,", "event 12"] {
+            check(text, Err(NO_EVENT));
+        }
     }
 }

@@ -85,18 +85,16 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
 fn Moments(asker: Asker) -> impl IntoView {
     let last = asker.last_event();
     let state = asker.view.state();
-    let update = move |change: &dyn Fn(&mut ViewState)| asker.view.update(|state| change(state));
+    let wrong = RwSignal::new(None::<&'static str>);
+    let update = move |change: &dyn Fn(&mut ViewState)| {
+        wrong.set(None);
+        asker.view.update(|state| change(state));
+    };
     let field = move |of: fn(&ViewState) -> Option<EventIdx>, none: EventIdx| {
         move || state.with(of).unwrap_or(none).0.to_string()
     };
-    let set_at = move |event| {
-        let at = event_of(&event_target_value(&event), last);
-        update(&|state| state.at = at);
-    };
-    let set_other = move |event| {
-        let other = event_of(&event_target_value(&event), last);
-        update(&|state| state.compared_with = other);
-    };
+    let set_at = typed(asker, wrong, |state, at| state.at = at);
+    let set_other = typed(asker, wrong, |state, other| state.compared_with = other);
     let here = move |_| update(&|state| state.at = Some(middle(state, last)));
     let compare = move |_| {
         update(&|state| {
@@ -145,8 +143,25 @@ fn Moments(asker: Asker) -> impl IntoView {
             </button>
             <Drawing asker=asker/>
         </div>
+        <p class="field-problem" role="alert">{wrong}</p>
     }
     .into_any()
+}
+
+/// Takes the event that is typed in a field. A text that is none stays there, and what is wrong is
+/// said.
+fn typed(
+    asker: Asker,
+    wrong: RwSignal<Option<&'static str>>,
+    take: fn(&mut ViewState, Option<EventIdx>),
+) -> impl Fn(web_sys::Event) + Copy {
+    move |event| {
+        let typed = event_of(&event_target_value(&event), asker.last_event());
+        wrong.set(typed.err());
+        if let Ok(event) = typed {
+            asker.view.update(|state| take(state, event));
+        }
+    }
 }
 
 /// How what is alive is grouped and drawn.
