@@ -124,23 +124,56 @@ async fn where_no_token_is_needed_nobody_is_signed_in() {
     assert!(browser.eval(link).await.as_bool().expect("a yes or no"));
 }
 
+/// Sends a run, and tells its id.
+const SEND: &str = "
+    const event = { action: 'alloc', addr: 4096, size: 512, stream: 0 };
+    const body = JSON.stringify({ segments: [], device_traces: [[event]] });
+    return fetch('/api/upload/run.json', { method: 'PUT', body })
+        .then(answer => answer.json()).then(sent => sent.run.id);";
+
+/// Ends the session of the browser.
+const END: &str = "return fetch('/api/session', { method: 'DELETE' }).then(() => null);";
+
+#[tokio::test]
+async fn a_name_is_still_there_after_signing_in_again() {
+    let (_token, server) = closed();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    sign_in(&browser, &server).await;
+    browser.eval(SEND).await;
+    browser.goto(&server.url("/")).await;
+    let listed = "return !!document.querySelector('.run-link');";
+    browser.wait_until("the run", listed).await;
+    let edit = "const key = new KeyboardEvent('keydown', { key: 'F2', bubbles: true });
+                document.querySelector('.run-link').dispatchEvent(key);
+                return null;";
+    browser.eval(edit).await;
+    browser.eval(END).await;
+    fill(&browser, ".run-name-field", "after the fix").await;
+    browser.press("Enter").await;
+    browser
+        .wait_until("the question for the token", ASKED)
+        .await;
+    fill(&browser, "#token", TOKEN).await;
+    browser.click(".token-form button").await;
+    let kept = "return !document.querySelector('dialog[open] #token') && \
+                document.querySelector('.run-name-field')?.value.includes('after the fix');";
+    browser.wait_until("the name", kept).await;
+    browser.press("Enter").await;
+    let taken = "return document.querySelector('.run-link')?.innerText.includes('after the fix');";
+    browser.wait_until("the new name", taken).await;
+}
+
 #[tokio::test]
 async fn a_note_is_still_there_after_signing_in_again() {
     let (_token, server) = closed();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     sign_in(&browser, &server).await;
-    let send = "
-        const event = { action: 'alloc', addr: 4096, size: 512, stream: 0 };
-        const body = JSON.stringify({ segments: [], device_traces: [[event]] });
-        return fetch('/api/upload/run.json', { method: 'PUT', body })
-            .then(answer => answer.json()).then(sent => sent.run.id);";
-    let run = browser.eval(send).await;
+    let run = browser.eval(SEND).await;
     let run = run.as_str().expect("an id");
     browser.goto(&server.url(&format!("/runs/{run}"))).await;
     browser.click(".share-open").await;
     fill(&browser, "#share-note", "for the review").await;
-    let end = "return fetch('/api/session', { method: 'DELETE' }).then(() => null);";
-    browser.eval(end).await;
+    browser.eval(END).await;
     browser.click(".share-form [type=submit]").await;
     browser
         .wait_until("the question for the token", ASKED)

@@ -7,6 +7,7 @@ pub mod copy_as_markdown;
 pub mod copy_button;
 pub mod copy_for_pr;
 pub mod dialog;
+pub mod drafts;
 pub mod drop_target;
 pub mod file_picker;
 pub mod floating;

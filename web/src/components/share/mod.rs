@@ -5,6 +5,7 @@ mod links;
 mod preview;
 
 use crate::components::dialog::{Closing, Dialog};
+use crate::components::drafts;
 use crate::components::icon::{Icon, IconView};
 use api::shares::{CreatedShare, ShareTarget};
 use form::NewLink;
@@ -79,21 +80,16 @@ fn draft_key() -> String {
 
 /// What was filled in before, in this tab; the defaults if there was nothing.
 fn stored_draft() -> Draft {
-    let storage = window().session_storage().ok().flatten();
-    let draft = storage.and_then(|storage| storage.get_item(&draft_key()).ok().flatten());
+    let draft = drafts::kept(&draft_key());
     draft
         .and_then(|draft| Draft::read(&draft))
         .unwrap_or_default()
 }
 
 fn store_draft(draft: &Draft) {
-    if let Ok(Some(storage)) = window().session_storage() {
-        let _ = storage.set_item(&draft_key(), &draft.write());
-    }
+    drafts::keep(&draft_key(), &draft.write());
 }
 
 fn forget_draft() {
-    if let Ok(Some(storage)) = window().session_storage() {
-        let _ = storage.remove_item(&draft_key());
-    }
+    drafts::forget(&draft_key());
 }

@@ -1,7 +1,8 @@
 //! One run in the list, with rename and delete in place.
 
-use super::store::RunsStore;
+use super::store::{RunsStore, typed_name};
 use crate::components::badge::BadgeView;
+use crate::components::drafts;
 use crate::components::icon::{Icon, IconView};
 use crate::components::permits::may_manage;
 use crate::components::toasts::Toasts;
@@ -70,9 +71,16 @@ impl Row {
             return;
         };
         let name = name.trim();
-        if !name.is_empty() && name != run.name {
-            self.store.rename(self.toasts, run.id, name.to_owned());
+        match name.is_empty() || name == run.name {
+            true => drafts::forget(&typed_name(&run.id)),
+            false => self.store.rename(self.toasts, run.id, name.to_owned()),
         }
+    }
+
+    /// The key of what is typed for its name.
+    fn draft(self) -> String {
+        let run = self.run.get_untracked();
+        run.map(|run| typed_name(&run.id)).unwrap_or_default()
     }
 
     fn delete(self) {
@@ -95,10 +103,11 @@ pub fn RunRow(
     let store: RunsStore = expect_context();
     let uploads: Uploads = expect_context();
     let looked_up = id.clone();
+    let is_typed = may_manage() && drafts::kept(&typed_name(&id)).is_some();
     let row = Row {
         run: Memo::new(move |_| store.run(&looked_up)),
         element: NodeRef::new(),
-        renaming: RwSignal::new(false),
+        renaming: RwSignal::new(is_typed),
         store,
         toasts: expect_context(),
     };
@@ -171,14 +180,16 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
     .into_any()
 }
 
-/// The name while it is edited. Enter and leaving save, Escape does not.
+/// The name while it is edited. Enter and leaving save, Escape does not. What the server did not
+/// take, because the session has ended, is there again after signing in.
 #[component]
 fn NameField(row: Row) -> impl IntoView {
     let input = NodeRef::<html::Input>::new();
     Effect::new(move |_| {
         if let Some(input) = input.get() {
-            let run = row.run.get_untracked();
-            input.set_value(&run.map(|run| run.name).unwrap_or_default());
+            let name = || row.run.get_untracked().map(|run| run.name);
+            let name = drafts::kept(&row.draft()).or_else(name);
+            input.set_value(&name.unwrap_or_default());
             // Fails only for a field that has left the page.
             let _ = input.focus();
             input.select();
@@ -196,7 +207,10 @@ fn NameField(row: Row) -> impl IntoView {
                 row.rename(&value());
                 row.return_focus();
             }
-            "Escape" => row.return_focus(),
+            "Escape" => {
+                drafts::forget(&row.draft());
+                row.return_focus();
+            }
             _ => {}
         }
     };
@@ -207,6 +221,7 @@ fn NameField(row: Row) -> impl IntoView {
             maxlength=NAME_LIMIT
             node_ref=input
             on:keydown=keys
+            on:input=move |_| drafts::keep(&row.draft(), &value())
             on:blur=move |_| row.rename(&value())
         />
     }

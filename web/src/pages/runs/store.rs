@@ -2,6 +2,7 @@
 //! once when people come back to it, and changes are fetched in the background.
 
 use crate::client::{self, Method};
+use crate::components::drafts;
 use crate::components::toasts::{ToastAction, Toasts};
 use api::ids::RunId;
 use api::problem::Problem;
@@ -9,6 +10,11 @@ use api::routes;
 use api::runs::{RenameRun, RunSummary};
 use leptos::prelude::*;
 use presentation::response::may_go_better;
+
+/// The key of what is typed for the name of a run.
+pub fn typed_name(run: &RunId) -> String {
+    format!("tidemark.rename {run}")
+}
 
 /// Something read from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +101,9 @@ impl RunsStore {
             let path = routes::run(&id);
             let renamed =
                 client::send_json::<_, serde::de::IgnoredAny>(Method::Patch, &path, &body).await;
-            if let Err(problem) = renamed {
-                toasts.fail("Not renamed", &problem);
+            match renamed {
+                Ok(_) => drafts::forget(&typed_name(&id)),
+                Err(problem) => toasts.fail("Not renamed", &problem),
             }
             self.refresh();
         });
