@@ -41,6 +41,9 @@ pub fn ended(growth: Arc<Growth>, events: u32, failures: &[u32]) -> (Arc<Growth>
     (Arc::new(ended), Some(step))
 }
 
+/// A longer word before the number of the first step is left out, in bytes.
+const WORD_BYTES: usize = 16;
+
 /// The labels below the chart, with their distance from the left in percent. The first one says
 /// what is counted.
 pub fn moment_labels(growth: &Growth) -> Vec<(f64, String)> {
@@ -61,16 +64,17 @@ pub fn moment_labels(growth: &Growth) -> Vec<(f64, String)> {
         return ticks.map(label).collect();
     }
     let n = moments.len();
+    let name = |at: usize| moments[at].step.as_deref().map_or("", step_name);
+    let counts = counting(name(0), name(n - 1));
     let label = |at: usize| {
-        let name = moments[at].step.as_deref().map_or("", step_name);
-        let (word, number) =
-            name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
-        let is_word = word
-            .chars()
-            .all(|c| c.is_ascii_alphabetic() || c == ' ' || c == '-');
+        let (word, number) = counted(name(at), counts);
+        let is_word = word.len() <= WORD_BYTES
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphabetic() || c == ' ' || c == '-');
         let text = match at {
-            _ if number.is_empty() => name.to_owned(),
-            0 if is_word => name.to_owned(),
+            _ if number.is_empty() => name(at).to_owned(),
+            0 if is_word => [word, number].concat(),
             0 => ["step ", number].concat(),
             _ => number.to_owned(),
         };
@@ -82,6 +86,38 @@ pub fn moment_labels(growth: &Growth) -> Vec<(f64, String)> {
         (place * 100.0, text)
     };
     (0..n).step_by(n.div_ceil(LABELS)).map(label).collect()
+}
+
+/// Which of the numbers in the names of steps counts them: the first that differs between two.
+fn counting(first: &str, last: &str) -> Option<usize> {
+    let of = |name: &str| -> Vec<String> {
+        let numbers = name.split(|c: char| !c.is_ascii_digit());
+        numbers
+            .filter(|n| !n.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    of(first).iter().zip(of(last)).position(|(a, b)| *a != b)
+}
+
+/// The number that counts a step, and the word before it: the one at the end of the name, else the
+/// `counts`th of its numbers, as in `step 3 of epoch 1 (lr 3e-4)`. Without one, both are empty.
+fn counted(name: &str, counts: Option<usize>) -> (&str, &str) {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let at_end = name.trim_end_matches(is_digit).len();
+    if at_end < name.len() {
+        return name.split_at(at_end);
+    }
+    let starts = name
+        .char_indices()
+        .filter(|&(at, c)| is_digit(c) && !name[..at].ends_with(is_digit));
+    let mut starts = starts.map(|(at, _)| at);
+    let Some(start) = counts.and_then(|counts| starts.nth(counts)) else {
+        return ("", "");
+    };
+    let (word, rest) = name.split_at(start);
+    let digits = rest.len() - rest.trim_start_matches(is_digit).len();
+    (word, &rest[..digits])
 }
 
 /// The text about a spot of the chart.
@@ -236,6 +272,20 @@ mod tests {
             moment.step = Some(format!("Optimizer.step#SGD.step 1.{at}"));
         }
         assert_eq!(told(&chart)[..2], ["step 12 at 0", "14 at 29"]);
+        for (moment, at) in chart.moments.iter_mut().zip(0..) {
+            moment.step = Some(format!(
+                "## step {at} ## of epoch 3 (wikitext-103, lr 3e-4)"
+            ));
+        }
+        assert_eq!(
+            told(&chart),
+            steps,
+            "the number that counts, not all that is told"
+        );
+        for (moment, at) in chart.moments.iter_mut().zip(0..) {
+            moment.step = Some(format!("a very long word of the program's own {at}"));
+        }
+        assert_eq!(told(&chart), steps);
         for (moment, at) in chart.moments.iter_mut().zip(1..) {
             (moment.event, moment.step) = (EventIdx(at * 1250 - 1), None);
         }

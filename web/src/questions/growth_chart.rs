@@ -173,9 +173,14 @@ fn level_labels(areas: &Areas) -> AnyView {
 }
 
 fn below(growth: &Growth) -> AnyView {
-    let labels = moment_labels(growth).into_iter().map(|(left, text)| {
+    let labels = moment_labels(growth);
+    // None touches the one beside it, however long it is.
+    let room = format!("min({}%, 6rem)", 100 / labels.len().max(1));
+    let labels = labels.into_iter().map(|(left, text)| {
         let left = format!("{left}%");
-        view! { <span class="growth-moment" style:left=left>{text}</span> }
+        view! {
+            <span class="growth-moment" style:left=left style:max-width=room.clone()>{text}</span>
+        }
     });
     view! { <div class="growth-moments" aria-hidden="true">{labels.collect_view()}</div> }
         .into_any()
