@@ -325,12 +325,6 @@ pub fn waits_for_ranks(items: &[Item], job: LocalJob) -> bool {
     ranks.any(|item| item.state == State::Waiting)
 }
 
-/// The place of a file in an archive of one rank, as if the archives of all ranks had been unpacked
-/// into one folder, which is called like their job.
-pub fn unpacked_path(job: &str, path: &str) -> String {
-    format!("{job}/{path}")
-}
-
 /// The state of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobProgress {
@@ -463,7 +457,6 @@ pub fn already_here(name: &str, state: &State) -> Option<String> {
 mod tests {
     use super::*;
     use api::problem::ProblemCode;
-    use trace::ranks::names::{Chosen, sets};
 
     fn item() -> Item {
         Item::waiting(LocalId(0), "a.pickle".to_owned(), 1000)
@@ -685,18 +678,6 @@ mod tests {
         assert!(!waits_for_ranks(&items, job));
         items[2].on(Change::Retried);
         assert!(waits_for_ranks(&items, job));
-
-        let packed = [
-            "a_rank0/snap.pickle",
-            "a_rank0/notes.txt",
-            "a_rank1/snap.pickle",
-        ];
-        let paths = packed.map(|path| unpacked_path("a", path));
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let (sets, left) = sets(&paths, Chosen::Folder);
-        assert_eq!((sets.len(), left), (1, vec![1]));
-        assert_eq!(sets[0].name, "a");
-        assert_eq!(sets[0].files, [(Rank(0), 0), (Rank(1), 2)]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Found {
     }
 
     /// Adds archives, each with its files. Those whose names differ only in the rank belong
-    /// together.
+    /// together, as on the page.
     fn add_packed(&mut self, archives: Vec<(PathBuf, Vec<PathBuf>)>) {
         let names: Vec<String> = archives.iter().map(|(path, _)| text(path)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

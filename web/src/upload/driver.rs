@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 use trace::ranks::Rank;
+use trace::ranks::archives::Packed;
 use trace::ranks::names::{Chosen, sets};
 use trace::units::Bytes;
 use web_sys::{Blob, File};
@@ -381,24 +382,36 @@ impl Uploads {
 
     fn queue_ranks(self, ranks: &[Unpacked]) {
         ranks.iter().for_each(|rank| self.forget(rank.archive));
-        // With one file each, the archive's name says which rank that is.
-        if ranks.iter().all(|rank| rank.members.len() == 1) {
-            for rank in ranks {
-                self.queue(rank.members.clone(), Some((rank.job, rank.rank)));
-            }
-            return;
-        }
         let is_it = |job: &&Job| job.id == ranks[0].job;
         let job = self
             .jobs
             .with_untracked(|jobs| jobs.iter().find(is_it).cloned());
         let name = job.map(|job| job.name).unwrap_or_default();
-        let members = ranks.iter().flat_map(|rank| rank.members.iter().cloned());
-        let members = members.map(|mut file| {
-            file.path = queue::unpacked_path(&name, &file.path);
-            file
-        });
-        self.add_sources(members.collect(), Chosen::Folder);
+        let paths = |rank: &Unpacked| rank.members.iter().map(|file| file.path.clone()).collect();
+        let paths: Vec<Vec<String>> = ranks.iter().map(paths).collect();
+        let texts: Vec<Vec<&str>> = (paths.iter())
+            .map(|paths| paths.iter().map(String::as_str).collect())
+            .collect();
+        match Packed::of(&name, &texts) {
+            Packed::ByArchive => {
+                for rank in ranks {
+                    self.queue(rank.members.clone(), Some((rank.job, rank.rank)));
+                }
+            }
+            Packed::Together(paths) => {
+                let members = ranks.iter().flat_map(|rank| rank.members.iter().cloned());
+                let placed = members.zip(paths).map(|(mut file, path)| {
+                    file.path = path;
+                    file
+                });
+                self.add_sources(placed.collect(), Chosen::Folder);
+            }
+            Packed::Apart => {
+                for rank in ranks {
+                    self.add_sources(rank.members.clone(), Chosen::Folder);
+                }
+            }
+        }
     }
 
     async fn upload(self, id: LocalId, name: String, file: Blob) -> Result<(), Problem> {
