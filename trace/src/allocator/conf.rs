@@ -70,6 +70,11 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "graph_capture_record_stream_reuse",
 ];
 
+/// Whether an option changes nothing of the device's memory.
+pub fn is_without_effect(option: &str) -> bool {
+    WITHOUT_EFFECT.contains(&option)
+}
+
 fn known() -> String {
     OPTIONS.join(", ")
 }

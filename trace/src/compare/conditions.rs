@@ -4,6 +4,7 @@ use super::noise;
 use super::over::Over;
 use super::profile::{DeviceProfile, Profile, SiteProfile};
 use super::sites::{Matched, Matching};
+use crate::allocator::conf;
 use crate::site::SiteKey;
 use crate::trace::{StepSource, is_of_engine};
 use crate::units::Bytes;
@@ -104,7 +105,7 @@ fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
     let mut changes: Vec<Change<'_>> = names
         .into_iter()
         .map(|name| (name, value(base, name), value(new, name)))
-        .filter(|(_, before, after)| before != after)
+        .filter(|(_, before, after)| before != after && !is_only_unknown(before, after))
         .collect();
     // The raw variable says the same as the settings that were parsed from it.
     if changes.iter().any(|(name, ..)| !RAW.contains(name)) {
@@ -122,14 +123,24 @@ fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
             name: name.to_owned(),
             base: before.clone(),
             new: after.clone(),
-            meaning: "allocator settings change reserved and block sizes; compare allocated"
-                .to_owned(),
+            meaning: match conf::is_without_effect(name) {
+                true => "this setting changes nothing of the device's memory",
+                false => "allocator settings change reserved and block sizes; compare allocated",
+            }
+            .to_owned(),
         });
     }
 }
 
 /// A setting that differs, with its two values.
 type Change<'a> = (&'a str, String, String);
+
+/// Whether one version of PyTorch does not know a setting that the other one leaves off.
+fn is_only_unknown(before: &str, after: &str) -> bool {
+    const OFF: [&str; 5] = ["false", "False", "-1", "0", ""];
+    let is_off = |value: &str| OFF.contains(&value);
+    before == ABSENT && is_off(after) || after == ABSENT && is_off(before)
+}
 
 /// The variables that settings come from.
 const RAW: [&str; 3] = [

@@ -59,14 +59,14 @@ pub fn deltas(base: &[PhasePeak], new: &[PhasePeak]) -> Vec<PhaseDelta> {
     rows.into_iter().filter(held).collect()
 }
 
-/// "forward and backward".
+/// Phases that are missing: `forward or backward`.
 pub fn names(phases: &[Phase]) -> String {
     match phases {
         [] => "no phase".to_owned(),
         [one] => one.name().to_owned(),
         [first @ .., last] => {
             let first: Vec<_> = first.iter().map(|phase| phase.name()).collect();
-            format!("{} and {}", first.join(", "), last.name())
+            format!("{} or {}", first.join(", "), last.name())
         }
     }
 }
@@ -141,13 +141,13 @@ mod tests {
             &forward,
             &whole,
             Outcome::CannotTell,
-            "the baseline holds no backward and optimizer",
+            "the baseline holds no backward or optimizer",
         );
         check(
             &whole,
             &forward,
             Outcome::CannotTell,
-            "the new run holds no backward and optimizer",
+            "the new run holds no backward or optimizer",
         );
         // For example because the optimizer's state is there all the time.
         let larger = pass(200, Some(50), Some(400));

@@ -121,6 +121,12 @@ fn settings_that_differ_are_told_once() {
         &[("y", "1")],
         &["x: 1 → not set", "y: not set → 1"],
     );
+    // One version of PyTorch does not know what the other one leaves off.
+    check(
+        &[("x", "1"), ("graph_capture_record_stream_reuse", "false")],
+        &[("x", "1"), ("pinned_max_round_threshold_mb", "-1")],
+        &[],
+    );
 }
 
 #[test]
