@@ -237,6 +237,60 @@ fn old_blocks_of_the_same_size_do_not_hide_a_leak() {
     recorded(22, 1 << 20).leaks();
 }
 
+/// A list from before the recording loses elements at random, and is longer all the time; or it is
+/// full.
+#[test]
+fn a_list_from_before_the_recording_that_becomes_longer_is_not_called_clean() {
+    let check = |added: u32, expected: Verdict| {
+        let mut program = Program::default();
+        let mut list: Vec<BlockIdx> = (0..20)
+            .map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))))
+            .collect();
+        let mut seed = 7;
+        for step in 0..36 {
+            let start = program.n_events;
+            let more = 2 + u32::from(step % 2 == 0) * added;
+            list.extend((0..more).map(|_| program.alloc(&KEEP, 1 << 20)));
+            for _ in 0..2 {
+                let at = any(&mut seed, list.len() as u64) as usize;
+                program.free(list.swap_remove(at));
+            }
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program.is(expected);
+    };
+    check(1, Verdict::CannotTell);
+    check(0, Verdict::Clean);
+}
+
+/// The models of all folds are kept. When the first fold ends, its optimizer gives back its state,
+/// which has the sizes of a model.
+#[test]
+fn what_grows_after_the_older_ones_have_gone_does_not_take_their_place() {
+    let recorded = |kept_by_fold: &[u32]| {
+        let mut program = Program::default();
+        let old: Vec<BlockIdx> = (0..4)
+            .map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))))
+            .collect();
+        for step in 0..40 {
+            let start = program.n_events;
+            if step == 9 {
+                old.iter().for_each(|&block| program.free(block));
+            }
+            let fold = kept_by_fold.iter().filter(|&&first| first == step);
+            for _ in fold {
+                program.alloc(&KEEP, 1 << 20);
+            }
+            let scratch = program.alloc(&HOLD, 1 << 16);
+            program.free(scratch);
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program
+    };
+    recorded(&[9, 19, 29]).is(Verdict::CannotTell);
+    recorded(&[9, 9, 9, 9]).is(Verdict::Clean);
+}
+
 #[test]
 fn a_leak_without_stacks_is_found_though_its_sizes_differ() {
     let random = |step: u32, of: u32| u64::from((step * 7919 + of * 104_729) % 997);

@@ -285,6 +285,48 @@ fn a_list_that_loses_a_few_elements_once_is_a_leak() {
     }
 }
 
+/// A list that loses a part of its elements now and then climbs for long before it stays at a
+/// height. Nobody can tell before it does.
+#[test]
+fn a_list_that_loses_a_part_of_itself_is_clean_only_when_it_climbs_no_more() {
+    let check = |n: u32, every: u32, part: usize, expected: Verdict| {
+        type Loses = fn(&usize, usize, usize) -> bool;
+        let oldest: Loses = |at, len, part| *at < len / part;
+        let youngest: Loses = |at, len, part| *at >= len - len / part;
+        let one_of_so_many: Loses = |at, _, part| at % part == part - 1;
+        for loses in [oldest, youngest, one_of_so_many] {
+            let mut list = Vec::new();
+            let (report, _) = Program::run(n, |p, step| {
+                list.push(p.alloc(&HOLD, 50_000));
+                if step % every == every - 1 {
+                    let len = list.len();
+                    let lost: Vec<usize> = (0..len).filter(|at| loses(at, len, part)).collect();
+                    lost.into_iter()
+                        .rev()
+                        .for_each(|at| p.free(list.remove(at)));
+                }
+            })
+            .report();
+            assert_eq!(
+                report.verdict, expected,
+                "{n} {every} {part} {}",
+                report.reason
+            );
+        }
+    };
+    // The last number is the share: a list that loses it stays below `every * part` elements.
+    check(100, 25, 5, Verdict::CannotTell);
+    check(80, 25, 5, Verdict::CannotTell);
+    check(80, 25, 4, Verdict::CannotTell);
+    check(63, 15, 5, Verdict::CannotTell);
+    check(60, 15, 4, Verdict::CannotTell);
+    check(48, 15, 3, Verdict::CannotTell);
+    check(120, 8, 4, Verdict::Clean);
+    check(100, 8, 3, Verdict::Clean);
+    check(60, 8, 2, Verdict::Clean);
+    check(120, 15, 2, Verdict::Clean);
+}
+
 /// A buffer that drops elements at random is full, while the next line keeps all of its own.
 #[test]
 fn a_line_that_keeps_is_found_beside_random_eviction() {
