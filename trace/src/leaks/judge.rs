@@ -13,6 +13,10 @@ const GROWS_A_LITTLE: f64 = 0.1;
 /// The same: if what the rest allocates grows by so many times the bytes that the buffer does, or
 /// more.
 const AS_MUCH: f64 = 2.0;
+/// A step works on less than the one before if it makes this part as much.
+const LESS: f64 = 0.9;
+/// If the work grows at this share of the places, the program's data do.
+const MOST: f64 = 0.5;
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
 
@@ -720,9 +724,14 @@ impl Rest {
     fn beside(kept: &Kept, survey: &Survey, growth: &Growth) -> Rest {
         let both = survey.churn.iter().zip(&kept.churn);
         let others: Vec<u64> = both.map(|(all, own)| all.saturating_sub(*own)).collect();
-        match growth.pattern {
-            Pattern::Enlarged => Rest::of(kept, growth, &others),
-            _ => Rest::Constant,
+        if growth.pattern != Pattern::Enlarged {
+            return Rest::Constant;
+        }
+        match Rest::of(kept, growth, &others) {
+            Rest::GrowsToo if !may_be_of_the_data(kept, survey, growth, &others) => {
+                Rest::GrowsALittle
+            }
+            found => found,
         }
     }
 
@@ -750,6 +759,24 @@ impl Rest {
             _ => Rest::Constant,
         }
     }
+}
+
+/// Whether a buffer that is enlarged may be as large as the data of its step, such as the last
+/// result of steps on longer and longer data. Then it is not enlarged where `others` made less than
+/// in the step before, and the work grows at most places: not only where the buffer is read.
+fn may_be_of_the_data(kept: &Kept, survey: &Survey, growth: &Growth, others: &[u64]) -> bool {
+    let level = &kept.requested;
+    // By more than what is not split off of large blocks.
+    let is_less = |at: usize| others[at] as f64 <= LESS * others[at - 1] as f64;
+    let against =
+        (growth.first.max(1)..level.len()).filter(|&at| level[at] > level[at - 1] && is_less(at));
+    let middle = level.len().midpoint(growth.first);
+    let sum = |of: &[u64]| of.iter().map(|&bytes| bytes as f64).sum::<f64>() / of.len() as f64;
+    let (first, second) = (sum(&level[growth.first..middle]), sum(&level[middle..]));
+    let part = GROWS_TOO * (second / first.max(1.0) - 1.0).max(0.0);
+    let at_most = survey.share_that_grows(part);
+
+    against.count() * 8 <= growth.growths && at_most.is_none_or(|share| share >= MOST)
 }
 
 /// For each end, the lowest level from there to the last end.

@@ -1,6 +1,7 @@
 //! One pass over the blocks: finds what each site keeps across the ends of steps.
 
-use crate::site::Sites;
+use crate::growth::settled;
+use crate::site::{SiteKey, Sites};
 use crate::stacks::FxHashMap;
 use crate::trace::{BlockIdx, Blocks};
 use crate::units::Bytes;
@@ -85,6 +86,9 @@ pub struct Survey {
     pub replaced: FxHashMap<Bytes, Vec<(usize, u32)>>,
     /// Per period, requested bytes of these blocks, whatever their sizes.
     pub gone: Vec<u64>,
+    /// Per site with a stack, bytes allocated in the first half of the settled periods and in the
+    /// second, whether kept or not.
+    halves: Vec<[u64; 2]>,
     /// Blocks of sites that were left out because there are too many sites and ends: see
     /// [`MAX_CELLS`].
     pub left_out: u64,
@@ -113,6 +117,7 @@ impl Survey {
             temporary: vec![0; n],
             replaced: FxHashMap::default(),
             gone: vec![0; n],
+            halves: vec![[0; 2]; sites.keys.len()],
             left_out: 0,
         };
         let mut room = MAX_CELLS / n.max(1);
@@ -164,12 +169,34 @@ impl Survey {
             watch.look(0)?;
             kept.sum_up();
         }
+        survey.keep_halves_with_stack(sites);
         Ok(survey)
+    }
+
+    fn keep_halves_with_stack(&mut self, sites: &Sites) {
+        let mut keys = sites.keys.iter();
+        self.halves
+            .retain(|_| matches!(keys.next(), Some(SiteKey::Shape(_))));
+    }
+
+    /// The share of the sites with a stack whose work grows from the first half of the settled
+    /// periods to the second, by `part` of itself or more; `None` if there are none.
+    pub fn share_that_grows(&self, part: f64) -> Option<f64> {
+        let at_work = self.halves.iter().filter(|halves| !halves.contains(&0));
+        let (mut n, mut growing) = (0, 0);
+        for &[first, second] in at_work {
+            n += 1;
+            growing += usize::from(second as f64 >= (1.0 + part) * first as f64);
+        }
+        (n > 0).then(|| growing as f64 / f64::from(n))
     }
 
     /// Counts what a site makes in a period; in `before`, if it has kept nothing yet.
     fn count(&mut self, site: usize, period: usize, size: u64, before: &mut (usize, u64)) {
         self.churn[period] += size;
+        if let Some(half) = half_of(period, self.churn.len()) {
+            self.halves[site][half] += size;
+        }
         match &mut self.kept[site] {
             Some(kept) => kept.churn[period] += size,
             None if before.0 == period => before.1 += size,
@@ -195,6 +222,18 @@ impl Survey {
             let periods = self.replaced.entry(requested).or_default();
             periods.push((period, n));
         }
+    }
+}
+
+/// Which half of the settled ones of `n` periods a period is in. The middle one of an odd number is
+/// in none.
+fn half_of(period: usize, n: usize) -> Option<usize> {
+    let from = settled(n);
+    let half = (n - from) / 2;
+    match period {
+        _ if period >= n - half => Some(1),
+        _ if (from..from + half).contains(&period) => Some(0),
+        _ => None,
     }
 }
 

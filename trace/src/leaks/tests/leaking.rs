@@ -227,6 +227,38 @@ fn a_buffer_that_is_enlarged_is_a_leak_and_longer_sequences_are_none() {
     assert!(reason.contains("it has no bound, or"), "{reason}");
 }
 
+/// All requests of a server share one cache, which they search: part of the work grows with it.
+/// Where all of the work grows, the last answer may be as long as the question.
+#[test]
+fn a_cache_that_all_requests_share_is_not_called_clean() {
+    const PLACES: [&str; 5] = ["embed", "project", "norm", "expand", "head"];
+    let check = |prompt: fn(u32) -> u64, shared: bool, expected: Verdict| {
+        let mut program = Program::default();
+        let (mut cache, mut tokens) = (None, 0);
+        for request in 0..14 {
+            let start = program.n_events;
+            tokens = prompt(request) + if shared { tokens } else { 0 };
+            let scratch = PLACES.map(|place| {
+                let place = format!("{place} model.py");
+                program.alloc(&[&place, "serve serve.py"], prompt(request) << 16)
+            });
+            let scores = program.alloc(&["search model.py", "serve serve.py"], tokens << 17);
+            let larger = program.alloc(&KEEP, tokens << 15);
+            let before = cache.replace(larger);
+            let gone = scratch.into_iter().chain([scores]).chain(before);
+            gone.for_each(|block| program.free(block));
+            program.scope(format!("step {request}"), start, 0);
+        }
+        program.is(expected);
+    };
+    let any = |request: u32| 8 + u64::from(request * 7919 % 53);
+    check(|_| 20, true, Verdict::CannotTell);
+    check(any, true, Verdict::CannotTell);
+    check(|request| 8 + u64::from(request), false, Verdict::Clean);
+    check(|_| 20, false, Verdict::Clean);
+    check(any, false, Verdict::Clean);
+}
+
 /// A buffer that is enlarged four times in a step: the copies between are its own, so nothing else
 /// grows.
 #[test]
