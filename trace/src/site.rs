@@ -265,6 +265,13 @@ pub fn has_python(stacks: &Stacks, stack: StackIdx) -> bool {
     frames.any(|&f| is_python(stacks, stacks.frame(f)))
 }
 
+/// Whether a stack has a Python frame of the program itself: those of autograd's threads have none,
+/// and those of some decompositions only the framework's.
+pub fn is_of_the_program(stacks: &Stacks, stack: StackIdx) -> bool {
+    let mut frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    frames.any(|frame| is_python(stacks, frame) && !is_framework(stacks, frame))
+}
+
 /// `torch.nn.Module`'s own frames around each `forward`. They depend on the version, and on whether
 /// hooks are registered.
 pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {

@@ -31,13 +31,13 @@ impl View<'_> {
         let all = Span::new(EventIdx(0), EventIdx(last_end));
         let tally = self.tally(all, first_end, last_end, &slot, grown.len())?;
         let culprits = Culprits::new(self.stacks, self.roles, &tally.amounts, self.watch)?;
-        let mut python = FxHashMap::default();
+        let mut own = FxHashMap::default();
         let groups = grown.iter().zip(tally.evidence);
         let groups = groups.map(|((site, growth), evidence)| {
             let kept = self.survey.kept[*site].as_deref();
             let kept = kept.expect("a site that grows keeps something");
             self.watch.look(0)?;
-            Ok(self.group((*site, growth, kept), evidence, &culprits, &mut python))
+            Ok(self.group((*site, growth, kept), evidence, &culprits, &mut own))
         });
         groups.collect()
     }
@@ -83,14 +83,14 @@ impl View<'_> {
         (site, growth, kept): (usize, &Growth, &Kept),
         mut evidence: Vec<BlockIdx>,
         culprits: &Culprits<'_>,
-        python: &mut FxHashMap<StackIdx, bool>,
+        own: &mut FxHashMap<StackIdx, bool>,
     ) -> LeakGroup {
         let kind = self.largest_kind(&evidence);
         let stack = kind.map_or(StackIdx::NONE, |k| k.alloc_stack);
         let named = culprits.frame(stack);
         let beside = match named {
             Some(_) => None,
-            None => self.stack_beside(&evidence, python),
+            None => self.stack_beside(&evidence, own),
         };
         let workspaces = workspaces::among(&self.device.blocks, self.stacks, &evidence);
         // Both ascend.
@@ -153,12 +153,13 @@ impl View<'_> {
 
     /// A stack with Python frames for blocks that have none. Autograd's threads record no Python
     /// frames, but the code that called them does. So the last earlier allocation with Python
-    /// frames is taken: the most frequent such stack for the newest blocks.
-    /// `python` keeps which stacks have Python frames, because a deep one may occur everywhere.
+    /// frames is taken, if it has some of the program's own: the most frequent such stack for the
+    /// newest blocks.
+    /// `own` keeps which stacks have such frames, because a deep one may occur everywhere.
     fn stack_beside(
         &self,
         blocks: &[BlockIdx],
-        python: &mut FxHashMap<StackIdx, bool>,
+        own: &mut FxHashMap<StackIdx, bool>,
     ) -> Option<StackIdx> {
         const LOOK_AT: usize = 16;
         const LOOK_BACK: u32 = 4096;
@@ -170,11 +171,11 @@ impl View<'_> {
                 let kind = self.device.blocks.kind(BlockIdx(b));
                 kind.alloc_stack
             });
-            let mut has_python = |stack: &StackIdx| {
-                let known = python.entry(*stack);
-                *known.or_insert_with(|| site::has_python(self.stacks, *stack))
+            let mut is_own = |stack: &StackIdx| {
+                let known = own.entry(*stack);
+                *known.or_insert_with(|| site::is_of_the_program(self.stacks, *stack))
             };
-            if let Some(stack) = earlier.into_iter().find(|stack| has_python(stack)) {
+            if let Some(stack) = earlier.into_iter().find(|stack| is_own(stack)) {
                 *found.entry(stack).or_default() += 1;
             }
         }
