@@ -4,6 +4,7 @@
 use super::survivors::{Kept, Survey};
 use super::{MAX_GAP_SPREAD, MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use crate::growth::{Line, settled};
+use std::collections::HashSet;
 
 /// If the rest of the program grows by this part of what a buffer does, or by more, the buffer is
 /// as large as the program's data.
@@ -132,7 +133,38 @@ fn alone(kept: &Kept, survey: &Survey) -> Finding {
     match (Older::of(kept, survey), found) {
         (Older::Replaced, _) => Finding::Bounded,
         (Older::Perhaps, Finding::Grows(growth)) => Finding::TooFew(growth),
+        (Older::None, Finding::Grows(growth)) => Finding::Grows(less_older(growth, kept, survey)),
         (Older::Perhaps | Older::None, found) => found,
+    }
+}
+
+/// Growth without what a queue gives back from before the recording: blocks of the sizes that it
+/// keeps, again and again while it grows.
+fn less_older(growth: Growth, kept: &Kept, survey: &Survey) -> Growth {
+    if growth.pattern == Pattern::Enlarged || kept.longest_freed > 0 {
+        // By its level, or its own blocks are given back by now.
+        return growth;
+    }
+    let span = growth.first + 1..=growth.last;
+    let (mut count, mut bytes) = (0.0, 0.0);
+    let mut gone_in = HashSet::new();
+    for (size, &n) in &kept.sizes {
+        let periods = survey.replaced.get(size).map_or(&[][..], |periods| periods);
+        let inside = periods.iter().filter(|(period, _)| span.contains(period));
+        let gone: u32 = inside.clone().map(|(_, gone)| gone).sum();
+        count += f64::from(gone.min(n));
+        bytes += f64::from(gone.min(n)) * size.0 as f64;
+        gone_in.extend(inside.map(|&(period, _)| period));
+    }
+    let periods = (growth.last - growth.first).max(1) as f64;
+    let (count, bytes) = (count / periods, bytes / periods);
+    if gone_in.len() < MIN_GROWTHS || bytes >= growth.bytes_per_period {
+        return growth;
+    }
+    Growth {
+        bytes_per_period: growth.bytes_per_period - bytes,
+        count_per_period: (growth.count_per_period - count).max(0.0),
+        ..growth
     }
 }
 

@@ -9,18 +9,18 @@
 use super::excuse::Excuses;
 use super::judge::{self, Finding};
 use super::survivors::Survey;
-use super::{LeakGroup, MIN_BYTES, View, add};
+use super::{Beside, LeakGroup, MIN_BYTES, View, add};
 use crate::fingerprint::Fingerprint;
 use crate::site::{SiteKey, Sites, is_module_call, is_python};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::watch::Stopped;
 
 /// The lines that leak, of sites that are not judged to grow. The levels of other lines of these
-/// sites are added to `emptied`, if they give back everything now and then.
+/// sites are added to those of `beside` that give back everything now and then.
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stopped> {
+pub fn find(view: &View<'_>, beside: &mut Beside) -> Result<Vec<LeakGroup>, Stopped> {
     let kept = &view.survey.kept;
     let mut mixed = vec![false; kept.len()];
     for (site, kept) in kept.iter().enumerate() {
@@ -56,7 +56,12 @@ pub fn find(view: &View<'_>, emptied: &mut [u64]) -> Result<Vec<LeakGroup>, Stop
             Some(growth) if !judge::is_filling(own) && excuses.of(line, &growth).is_none() => {
                 grown.push((line, growth));
             }
-            _ if judge::is_emptied(own) => add(emptied, &own.live),
+            _ if judge::is_emptied(own) => {
+                // The young blocks of its site are among them already.
+                let old = own.live.iter().zip(&own.new_bytes);
+                let old: Vec<u64> = old.map(|(all, new)| all.saturating_sub(*new)).collect();
+                add(&mut beside.emptied, &old);
+            }
             _ => {}
         }
     }

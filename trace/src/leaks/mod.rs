@@ -95,7 +95,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -337,17 +337,17 @@ fn judged(
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
-    let mut emptied = emptied(&view, &groups);
-    groups.extend(lines::find(&view, &mut emptied)?);
+    let mut beside = beside(&view, &groups);
+    groups.extend(lines::find(&view, &mut beside)?);
     groups.extend(within::find(&view, steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(&view, &mut found)?);
         // Such a group holds all that has no stack.
-        emptied.clear();
+        beside = Beside::default();
     }
     if !groups.is_empty() {
         let others = others(&view, &groups);
-        return Ok(teller.leak(groups, others, &emptied));
+        return Ok(teller.leak(groups, others, &beside));
     }
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
     if let Some((_, growth)) = found.unsure.first()
@@ -485,19 +485,37 @@ fn ended(view: &View<'_>) -> Option<judge::Ended> {
     })
 }
 
-/// *Allocated* at the ends of steps in sites outside of the groups that give back all they keep now
-/// and then. Where such a site stands in its saw-tooth at the end is no growth.
-fn emptied(view: &View<'_>, groups: &[LeakGroup]) -> Vec<u64> {
+/// What of *allocated* at the ends of steps is no growth, in sites outside of the groups.
+#[derive(Default)]
+struct Beside {
+    /// What each step has made itself: it may be the results of longer and longer data, which the
+    /// next step replaces.
+    young: Vec<u64>,
+    /// The same, and all that sites hold that give it all back now and then: where such a site
+    /// stands in its saw-tooth at the end is no growth.
+    emptied: Vec<u64>,
+}
+
+fn beside(view: &View<'_>, groups: &[LeakGroup]) -> Beside {
     let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
     let sites = view.sites.keys.iter().zip(&view.survey.kept);
     let outside = sites.filter(|(key, _)| !known.contains(key));
-    let mut levels = vec![0_u64; view.ends.len()];
-    for (_, kept) in outside {
-        if let Some(kept) = kept.as_deref().filter(|kept| judge::is_emptied(kept)) {
-            add(&mut levels, &kept.live);
-        }
+    let none = vec![0_u64; view.ends.len()];
+    let mut beside = Beside {
+        young: none.clone(),
+        emptied: none,
+    };
+    for kept in outside.filter_map(|(_, kept)| kept.as_deref()) {
+        add(&mut beside.young, &kept.new_bytes);
+        add(
+            &mut beside.emptied,
+            match judge::is_emptied(kept) {
+                true => &kept.live,
+                false => &kept.new_bytes,
+            },
+        );
     }
-    levels
+    beside
 }
 
 fn add(levels: &mut [u64], more: &[u64]) {

@@ -2,7 +2,7 @@
 
 use super::excuse::Excuse;
 use super::judge;
-use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
+use super::{Beside, LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
 use crate::growth::{Growth, settled};
 use crate::redact;
 use crate::steps::Word;
@@ -223,10 +223,10 @@ impl Teller<'_> {
         self.report(Verdict::Clean, reason)
     }
 
-    /// *Allocated* at the ends of whole steps, without what the groups hold, and without `emptied`.
-    fn beside<'g>(&self, groups: impl Iterator<Item = &'g LeakGroup>, emptied: &[u64]) -> Vec<u64> {
+    /// *Allocated* at the ends of whole steps, without what the groups hold, and without `others`.
+    fn beside<'g>(&self, groups: impl Iterator<Item = &'g LeakGroup>, others: &[u64]) -> Vec<u64> {
         let mut levels = self.levels.clone();
-        for (level, own) in levels.iter_mut().zip(emptied) {
+        for (level, own) in levels.iter_mut().zip(others) {
             *level = level.saturating_sub(*own);
         }
         for group in groups {
@@ -237,13 +237,13 @@ impl Teller<'_> {
         levels
     }
 
-    /// The report if groups accumulate; `others` further sites grow without a rhythm, and `emptied`
-    /// is the level of those that give back everything now and then.
+    /// The report if groups accumulate; `others` further sites grow without a rhythm, and `beside`
+    /// is what is no growth of them.
     pub fn leak(
         mut self,
         mut groups: Vec<LeakGroup>,
         others: usize,
-        emptied: &[u64],
+        beside: &Beside,
     ) -> LeakReport {
         groups.sort_by(|a, b| {
             let speed = b.bytes_per_step.total_cmp(&a.bytes_per_step);
@@ -265,7 +265,8 @@ impl Teller<'_> {
         };
         let proven: f64 = across().map(|g| g.bytes_per_step).sum();
         // Without one half of what only changes places, the other half may seem to rise.
-        let rest = [&[][..], emptied].map(|emptied| Growth::of(&self.beside(across(), emptied)));
+        let rest = [&beside.young, &beside.emptied];
+        let rest = rest.map(|others| Growth::of(&self.beside(across(), others)));
         let told = |growth: Growth| rest.map(|rest| growth.proven(proven, rest));
         let slower = |[a, b]: [Growth; 2]| if b.slope < a.slope { b } else { a };
         self.growth = self.growth.map(|growth| slower(told(growth)));

@@ -51,6 +51,8 @@ pub struct Kept {
     pub live_count: Vec<u32>,
     /// Per period, how many of the blocks that are alive at its end were made in it.
     pub new_count: Vec<u32>,
+    /// The same in bytes.
+    pub new_bytes: Vec<u64>,
     /// Per period, bytes allocated in it that are alive at the last end.
     pub survivors: Vec<u64>,
     /// The same in requested bytes: equal for equal growths, without remainders.
@@ -94,7 +96,7 @@ pub struct Survey {
     pub left_out: u64,
 }
 
-/// The largest number of sites times ends that is surveyed, at 60 bytes each. This is enough for
+/// The largest number of sites times ends that is surveyed, at 68 bytes each. This is enough for
 /// hundreds of sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 3 << 20;
 
@@ -254,6 +256,7 @@ impl Kept {
             churn: vec![0; n],
             live_count: vec![0; n],
             new_count: vec![0; n],
+            new_bytes: vec![0; n],
             survivors: vec![0; n],
             survivors_requested: vec![0; n],
             survivor_count: vec![0; n],
@@ -278,6 +281,7 @@ impl Kept {
         self.requested[period] = self.requested[period].wrapping_add(requested.0);
         self.live_count[period] = self.live_count[period].wrapping_add(1);
         self.new_count[period] += 1;
+        self.new_bytes[period] += size;
         if freed < n {
             self.live[freed] = self.live[freed].wrapping_sub(size);
             self.requested[freed] = self.requested[freed].wrapping_sub(requested.0);

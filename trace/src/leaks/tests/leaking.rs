@@ -317,6 +317,52 @@ fn a_list_that_loses_a_few_elements_once_is_a_leak() {
     }
 }
 
+/// Each step replaces its result, which becomes longer; that is no part of what leaks.
+#[test]
+fn what_each_step_replaces_by_more_is_no_part_of_a_leak() {
+    let mut last = None;
+    let (report, _) = Program::run(20, |p, step| {
+        p.alloc(&KEEP, 1 << 15);
+        let result = p.alloc(&HOLD, u64::from(step + 4) << 19);
+        let before = last.replace(result);
+        before.into_iter().for_each(|block| p.free(block));
+        let work = p.alloc(
+            &["attend model.py", "step train.py"],
+            u64::from(step + 4) << 21,
+        );
+        p.free(work);
+    })
+    .report();
+    assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+    assert_eq!(
+        report.bytes_per_step,
+        f64::from(1 << 15),
+        "{}",
+        report.reason
+    );
+}
+
+/// Two elements come in each step, and one from before the recording goes.
+#[test]
+fn what_a_queue_gives_back_from_before_the_recording_is_no_part_of_its_rate() {
+    let mut program = Program::default();
+    let mut old: Vec<BlockIdx> = (0..30)
+        .map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))))
+        .collect();
+    for step in 0..20 {
+        let start = program.n_events;
+        program.alloc(&KEEP, 1 << 20);
+        program.alloc(&KEEP, 1 << 20);
+        program.free(old.remove(0));
+        program.scope(format!("step {step}"), start, 0);
+    }
+    let group = program.leaks();
+    assert_eq!(
+        (group.bytes_per_step, group.count_per_step),
+        (f64::from(1 << 20), 1.0)
+    );
+}
+
 /// A list that loses a part of its elements now and then climbs for long before it stays at a
 /// height. Nobody can tell before it does.
 #[test]
