@@ -45,14 +45,19 @@ const ABOUT_THE_SAME: f64 = 0.9;
 /// loop. What it leaves out are evaluations after each epoch: less work than the training.
 const BESIDE_EVALUATIONS: f64 = 0.5;
 /// If the last iteration did not reach its end and is shorter than this share of a usual one, it
-/// was cut off.
+/// was cut off. So was the first one, if it had begun before the recording did.
 const CUT_OFF: f64 = 0.7;
+/// This share of the iterations must be trained, if each of the others fails before its backward
+/// pass. In a loop that is read twice in each iteration, it is half of them.
+const TRAINED: f64 = 0.6;
 /// A loop must give back this share of what it allocates; otherwise it only fills memory.
 const GIVEN_BACK: f64 = 0.25;
 
 /// An iteration that calls no module needs this many allocations. With fewer, it is a loop inside
 /// something.
 const LONG: usize = 8;
+/// Unless it is the only loop, with so many iterations.
+const MANY: usize = 16;
 
 /// A loop with its iterations.
 #[derive(Clone, Debug)]
@@ -67,6 +72,8 @@ pub struct Loop {
     pub owner: ContextIdx,
     /// Its iterations.
     pub iterations: Vec<Iteration>,
+    /// Where it begins: perhaps with a part of an iteration, which is none of `iterations`.
+    pub first: u32,
     /// The work in all of them.
     pub work: Tally,
     /// Allocations in them.
@@ -252,6 +259,7 @@ impl<'a> Analysis<'a> {
             }
         }
         for one in &mut loops {
+            self.leave_out_begun(&mut one.iterations);
             self.leave_out_failed(&mut one.iterations);
             self.leave_out_unfinished(&mut one.iterations);
         }
@@ -263,7 +271,7 @@ impl<'a> Analysis<'a> {
     fn is_better(&self, one: &Loop, reading: Reading, before: &Loop) -> bool {
         let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
         match (self.is_cut_in_two(one), self.is_cut_in_two(before), reading) {
-            (false, true, _) => true,
+            (false, _, Reading::Cut) | (false, true, _) => true,
             (true, false, _) | (_, _, Reading::AfterCut) => false,
             // Among equal ones, the one that begins at the smallest line.
             _ => level(one) <= level(before),
@@ -275,6 +283,42 @@ impl<'a> Analysis<'a> {
     fn is_cut_in_two(&self, this: &Loop) -> bool {
         let visits = self.regions[this.region].beats[this.beat].count;
         this.iterations.len() > visits as usize + 1
+    }
+
+    /// Leaves out a first iteration that had begun before the recording did, unless most of it is
+    /// there: it is shorter than others, and begins with another stack than they do, or after a
+    /// part of a backward pass.
+    fn leave_out_begun(&self, iterations: &mut Vec<Iteration>) {
+        let Some((first, others)) = iterations.split_first() else {
+            return;
+        };
+        let blocks = &self.device.blocks;
+        let kind = |alloc: u32| blocks.kind[(blocks.n_preexisting + alloc) as usize];
+        let stack = |i: &Iteration| blocks.kinds[kind(i.start).index()].alloc_stack;
+        let event = |alloc: u32| {
+            let event = blocks.alloc.get((blocks.n_preexisting + alloc) as usize);
+            event.map_or(self.device.events.len(), |&event| event)
+        };
+        let allocs = |i: &Iteration| i.end - i.start;
+        let events = |i: &Iteration| event(i.end) - event(i.start);
+        let usual = |len: &dyn Fn(&Iteration) -> u32| median(others.iter().map(len).collect());
+        let moved = self.walk.of_alloc[first.start as usize];
+        let begins = self.walk.moves.get(moved as usize);
+        let begins = begins.is_some_and(|one| one.from.is_none());
+        // The first iteration of a program gives back less than others.
+        let is_whole = allocs(first) >= usual(&allocs)
+            || f64::from(events(first)) >= CUT_OFF * f64::from(usual(&events));
+        if others.len() < 2 || !begins || is_whole {
+            return;
+        }
+        let mut stacks: Vec<StackIdx> = others.iter().map(stack).collect();
+        stacks.sort_unstable();
+        let same = stacks.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
+        let differs = same.is_some_and(|s| s[0] != stack(first) && s.len() * 2 >= others.len());
+        let work = |alloc: u32| self.works.of_kind[kind(alloc).index()];
+        if differs || (0..first.start).any(|alloc| work(alloc) == Work::Backward) {
+            iterations.remove(0);
+        }
     }
 
     /// Leaves out a last iteration that ran out of memory: nobody knows where it would have ended.
@@ -322,8 +366,24 @@ impl<'a> Analysis<'a> {
     pub fn choose(&self, loops: &[Loop]) -> Option<usize> {
         match self.total.backward {
             0 => self.choose_working(loops),
-            _ => self.choose_training(loops),
+            _ => {
+                let training = self.choose_training(loops);
+                let warms_up = training.filter(|&i| loops[i].iterations.len() < MIN_STEPS);
+                warms_up
+                    .and_then(|i| self.choose_after(loops, &loops[i]))
+                    .or(training)
+            }
         }
+    }
+
+    /// The loop after a few iterations that train: those warm up, and it replays their graph.
+    fn choose_after(&self, loops: &[Loop], training: &Loop) -> Option<usize> {
+        let end = training.iterations.last()?.end;
+        let trains_later = |l: &Loop| l.work.backward > 0 && l.iterations[0].start >= end;
+        let chosen = self.choose_working(loops)?;
+        let is_later = loops[chosen].iterations[0].start >= end;
+        let is_long = loops[chosen].iterations.len() >= MANY;
+        (is_later && is_long && !loops.iter().any(trains_later)).then_some(chosen)
     }
 
     fn choose_training(&self, loops: &[Loop]) -> Option<usize> {
@@ -334,10 +394,10 @@ impl<'a> Analysis<'a> {
         };
         let trains = (0..loops.len())
             .filter(|&i| holds(&loops[i], MOST_OF_TRAINING))
-            .filter(|&i| loops[i].each(|work| work.backward > 0));
+            .filter(|&i| loops[i].each(|work| work.backward > 0) || loops[i].trains_or_fails());
         let mut candidates: Vec<usize> = trains
             .clone()
-            .filter(|&i| loops[i].each(|work| work.optimizer > 0))
+            .filter(|&i| loops[i].each(|work| work.optimizer > 0) || loops[i].trains_or_fails())
             .collect();
         // Some optimizers allocate nothing, or only their state, in the first step. Then their
         // scopes would show their steps.
@@ -435,7 +495,7 @@ impl<'a> Analysis<'a> {
 
     fn choose_working(&self, loops: &[Loop]) -> Option<usize> {
         let n = self.walk.of_alloc.len() as u32;
-        let candidates: Vec<usize> = (0..loops.len())
+        let mut candidates: Vec<usize> = (0..loops.len())
             .filter(|&i| {
                 let after = n - loops[i].iterations[0].start;
                 let all = after.max((n - self.setup) / 2);
@@ -443,9 +503,17 @@ impl<'a> Analysis<'a> {
             })
             .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
             .filter(|&i| self.is_more_than_a_line(&loops[i]))
-            .filter(|&i| loops[i].each(|work| work.forward > 0) || loops[i].is_long())
             .filter(|&i| self.gives_back(&loops[i]))
             .collect();
+        let working = |i: &usize| loops[*i].each(|work| work.forward > 0) || loops[*i].is_long();
+        let is_any = candidates.iter().any(working);
+        // A compiled function, or the replay of a graph, allocates little. If nothing else can be
+        // the step, and it is done again and again, it is.
+        let is_only = candidates.len() == 1;
+        candidates.retain(|i| match is_any {
+            true => working(i),
+            false => is_only && loops[*i].iterations.len() >= MANY,
+        });
         let most = candidates.iter().map(|&i| loops[i].allocs).max()?;
         let same = candidates
             .iter()
@@ -568,6 +636,7 @@ impl Loop {
             beat: mark.beat,
             turn: mark.turn,
             owner,
+            first: iterations.first().map_or(0, |i| i.start),
             iterations: without_cut_off(iterations),
             work,
             allocs,
@@ -589,6 +658,16 @@ impl Loop {
     pub fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
         let n = self.iterations.iter().filter(|i| is_true(i.work)).count();
         n as f64 >= NEARLY_EACH * self.iterations.len() as f64
+    }
+
+    /// Whether most iterations have a backward pass and a step of the optimizer, and each of the
+    /// others has a forward pass and nothing more: it was given up.
+    pub fn trains_or_fails(&self) -> bool {
+        let n = |is: fn(&Tally) -> bool| self.iterations.iter().filter(|i| is(&i.work)).count();
+        let trained = n(|work| work.backward > 0 && work.optimizer > 0);
+        let failed = n(|w| w.backward == 0 && w.optimizer == 0 && w.forward > 0);
+        let all = self.iterations.len();
+        trained + failed == all && trained as f64 >= TRAINED * all as f64
     }
 }
 

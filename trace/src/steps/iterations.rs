@@ -6,10 +6,11 @@
 //! in: if the walk comes back to the middle of an iteration, this one goes on.
 //!
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
-//! the middle of an iteration, the region is entered there. So the smallest line is tried, too. The
-//! reading with less memory allocated at the beginnings is right. But if it has more iterations
-//! than the loop has, it cuts some in two. Then an iteration begins at the first spot that has no
-//! visit more than the others.
+//! the middle of an iteration, the region is entered there. If the lines from there to the end of
+//! an iteration are passed once more than the smallest line, it did, and iterations begin at the
+//! smallest line. Otherwise, the reading with less memory allocated at the beginnings is right. But
+//! if it has more iterations than the loop has, it cuts some in two. Then an iteration begins at
+//! the first spot that has no visit more than the others.
 
 use super::calls::{Calls, SpotIdx};
 use super::frames::Work;
@@ -52,6 +53,8 @@ pub enum Reading {
     /// At the first spot that has no visit more than the others. It is for recordings that start in
     /// the middle of an iteration: what they enter first is no beginning.
     AfterCut,
+    /// At the smallest line, which has one visit less than where the recording begins.
+    Cut,
 }
 
 /// Allocations of each kind of work so far; an optimizer's scopes count as optimizer.
@@ -110,9 +113,48 @@ impl Mark {
                 starts,
                 lasts,
             }));
+            if turn == 0
+                && let Some((starts, lasts)) = Mark::after_cut(region, beat, ways, calls)
+            {
+                marks.push(Mark {
+                    region: index,
+                    beat,
+                    turn,
+                    reading: Reading::Cut,
+                    starts,
+                    lasts,
+                });
+            }
             from = ways.visits[own[0].index()].second;
         }
         marks
+    }
+
+    /// The beginning and the end of iterations, if the recording begins in the middle of one: then
+    /// the spots between there and the end of an iteration have one visit more than the smallest
+    /// line. The last of them that is passed before that line is the end.
+    fn after_cut(
+        region: &Region,
+        beat: usize,
+        ways: &Ways,
+        calls: &Calls,
+    ) -> Option<(Vec<SpotIdx>, Vec<SpotIdx>)> {
+        let visits = |s: &SpotIdx| ways.visits[s.index()];
+        let line = |s: &SpotIdx| calls.spot(*s).line;
+        let beat = &region.beats[beat];
+        let own = || region.spots.iter().filter(|s| beat.has(visits(s).count));
+        let first = own().next().filter(|s| visits(s).begins)?;
+        let top = own().min_by_key(|s| (line(s), visits(s).first))?;
+        let more = |s: &SpotIdx| line(s) > line(top) && visits(s).count == visits(top).count + 1;
+        if !more(first) {
+            return None;
+        }
+        let before = own().take_while(|s| visits(s).first < visits(top).first);
+        let last = before.filter(|s| more(s)).last()?;
+        let starts = region.spots.iter().filter(|s| line(s) <= line(top));
+        let mut starts: Vec<SpotIdx> = starts.copied().collect();
+        starts.sort_unstable();
+        Some((starts, vec![*last]))
     }
 
     /// The beginnings and the ends of iterations that pass the spots of `own`, in up to three

@@ -419,13 +419,9 @@ pub(super) fn word(
     if context.place.in_optimizer {
         return Some(Word::Parameter);
     }
-    let says = |parts: &[&str]| says(analysis, stacks, one.owner, parts);
-    let makes_tokens = |one: &Loop| {
-        let callers = std::iter::successors(Some(one.owner), |&c| analysis.calls.context(c).parent);
-        let file = |c| file_of(analysis, stacks, c);
-        let mut here = callers.filter(|&c| file(c) == file(one.owner));
-        here.any(|c| self::says(analysis, stacks, c, &["generate", "decode"]))
-    };
+    let named = |parts: &[&str]| says(analysis, stacks, one.owner, parts);
+    let chosen = chosen?;
+    let makes_tokens = |one: &Loop| makes_tokens(analysis, stacks, one, chosen);
     // Around a loop over tokens there can only be a loop over requests.
     let is_around_tokens = || {
         let inside = |other: &&Loop| {
@@ -434,7 +430,6 @@ pub(super) fn word(
         };
         one.work.backward == 0 && others.iter().filter(inside).any(makes_tokens)
     };
-    let chosen = chosen?;
     let is_around_denoising = || {
         let inside = |other: &&Loop| {
             let (inner, outer) = (other.iterations.len(), one.iterations.len());
@@ -460,11 +455,12 @@ pub(super) fn word(
         std::cmp::Ordering::Greater
             if trains
                 && one.work.backward * 10 >= chosen.work.backward * 9
-                && !one.each(|work| work.optimizer > 0) =>
+                && !one.each(|work| work.optimizer > 0)
+                && !one.trains_or_fails() =>
         {
             Word::MicroBatch
         }
-        _ if says(&["serve", "request", "handle"]) || is_around_tokens() => Word::Request,
+        _ if named(&["serve", "request", "handle"]) || is_around_tokens() => Word::Request,
         _ if makes_tokens(one) => Word::Token,
         _ if is_around_denoising() => Word::Image,
         _ if denoises(analysis, stacks, one.owner) => Word::DenoisingStep,
@@ -472,6 +468,17 @@ pub(super) fn word(
         _ => return None,
     };
     Some(word)
+}
+
+/// Whether a loop's function, or a caller in the same file, is called after tokens. What trains
+/// makes none, whatever it is called: but a counterfactual, or an attack.
+fn makes_tokens(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop, chosen: &Loop) -> bool {
+    let callers = std::iter::successors(Some(one.owner), |&c| analysis.calls.context(c).parent);
+    let file = |c| file_of(analysis, stacks, c);
+    let here = callers.filter(|&c| file(c) == file(one.owner));
+    let mut named = here.filter(|&c| says(analysis, stacks, c, &["generate", "decode"]));
+    let trains = |c| chosen.work.backward > 0 && analysis.calls.is_in(chosen.owner, c);
+    named.any(|c| !trains(c))
 }
 
 /// Whether a context's function is called after diffusion, or is of a package for it.

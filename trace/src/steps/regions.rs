@@ -34,6 +34,8 @@ pub struct Visits {
     pub second: u32,
     /// Whether the context was entered at this spot.
     pub entry: bool,
+    /// Whether the recording of its thread begins at this spot.
+    pub begins: bool,
 }
 
 /// Spots of one context between which the program goes round.
@@ -87,6 +89,7 @@ impl Ways {
             first: u32::MAX,
             second: u32::MAX,
             entry: false,
+            begins: false,
         };
         let mut ways = Ways {
             visits: vec![none; calls.spots.len()],
@@ -105,7 +108,9 @@ impl Ways {
                     continue;
                 }
                 let anew = depth > going.depth || going.left.is_none();
-                ways.visits[spot.index()].add(one.count, one.first, one.second, anew);
+                let visits = &mut ways.visits[spot.index()];
+                visits.add(one.count, one.first, one.second, anew);
+                visits.begins |= one.from.is_none();
             }
             if let Some(left) = going.left {
                 ways.next[left.index()].push(path[going.depth]);
@@ -264,6 +269,11 @@ impl Visits {
 }
 
 impl Beat {
+    /// Whether a spot with so many visits is one of its spots.
+    pub fn has(&self, count: u32) -> bool {
+        (self.least..=self.most).contains(&count)
+    }
+
     /// From sorted numbers.
     fn of(counts: &[u32]) -> Beat {
         let equal = counts.chunk_by(|a, b| a == b);

@@ -60,9 +60,17 @@ impl<'l> Rounds<'l> {
         let most = usual.max(1).saturating_mul(MOST_OF_ITS_OWN);
         let updates = self.each().filter(|round| {
             let own = (1..=most).contains(&round.own.backward);
-            own && round.own.optimizer > 0 && round.inside.len() > 1
+            own && round.own.optimizer > 0 && round.inside.len() > 1 && !self.cuts_in_two(round)
         });
         updates.count() as f64 >= NEARLY_EACH * self.outer.iterations.len() as f64
+    }
+
+    /// Whether a round begins within an iteration of the inner loop: then it is a branch in that
+    /// iteration, whose work is not the round's own.
+    fn cuts_in_two(&self, round: &Round<'_>) -> bool {
+        let (all, start) = (&self.inner.iterations, round.this.start);
+        let begun = all.partition_point(|i| i.start < start);
+        begun > 0 && all[begun - 1].end > start
     }
 
     /// Whether the first round shows no branch, and rounds are no epochs.
@@ -89,15 +97,12 @@ impl Analysis<'_> {
     /// is none.
     pub fn rounds<'l>(&self, loops: &'l [Loop], outer: &'l Loop) -> Option<Rounds<'l>> {
         let region = &self.regions[outer.region];
-        let (from, to) = (
-            outer.iterations.first()?.start,
-            outer.iterations.last()?.end,
-        );
+        let (from, to) = (outer.first, outer.iterations.last()?.end);
         let inside = |inner: &&Loop| {
             let other = &self.regions[inner.region];
             other.context == region.context
                 && inner.iterations.len() >= 2 * outer.iterations.len()
-                && (from..to).contains(&inner.iterations[0].start)
+                && (from..to).contains(&inner.first)
                 && other.spots.len() < region.spots.len()
                 && region.spots.contains(&other.spots[0])
         };

@@ -64,8 +64,15 @@ fn a_ring_that_begins_within_a_step_cuts_no_other_step() {
     for from in 0..5 {
         let lines = [&step[from..], &whole(30)].concat().join("\n");
         let trace = run(&lines);
-        let n = trace.devices[0].steps.len();
-        assert!((30..=31).contains(&n), "{n} steps from line {from}");
+        let device = &trace.devices[0];
+        let whole = if from == 0 { 31 } else { 30 };
+        assert_eq!(device.steps.len(), whole, "from line {from}");
+        for step in &device.steps {
+            let block = device.events.target[step.events.start().index()];
+            let kind = device.blocks.kinds[device.blocks.kind[block as usize].index()];
+            let last = trace.stacks.frame(trace.stacks.frames(kind.alloc_stack)[0]);
+            assert_eq!(trace.stacks.str(last.name), "batch", "from line {from}");
+        }
     }
 }
 

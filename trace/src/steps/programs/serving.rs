@@ -159,3 +159,15 @@ fn the_reader_can_take_another_level() {
     found[0].label = found[1].key.clone();
     assert_eq!(levels::called(&found, &found[1].key), Some(&found[1]));
 }
+
+/// A compiled function allocates little, and so does the replay of a graph that a few iterations
+/// have warmed up. A few repetitions of that show nothing.
+#[test]
+fn a_short_loop_is_the_step_if_nothing_else_can_be() {
+    let short = |n: usize| format!("{n}x {{\nmain:5 feed:1\nmain:6 feed:2\nmain:8\n}}\n");
+    check(&short(16), 16);
+    check(&short(15), 0);
+    let warm_up = format!("3x {{\nmain:2 !forward:1\n-\n-\nmain:3 {ADAM}\n}}\n");
+    check(&format!("{warm_up}{}", short(20)), 20);
+    check(&format!("{warm_up}{}", short(5)), 3);
+}

@@ -333,3 +333,25 @@ fn what_a_closure_does_is_no_work_of_the_optimizer() {
     let update = "main:6 torch/optim/sgd/step:9\n";
     check(&format!("4x {{\n3x {{\n{step}}}\n{update}}}"), 4);
 }
+
+/// An iteration that fails before its backward pass, for example because its loss is not finite, is
+/// a step as well. Where one line is passed twice in each iteration, half an iteration is none.
+#[test]
+fn an_iteration_that_is_given_up_is_a_step() {
+    let forward = "main:3 train:10 batch:1\nmain:3 train:11 !forward:20\nmain:3 train:12 loss:4\n";
+    let trained = format!("{forward}main:3 train:14 {BACKWARD}\n-\n-\nmain:3 train:15 {ADAM}\n");
+    check(&format!("{trained}{trained}{forward}").repeat(6), 18);
+    check(&format!("{trained}{forward}").repeat(6), 6);
+}
+
+/// A counterfactual or an attack is trained, whatever its function is called.
+#[test]
+fn what_is_trained_is_no_token() {
+    let step = format!("main:9 generate:4 !forward:5\nmain:9 generate:5 {BACKWARD}\n-\n");
+    let program = format!("4x {{\nmain:8 make:1\n{}}}\n", step.repeat(6));
+    assert!(
+        !levels_of(&program).contains("token"),
+        "{}",
+        levels_of(&program)
+    );
+}
