@@ -1,0 +1,192 @@
+//! Survivors that appear again and again, and buffers that are full.
+
+use super::super::survivors::Kept;
+use super::super::{MIN_GROWTHS, Pattern};
+use super::rhythm::Rhythm;
+use super::series::{from_the_right, has_ended, longest_gap, slope_error};
+use super::{Finding, Growth};
+use crate::growth::settled;
+
+/// How many ends a block may outlive before it counts as kept for good. If blocks were given back
+/// at three or more ages, of up to three periods and more, something collects them now and then
+/// (garbage collection). Its next round may come after twice the longest age.
+pub(super) fn patience(kept: &Kept) -> usize {
+    let ages = kept.freed_ages.iter().filter(|&&n| n > 0).count();
+    let collected = ages >= 3 && kept.longest_freed >= 3 && has_rounds(kept);
+    kept.longest_freed * if collected { 2 } else { 1 }
+}
+
+/// Whether old blocks were given back in three periods or more, or a quarter of all at once.
+/// Where a few were given back once, nothing collects the others.
+fn has_rounds(kept: &Kept) -> bool {
+    let rounds = (1..kept.old_gone.len()).filter(|&p| kept.old_gone[p] > 0);
+    let many = |p: usize| kept.old_gone[p] * 4 >= kept.live_count[p - 1];
+    rounds.clone().count() >= MIN_GROWTHS || rounds.into_iter().any(many)
+}
+
+/// Whether a site gives back all that it keeps now and then: it keeps nothing that is older than
+/// what it gave back, and its requested level was as low again as at the beginning. Its rise since
+/// then is no growth.
+pub fn is_emptied(kept: &Kept) -> bool {
+    let n = kept.live.len();
+    let from = settled(n);
+    let proven = n.saturating_sub(patience(kept)).max(1);
+    let lowest = kept.requested[..=from].iter().min();
+    kept.longest_freed > 1
+        && kept.survivor_count[1..proven].iter().all(|&n| n == 0)
+        && kept.requested[from + 1..].iter().min() <= lowest
+}
+
+/// Looks for survivors that are older than any block that the site ever gave back, and that appear
+/// again and again.
+pub(super) fn by_survivors(kept: &Kept) -> Finding {
+    let n = kept.live.len();
+    let patience = patience(kept);
+    // A block of period p has outlived n - p ends.
+    let proven = n.saturating_sub(patience);
+    let births: Vec<usize> = (0..proven)
+        .filter(|&p| kept.survivor_count[p] > 0)
+        .collect();
+    let births = without_special_first(&births, kept);
+    let end = proven.saturating_sub(1);
+    let even = Rhythm::of(births, end).map(|rhythm| (rhythm, true));
+    // Where a site gives back what is older, chance decides what stays.
+    let uneven = || Rhythm::uneven(births, end).filter(|_| patience <= 1);
+    let Some((rhythm, goes_on)) = even.or_else(uneven) else {
+        return match patience {
+            // Two equal growths, and then a quiet time that is shorter than the distance between
+            // them.
+            0 | 1 => twice(births, kept, proven),
+            _ => Finding::Bounded,
+        };
+    };
+    let bytes = |p: &usize| kept.survivors[*p] as f64;
+    let count = |p: &usize| f64::from(kept.survivor_count[*p]);
+    let span = (rhythm.last - rhythm.first) as f64;
+    // The first growth is the start of the span; only the later ones count for the rate.
+    let after = &births[1..];
+    let growth = Growth {
+        pattern: rhythm.pattern(),
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period: after.iter().map(bytes).sum::<f64>() / span,
+        count_per_period: after.iter().map(count).sum::<f64>() / span,
+        bytes_per_growth: births.iter().map(bytes).sum::<f64>() / births.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        chances: rhythm.chances,
+        growths: births.len(),
+    };
+    let room = match Room::of(kept) {
+        Room::Unknown => Room::beneath_its_most(kept, births),
+        known => known,
+    };
+    match (room, rhythm.is_late(n) || !goes_on) {
+        (Room::Full, _) => Finding::Bounded,
+        (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
+        (Room::Unknown, false) => Finding::Grows(growth),
+    }
+}
+
+/// Whether a site is a buffer that is full: the number of its blocks rose, and then stays the same
+/// to the block, while new ones take the place of others. Which ones is not known: where chance or
+/// a score decides, blocks that are kept may be older than any that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Full,
+    /// It has been full for so short a time that chance may be the reason.
+    JustFull,
+    Unknown,
+}
+
+impl Room {
+    pub(super) fn of(kept: &Kept) -> Room {
+        let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+        let floor = from_the_right(&counts);
+        let before = [0].iter().chain(&floor);
+        let rises = before.zip(&floor).enumerate();
+        let rises: Vec<usize> = rises.filter(|(_, (a, b))| b > a).map(|(i, _)| i).collect();
+        let Some((longest, &last)) = longest_gap(&rises).zip(rises.last()) else {
+            return Room::Unknown;
+        };
+        let quiet = counts.len() - 1 - last;
+        let is_flat = counts[last..].iter().all(|&count| count == counts[last]);
+        let replaces = kept.survivor_count[last + 1..].iter().any(|&n| n > 0);
+        match is_flat && replaces && has_ended(quiet, longest) {
+            true if quiet >= MIN_GROWTHS => Room::Full,
+            true => Room::JustFull,
+            false => Room::Unknown,
+        }
+    }
+
+    /// The same, where the number of blocks falls below its maximum now and then: the variable of a
+    /// loop holds one block more, if that is not in the buffer. So many `births` as were needed to
+    /// make up for this and for a new maximum should have come, and did not raise it.
+    fn beneath_its_most(kept: &Kept, births: &[usize]) -> Room {
+        let counts = &kept.live_count;
+        let mut most = 0;
+        let mut rises = Vec::new();
+        for (end, &count) in counts.iter().enumerate() {
+            if count > most {
+                most = count;
+                rises.push(end);
+            }
+        }
+        let longest = longest_gap(&rises).zip(longest_gap(births));
+        let Some(((rising, born), &last)) = longest.zip(rises.last()) else {
+            return Room::Unknown;
+        };
+        let lowest = counts[last..].iter().min().unwrap_or(&most);
+        let dip = ((most - lowest) as usize).max(1);
+        let quiet = counts.len() - 1 - last;
+        let replaces = kept.survivor_count[last + 1..].iter().any(|&n| n > 0);
+        match replaces && has_ended(quiet, rising.max(born).saturating_mul(dip)) {
+            true if quiet / dip >= MIN_GROWTHS => Room::Full,
+            true => Room::JustFull,
+            false => Room::Unknown,
+        }
+    }
+}
+
+/// Period 0 counts only when it adds about as much as the others do. Otherwise it holds what first
+/// steps allocate for good (optimizer state, workspaces).
+pub(super) fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
+    match births {
+        [0, rest @ ..] if !rest.is_empty() => {
+            let others: u64 = rest.iter().map(|&p| kept.survivors[p]).sum();
+            let mean = others / rest.len() as u64;
+            let first = kept.survivors[0];
+            match first <= mean.saturating_mul(2) && mean <= first.saturating_mul(2) {
+                true => births,
+                false => rest,
+            }
+        }
+        _ => births,
+    }
+}
+
+/// Two equal growths are too few to distinguish a slow leak from chance.
+fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
+    let &[first, second] = births else {
+        return Finding::Bounded;
+    };
+    let gap = second - first;
+    let quiet = proven - 1 - second;
+    let alike = kept.survivors_requested[first] == kept.survivors_requested[second];
+    // Where one follows the other, even one quiet period may be the end of a warm-up.
+    let most_quiet = if gap < 2 { 0 } else { gap };
+    if quiet > most_quiet || !alike {
+        return Finding::Bounded;
+    }
+    let bytes = kept.survivors[first] as f64;
+    Finding::TooFew(Growth {
+        pattern: Pattern::EveryNth(gap as u32),
+        first,
+        last: second,
+        bytes_per_period: bytes / gap as f64,
+        count_per_period: f64::from(kept.survivor_count[first]) / gap as f64,
+        bytes_per_growth: bytes,
+        slope_error: slope_error(kept, 0),
+        chances: 2,
+        growths: 2,
+    })
+}

@@ -1,0 +1,70 @@
+//! A level that climbs though old blocks are given back now and then.
+
+use super::super::MIN_GROWTHS;
+use super::super::survivors::Kept;
+use super::Growth;
+use super::births::Room;
+use super::rhythm::Rhythm;
+use super::series::{from_the_right, slope_error};
+use crate::growth::settled;
+
+/// A level that rises by this share of itself in a third of the time has not come close to a bound.
+const STILL_RISING: f64 = 0.1;
+
+/// A level that rises by less is as good as constant.
+const HARDLY_RISING: f64 = 0.03;
+
+/// The growth of a site of which no bound was seen, though it gives back old blocks now and then:
+/// what it holds, and how many blocks, has risen from each third of the time to the next, in its
+/// highest and in its lowest level. A list that loses a fifth of its elements once in a while
+/// climbs for long before it stays at a height.
+pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
+    let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+    if Room::of(kept) != Room::Unknown || !climbs(&kept.requested) || !climbs(&counts) {
+        return None;
+    }
+    let floor = from_the_right(&kept.requested);
+    let n = floor.len();
+    let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
+    let rhythm = Rhythm::spanning(&rises, n - 1)?;
+    let (from, to) = (rhythm.first - 1, n - 1);
+    let span = (n - rhythm.first) as f64;
+    let bytes = (floor[to] - floor[from]) as f64;
+    Some(Growth {
+        pattern: rhythm.pattern(),
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period: bytes / span,
+        count_per_period: counts[to].saturating_sub(counts[from]) as f64 / span,
+        bytes_per_growth: bytes / rises.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        chances: rhythm.chances,
+        growths: rises.len(),
+    })
+}
+
+/// Whether a level rises from each third of the time to the next, in its highest and its lowest
+/// points, and goes on to do so: in the last third by about as much as before, or by a tenth of
+/// all. What comes close to a bound rises less and less.
+fn climbs(level: &[u64]) -> bool {
+    let settled = &level[settled(level.len())..];
+    let third = settled.len() / 3;
+    if third < MIN_GROWTHS {
+        return false;
+    }
+    let (first, rest) = settled.split_at(settled.len() - 2 * third);
+    let (second, last) = rest.split_at(third);
+    let range = |part: &[u64]| {
+        let (low, high) = (part.iter().min(), part.iter().max());
+        [low, high].map(|bound| bound.copied().unwrap_or_default())
+    };
+    let [first, second, last] = [first, second, last].map(range);
+    let rises = |bound: usize| {
+        let before = second[bound].saturating_sub(first[bound]);
+        let now = last[bound].saturating_sub(second[bound]);
+        let all = last[bound] as f64;
+        let goes_on = now * 2 > before || now as f64 >= STILL_RISING * all;
+        before > 0 && goes_on && now as f64 >= HARDLY_RISING * all
+    };
+    rises(0) && rises(1)
+}

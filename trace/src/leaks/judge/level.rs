@@ -1,0 +1,136 @@
+//! A level that never returns to a lower value.
+
+use super::super::survivors::Kept;
+use super::super::{MIN_GROWTHS, Pattern};
+use super::births::Room;
+use super::rhythm::Rhythm;
+use super::series::{FIRST_STEPS, from_the_right, slope_error};
+use super::{Finding, Growth};
+
+/// So many rises make a buffer that is enlarged, if they are of one amount.
+pub(super) const MIN_RISES: usize = 5;
+
+/// The same, if they are not: five random sizes are in order once in 120 cases, six in 720.
+const MIN_IRREGULAR_RISES: usize = 6;
+
+/// The same, if they are of one amount, but blocks are added, not replaced.
+const MIN_ADDED_RISES: usize = 8;
+
+/// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
+/// larger ones, where no block is old.
+pub(super) fn by_level(kept: &Kept) -> Finding {
+    let level = &kept.requested;
+    let n = level.len();
+    let floor = from_the_right(level);
+    let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
+    let even = Rhythm::of(&rises, n - 1).map(|rhythm| (rhythm, true));
+    // A list that loses a part now and then, and is longer each time.
+    let uneven = || Rhythm::uneven(&rises, n - 1).map(|(rhythm, _)| (rhythm, false));
+    let Some((rhythm, is_even)) = even.or_else(uneven) else {
+        return Finding::Bounded;
+    };
+    // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
+    // the whole trace.
+    let is_short = rises.len() < MIN_RISES;
+    if (is_short && !rises_throughout(level, &rises)) || rhythm.is_late(n) {
+        return Finding::Bounded;
+    }
+    let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
+    let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
+    // At least half of the sum of all rises must remain.
+    if (to - from) * 2 < ups {
+        return Finding::Bounded;
+    }
+    let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+    let count_floor = from_the_right(&counts);
+    let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
+    // Fewer new blocks than rises: blocks become larger, not more.
+    let replaced = (more as usize) * 2 < rises.len();
+    // Sizes may also rise by chance, but then there are falls between or before the rises. The
+    // first steps may differ.
+    let never_falls = level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted();
+    // If there are more and more blocks and all are young, either the program grows, or a history
+    // is copied again and again: then it never falls, and the rest of the program is constant.
+    let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
+    let is_young = old.count() < MIN_GROWTHS;
+    let room = Room::of(kept);
+    let is_bounded = match room {
+        _ if replaced => !never_falls,
+        // Blocks of other sizes take the place of those in a full buffer.
+        Room::Full => is_young || !never_falls,
+        Room::JustFull | Room::Unknown => is_young && !never_falls,
+    };
+    if is_bounded {
+        return Finding::Bounded;
+    }
+    let span = (n - rhythm.first) as f64;
+    let bytes_per_period = (to - from) as f64 / span;
+    let growth = Growth {
+        pattern: match replaced || is_young {
+            true => Pattern::Enlarged,
+            false => rhythm.pattern(),
+        },
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period,
+        count_per_period: more as f64 / span,
+        bytes_per_growth: (to - from) as f64 / rises.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        chances: rhythm.chances,
+        growths: rises.len(),
+    };
+    let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
+    let is_chance = is_short || ((replaced || is_young) && is_chance);
+    match (replaced || room == Room::Unknown) && !is_chance && is_even {
+        true => Finding::Grows(growth),
+        false => Finding::TooFew(growth),
+    }
+}
+
+/// Whether sizes and lives at random may have made a level rise like this. Blocks of random lives
+/// pile up before the first of them are given back, and then random sizes rise a few times.
+fn may_be_chance(kept: &Kept, rises: &[usize]) -> bool {
+    let needed = match (is_replaced(kept, rises), is_steady(&kept.requested, rises)) {
+        (true, true) => MIN_RISES,
+        (true, false) => MIN_IRREGULAR_RISES,
+        // A queue that is filled faster than it is emptied.
+        (false, true) => MIN_ADDED_RISES,
+        (false, false) => return true,
+    };
+    rises.len() < needed
+}
+
+/// Whether the level rises at each end of a short recording, and by one amount.
+fn rises_throughout(level: &[u64], rises: &[usize]) -> bool {
+    rises.len() + 1 == level.len() && is_steady(level, rises)
+}
+
+/// Whether many blocks are given back at once, once or twice since the period `first`. A list that
+/// is emptied may be collected again, and so may be what was made of it: then the level falls in
+/// the next round only.
+fn was_emptied(kept: &Kept, first: usize) -> bool {
+    let counts = kept.live_count[first..].windows(2);
+    let falls = counts.filter(|w| w[1] as usize + MIN_GROWTHS <= w[0] as usize);
+    (1..=2).contains(&falls.count())
+}
+
+/// Whether in at least three quarters of the `rises`, blocks are replaced by larger ones or by more
+/// of them: as many are alive as before, or none of those before is, but for what always stays.
+fn is_replaced(kept: &Kept, rises: &[usize]) -> bool {
+    let old = |&end: &usize| kept.live_count[end] - kept.new_count[end];
+    let stay = rises.iter().map(old).min();
+    let replaces = |end: &&usize| {
+        let is_as_many = kept.live_count[**end] == kept.live_count[**end - 1];
+        is_as_many || Some(old(end)) == stay
+    };
+    rises.iter().filter(replaces).count() * 4 >= rises.len() * 3
+}
+
+/// Whether the level rises by one amount in at least three quarters of the `rises`.
+fn is_steady(level: &[u64], rises: &[usize]) -> bool {
+    let mut amounts: Vec<u64> = rises.iter().map(|&i| level[i] - level[i - 1]).collect();
+    amounts.sort_unstable();
+    let alike = amounts.chunk_by(|a, b| a == b);
+    let most = alike.map(<[u64]>::len).max().unwrap_or_default();
+    most * 4 >= rises.len() * 3
+}

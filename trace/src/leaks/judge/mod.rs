@@ -1,0 +1,200 @@
+//! Decides whether the memory that a site keeps grows, and how. The thresholds and their reasons
+//! are in the documentation of the parent module.
+//!
+//! ```text
+//! births    survivors that appear again and again, and buffers that are full
+//! level     a level that never returns: blocks that are replaced by larger ones
+//! climb     a level that rises though old blocks are given back now and then
+//! older     blocks from before the recording, whose place new ones take
+//! data      whether the program's data grow instead
+//! filling   pools, tables and queues that are not full yet
+//! lines     one line of a site that keeps what the others give back
+//! rhythm    how often something happens
+//! series    what all of these compute of levels and periods
+//! ```
+
+mod births;
+mod climb;
+mod data;
+mod filling;
+mod level;
+mod lines;
+mod older;
+mod rhythm;
+mod series;
+
+pub use births::is_emptied;
+pub use data::is_ambiguous;
+pub use filling::is_filling;
+pub use lines::{is_mixed, of_line};
+pub use older::takes_the_place_of_older;
+
+use super::survivors::{Kept, Survey};
+use super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use births::{Room, by_survivors, patience, without_special_first};
+use climb::climbing;
+use data::Rest;
+use level::{MIN_RISES, by_level};
+use older::Older;
+use series::{has_ended, longest_gap};
+use std::collections::HashSet;
+
+/// Growth that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// How it grows.
+    pub pattern: Pattern,
+    /// First period that adds to it.
+    pub first: usize,
+    /// Last period that adds to it.
+    pub last: usize,
+    /// Bytes added for each period.
+    pub bytes_per_period: f64,
+    /// Blocks added for each period.
+    pub count_per_period: f64,
+    /// Bytes added whenever it grows.
+    pub bytes_per_growth: f64,
+    /// Half of the 95 % interval of the slope, bytes per period.
+    pub slope_error: f64,
+    /// How often it could have grown, given its own rhythm.
+    pub chances: usize,
+    /// How often it did.
+    pub growths: usize,
+}
+
+impl Growth {
+    /// How likely it is that it grows at the next chance too, by Laplace's rule of succession.
+    pub fn confidence(&self) -> f64 {
+        (self.growths as f64 + 1.0) / (self.chances as f64 + 2.0)
+    }
+}
+
+/// What can be said of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It grows, as far as the recording shows.
+    Grows(Growth),
+    /// It grew twice by the same amount, or began late. The trace ends too early to see whether it
+    /// goes on.
+    TooFew(Growth),
+    /// What it keeps is bounded.
+    Bounded,
+}
+
+/// What can be said of all blocks without a stack.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Together {
+    /// They grow, as far as the recording shows.
+    Grows(Growth),
+    /// They grow, and so does the program's work.
+    Ambiguous(Growth),
+    /// What they keep is bounded.
+    Bounded,
+}
+
+/// Judges one site.
+pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
+    match alone(kept, survey) {
+        // Longer data make everything larger, including the one result that is alive at a step's
+        // end.
+        Finding::Grows(growth) if Rest::beside(kept, survey, &growth) == Rest::GrowsToo => {
+            Finding::Bounded
+        }
+        Finding::TooFew(growth)
+            if growth.growths < MIN_RISES
+                && Rest::beside(kept, survey, &growth) == Rest::GrowsToo =>
+        {
+            Finding::Bounded
+        }
+        found => found,
+    }
+}
+
+/// What can be said without looking at the rest of the program.
+fn alone(kept: &Kept, survey: &Survey) -> Finding {
+    let found = match by_survivors(kept) {
+        Finding::Bounded => match by_level(kept) {
+            Finding::Bounded => climbing(kept).map_or(Finding::Bounded, Finding::TooFew),
+            found => found,
+        },
+        found => found,
+    };
+    match (Older::of(kept, survey), found) {
+        (Older::Replaced, _) => Finding::Bounded,
+        (Older::Perhaps, Finding::Grows(growth)) => Finding::TooFew(growth),
+        (Older::None, Finding::Grows(growth)) => Finding::Grows(less_older(growth, kept, survey)),
+        (Older::Perhaps | Older::None, found) => found,
+    }
+}
+
+/// Growth without what a queue gives back from before the recording: blocks of the sizes that it
+/// keeps, again and again while it grows.
+fn less_older(growth: Growth, kept: &Kept, survey: &Survey) -> Growth {
+    if growth.pattern == Pattern::Enlarged || kept.longest_freed > 0 {
+        // By its level, or its own blocks are given back by now.
+        return growth;
+    }
+    let span = growth.first + 1..=growth.last;
+    let (mut count, mut bytes) = (0.0, 0.0);
+    let mut gone_in = HashSet::new();
+    for (size, &n) in &kept.sizes {
+        let periods = survey.replaced.get(size).map_or(&[][..], |periods| periods);
+        let inside = periods.iter().filter(|(period, _)| span.contains(period));
+        let gone: u32 = inside.clone().map(|(_, gone)| gone).sum();
+        count += f64::from(gone.min(n));
+        bytes += f64::from(gone.min(n)) * size.0 as f64;
+        gone_in.extend(inside.map(|&(period, _)| period));
+    }
+    let periods = (growth.last - growth.first).max(1) as f64;
+    let (count, bytes) = (count / periods, bytes / periods);
+    if gone_in.len() < MIN_GROWTHS || bytes >= growth.bytes_per_period {
+        return growth;
+    }
+    Growth {
+        bytes_per_period: growth.bytes_per_period - bytes,
+        count_per_period: (growth.count_per_period - count).max(0.0),
+        ..growth
+    }
+}
+
+/// What a site keeps of growth that has ended.
+pub struct Ended {
+    /// The last period that added to it.
+    pub last: usize,
+    /// Bytes of it that are alive at the last end.
+    pub bytes: u64,
+}
+
+/// Growth of a site that is bounded, because it has ended; `None` if there was none.
+pub fn ended(kept: &Kept) -> Option<Ended> {
+    let proven = kept.live.len().saturating_sub(patience(kept));
+    let births: Vec<usize> = (0..proven)
+        .filter(|&p| kept.survivor_count[p] > 0)
+        .collect();
+    let births = without_special_first(&births, kept);
+    // Where new blocks take the place of others, growth has ended before the last one came.
+    if Room::of(kept) != Room::Unknown {
+        return None;
+    }
+    let (&last, longest) = births.last().zip(longest_gap(births))?;
+    let bytes: u64 = births.iter().map(|&p| kept.survivors[p]).sum();
+    let is_enough = bytes >= MIN_BYTES.0 * births.len() as u64;
+    let has_grown = births.len() >= MIN_LATE_GROWTHS && is_enough;
+    (has_grown && has_ended(proven - 1 - last, longest)).then_some(Ended { last, bytes })
+}
+
+/// Judges all blocks without a stack together. Among them are buffers whose size is always another
+/// one.
+pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
+    match alone(kept, survey) {
+        Finding::Grows(growth) if growth.pattern == Pattern::Enlarged => {
+            match Rest::of(kept, &growth, &survey.temporary) {
+                Rest::Constant => Together::Grows(growth),
+                _ => Together::Ambiguous(growth),
+            }
+        }
+        // These are many sites together, so a slower rhythm may come from any of them.
+        Finding::Grows(growth) if growth.pattern == Pattern::EveryStep => Together::Grows(growth),
+        _ => Together::Bounded,
+    }
+}
