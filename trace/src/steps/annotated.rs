@@ -226,8 +226,8 @@ fn families<'a>(
     Ok(families)
 }
 
-/// The families, where an optimizer that takes the place of another one (SGD after Adam) is the same
-/// family: a program changes its optimizer between two steps.
+/// The families, where an optimizer that takes the place of another one (SGD after Adam) is the
+/// same family: a program changes its optimizer between two steps.
 fn followed(families: Vec<Family<'_>>) -> Vec<Family<'_>> {
     let (mut optimizers, mut all): (Vec<_>, Vec<_>) = families
         .into_iter()

@@ -1,5 +1,5 @@
-//! What was typed and did not arrive: kept in this tab (`sessionStorage`), because a session may end
-//! before it is sent. Without storage it must be typed again.
+//! What was typed and did not arrive: kept in this tab (`sessionStorage`), because a session may
+//! end before it is sent. Without storage it must be typed again.
 
 use leptos::prelude::window;
 use web_sys::Storage;

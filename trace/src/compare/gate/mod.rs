@@ -19,9 +19,9 @@
 //! "cannot tell" if one of them has a phase that the other lacks.
 //!
 //! The answer is also "cannot tell" when the runs look like two programs, when the highest step
-//! does far more work than any of a baseline whose steps vary, when a ring wrapped (its peak is then
-//! only a lower bound, but in the steps that both runs have), when there is no history, or when
-//! there are too few steps to see a leak.
+//! does far more work than any of a baseline whose steps vary, when a ring wrapped (its peak is
+//! then only a lower bound, but in the steps that both runs have), when there is no history, or
+//! when there are too few steps to see a leak.
 //!
 //! Two runs that agree in every step and at every site pass, even if each alone is too short to
 //! judge: whatever they do, they do the same.
