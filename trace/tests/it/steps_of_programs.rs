@@ -1,7 +1,8 @@
 //! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few recordings are in `plain`, `ended`, `trainers`, `habits` and `drawn` of `tests/fixtures`.
-//! The others are next to the repository (`../shared`), and their tests are ignored without them.
+//! A few recordings are in `plain`, `ended`, `trainers`, `habits`, `mended` and `drawn` of
+//! `tests/fixtures`. The others are next to the repository (`../shared`), and their tests are
+//! ignored without them.
 
 use crate::recordings::{fixtures, json, replayed, shared, truth};
 use serde_json::Value;
@@ -103,16 +104,18 @@ fn the_end_of_a_program_changes_nothing() {
     }
 }
 
-/// What the process counted on a device, and what was found in its recording.
+/// What the process counted on a device, and what was found in its recording. Where a ring wrapped,
+/// the peaks are not known.
 fn check_levels(device: &DeviceTrace, counted: &Value, name: &str) {
     for (series, counter) in [
         (Series::Allocated, "allocated"),
         (Series::Reserved, "reserved"),
     ] {
         let found = &device.summary[series as usize];
-        let found = [found.end, found.peak].map(|bytes| bytes.0);
-        let peak = format!("peak_{counter}");
-        let right = [counter, &peak].map(|key| counted[key].as_u64().expect("bytes"));
+        let end = counted[counter].as_u64().expect("bytes");
+        let peak = counted[format!("peak_{counter}")].as_u64();
+        let right = (end, peak.unwrap_or(found.peak.0));
+        let found = (found.end.0, found.peak.0);
         assert_eq!(found, right, "{name}, device {} {counter}", device.device);
     }
 }
@@ -176,6 +179,12 @@ fn check_judged(folder: &str, n: usize) {
 #[test]
 fn habits_of_programs_are_judged_right() {
     check_judged("habits", 15);
+}
+
+/// What steps or verdicts were wrong of once.
+#[test]
+fn recordings_that_were_judged_wrong_once_are_judged_right() {
+    check_judged("mended", 12);
 }
 
 #[test]
