@@ -29,7 +29,7 @@ use super::word::Word;
 use crate::footprint::of_vec;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, Step};
+use crate::trace::{Action, DeviceTrace, KindIdx, Step};
 use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 
@@ -285,6 +285,23 @@ impl<'a> Analysis<'a> {
         this.iterations.len() > visits as usize + 1
     }
 
+    /// Whether nearly all iterations allocate the same number of bytes.
+    fn are_alike(&self, one: &Loop) -> bool {
+        let blocks = &self.device.blocks;
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
+        let bytes = |i: &Iteration| {
+            kinds[i.start as usize..i.end as usize]
+                .iter()
+                .map(size)
+                .sum()
+        };
+        let mut all: Vec<u64> = one.iterations.iter().map(bytes).collect();
+        all.sort_unstable();
+        let most = all.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+        most.is_some_and(|most| most as f64 >= NEARLY_EACH * all.len() as f64)
+    }
+
     /// Leaves out a first iteration that had begun before the recording did, unless most of it is
     /// there: it is shorter than others, and begins with another stack than they do, or after a
     /// part of a backward pass.
@@ -512,7 +529,7 @@ impl<'a> Analysis<'a> {
         let is_only = candidates.len() == 1;
         candidates.retain(|i| match is_any {
             true => working(i),
-            false => is_only && loops[*i].iterations.len() >= MANY,
+            false => is_only && loops[*i].iterations.len() >= MANY && self.are_alike(&loops[*i]),
         });
         let most = candidates.iter().map(|&i| loops[i].allocs).max()?;
         let same = candidates
