@@ -112,7 +112,7 @@ pub fn cautions(run: &RunSummary) -> Vec<Badge> {
 }
 
 /// The badge of a verdict.
-fn verdict(leaks: &LeakSummary) -> Badge {
+pub fn verdict(leaks: &LeakSummary) -> Badge {
     let a_step = || a(&leaks.step);
     match (leaks.verdict, leaks.bytes_per_step) {
         (Verdict::Leak, Bytes::ZERO) => Badge::new(
@@ -128,7 +128,7 @@ fn verdict(leaks: &LeakSummary) -> Badge {
         (Verdict::Leak, bytes) => Badge::new(
             Weight::Caution,
             &format!("leaks {bytes} {}", a_step()),
-            "Memory is kept again and again: the run's page shows by which code.",
+            "Memory is kept again and again: its Leaks tab shows by which code.",
         ),
         (Verdict::Clean, _) => Badge::new(
             Weight::Info,
@@ -143,7 +143,7 @@ fn verdict(leaks: &LeakSummary) -> Badge {
         (Verdict::CannotTell, _) => Badge::new(
             Weight::Info,
             "leak: cannot tell",
-            "The recording does not say whether it leaks; the run's page says why.",
+            "The recording does not say whether it leaks: its Leaks tab says why.",
         ),
     }
 }

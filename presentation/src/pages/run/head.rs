@@ -1,9 +1,10 @@
 //! The head of a run's page: findings, facts about a device, and the choice of another one.
 
-use crate::components::badge::{Badge, badge};
+use crate::components::badge::{Badge, badge, verdict};
 use ::timeline::format::count;
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
+use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
 use api::view_state::ViewState;
@@ -28,6 +29,13 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
         }
     }
     merged
+}
+
+/// Whether it leaks, for a device whose steps are those that the run was judged by. With other
+/// steps the verdict may be another one.
+pub fn judged(leaks: Option<&LeakSummary>, device: u32, steps: Option<&str>) -> Option<Badge> {
+    let leaks = leaks.filter(|leaks| leaks.device == device && steps.is_none());
+    leaks.map(verdict)
 }
 
 /// The facts about a device. What its steps are called, the marks of its picture say.
@@ -80,9 +88,11 @@ pub fn choose_device(state: &mut ViewState, device: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::leaks::Verdict;
     use trace::span::Span;
+    use trace::steps::recording::Kind;
     use trace::trace::{Fidelity, Step};
-    use trace::units::EventIdx;
+    use trace::units::{Bytes, EventIdx};
 
     #[test]
     fn steps_are_called_what_the_loop_calls_them() {
@@ -122,6 +132,26 @@ mod tests {
             name: word.nth(index),
             events: Span::new(EventIdx(index), EventIdx(index + 1)),
         }
+    }
+
+    #[test]
+    fn the_verdict_stands_beside_what_was_judged() {
+        let leaks = LeakSummary {
+            device: 1,
+            recording: Kind::Loop,
+            verdict: Verdict::Leak,
+            reason: String::new(),
+            bytes_per_step: Bytes::mib(8),
+            step: "step".to_owned(),
+        };
+        let check = |leaks, device, steps, expected: Option<&str>| {
+            let badge = judged(leaks, device, steps);
+            assert_eq!(badge.as_ref().map(|badge| badge.label.as_str()), expected);
+        };
+        check(Some(&leaks), 1, None, Some("leaks 8.00 MiB a step"));
+        check(Some(&leaks), 0, None, None);
+        check(Some(&leaks), 1, Some("calls"), None);
+        check(None, 1, None, None);
     }
 
     #[test]

@@ -8,17 +8,18 @@ use crate::components::share::ShareButton;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
 use crate::project;
+use crate::questions::reveal;
 use crate::url_state::UrlState;
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::shares::ShareTarget;
 use api::timeline::Marks;
-use api::view_state::ViewState;
+use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::badge::Badge;
 use presentation::components::labels::label_line;
-use presentation::pages::run::head::{choose_device, device_facts, merged};
+use presentation::pages::run::head::{choose_device, device_facts, judged, merged};
 use presentation::query::Query;
 use std::sync::Arc;
 use trace::trace::{PINNED, Series, device_name};
@@ -40,6 +41,7 @@ pub fn RunHead(
         let notes = notes.filter(|note| of_pinned.get() || !note.is_of_pinned());
         merged(notes).into_iter().map(note_badge).collect_view()
     };
+    let judged = verdict(Arc::clone(&run), device, view);
     let facts = move || {
         let device = device.get()?;
         let marks = marks.get().filter(|(of, _)| *of == device.device);
@@ -70,7 +72,7 @@ pub fn RunHead(
                 <span class="muted run-file">{file} {writer}</span>
                 {labelled}
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
-                <div class="run-badges">{badges}</div>
+                <div class="run-badges">{judged} {badges}</div>
             </div>
             <div class="run-facts">
                 {facts}
@@ -96,6 +98,32 @@ fn in_words(
         let told = |state: &ViewState| routes::explain(&id, device, state.steps.as_deref());
         Some(view.state().with(told))
     })
+}
+
+/// Whether it leaks; a click tells why.
+fn verdict(
+    run: Arc<RunDetail>,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let badge = Memo::new(move |_| {
+        let device = device.with(|device| device.as_ref().map(|d| d.device))?;
+        let leaks = run.summary.leaks.as_ref();
+        view.state()
+            .with(|state| judged(leaks, device, state.steps.as_deref()))
+    });
+    let show = move |_| {
+        view.update(|state| state.tab = Tab::Leaks);
+        reveal();
+    };
+    move || {
+        let badge = badge.get()?;
+        Some(view! {
+            <button class="note" on:click=show>
+                <BadgeView badge=badge/>
+            </button>
+        })
+    }
 }
 
 /// What the team says of the run, and where that is changed.
