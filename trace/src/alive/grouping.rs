@@ -10,6 +10,8 @@ use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::str::FromStr;
 
 /// How blocks are grouped.
@@ -93,10 +95,21 @@ pub struct Label {
     pub key: String,
     /// The name for people.
     pub text: String,
-    /// The stack it was first met with, to be shown; [`StackIdx::NONE`]: none.
+    /// The stack that holds most of it, to be shown; [`StackIdx::NONE`]: none. Until
+    /// [`Grouping::name_by_most`]: the stack it was first met with.
     pub stack: StackIdx,
     /// Whether its name was inferred rather than recorded.
     pub inferred: bool,
+}
+
+/// A stack, and whether it was inferred.
+type PlaceKey = (StackIdx, bool);
+
+/// What is known of a stack.
+struct OfPlace {
+    group: u32,
+    /// How much of its group it holds: bytes, or any measure that is the same for all.
+    weight: u64,
 }
 
 /// Puts cells into groups.
@@ -107,7 +120,7 @@ pub struct Grouping<'a> {
     known: FxHashMap<String, u32>,
     /// The groups so far.
     pub labels: Vec<Label>,
-    of_stack: FxHashMap<(StackIdx, bool), u32>,
+    of_stack: FxHashMap<PlaceKey, OfPlace>,
     /// Bytes of the names.
     named: usize,
 }
@@ -128,7 +141,8 @@ impl<'a> Grouping<'a> {
 
     /// About how many heap bytes it uses.
     pub fn heap_bytes(&self) -> usize {
-        const PER_STACK: usize = 24;
+        // Its place in the map, and among the lines of its group.
+        const PER_STACK: usize = 64;
         // The name of a group, its place in the map, and what the allocator rounds up to.
         const PER_GROUP: usize = 192;
         self.named + self.labels.len() * PER_GROUP + self.of_stack.len() * PER_STACK
@@ -151,28 +165,22 @@ impl<'a> Grouping<'a> {
             let group = self.group_of(cell) as usize;
             sums.resize(sums.len().max(group + 1), Tally::default());
             sums[group].join(cell.tally);
+            self.weigh(cell, cell.tally.bytes.0);
         }
+        self.name_by_most();
         let sums = sums.into_iter().enumerate().filter(|(_, t)| t.count > 0);
         let mut sums: Vec<(u32, Tally)> = sums.map(|(g, t)| (g as u32, t)).collect();
-        sums.sort_by_key(|(group, tally)| (std::cmp::Reverse(tally.bytes), *group));
+        sums.sort_by_key(|(group, tally)| (Reverse(tally.bytes), *group));
         Ok(sums)
     }
 
     /// The group of a cell.
     pub fn group_of(&mut self, cell: &Cell) -> u32 {
         let kind = &self.blocks.kinds[cell.kind.index()];
-        let inferred = cell.forward != StackIdx::NONE;
-        let stack = match inferred {
-            true => cell.forward,
-            false => kind.alloc_stack,
-        };
-        let by_stack =
-            self.by.is_place() && (self.by != Dimension::Site || stack != StackIdx::NONE);
-        // Blocks from before the recording have no stack. Neither have autograd's blocks, but the
-        // two are different groups.
-        let by_stack = by_stack && !is_from_before(cell, stack);
-        if by_stack && let Some(&known) = self.of_stack.get(&(stack, inferred)) {
-            return known;
+        let (stack, inferred) = self.place_of(cell);
+        let by_stack = self.is_by_stack(cell, stack);
+        if by_stack && let Some(known) = self.of_stack.get(&(stack, inferred)) {
+            return known.group;
         }
         let label = self.label(cell, kind, stack, inferred);
         let next = self.labels.len() as u32;
@@ -185,9 +193,71 @@ impl<'a> Grouping<'a> {
             self.labels[group as usize].inferred |= self.is_category_inferred(cell, kind);
         }
         if by_stack {
-            self.of_stack.insert((stack, inferred), group);
+            let known = OfPlace { group, weight: 0 };
+            self.of_stack.insert((stack, inferred), known);
         }
         group
+    }
+
+    /// Counts what a cell, whose group is known, holds of its group.
+    pub(super) fn weigh(&mut self, cell: &Cell, weight: u64) {
+        let place = self.place_of(cell);
+        if self.is_by_stack(cell, place.0)
+            && let Some(known) = self.of_stack.get_mut(&place)
+        {
+            known.weight = known.weight.saturating_add(weight);
+        }
+    }
+
+    /// Names each group after the stack that holds most of it. A site may have several lines, which
+    /// its name then says.
+    pub(super) fn name_by_most(&mut self) {
+        if !self.by.is_place() || self.by == Dimension::Stack {
+            return;
+        }
+        let mut most: FxHashMap<u32, (u64, Reverse<StackIdx>)> = FxHashMap::default();
+        let mut lines: FxHashMap<u32, HashSet<Frame>> = FxHashMap::default();
+        for (&(stack, _), of_place) in &self.of_stack {
+            // A stack that holds nothing of what is asked about is not worth a word.
+            if of_place.weight == 0 {
+                continue;
+            }
+            let this = (of_place.weight, Reverse(stack));
+            let known = most.entry(of_place.group).or_insert(this);
+            *known = this.max(*known);
+            if self.by == Dimension::Site {
+                let line = self.stacks.headline(stack);
+                lines.entry(of_place.group).or_default().extend(line);
+            }
+        }
+        for (group, (_, Reverse(stack))) in most {
+            let label = &mut self.labels[group as usize];
+            label.stack = stack;
+            if self.by == Dimension::Site {
+                let others = lines.get(&group).map_or(0, HashSet::len);
+                label.text = site_text(self.stacks, stack, others.saturating_sub(1));
+                if label.inferred {
+                    label.text = backward_of(&label.text);
+                }
+            }
+        }
+    }
+
+    /// The stack of a cell, and whether it is inferred.
+    fn place_of(&self, cell: &Cell) -> PlaceKey {
+        match cell.forward {
+            StackIdx::NONE => (self.blocks.kinds[cell.kind.index()].alloc_stack, false),
+            forward => (forward, true),
+        }
+    }
+
+    /// Whether the stack alone says which group a cell is in.
+    fn is_by_stack(&self, cell: &Cell, stack: StackIdx) -> bool {
+        let by_stack =
+            self.by.is_place() && (self.by != Dimension::Site || stack != StackIdx::NONE);
+        // Blocks from before the recording have no stack. Neither have autograd's blocks, but the
+        // two are different groups.
+        by_stack && !is_from_before(cell, stack)
     }
 
     /// That a block is from before the recording is a fact. Other categories are facts only if the
@@ -216,7 +286,7 @@ impl<'a> Grouping<'a> {
         match inferred && of_place {
             true => Label {
                 key: format!("backward:{key}"),
-                text: format!("backward of {text}"),
+                text: backward_of(&text),
                 stack,
                 inferred: true,
             },
@@ -236,7 +306,7 @@ impl<'a> Grouping<'a> {
         };
         let key = site::key(self.stacks, &place);
         let text = match key {
-            SiteKey::Shape(_) => stack_label(self.stacks, stack),
+            SiteKey::Shape(_) => site_text(self.stacks, stack, 0),
             SiteKey::Size(size) => no_stack_of(size),
         };
         (key.to_string(), text)
@@ -259,6 +329,20 @@ impl<'a> Grouping<'a> {
             false => (text.clone(), text),
         }
     }
+}
+
+/// A site's name: the line that holds most, and how many other lines it has.
+fn site_text(stacks: &Stacks, stack: StackIdx, others: usize) -> String {
+    let line = stack_label(stacks, stack);
+    match others {
+        0 => line,
+        1 => format!("{line} and 1 other line"),
+        n => format!("{line} and {n} other lines"),
+    }
+}
+
+fn backward_of(place: &str) -> String {
+    format!("backward of {place}")
 }
 
 /// Whether a cell was there before the recording and has no stack.

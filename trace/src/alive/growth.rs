@@ -1,7 +1,7 @@
 //! How much of each group is alive at a row of moments: the bands of a growth chart.
 
 use super::cells::Forwards;
-use super::{Cell, Dimension, Grouping, Label, Subject};
+use super::{Cell, Dimension, Grouping, Label, Subject, Tally};
 use crate::categories::Named;
 use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, StackIdx};
@@ -57,7 +57,7 @@ pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
 pub const MAX_MOMENTS: usize = 4096;
 
 /// Bytes of a kind in the maps from kinds to groups.
-const PER_KIND: usize = 2 * size_of::<u32>() + size_of::<Option<bool>>();
+const PER_KIND: usize = 2 * size_of::<Found>() + size_of::<Option<bool>>();
 
 /// The number of moments: fewer if there are very many groups, since each group has a column for
 /// them.
@@ -270,7 +270,12 @@ fn held(
             _ => forward,
         };
         let cell = Cell::of_one(subject, BlockIdx(block as u32), told_apart);
-        let group = known.find(grouping, cell);
+        let found = known.find(grouping, &cell);
+        let size = blocks.kinds[kind.index()].size.0;
+        found.weight = found
+            .weight
+            .saturating_add(size.saturating_mul((until - from) as u64));
+        let group = found.group as usize;
         if grouping.by() == Dimension::Site && !forwards.has_stack(kind) {
             let of_group = inferred.entry(group).or_default();
             *of_group.entry(forward).or_default() += 1;
@@ -279,12 +284,14 @@ fn held(
         let stay = Stay {
             from: from as u16,
             until: until as u16,
-            size: blocks.kinds[kind.index()].size.0,
+            size,
         };
         of_groups -= groups[group].heap_bytes();
         groups[group].add(stay, n);
         of_groups += groups[group].heap_bytes();
     }
+    known.weigh(grouping);
+    grouping.name_by_most();
     Ok(Held {
         bytes: of_kinds + of_groups + groups.len() * size_of::<Blocks>(),
         groups,
@@ -320,41 +327,77 @@ fn named_by(subject: Subject<'_>, label: Label, forwards: &ForwardCounts) -> Lab
     }
 }
 
+/// The group of cells, and what they hold of it: bytes, once for each moment.
+#[derive(Clone, Copy)]
+struct Found {
+    group: u32,
+    weight: u64,
+}
+
+impl Found {
+    const NOT_YET: Found = Found {
+        group: u32::MAX,
+        weight: 0,
+    };
+}
+
 /// The groups of the cells seen so far.
 struct GroupOf {
     /// Per kind: groups of blocks from before the recording, and of all others.
-    recorded: [Vec<u32>; 2],
-    inferred: FxHashMap<(KindIdx, StackIdx), u32>,
-    of_category: FxHashMap<(KindIdx, Named), u32>,
+    recorded: [Vec<Found>; 2],
+    inferred: FxHashMap<(KindIdx, StackIdx), Found>,
+    of_category: FxHashMap<(KindIdx, Named), Found>,
 }
 
 impl GroupOf {
     fn new(kinds: usize) -> GroupOf {
         GroupOf {
-            recorded: [vec![u32::MAX; kinds], vec![u32::MAX; kinds]],
+            recorded: [vec![Found::NOT_YET; kinds], vec![Found::NOT_YET; kinds]],
             inferred: FxHashMap::default(),
             of_category: FxHashMap::default(),
         }
     }
 
-    fn find(&mut self, grouping: &mut Grouping<'_>, cell: Cell) -> usize {
-        let group = match (cell.category, cell.forward) {
+    fn find(&mut self, grouping: &mut Grouping<'_>, cell: &Cell) -> &mut Found {
+        let found = match (cell.category, cell.forward) {
             (Some(category), _) => self
                 .of_category
                 .entry((cell.kind, category))
-                .or_insert(u32::MAX),
+                .or_insert(Found::NOT_YET),
             (None, StackIdx::NONE) => {
                 &mut self.recorded[usize::from(cell.preexisting)][cell.kind.index()]
             }
             (None, forward) => self
                 .inferred
                 .entry((cell.kind, forward))
-                .or_insert(u32::MAX),
+                .or_insert(Found::NOT_YET),
         };
-        if *group == u32::MAX {
-            *group = grouping.group_of(&cell);
+        if found.group == u32::MAX {
+            found.group = grouping.group_of(cell);
         }
-        *group as usize
+        found
+    }
+
+    /// Tells the groups what their stacks hold.
+    fn weigh(&self, grouping: &mut Grouping<'_>) {
+        let mut weigh = |kind, preexisting, forward, found: &Found| {
+            let cell = Cell {
+                kind,
+                preexisting,
+                forward,
+                category: None,
+                tally: Tally::default(),
+            };
+            grouping.weigh(&cell, found.weight);
+        };
+        for (preexisting, of_kinds) in [false, true].into_iter().zip(&self.recorded) {
+            for (kind, found) in of_kinds.iter().enumerate() {
+                weigh(KindIdx(kind as u32), preexisting, StackIdx::NONE, found);
+            }
+        }
+        for (&(kind, forward), found) in &self.inferred {
+            weigh(kind, false, forward, found);
+        }
     }
 }
 

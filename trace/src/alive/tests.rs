@@ -265,6 +265,56 @@ fn a_training_run_is_told_apart_by_every_dimension() {
     );
 }
 
+/// What a program that calls one function at three lines holds, by line and size in KiB.
+fn lines_of_a_function(lines: &[(u32, u64)]) -> Trace {
+    let mut b = TraceBuilder::default();
+    for &(line, kib) in lines {
+        let stack = b.stack("update", "cache.py", line);
+        b.alloc(BlockKind {
+            alloc_stack: stack,
+            ..block_of(Bytes(kib << 10))
+        });
+    }
+    with_steps(b.finish(), 1)
+}
+
+#[test]
+fn a_group_is_named_after_the_line_that_holds_most() {
+    let check = |lines: &[(u32, u64)], by, expected: &str, at_line| {
+        let trace = lines_of_a_function(lines);
+        let device = &trace.devices[0];
+        let live = LiveIndex::new(&device.blocks);
+        let subject = Subject {
+            device,
+            stacks: &trace.stacks,
+            live: &live,
+            categories: None,
+        };
+        let last = EventIdx(device.events.len() - 1);
+        let cells = Watch::undisturbed(|watch| alive(subject, Some(last), watch));
+        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let groups = Watch::undisturbed(|watch| grouping.sum(&cells, watch));
+        let told = grouping.labels[groups[0].0 as usize].clone();
+        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let at = [last];
+        let growth =
+            Watch::undisturbed(|watch| growth(subject, &mut grouping, &at, (&[], 1), watch));
+        assert_eq!(growth.bands[0].label.as_ref(), Some(&told), "{lines:?}");
+        let line = trace.stacks.headline(told.stack).map(|frame| frame.line);
+        assert_eq!((&*told.text, line), (expected, Some(at_line)), "{lines:?}");
+    };
+    let (site, function) = (Dimension::Site, Dimension::Function);
+    check(&[(7, 1)], site, "update cache.py:7", 7);
+    let two = [(7, 1), (8, 9), (7, 2)];
+    check(&two, site, "update cache.py:8 and 1 other line", 8);
+    let three = [(7, 4), (8, 9), (9, 3), (9, 7)];
+    check(&three, site, "update cache.py:9 and 2 other lines", 9);
+    check(&three, function, "update cache.py", 9);
+    // Of equals, the first.
+    let equal = [(7, 4), (8, 4)];
+    check(&equal, site, "update cache.py:7 and 1 other line", 7);
+}
+
 /// A program whose backward pass keeps gradients that have no stack.
 fn backward_run() -> Trace {
     let mut b = TraceBuilder::default();
