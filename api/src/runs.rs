@@ -6,8 +6,9 @@ use crate::labels::Labels;
 use crate::leaks::LeakSummary;
 use crate::quality::{is_least, told_peak};
 use serde::{Deserialize, Serialize};
+use trace::main_device;
 use trace::ranks::Rank;
-use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource, is_of_engine};
+use trace::trace::{Fidelity, QualityNote, Series, SeriesSummary, StepSource, is_of_engine};
 use trace::units::Bytes;
 
 /// Where a run came from.
@@ -98,9 +99,12 @@ impl RunSummary {
         }
     }
 
-    /// The device that is shown when none is named: the one with most events.
+    /// The device that is shown when none is named ([`trace::main_device`]).
     pub fn main_device(&self) -> Option<&DeviceSummary> {
-        self.devices.iter().rev().max_by_key(|device| device.events)
+        self.devices.iter().max_by_key(|device| {
+            let peak = device.series[Series::Allocated as usize].peak;
+            main_device::weight(!device.oom_events.is_empty(), peak, device.device)
+        })
     }
 }
 

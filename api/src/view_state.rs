@@ -129,7 +129,7 @@ pub enum Selection {
 /// Everything that a link to a run page reopens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ViewState {
-    /// CUDA ordinal; `None`: the device with most events.
+    /// CUDA ordinal; `None`: the main device of the run (`RunSummary::main_device`).
     pub device: Option<u32>,
     /// The key of the loop whose iterations are the steps; `None`: the one that is found.
     pub steps: Option<String>,

@@ -20,6 +20,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use timeline::card::Theme;
 use trace::alive::Dimension;
+use trace::main_device;
 use trace::redact::Key;
 use trace::site::SiteKey;
 use trace::span::Span;
@@ -281,7 +282,7 @@ pub fn explained(run: &Run, request: &Request) -> Result<Response, Refused> {
     let decoded = run.decoded(query.steps.as_deref())?;
     let device = match query.device {
         Some(device) => Some(decoded.device(device).map_err(no_device)?),
-        None => explain::chosen(&decoded.trace),
+        None => main_device::of(&decoded.trace),
     };
     let explanation =
         Watch::undisturbed(|watch| explain::explain(&run.name, &decoded.trace, device, watch));

@@ -37,7 +37,8 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
 /// verdict is about; `None` for a run without devices.
 pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let peak = |device: &&DeviceSummary| device.series[Series::Allocated as usize].peak;
-    let device = summary.devices.iter().max_by_key(peak)?;
+    // Of equals, the last is taken.
+    let device = summary.devices.iter().rev().max_by_key(peak)?;
     let [allocated, reserved] =
         [Series::Allocated, Series::Reserved].map(|series| device.series[series as usize]);
     let verdict = summary.leaks.as_ref().map(|leaks| leaks.verdict);

@@ -23,6 +23,7 @@ use api::progress::ServerEvent;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
+use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
@@ -207,7 +208,7 @@ struct Judged {
 /// The explanation of a trace. If it needs too much, the client that asks for it gets the reason.
 fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
     let (_waiting, waited) = Waiting::begins();
-    let device = explain::chosen(trace);
+    let device = main_device::of(trace);
     let words = allowed(memory, EXPLAINING, &waited, |watch| {
         explain::explain("", trace, device, watch)
     });
@@ -252,7 +253,7 @@ mod tests {
         let found = crate::work::background(move || {
             let trace = leaking();
             let told = Watch::undisturbed(|watch| {
-                explain::explain("", &trace, explain::chosen(&trace), watch)
+                explain::explain("", &trace, main_device::of(&trace), watch)
             });
             (explanation(&trace, permit), told)
         });

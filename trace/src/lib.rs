@@ -18,6 +18,7 @@
 //!   (`docs/steps.md`), passes, kinds (`docs/categories.md`)
 //! * `leaks`, `growth`, `alive`, `forward`, `oom`, `layout`: questions to one trace
 //!   (`docs/verdicts.md`)
+//! * `main_device`: which device is told about where none is named
 //! * `workspaces`: memory of cuBLAS, which lies at lines that have nothing to do with it
 //! * `stays`: when pinned memory of the host was taken and given back, beside a device
 //! * `what_if`: the recorded requests under other allocator settings or another limit
@@ -44,6 +45,7 @@ pub mod intervals;
 pub mod layout;
 pub mod leaks;
 pub mod levels;
+pub mod main_device;
 pub mod naming;
 pub mod oom;
 pub mod optimizer;

@@ -21,6 +21,7 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::code::last_components;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
+use trace::main_device;
 use trace::stacks::{Frame, Stacks};
 use trace::steps::Word;
 use trace::tiles::with_caller;
@@ -104,7 +105,7 @@ impl RunCard {
         texts: Texts,
         watch: Watch<'_>,
     ) -> Result<RunCard, NoDevice> {
-        let device = chosen(head, decoded, view)?;
+        let device = chosen(decoded, view)?;
         let Trace {
             stacks, quality, ..
         } = &decoded.trace;
@@ -165,18 +166,14 @@ impl RunCard {
     }
 }
 
-/// What a view names, a device or the pinned memory; otherwise the device with most events.
-fn chosen<'d>(
-    head: &Head<'_>,
-    decoded: &'d Decoded,
-    view: &ViewState,
-) -> Result<&'d DeviceTrace, NoDevice> {
+/// What a view names, a device or the pinned memory; otherwise the main device, as on the page.
+fn chosen<'d>(decoded: &'d Decoded, view: &ViewState) -> Result<&'d DeviceTrace, NoDevice> {
+    let trace = &decoded.trace;
     let named = view.device.and_then(|device| decoded.device(device).ok());
-    let busiest = || head.devices.iter().rev().max_by_key(|facts| facts.events);
-    match named {
-        Some(device) => Ok(device),
-        None => decoded.device(busiest().map(|facts| facts.device).unwrap_or_default()),
-    }
+    named
+        .or_else(|| main_device::of(trace))
+        .or(trace.pinned.as_ref())
+        .ok_or(NoDevice(0))
 }
 
 /// The page's model, with every tile that the view needs.

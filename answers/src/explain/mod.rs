@@ -48,7 +48,7 @@ use trace::watch::{Stopped, Watch};
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 7 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 8 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -78,17 +78,6 @@ impl Look<'_> {
     fn stacks(&self) -> &Stacks {
         &self.trace.stacks
     }
-}
-
-/// The device that is explained by default: the first that ran out of memory; otherwise the one
-/// with most events, and of those the one that held most.
-pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
-    trace.devices.iter().max_by_key(|device| {
-        let first = std::cmp::Reverse(device.device);
-        let peak = device.summary[Series::Allocated as usize].peak;
-        let failed = oom::first(device).is_some();
-        (failed, device.events.len(), peak, first)
-    })
 }
 
 /// Explains a file, and one of its devices.

@@ -1,6 +1,6 @@
 //! Pages of the fixtures, and sentences by cause.
 
-use super::{chosen, explain, page, words};
+use super::{explain, page, words};
 use api::contents::CategoryBytes;
 use api::explain::{
     Basis, Cause, Explanation, LeakExplained, Leaks, Moment, OutOfMemory, Pin, PlaceBytes, Refusal,
@@ -10,6 +10,7 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::path::Path;
 use trace::categories::Category;
+use trace::main_device;
 use trace::phases::Phase;
 use trace::reader::{Limits, Reader};
 use trace::snapshot::Snapshot;
@@ -50,7 +51,7 @@ fn explained(name: &str) -> Explanation {
 }
 
 fn told(file: &str, trace: &Trace) -> Explanation {
-    Watch::undisturbed(|watch| explain(file, trace, chosen(trace), watch))
+    Watch::undisturbed(|watch| explain(file, trace, main_device::of(trace), watch))
 }
 
 /// Offloading is how memory gets there, and settings of a device's allocator do not change it.
@@ -138,7 +139,7 @@ fn what_is_stopped_is_not_told_by_half() {
         let stopped_after = |looks: u32| {
             let seen = std::cell::Cell::new(0);
             let go_on = |_| seen.replace(seen.get() + 1) < looks;
-            explain(name, &trace, chosen(&trace), Watch::new(&go_on)).map(|_| seen.get())
+            explain(name, &trace, main_device::of(&trace), Watch::new(&go_on)).map(|_| seen.get())
         };
         let looks = stopped_after(u32::MAX).expect("nobody stops it");
         assert!(looks > 3, "{name}: {looks}");

@@ -5,9 +5,10 @@ use super::categories::OwnArgs;
 use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
-use crate::explain::{chosen, explain as explained, page};
+use crate::explain::{explain as explained, page};
 use clap::Args;
 use std::path::PathBuf;
+use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::Watch;
 
@@ -26,7 +27,7 @@ pub struct ExplainArgs {
     /// A snapshot: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most
     #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     device: Option<u32>,
     /// Use this loop's iterations as the steps, as `inspect` lists them
@@ -57,7 +58,7 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
 
 fn device<'a>(trace: &'a Trace, args: &ExplainArgs) -> Result<Option<&'a DeviceTrace>, CliError> {
     let Some(ordinal) = args.device else {
-        return Ok(chosen(trace));
+        return Ok(main_device::of(trace));
     };
     let found = trace.with_pinned().find(|device| device.device == ordinal);
     found.map(Some).ok_or_else(|| CliError::BadInput {

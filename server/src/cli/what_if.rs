@@ -4,12 +4,12 @@ use super::CliError;
 use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
-use crate::explain::chosen;
 use crate::questions::what_if::{self, Asked, Gone, Leaks, Settings};
 use crate::table::Table;
 use api::what_if::{Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
+use trace::main_device;
 use trace::naming::Rules;
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::{Bytes, size};
@@ -51,7 +51,7 @@ pub struct WhatIfArgs {
     /// contains this text; may be repeated
     #[arg(long, value_name = "PLACE")]
     without: Vec<String>,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most
     #[arg(long, value_name = "N", value_parser = from_to(0, u32::MAX))]
     device: Option<u32>,
     /// Print one JSON document: {"calibration", "recorded", "what_if", …}; sizes in bytes
@@ -99,7 +99,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
 fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, CliError> {
     let found = match args.device {
         Some(ordinal) => trace.devices.iter().find(|device| device.device == ordinal),
-        None => chosen(trace),
+        None => main_device::of(trace),
     };
     found.ok_or_else(|| CliError::BadInput {
         path: args.file.clone(),

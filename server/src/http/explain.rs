@@ -20,12 +20,13 @@ use api::shares::nameless;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
+use trace::main_device;
 
 /// Which device.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ExplainQuery {
-    /// Its CUDA ordinal; unless given, the device that ran out of memory, or has most events.
+    /// Its CUDA ordinal; unless given, the device that ran out of memory, or held most.
     device: Option<u32>,
 }
 
@@ -164,7 +165,7 @@ impl Subject {
         let tell = move || {
             let device = match self.device {
                 Some(device) => Some(decoded.device(device)?),
-                None => explain::chosen(&decoded.trace),
+                None => main_device::of(&decoded.trace),
             };
             let explanation = allowed(memory, EXPLAINING, &waited, |watch| {
                 explain::explain(&self.name(), &decoded.trace, device, watch)

@@ -14,6 +14,7 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeSet;
 use trace::categories::{Categories, Named};
 use trace::leaks::{self, LeakReport};
+use trace::main_device;
 use trace::oom;
 use trace::redact::step_at_in_words;
 use trace::stacks::Stacks;
@@ -110,14 +111,8 @@ impl Judgement {
     pub fn of(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Judgement, Stopped> {
         let Inspected { trace, .. } = subject;
         let judged = subject.judged();
-        let most_steps = judged.iter().copied().max_by_key(|device| {
-            (
-                device.steps.len(),
-                device.events.len(),
-                device.summary[Series::Allocated as usize].peak,
-                std::cmp::Reverse(device.device),
-            )
-        });
+        let by_steps = |device: &&DeviceTrace| (device.steps.len(), main_device::weight_of(device));
+        let most_steps = judged.iter().copied().max_by_key(by_steps);
         let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
         let levels = levels.unwrap_or_default();
         Ok(Judgement {

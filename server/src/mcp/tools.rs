@@ -27,6 +27,7 @@ use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
 use trace::intervals::LiveIndex;
 use trace::leaks::{LeakReport, Verdict, counted_by, find_while};
+use trace::main_device;
 use trace::oom;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
@@ -41,8 +42,8 @@ struct OfRecording {
     /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run of the dashboard: its id
     /// or link, or its name or labels (`branch=main,config=a`) if no other run has them.
     recording: String,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
-    /// events; for `inspect`, all; for `leaks`, the one with the worst verdict.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most;
+    /// for `inspect`, all; for `leaks`, the one with the worst verdict.
     device: Option<u32>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
@@ -55,8 +56,7 @@ struct OfRecording {
 struct OfMoment {
     /// Path of a snapshot, or a run of the dashboard: its id or link, or its name or labels.
     recording: String,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
-    /// events.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most.
     device: Option<u32>,
     /// `peak` (of allocated, the default), `end`, `oom` (the first failed allocation), or the
     /// number of an event.
@@ -99,8 +99,7 @@ struct OfTwo {
 struct OfConditions {
     /// Path of a snapshot, or a run of the dashboard: its id or link, or its name or labels.
     recording: String,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
-    /// events.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most.
     device: Option<u32>,
     /// Settings in the form of PYTORCH_CUDA_ALLOC_CONF, such as `expandable_segments:True` or
     /// `max_split_size_mb:128`; an empty text is PyTorch's defaults. Left out: those of the
@@ -278,7 +277,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 fn explain(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
     let recording = asker.recording(&asked.recording)?;
     let device = match asked.device {
-        None => explain::chosen(recording.trace()),
+        None => main_device::of(recording.trace()),
         Some(_) => Some(device(recording.trace(), asked.device)?),
     };
     let (name, trace) = (&recording.name, recording.trace());
@@ -712,7 +711,7 @@ fn ended(reason: &str) -> String {
 
 fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {
     let Some(ordinal) = ordinal else {
-        return explain::chosen(trace)
+        return main_device::of(trace)
             .ok_or_else(|| "No device holds memory or events.".to_owned());
     };
     let mut devices = trace.with_pinned();

@@ -127,7 +127,7 @@ impl Spread {
 pub struct RankRow {
     /// Which.
     pub rank: Rank,
-    /// CUDA ordinal of the device that is looked at: that with most events.
+    /// CUDA ordinal of the device that is looked at: the main one.
     pub device: u32,
     /// Largest *allocated*.
     pub peak_allocated: Bytes,

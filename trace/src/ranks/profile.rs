@@ -9,6 +9,7 @@ use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SitePr
 use crate::compare::sites::id;
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::{Pattern, Verdict};
+use crate::main_device;
 use crate::redact::numbered;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
@@ -23,7 +24,7 @@ pub const MAX_PLACES: usize = 8;
 /// One rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankProfile {
-    /// CUDA ordinal of the device with most events.
+    /// CUDA ordinal of the device that is looked at: [`main_device`].
     pub device: u32,
     /// Largest *allocated*.
     pub peak_allocated: Bytes,
@@ -107,11 +108,8 @@ impl RankProfile {
     pub fn of(trace: &Trace, judging: Watch<'_>, watch: Watch<'_>) -> Result<RankProfile, Stopped> {
         let profile = Profile::judged_while(trace, judging, watch)?;
         let devices = profile.devices.iter().zip(&trace.devices);
-        let most = devices.max_by_key(|(profile, _)| {
-            let peak = profile.summary[Series::Allocated as usize].peak;
-            (profile.events, peak, std::cmp::Reverse(profile.device))
-        });
-        let Some((profile, device)) = most else {
+        let main = devices.max_by_key(|(_, device)| main_device::weight_of(device));
+        let Some((profile, device)) = main else {
             return Ok(RankProfile::of_device(&DeviceProfile::default()));
         };
         let alignment = Alignment::new(device, Align::Step, &[]);

@@ -6,7 +6,7 @@ use trace::steps::levels;
 use trace::trace::StepSource;
 
 /// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
-/// the one with most events.
+/// the main one.
 pub fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
     let devices = &run.summary.devices;
     let mut all = devices.iter().chain(&run.summary.pinned);

@@ -1,7 +1,7 @@
 //! Runs in words: page and document are the same as those of the command line.
 
 use super::{Server, request, snapshot};
-use crate::explain::{VERSION, chosen, explain, page};
+use crate::explain::{VERSION, explain, page};
 use crate::ingest::parse;
 use api::explain::Explanation;
 use api::leaks::Verdict;
@@ -11,6 +11,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use std::sync::atomic::AtomicU64;
+use trace::main_device;
 use trace::watch::Watch;
 
 async fn sample(server: &Server) -> RunSummary {
@@ -30,7 +31,8 @@ async fn a_run_is_told_as_its_file_is() {
     let run = sample(&server).await;
     let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
     let trace = trace::replay::run(snapshot);
-    let expected = Watch::undisturbed(|watch| explain(&run.name, &trace, chosen(&trace), watch));
+    let expected =
+        Watch::undisturbed(|watch| explain(&run.name, &trace, main_device::of(&trace), watch));
 
     let path = routes::explain(&run.id, 0, None);
     let answer = server.get(&path).await.expect(StatusCode::OK);
@@ -74,8 +76,9 @@ async fn words_that_are_kept_are_told_again() {
     let keep = async |version, torch: &str| {
         let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
         let trace = trace::replay::run(snapshot);
-        let mut words =
-            Watch::undisturbed(|watch| explain("another name", &trace, chosen(&trace), watch));
+        let mut words = Watch::undisturbed(|watch| {
+            explain("another name", &trace, main_device::of(&trace), watch)
+        });
         words.torch = Some(torch.to_owned());
         let id = run.id.clone();
         let write = server
