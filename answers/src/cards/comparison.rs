@@ -238,7 +238,8 @@ pub fn word(change: Change) -> &'static str {
         Change::Better => "better",
         Change::Worse => "worse",
         Change::Mixed => "better and worse",
-        Change::NotComparable => "not comparable",
+        // As the gate says it.
+        Change::NotComparable => "cannot tell",
     }
 }
 
@@ -247,8 +248,7 @@ fn short(change: Change) -> &'static str {
     match change {
         Change::Moved => "same in all",
         Change::Mixed => "mixed",
-        Change::NotComparable => "no answer",
-        Change::None | Change::Better | Change::Worse => word(change),
+        Change::None | Change::Better | Change::Worse | Change::NotComparable => word(change),
     }
 }
 

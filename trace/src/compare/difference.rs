@@ -33,7 +33,8 @@ pub enum Change {
     Worse,
     /// Some better, some worse.
     Mixed,
-    /// The recordings hold different parts of the program, or only one holds history.
+    /// The gate cannot tell: two programs, other parts of one, steps of far more work, rings that
+    /// wrapped, no history; or nothing differs, and whether it leaks is not known.
     NotComparable,
 }
 

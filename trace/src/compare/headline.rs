@@ -1,6 +1,7 @@
 //! A difference in one sentence.
 
 use super::failure::{self, Failure, Reached};
+use super::gate::NotKnown;
 use super::rates::{Counted, Rates};
 use super::{Change, Difference, LeakChange, noise};
 use crate::growth::Growth;
@@ -9,8 +10,8 @@ use crate::trace::Series;
 use crate::units::Bytes;
 use std::cmp::Ordering;
 
-/// The headline of a difference.
-pub fn of(difference: &Difference) -> String {
+/// The headline of a difference. What the gate cannot tell is told in its words.
+pub(super) fn of(difference: &Difference, not_known: Option<&NotKnown>) -> String {
     let n_sites = difference.sites_same;
     let parts = match difference.change {
         Change::None => vec![
@@ -36,7 +37,7 @@ pub fn of(difference: &Difference) -> String {
             },
         ],
         Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
-        Change::NotComparable => return not_comparable(difference),
+        Change::NotComparable => return not_comparable(difference, not_known),
     };
     let growth = growth(difference);
     let leak = leaks(difference);
@@ -49,7 +50,7 @@ pub fn of(difference: &Difference) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn not_comparable(difference: &Difference) -> String {
+fn not_comparable(difference: &Difference, not_known: Option<&NotKnown>) -> String {
     let (base, new) = (&difference.base, &difference.new);
     match () {
         () if difference.lacks_history() => without_history(difference),
@@ -58,6 +59,20 @@ fn not_comparable(difference: &Difference) -> String {
             levels(difference),
             difference.wrapped_rings()
         ),
+        () if difference.is_other_program
+            && let Some(unknown) = not_known =>
+        {
+            unknown.why.clone()
+        }
+        () if difference.is_comparable()
+            && !difference.is_bounded()
+            && let Some(unknown) = not_known =>
+        {
+            match unknown.levels {
+                true => unknown.why.clone(),
+                false => same_but_for_leaks(difference, &unknown.why),
+            }
+        }
         () if difference.is_comparable() => {
             let side = if base.wrapped && base.common_peak < new.common_peak {
                 "baseline"
@@ -75,6 +90,18 @@ fn not_comparable(difference: &Difference) -> String {
             base.common_peak, new.common_peak
         ),
     }
+}
+
+/// Levels that do not differ, where the gate does not know whether the new run leaks.
+fn same_but_for_leaks(difference: &Difference, why: &str) -> String {
+    let steps_differ = as_steps_differ(difference);
+    let levels = levels(difference);
+    let levels = format!("no change of peak and growth{steps_differ}: {levels}");
+    let told: Vec<String> = [levels].into_iter().chain(growth(difference)).collect();
+    format!(
+        "{}, but whether it leaks is not known: {why}",
+        told.join(", ")
+    )
 }
 
 /// What can be said of states without events.

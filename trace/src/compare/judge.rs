@@ -1,6 +1,7 @@
 //! Whether a difference is for the better or the worse.
 
 use super::failure::Failure;
+use super::gate::NotKnown;
 use super::rates::Rates;
 use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, noise};
 use crate::growth::Growth;
@@ -89,11 +90,22 @@ fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
     }
 }
 
-pub(super) fn change(difference: &Difference, saved: Option<f64>) -> Change {
-    if !difference.is_comparable() {
+/// What has changed. `saved` is the excess of the baseline over the new run.
+pub(super) fn change(
+    difference: &Difference,
+    saved: Option<f64>,
+    not_known: Option<&NotKnown>,
+) -> Change {
+    let unknown = not_known.is_some_and(|not_known| not_known.levels);
+    let is_other = difference.is_other_program && unknown;
+    if is_other || !difference.is_comparable() {
         return Change::NotComparable;
     }
-    let peak = peak_change(difference, saved);
+    let peak = match peak_change(difference, saved) {
+        // A peak above that of a ring that wrapped is one, whatever the ring held before.
+        more if unknown && (more < 0 || difference.varying) => 0,
+        sign => sign,
+    };
     let failure = match Failure::of(difference) {
         Failure::Appeared | Failure::Both(Some(Ordering::Less)) => 1,
         Failure::Gone | Failure::Both(Some(Ordering::Greater)) => -1,
@@ -107,7 +119,9 @@ pub(super) fn change(difference: &Difference, saved: Option<f64>) -> Change {
     let signs = [failure, peak, leaks, growth_change(difference)];
     let (worse, better) = (signs.contains(&1), signs.contains(&-1));
     match (worse, better) {
-        (false, false) if difference.is_bounded() || difference.is_of_other_steps() => {
+        (false, false)
+            if not_known.is_some() || difference.is_bounded() || difference.is_of_other_steps() =>
+        {
             Change::NotComparable
         }
         (true, true) => Change::Mixed,

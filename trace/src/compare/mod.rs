@@ -173,8 +173,9 @@ fn devices(
         is_other_program: conditions::is_other_program(base, new, &matching),
         unknown,
     };
-    difference.change = change(&difference, saved);
-    difference.headline = headline::of(&difference);
+    let not_known = gate::not_known(&difference);
+    difference.change = change(&difference, saved, not_known.as_ref());
+    difference.headline = headline::of(&difference, not_known.as_ref());
     Ok(difference)
 }
 

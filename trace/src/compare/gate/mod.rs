@@ -140,6 +140,29 @@ pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
     judged(differences, Vec::new(), limits)
 }
 
+/// What the gate cannot tell of a pair of devices.
+pub(super) struct NotKnown {
+    /// Whether it is what they need; else only whether they leak.
+    pub levels: bool,
+    /// Why, in the gate's words.
+    pub why: String,
+}
+
+/// What the gate cannot tell of a pair of devices by the usual limits; `None` where it has an
+/// answer. So that a comparison does not say "same" where the gate does not know.
+pub(super) fn not_known(difference: &Difference) -> Option<NotKnown> {
+    let found = rules::findings(difference, &Limits::default());
+    if found.iter().any(|finding| finding.weight == Weight::Fail) {
+        return None;
+    }
+    let unknown = found.iter().filter(|one| one.weight == Weight::Unknown);
+    let details: Vec<&str> = unknown.clone().map(|one| one.detail.as_str()).collect();
+    (!details.is_empty()).then(|| NotKnown {
+        levels: unknown.clone().any(|finding| finding.code != "leak"),
+        why: details.join("; "),
+    })
+}
+
 fn judged(differences: &[Difference], mut findings: Vec<Finding>, limits: &Limits) -> Verdicts {
     for difference in differences {
         let found = rules::findings(difference, limits);

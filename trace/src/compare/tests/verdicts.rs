@@ -271,6 +271,19 @@ fn a_step_of_far_more_work_is_compared_with_none() {
         ..of(&[20, 30, 80])
     };
     check(&heavier, Outcome::Regression, "steps of equal work");
+    let differences = compare(&base.profile(), &of(&[20, 30, 80]).profile());
+    agrees_with_the_gate(&differences);
+}
+
+/// A comparison says "cannot tell" where the gate does, in the same words.
+fn agrees_with_the_gate(differences: &[Difference]) {
+    let verdicts = gate::gate(differences, &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    let [difference] = differences else {
+        panic!("one device");
+    };
+    assert_eq!(difference.change, Change::NotComparable);
+    assert_eq!(difference.headline, verdicts.reason);
 }
 
 /// An optimizer may be common to two programs. That is too little to compare them.
@@ -293,6 +306,7 @@ fn two_programs_are_not_compared() {
         let differences = compare(base, new);
         let verdicts = gate::gate(&differences, &Limits::default());
         assert_eq!(verdicts.outcome, Outcome::CannotTell);
+        agrees_with_the_gate(&differences);
         let says = "they look like two programs, and their peaks";
         assert!(verdicts.reason.contains(says), "{}", verdicts.reason);
         let conditions = &differences[0].conditions;
