@@ -122,7 +122,7 @@ pub struct KeysSeen(pub(crate) u64);
 /// A whole snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Pickle protocol; `None` for JSON.
+    /// Pickle protocol; `None` for a file that is no pickle: JSON, or a page that holds one.
     pub pickle_protocol: Option<u8>,
     /// `allocator_settings`, flattened, in the file's order.
     pub settings: Vec<(String, String)>,

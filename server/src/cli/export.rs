@@ -117,8 +117,8 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
             .write(|out| write_trace(format, &trace, None, &run, &name, Watch::nobody(), out));
     }
     if snapshot.pickle_protocol.is_none() {
-        let why =
-            "it is JSON, there is no pickle of it; it can be exported as parquet and perfetto";
+        let why = "it is JSON or HTML, there is no pickle of it; it can be exported as parquet and \
+                   perfetto";
         return Err(bad(why.to_owned()));
     }
     drop(snapshot);

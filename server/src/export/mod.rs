@@ -87,8 +87,8 @@ pub enum ExportError {
     Stopped(#[from] Stopped),
     /// There is no pickle of it.
     #[error(
-        "this run was uploaded as JSON, there is no pickle of it; it can be exported as parquet \
-         and perfetto"
+        "this run was uploaded as JSON or HTML, there is no pickle of it; it can be exported as \
+         parquet and perfetto"
     )]
     NoPickle,
 }

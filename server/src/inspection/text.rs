@@ -39,7 +39,7 @@ pub fn text(inspection: &Inspection) -> String {
 fn format_line(format: &Format) -> String {
     let kind = match format.pickle_protocol {
         Some(protocol) => format!("pickle protocol {protocol}"),
-        None => "JSON".to_owned(),
+        None => "JSON or HTML".to_owned(),
     };
     match &format.torch_guess {
         _ if format.engine => format!("{kind}, an engine recording"),

@@ -1,9 +1,10 @@
 //! Reads the bytes of a snapshot into columns, in one pass, while the bytes arrive.
 //!
 //! This is a push parser: [`Reader::push`] takes the file in pieces of any size, [`Reader::finish`]
-//! gives the [`Snapshot`]. It reads pickle protocols 2 to 5 and JSON of the same dictionary. It
-//! cannot execute anything: opcodes that import or call are refused with their byte offset, and no
-//! code for them exists. Every limit is stated in [`Limits`].
+//! gives the [`Snapshot`]. It reads pickle protocols 2 to 5, JSON of the same dictionary, and the
+//! pickle in a page of PyTorch's viewer. It cannot execute anything: opcodes that import or call
+//! are refused with their byte offset, and no code for them exists. Every limit is stated in
+//! [`Limits`].
 
 mod assembly;
 mod builder;
@@ -15,6 +16,7 @@ mod json;
 pub(crate) mod keys;
 mod lists;
 mod memo;
+mod page;
 mod pickle;
 mod rows;
 mod values;
@@ -101,7 +103,8 @@ impl fmt::Display for ReadError {
             ReadErrorKind::NotASnapshot(what) => write!(
                 f,
                 "not a memory snapshot: byte {at} {what}; expected the pickle that \
-                 torch.cuda.memory._dump_snapshot writes, or the same as JSON"
+                 torch.cuda.memory._dump_snapshot writes, or the same as JSON, or the page of \
+                 PyTorch's viewer"
             ),
             ReadErrorKind::Truncated => write!(
                 f,
@@ -161,6 +164,7 @@ enum Format {
     Unknown(Vec<u8>),
     Pickle(pickle::Machine),
     Json(json::Parser),
+    Page(page::Page),
 }
 
 /// The push parser.
@@ -222,6 +226,9 @@ impl Reader {
                 b'{' | b'[' if start.is_empty() => {
                     self.format = Format::Json(json::Parser::new(offset, self.limits));
                 }
+                b'<' if start.is_empty() => {
+                    self.format = Format::Page(page::Page::new(offset, self.limits));
+                }
                 _ => {
                     start.push(byte);
                     at += 1;
@@ -233,10 +240,11 @@ impl Reader {
                 }
             }
         }
-        let piece = &piece[at..];
+        let (piece, offset) = (&piece[at..], self.offset + at as u64);
         match &mut self.format {
             Format::Pickle(machine) => machine.push(piece, &mut self.builder),
             Format::Json(parser) => parser.push(piece, &mut self.builder),
+            Format::Page(page) => page.push(piece, offset, &mut self.builder),
             Format::Unknown(_) => Ok(()),
         }
     }
@@ -265,6 +273,7 @@ impl Reader {
         match &self.format {
             Format::Pickle(machine) => machine.memory_used(),
             Format::Json(parser) => parser.memory_used(),
+            Format::Page(page) => page.memory_used(),
             Format::Unknown(_) => 0,
         }
     }
@@ -277,6 +286,11 @@ impl Reader {
         let (root, protocol, trailing) = match self.format {
             Format::Pickle(machine) => machine.finish()?,
             Format::Json(parser) => parser.finish()?,
+            // The file itself is no pickle, and cannot be handed out as one.
+            Format::Page(page) => {
+                let (root, trailing) = page.finish(self.offset)?;
+                (root, None, trailing)
+            }
             Format::Unknown(start) if start.is_empty() => {
                 return Err(ReadError {
                     offset: self.offset,
@@ -335,7 +349,6 @@ fn looks_like(start: &[u8]) -> &'static str {
         [b'B', b'Z', b'h', ..] => "starts bzip2 data, which is not read here: unpack it (bunzip2)",
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "starts text in UTF-16: save it as UTF-8",
         [0x89, b'H', b'D', b'F', ..] => "starts an HDF5 file",
-        [b'<', ..] => "starts HTML or XML (an error page saved by mistake?)",
         [b'(' | b'}' | b']', ..] => {
             "may start a pickle of protocol 0 or 1, which no torch writes: dump it with protocol=4"
         }

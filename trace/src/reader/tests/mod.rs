@@ -4,6 +4,7 @@ mod chunks;
 mod layouts;
 mod limits;
 mod mutations;
+mod pages;
 mod pickle_writer;
 mod refusals;
 mod shapes;

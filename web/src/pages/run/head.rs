@@ -169,7 +169,7 @@ fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
         ),
         ("parquet", "Parquet table", "one row for each allocation"),
     ];
-    // A run that was uploaded as JSON has no pickle.
+    // A run that was uploaded as JSON or HTML has no pickle.
     let has_pickle = run.pickle_protocol.is_some();
     let formats = formats
         .into_iter()
