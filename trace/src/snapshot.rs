@@ -200,4 +200,9 @@ impl Snapshot {
     pub fn has_segments(&self) -> bool {
         self.keys_seen.has_segments()
     }
+
+    /// Whether the file has a list of events. `torch.cuda.memory_snapshot()` never gives one.
+    pub fn has_traces(&self) -> bool {
+        self.keys_seen.has_traces()
+    }
 }

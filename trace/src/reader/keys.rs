@@ -116,6 +116,11 @@ impl KeysSeen {
         self.has(Key::Segments)
     }
 
+    /// Whether the file has a list of events, even an empty one.
+    pub(crate) fn has_traces(self) -> bool {
+        self.has(Key::DeviceTraces)
+    }
+
     /// The torch versions that write these keys (docs/snapshot-format.md, "Keys by torch version"),
     /// such as `2.10 to 2.11`.
     /// `None` when the file has neither blocks nor events to judge by.

@@ -37,6 +37,9 @@ const CLAUSES: &[&str] = &[
     "pinned host memory",
     "the file holds no events",
     "recording was never started, or was stopped before the dump",
+    "the file has no list of events",
+    "torch.cuda.memory_snapshot() gives none, recorded or not, so dump with \
+     torch.cuda.memory._dump_snapshot()",
     "only the state at the end is known",
     "the file holds a single event",
     "the file holds one event a device",
@@ -92,6 +95,7 @@ const CLAUSES: &[&str] = &[
     "# block at the end of the trace differs from the segments",
     "# blocks at the end of the trace differ from the segments",
     "another thread allocated while the snapshot was taken",
+    "these hold nothing, so the last events of the trace are missing",
     "requested ends at # bytes by the trace and # by the segments",
     "allocated ends at # bytes by the trace and # by the segments",
     "active ends at # bytes by the trace and # by the segments",

@@ -404,6 +404,33 @@ fn one_event_a_device_is_a_file_of_state_only() {
 }
 
 #[test]
+fn segments_without_any_block_of_the_trace_say_that_it_was_cut() {
+    let mut program = Program::default();
+    program.alloc(3 * MIB);
+    program.alloc(5 * MIB);
+    let check = |gone: usize, expected: &str| {
+        let mut snapshot = program.snapshot(0);
+        snapshot.blocks.iter_mut().take(gone).for_each(|block| {
+            block.state = BlockState::Inactive;
+        });
+        let quality = run(snapshot).quality;
+        let newer = quality.iter().find(|note| note.code == "segments_newer");
+        let told = newer.map(|note| note.detail.as_str()).unwrap_or_default();
+        assert!(told.contains(expected), "{gone}: {told}");
+        assert_eq!(newer.is_some(), !expected.is_empty());
+    };
+    check(0, "");
+    check(
+        1,
+        "1 block at the end of the trace differs from the segments: another thread",
+    );
+    check(
+        usize::MAX,
+        "these hold nothing, so the last events of the trace are missing",
+    );
+}
+
+#[test]
 fn a_size_that_the_file_leaves_out_contradicts_nothing() {
     let mut program = Program::default();
     program.alloc(1000);

@@ -374,6 +374,10 @@ fn a_list_of_segments_alone_is_a_snapshot() {
         [8000, 8192, 8192, 8192]
     );
     assert_eq!(trace.quality[0].code, "no_events");
+    let why = "torch.cuda.memory_snapshot() gives none";
+    let told = &trace.quality[0].detail;
+    assert!(told.contains(why), "{told}");
+    assert_eq!(crate::redact::note(&trace.quality[0]).detail, *told);
 }
 
 #[test]

@@ -24,7 +24,14 @@ const WORD_BYTES: usize = 80;
 pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
     let mut notes = Vec::new();
     let n_events: usize = snapshot.devices.iter().map(|d| d.kind.len()).sum();
-    if n_events == 0 {
+    if n_events == 0 && snapshot.has_segments() && !snapshot.has_traces() {
+        notes.push(note(
+            "no_events",
+            "the file has no list of events: torch.cuda.memory_snapshot() gives none, recorded or \
+             not, so dump with torch.cuda.memory._dump_snapshot(); only the state at the end is \
+             known",
+        ));
+    } else if n_events == 0 {
         notes.push(note(
             "no_events",
             "the file holds no events: recording was never started, or was stopped before the \
@@ -106,6 +113,14 @@ pub struct Evidence<'a> {
     pub anomalies: Anomalies,
     pub simulated: &'a Lost,
     pub resized: u64,
+}
+
+impl Evidence<'_> {
+    /// The blocks of the final segments.
+    fn final_blocks_of_segments(&self) -> impl Iterator<Item = &RawBlock> {
+        let segments = self.segments.iter();
+        segments.flat_map(|segment| &self.final_blocks[segment.blocks.clone()])
+    }
 }
 
 /// Notes on one device.
@@ -265,10 +280,14 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if disagree > 0 {
         let blocks = counted(disagree, "block", "blocks");
         let differ = if disagree == 1 { "differs" } else { "differ" };
-        let text = format!(
-            "{blocks} at the end of the trace {differ} from the segments: another thread \
-             allocated while the snapshot was taken"
-        );
+        // Threads add a block or two. If no block at all is left, there is more between.
+        let in_use = |block: &RawBlock| block.state != BlockState::Inactive;
+        let any_left = evidence.final_blocks_of_segments().any(in_use);
+        let why = match any_left || anomalies.not_in_segments < 2 {
+            true => "another thread allocated while the snapshot was taken",
+            false => "these hold nothing, so the last events of the trace are missing",
+        };
+        let text = format!("{blocks} at the end of the trace {differ} from the segments: {why}");
         notes.push(note("segments_newer", text));
     }
     end_levels(evidence, notes);
@@ -276,12 +295,7 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
 
 /// Compares the levels after the last event with the sums of the final segments.
 fn end_levels(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
-    let blocks = || {
-        evidence
-            .segments
-            .iter()
-            .flat_map(|s| &evidence.final_blocks[s.blocks.clone()])
-    };
+    let blocks = || evidence.final_blocks_of_segments();
     let in_use = || blocks().filter(|b| b.state != BlockState::Inactive);
     let allocated = blocks().filter(|b| b.state == BlockState::ActiveAllocated);
     let stated = [
