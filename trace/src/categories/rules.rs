@@ -182,7 +182,15 @@ impl<'a> Rules<'a> {
         if open.by_module && self.survey.learns && self.history.is_collected(open.place) {
             return Some(Category::Activation);
         }
-        self.history.recall(open.place, open.nth, open.pass)
+        let earlier = self.history.recall(open.place, open.nth, open.pass);
+        // Where nothing learns, a loop of calls is one pass. What autograd saved in earlier calls
+        // tells; what else went says nothing of what a single call keeps.
+        let within = || match self.survey.learns {
+            true => None,
+            false => self.history.recall(open.place, open.nth, open.pass + 1),
+        };
+        let is_saved = |category: &Category| *category == Category::Activation;
+        earlier.or_else(|| within().filter(is_saved))
     }
 
     /// The first event of the passes that are remembered.
@@ -375,14 +383,17 @@ impl<'a> Rules<'a> {
         if self.is_cut_off(life) && !self.lasts(life) && !self.feeds_cache(life) {
             return Verdict::AsBefore(Category::Activation);
         }
+        let saved = self.facts.get(life.kind.free_stack).saved;
         if life.freed < span.end {
-            return Verdict::Is(match self.feeds_cache(life) {
-                true => Category::KvCache,
-                false => Category::Temporary,
+            return Verdict::Is(match () {
+                () if self.feeds_cache(life) => Category::KvCache,
+                // Where nothing learns, a loop of many calls is one pass. What autograd saved in a
+                // call waits for a backward pass until the next call's output takes its place.
+                () if saved && !self.survey.learns => Category::Activation,
+                () => Category::Temporary,
             });
         }
         let lasts = self.lasts(life);
-        let saved = self.facts.get(life.kind.free_stack).saved;
         let Some(backward) = span.backward else {
             return match () {
                 () if saved => Verdict::Is(Category::Activation),

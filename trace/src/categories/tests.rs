@@ -147,6 +147,33 @@ fn one_forward_pass_that_keeps_what_it_makes_waits_for_a_backward_pass() {
     check(false, Category::Unknown);
 }
 
+/// A loop of calls whose graph the output holds until the next output takes its place.
+#[test]
+fn a_graph_that_waits_in_vain_is_an_activation_in_each_call_and_at_the_end() {
+    let mut p = Program::default();
+    let call = format!("_call_impl {MODULE}:1");
+    let made = p.stack(&[MAIN, &call, "forward net.py:4"]);
+    let gone = p.stack(&[MAIN, "torch::autograd::SavedVariable::reset_data() ??:0"]);
+    let saved = BlockKind {
+        alloc_stack: made,
+        free_stack: gone,
+        ..block_of(Bytes(2048))
+    };
+    let mut blocks = Vec::new();
+    for at in 0..4 {
+        let scratch = forward(&mut p, 100, 3);
+        blocks.push(p.builder.alloc(saved));
+        p.free(scratch);
+        if at > 0 {
+            p.free(blocks[at - 1]);
+        }
+    }
+    let of = of(p);
+    for block in blocks {
+        assert_eq!(of(block), Category::Activation, "{block:?}");
+    }
+}
+
 #[test]
 fn what_every_pass_leaves_behind_is_collected() {
     let mut p = Program::default();
