@@ -1,0 +1,242 @@
+//! What a pass makes: activations, caches, what waits, and what memory running out cuts off.
+
+use super::{MAIN, alloc, backward, forward, moved, of};
+use crate::categories::*;
+use crate::phases::program::{MODULE, Program, TENSOR};
+use crate::testing::block_of;
+
+/// A module that a checkpoint calls again. The first two frames are the backward pass itself.
+fn recomputed() -> [String; 4] {
+    [
+        "<module> train.py:11".to_owned(),
+        format!("backward {TENSOR}:5"),
+        format!("_call_impl {MODULE}:1"),
+        "forward net.py:5".to_owned(),
+    ]
+}
+
+/// A dump between forward and backward: the blocks that are there are those that earlier passes
+/// saved.
+#[test]
+fn the_last_forward_pass_is_judged_by_the_ones_before() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let (mut saved, mut logits) = (None, None);
+    for pass in 0..3 {
+        saved = Some(forward(&mut p, 2048, 4));
+        let replaced = logits.replace(forward(&mut p, 700, 5));
+        replaced.into_iter().for_each(|old| p.free(old));
+        if pass < 2 {
+            backward(&mut p);
+            p.free(saved.expect("just made"));
+            p.alloc(4096, &[]);
+        }
+    }
+    let of = of(p);
+    assert_eq!(of(saved.expect("three passes")), Category::Activation);
+    assert_eq!(of(logits.expect("three passes")), Category::Temporary);
+}
+
+#[test]
+fn one_forward_pass_that_keeps_what_it_makes_waits_for_a_backward_pass() {
+    let check = |kept: bool, expected| {
+        let mut p = Program::default();
+        let blocks: Vec<_> = (0..9).map(|line| forward(&mut p, 2048, line)).collect();
+        if !kept {
+            blocks[..8].iter().for_each(|&block| p.free(block));
+        }
+        assert_eq!(of(p)(blocks[8]), expected);
+    };
+    check(true, Category::Activation);
+    check(false, Category::Unknown);
+}
+
+/// A loop of calls whose graph the output holds until the next output takes its place.
+#[test]
+fn a_graph_that_waits_in_vain_is_an_activation_in_each_call_and_at_the_end() {
+    let mut p = Program::default();
+    let call = format!("_call_impl {MODULE}:1");
+    let made = p.stack(&[MAIN, &call, "forward net.py:4"]);
+    let gone = p.stack(&[MAIN, "torch::autograd::SavedVariable::reset_data() ??:0"]);
+    let saved = BlockKind {
+        alloc_stack: made,
+        free_stack: gone,
+        ..block_of(Bytes(2048))
+    };
+    let mut blocks = Vec::new();
+    for at in 0..4 {
+        let scratch = forward(&mut p, 100, 3);
+        blocks.push(p.builder.alloc(saved));
+        p.free(scratch);
+        if at > 0 {
+            p.free(blocks[at - 1]);
+        }
+    }
+    let of = of(p);
+    for block in blocks {
+        assert_eq!(of(block), Category::Activation, "{block:?}");
+    }
+}
+
+#[test]
+fn what_every_pass_leaves_behind_is_collected() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut kept = None;
+    for _ in 0..4 {
+        kept = Some(forward(&mut p, 2048, 4));
+        backward(&mut p);
+        p.alloc(4096, &[]);
+    }
+    assert_eq!(of(p)(kept.expect("four passes")), Category::Activation);
+}
+
+#[test]
+fn what_a_checkpoint_recomputes_is_an_activation_of_any_size() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    forward(&mut p, 64, 4);
+    backward(&mut p);
+    let again = alloc(&mut p, 4096, &recomputed());
+    let gradient = alloc(&mut p, 4096, &recomputed()[..2]);
+    let of = of(p);
+    assert_eq!(of(again), Category::Activation);
+    assert_eq!(of(gradient), Category::Gradient);
+}
+
+#[test]
+fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
+    let check = |tokens: bool, expected| {
+        let mut p = Program::default();
+        let mut keys = None;
+        for token in 1..9 {
+            let grown = forward(&mut p, 512 * token, 4);
+            keys.replace(grown).into_iter().for_each(|old| p.free(old));
+            forward(&mut p, 16, 5);
+            if tokens {
+                p.alloc(8, &["<module> train.py:12"]);
+            }
+        }
+        let found = of(p)(keys.expect("eight tokens"));
+        assert_eq!(found == Category::KvCache, expected);
+    };
+    check(true, true);
+    check(false, false);
+}
+
+/// With `use_cache=True`, a model that is trained fills a cache that nobody reads.
+#[test]
+fn the_cache_of_a_training_step_is_an_activation() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let call = format!("_call_impl {MODULE}:1");
+    let update = "update /v/site-packages/transformers/cache_utils.py:90";
+    let mut of_passes = Vec::new();
+    for pass in 0..3 {
+        p.alloc(640, &["<module> train.py:8"]);
+        let keys = p.alloc(2048, &[MAIN, &call, "forward net.py:3", update]);
+        let held = p.alloc(1024, &[MAIN, &call, "forward net.py:4", update]);
+        forward(&mut p, 700, 5);
+        of_passes.push([keys, held]);
+        if pass == 2 {
+            continue;
+        }
+        backward(&mut p);
+        p.free(keys);
+        p.alloc(4096, &[]);
+        p.alloc(8, &["<module> train.py:13"]);
+        p.free(held);
+    }
+    let of = of(p);
+    for [keys, held] in of_passes {
+        assert_eq!([keys, held].map(&of), [Category::Activation; 2]);
+    }
+}
+
+#[test]
+fn a_static_cache_is_a_cache_wherever_it_is_made() {
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let made = "__init__ /v/site-packages/transformers/cache_utils.py:1100";
+    let cache = p.alloc(65_536, &["<module> serve.py:4", made]);
+    let of_model = p.alloc(
+        5000,
+        &[
+            "<module> serve.py:5",
+            "__init__ /v/site-packages/net/kv_cache_attention.py:9",
+        ],
+    );
+    for _ in 0..4 {
+        p.alloc(8, &["<module> serve.py:6"]);
+        let out = forward(&mut p, 700, 5);
+        p.free(out);
+    }
+    let of = of(p);
+    let expected = [Category::Parameter, Category::KvCache, Category::Parameter];
+    assert_eq!([weight, cache, of_model].map(&of), expected);
+}
+
+/// When memory runs out, the exception gives everything back. What a forward pass saved was saved
+/// for its backward pass all the same.
+#[test]
+fn what_a_failure_cuts_off_is_what_it_was_before() {
+    use Category::{Activation, Temporary};
+    for in_backward in [false, true] {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let mut last = Vec::new();
+        for step in 0..4 {
+            let saved = forward(&mut p, 2048, 4);
+            let scratch = forward(&mut p, 100, 3);
+            last = vec![saved, scratch];
+            if step == 3 && !in_backward {
+                break;
+            }
+            p.free(scratch);
+            let seed = backward(&mut p);
+            if step == 3 {
+                last.pop();
+                break;
+            }
+            p.free(saved);
+            p.free(seed);
+        }
+        p.builder.out_of_memory(Bytes(1 << 20));
+        last.iter().rev().for_each(|&block| p.free(block));
+        let of = of(p);
+        let found: Vec<Category> = last.into_iter().map(of).collect();
+        assert_eq!(
+            found,
+            [Activation, Temporary][..found.len()],
+            "{in_backward}"
+        );
+    }
+}
+
+/// The exception gives it back inside of the module that the checkpoint calls again.
+#[test]
+fn what_a_checkpoint_recomputes_when_memory_runs_out_is_an_activation() {
+    for is_cut_off in [false, true] {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        forward(&mut p, 64, 4);
+        let seed = backward(&mut p);
+        let stack = p.stack(&recomputed().each_ref().map(String::as_str));
+        let again = p.builder.alloc(crate::trace::BlockKind {
+            alloc_stack: stack,
+            free_stack: stack,
+            ..crate::testing::block_of(Bytes(2048))
+        });
+        if is_cut_off {
+            p.builder.out_of_memory(Bytes(1 << 20));
+        }
+        p.free(again);
+        p.free(seed);
+        alloc(&mut p, 4096, &recomputed()[..2]);
+        let expected = match is_cut_off {
+            true => Category::Activation,
+            false => Category::Temporary,
+        };
+        assert_eq!(of(p)(again), expected);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is trained, and what an optimizer keeps of it.
+
+use super::{alloc, backward, forward, moved, of};
+use crate::categories::*;
+use crate::phases::program::{ADAM, MODULE, Program};
+
+#[test]
+fn a_list_of_weights_and_copies_of_it() {
+    let mut p = Program::default();
+    let main = |line: u32| format!("<module> train.py:{line}");
+    let sizes = [4096, 1024];
+    let weights = sizes.map(|size| p.alloc(size, &[&main(2)]));
+    let momenta = sizes.map(|size| p.alloc(size, &[&main(3)]));
+    let data = p.alloc(640, &[&main(4)]);
+    for _ in 0..2 {
+        let saved = forward(&mut p, 2048, 4);
+        backward(&mut p);
+        p.free(saved);
+        for gradient in sizes.map(|size| p.alloc(size, &[])) {
+            // What comes after the backward pass is the program's own.
+            p.free(gradient);
+        }
+        for size in sizes {
+            p.alloc(size, &[]);
+        }
+    }
+    let of = of(p);
+    assert_eq!(weights.map(&of), [Category::Parameter; 2]);
+    assert_eq!(momenta.map(&of), [Category::OptimizerState; 2]);
+    assert_eq!(of(data), Category::Input);
+}
+
+/// The recording begins in the middle of training: the weight is older.
+#[test]
+fn a_copy_of_a_gradient_at_the_beginning_is_no_parameter() {
+    let copied = |is_older: bool| {
+        let mut p = Program::default();
+        if is_older {
+            p.builder.preexisting(crate::testing::block_of(Bytes(4096)));
+        }
+        let copy = p.alloc(4096, &["<module> train.py:13"]);
+        for _ in 0..3 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+            let gradient = p.alloc(4096, &[]);
+            p.alloc(4096, &["<module> train.py:13"]);
+            p.free(gradient);
+        }
+        of(p)(copy)
+    };
+    assert_ne!(copied(true), Category::Parameter);
+    assert_eq!(copied(false), Category::Parameter);
+}
+
+#[test]
+fn a_norm_that_clipping_returns_is_no_state_of_an_optimizer() {
+    let clip = "clip_grad_norm_ /v/site-packages/torch/nn/utils/clip_grad.py:220";
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        forward(&mut p, 64, 4);
+        backward(&mut p);
+        let norm = p.alloc(4, &["<module> train.py:12", clip]);
+        let step = ["<module> train.py:13", &format!("step {ADAM}:7")];
+        made.push((norm, p.alloc(4096, &step)));
+    }
+    // The second step's norm is set again, the others are kept.
+    p.free(made[1].0);
+    let of = of(p);
+    for (norm, state) in made {
+        assert_eq!(of(norm), Category::Temporary);
+        assert_eq!(of(state), Category::OptimizerState);
+    }
+}
+
+#[test]
+fn what_a_data_class_holds_is_no_parameter() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut losses = Vec::new();
+    for _ in 0..3 {
+        let saved = forward(&mut p, 2048, 4);
+        let result = [
+            "<module> train.py:10",
+            "__init__ <string>:5",
+            "__post_init__ loop.py:9",
+        ];
+        losses.push(p.alloc(4, &result));
+        backward(&mut p);
+        p.free(saved);
+    }
+    let of = of(p);
+    for loss in losses {
+        assert_ne!(of(loss), Category::Parameter);
+    }
+}
+
+/// Flat blocks of 16-bit parameters, and 32-bit copies of them.
+#[test]
+fn master_weights_are_optimizer_state() {
+    let check = |file: &str, frames: [&str; 2], first: Category| {
+        let mut p = Program::default();
+        let [flat, copy] = [1_u64, 2].map(|n| {
+            let inner = format!("{} {file}:{n}0", frames[(n - 1) as usize]);
+            let init = format!("__init__ {file}:{n}0");
+            let stack = match inner == init {
+                true => vec!["<module> train.py:4", &init],
+                false => vec!["<module> train.py:4", &init, &inner],
+            };
+            p.alloc(n << 20, &stack)
+        });
+        forward(&mut p, 700, 5);
+        backward(&mut p);
+        p.alloc(1 << 20, &[]);
+        let of = of(p);
+        let found = [flat, copy].map(&of);
+        assert_eq!(found, [first, Category::OptimizerState], "{file}");
+    };
+    let zero = "/v/site-packages/deepspeed/runtime/zero/stage_1_and_2.py";
+    check(zero, ["__init__"; 2], Category::Parameter);
+    check(
+        zero,
+        ["__init__", "initialize_optimizer_states"],
+        Category::Parameter,
+    );
+    let zero = "/src/DeepSpeed/deepspeed/runtime/zero/stage3.py";
+    let copies = ["_create_fp16_partitions", "_create_fp32_partitions"];
+    check(zero, copies, Category::Parameter);
+    let megatron = "/src/Megatron-LM/megatron/core/optimizer/optimizer.py";
+    check(megatron, ["__init__"; 2], Category::OptimizerState);
+}
+
+/// The data of an object that is made before training.
+#[test]
+fn what_an_object_makes_is_a_parameter_only_if_something_shows_it() {
+    let mut p = Program::default();
+    let root = "<module> train.py:2";
+    let linear = "__init__ /v/site-packages/torch/nn/modules/linear.py:9";
+    let of_module = p.alloc(4096, &[root, "__init__ net.py:5", linear]);
+    let frozen = p.alloc(300, &[root, "__init__ net.py:6"]);
+    let trained = p.alloc(2048, &[root, "__init__ own.py:6"]);
+    let data = p.alloc(1 << 20, &[root, "__init__ data.py:7"]);
+    for _ in 0..2 {
+        forward(&mut p, 700, 5);
+        let seed = backward(&mut p);
+        for size in [4096, 2048] {
+            p.alloc(size, &[]);
+        }
+        p.free(seed);
+        p.alloc(8, &["<module> train.py:13"]);
+    }
+    let of = of(p);
+    assert_eq!(
+        [of_module, frozen, trained].map(&of),
+        [Category::Parameter; 3]
+    );
+    assert_eq!(of(data), Category::Input);
+}
+
+/// `DistributedDataParallel` makes buckets when it is made, and others in the second forward pass.
+#[test]
+fn buckets_of_gradients_are_gradients() {
+    const DDP: &str = "/v/site-packages/torch/nn/parallel/distributed.py";
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let root = "<module> train.py:5";
+    let [made, init] = ["__init__", "_ddp_init_helper"].map(|name| format!("{name} {DDP}:9"));
+    let first = p.alloc(4096, &[root, &made, &init]);
+    forward(&mut p, 2048, 4);
+    p.alloc(4096, &["torch::autograd::Engine::thread_main"]);
+    let call = format!("_call_impl {MODULE}:1");
+    let [ddp, before] = ["forward", "_pre_forward"].map(|name| format!("{name} {DDP}:9"));
+    let second = p.alloc(4096, &[root, &call, &ddp, &before]);
+    p.free(first);
+    let output = p.alloc(900, &[root, &call, &ddp, &call, "forward net.py:4"]);
+    let of = of(p);
+    assert_eq!(of(weight), Category::Parameter);
+    assert_eq!([first, second].map(&of), [Category::Gradient; 2]);
+    assert_ne!(of(output), Category::Gradient);
+}
+
+#[test]
+fn a_workspace_is_no_gradient_though_it_stays() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    forward(&mut p, 2048, 4);
+    let engine = "torch::autograd::Engine::thread_main";
+    let workspaces = [
+        "at::cuda::getCUDABlasLtWorkspace()",
+        "at::cuda::getCurrentCUDABlasHandle()",
+    ]
+    .map(|name| p.alloc(4096, &[engine, name]));
+    let gradient = p.alloc(4096, &[engine]);
+    let of = of(p);
+    assert_eq!(workspaces.map(&of), [Category::Temporary; 2]);
+    assert_eq!(of(gradient), Category::Gradient);
+}
+
+#[test]
+fn of_what_was_there_before_only_behaviour_tells() {
+    let lasting = |copies: usize| {
+        let mut p = Program::default();
+        let before: Vec<BlockIdx> = (0..copies)
+            .map(|_| p.builder.preexisting(crate::testing::block_of(Bytes(4096))))
+            .collect();
+        for _ in 0..2 {
+            forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.alloc(4096, &[]);
+        }
+        of(p)(before[0])
+    };
+    assert_eq!(lasting(1), Category::Parameter, "one for each gradient");
+    assert_eq!(lasting(3), Category::Before, "a parameter, or its state");
+}
