@@ -3,7 +3,10 @@
 //! ```text
 //! library      what can be asked about; the command line and the dashboard each have theirs
 //! reference    how a run of a dashboard can be called
-//! tools        what can be asked, and with what
+//! arguments    what the tools take
+//! tools        what can be asked: each tool, its arguments, its answer
+//! of_one       answers about one recording; of_many about two, and about a dashboard's runs
+//! asker        who asks, and what all answers have in common
 //! answer       an answer in pages that fit into a context window
 //! ```
 //!
@@ -11,14 +14,19 @@
 //! what to do. `tidemark mcp` uses its standard input and output, a dashboard [`api::routes::MCP`].
 
 mod answer;
+mod arguments;
+mod asker;
 mod library;
+mod of_many;
+mod of_one;
 mod reference;
 mod tools;
 
 pub use answer::Page;
+pub use arguments::recordings_of;
 pub use library::{Library, MOST_RUNS, Place, Recording};
 pub use reference::{ENOUGH, Reference, only_one};
-pub use tools::{RUNS, call, recordings_of};
+pub use tools::{RUNS, call};
 
 use crate::explaining::Refused;
 use rmcp::model::{
