@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data_folder::RESTORING;
+use api::people::CreatedToken;
 
 /// A token of ada's or bo's.
 async fn token(team: &Team, of: &str, body: Value) -> String {
