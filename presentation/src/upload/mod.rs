@@ -1,6 +1,7 @@
-//! Files on their way to the server: the queue, and what is in archives.
+//! Files on their way to the server: one of them, the queue, and what is in archives.
 
 pub mod archive;
+pub mod item;
 pub mod queue;
 
 use trace::ranks::MAX_RANKS;

@@ -13,7 +13,8 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
 use presentation::components::problem_note::{place, sentence};
-use presentation::upload::queue::{self, Item, Line, LocalId, LocalJob, State};
+use presentation::upload::item::{self, Item, LocalId, LocalJob, State};
+use presentation::upload::queue::{self, Line};
 
 /// The tray; nothing while there are no uploads.
 #[component]
@@ -234,11 +235,8 @@ fn open_when_done(uploads: Uploads) {
     Effect::new(move |_| {
         let only = uploads.items().with(|items| match items.as_slice() {
             [only] if only.in_job.is_none() => {
-                let known = queue::already_here(&only.name, &only.state);
-                Some((
-                    only.id,
-                    queue::done_run(&only.state).map(|run| (run, known)),
-                ))
+                let known = item::already_here(&only.name, &only.state);
+                Some((only.id, item::done_run(&only.state).map(|run| (run, known))))
             }
             _ => None,
         });

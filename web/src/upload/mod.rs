@@ -1,7 +1,8 @@
 //! Uploads: a queue of files, one at a time, with the server's own progress.
 //!
-//! [`presentation::upload::queue`] holds the state of each file and all its changes; [`driver`]
-//! sends the files and updates the queue. [`archive`] finds the files in archives.
+//! [`presentation::upload::item`] holds the state of a file and all its changes, and
+//! [`presentation::upload::queue`] says whose turn it is; [`driver`] sends the files and updates
+//! their states. [`archive`] finds the files in archives.
 
 mod archive;
 pub mod driver;
