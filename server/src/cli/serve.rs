@@ -375,6 +375,8 @@ pub(super) fn start_logging(format: LogFormat) {
             .boxed(),
     };
     let chosen = chosen.with_target(ANNOUNCED, LevelFilter::INFO);
+    // The protocol's library logs whole requests, and an argument may be a link.
+    let chosen = chosen.with_target("rmcp", LevelFilter::OFF);
     let lines = lines.with_filter(chosen);
     tracing_subscriber::registry().with(lines).init();
     if let Err(error) = filter {

@@ -2,7 +2,7 @@
 //! secrets.
 
 use crate::durable::rig::{SNAPSHOTS, Server, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -146,14 +146,27 @@ fn no_secret_is_in_the_log_at_any_level_in_any_format() {
                 format!("POST /api/mcp\n{bearer}"),
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
             ),
-            (format!("GET /metrics\n{bearer}"), ""),
         ] {
             send(&server, &head, body.as_bytes());
         }
+        ask_tools(&server, &bearer, &secret);
+        send(&server, &format!("GET /metrics\n{bearer}"), b"");
         wait_until("all of it is logged", || {
             server.log().matches("/metrics").count() > 0
         });
         server_says_nothing_of(&server, &[TOKEN, &session, &secret, guess]);
+    }
+}
+
+/// Names a secret in requests of the Model Context Protocol: as an argument, and as a method.
+fn ask_tools(server: &Server, bearer: &str, secret: &str) {
+    let head = format!("POST /api/mcp\n{bearer}\nAccept: application/json, text/event-stream");
+    let link = json!({ "recording": format!("http://127.0.0.1/s/{secret}") });
+    let explain = json!({ "name": "explain", "arguments": link });
+    for (method, params) in [("tools/call", explain), (secret, json!({}))] {
+        let asked = json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": params });
+        let (head, body) = send(server, &head, asked.to_string().as_bytes());
+        assert!(head.starts_with("HTTP/1.1 200"), "{head} {body}");
     }
 }
 
