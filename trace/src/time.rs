@@ -89,6 +89,13 @@ impl TimeColumn {
         self.deltas.is_empty()
     }
 
+    /// Whether times never decrease. A clock that was set back while it recorded shows here.
+    pub fn ascends(&self) -> bool {
+        let mut last = Micros(i64::MIN);
+        self.iter()
+            .all(|time| time >= std::mem::replace(&mut last, time))
+    }
+
     /// The first row whose time is later than `time`, if times never decrease.
     pub fn first_after(&self, time: Micros) -> usize {
         let anchor = self.anchors.partition_point(|&t| t <= time.0);
@@ -144,6 +151,12 @@ mod tests {
             for (row, &time) in times.iter().enumerate() {
                 prop_assert_eq!(column.get(row).0, time);
             }
+        }
+
+        #[test]
+        fn tells_whether_times_ascend(times in prop::collection::vec(0..9_i64, 0..6)) {
+            let column: TimeColumn = times.iter().copied().map(Micros).collect();
+            prop_assert_eq!(column.ascends(), times.is_sorted());
         }
 
         #[test]

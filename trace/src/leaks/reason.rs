@@ -6,7 +6,7 @@ use super::{Beside, LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread
 use crate::growth::{Growth, settled};
 use crate::redact;
 use crate::steps::Word;
-use crate::trace::{DeviceTrace, QualityNote, StepSource};
+use crate::trace::{DeviceTrace, PINNED, QualityNote, StepSource};
 use crate::units::Bytes;
 
 /// The number of steps that an advised recording should hold.
@@ -66,6 +66,9 @@ impl Teller<'_> {
         let (one, many) = (self.word().one(), self.word().many());
         let seen = match (self.device.events.len(), self.n_steps) {
             (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
+            (_, 0) if self.device.device == PINNED && !self.device.events.time.ascends() => {
+                "the clock was set back: what is pinned belongs to no certain step".to_owned()
+            }
             (_, 0) => {
                 "no loop is seen that covers the recording: only that can show a leak".to_owned()
             }

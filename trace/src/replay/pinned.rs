@@ -27,7 +27,11 @@ pub fn since_the_devices(events: RawEvents, devices: &[RawEvents]) -> Host {
     let started = devices.iter().filter(|device| !device.time.is_empty());
     let first = started.map(|device| device.time.get(0)).min();
     let left_out = match first {
-        Some(Micros(first)) if first > 0 => events.time.first_after(Micros(first - 1)),
+        // From the front: a clock that was set back later hides no event.
+        Some(first) if first > Micros(0) => {
+            let later = events.time.iter().position(|time| time >= first);
+            later.unwrap_or(events.time.len())
+        }
         _ => 0,
     };
     let events = match left_out {

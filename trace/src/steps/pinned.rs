@@ -4,13 +4,16 @@ use crate::span::Span;
 use crate::trace::{DeviceTrace, Step};
 use crate::units::{EventIdx, Micros};
 
-/// Cuts the pinned memory into the steps of the device that has most of them, by time.
+/// Cuts the pinned memory into the steps of the device that has most of them, by time. Where a
+/// clock was set back, the same time stands twice, and nothing says which step an event is of: then
+/// there are none.
 pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) {
     let Some(device) = devices.iter().rev().max_by_key(|d| d.steps.len()) else {
         return;
     };
     let timed = device.events.time.iter().any(|time| time != Micros(0));
-    if !timed || pinned.events.is_empty() {
+    let ascends = device.events.time.ascends() && pinned.events.time.ascends();
+    if !timed || !ascends || pinned.events.is_empty() {
         return;
     }
     let n_events = device.events.len();

@@ -1,13 +1,15 @@
 //! Pinned memory of the host, compared with what the process counted itself
 //! (`tests/fixtures/pinned_*.md`).
 
-use crate::recordings::{fixtures, replayed};
+use crate::recordings::{fixtures, replayed, snapshot};
 use trace::leaks::{self, Verdict};
 use trace::levels::GivenBack;
+use trace::replay;
 use trace::steps::levels;
 use trace::tiles::{SeriesTile, TileId};
+use trace::time::TimeColumn;
 use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series, Trace};
-use trace::units::{Bytes, EventIdx};
+use trace::units::{Bytes, EventIdx, Micros};
 
 fn trace(name: &str) -> Trace {
     replayed(&fixtures().join(format!("{name}.pickle.zst")))
@@ -84,6 +86,40 @@ fn what_each_step_keeps_pinned_is_a_leak() {
     assert!(trace.stacks.str(frame.filename).ends_with("rec.py"));
     // 300,000 floats are 1.2 MB; PyTorch pins the next power of two.
     assert_eq!(group.bytes_per_step.round() as u64, 2 << 20);
+}
+
+/// What the devices do has its order; what is pinned has only its times.
+#[test]
+fn a_clock_that_is_set_back_makes_no_leak_clean() {
+    for (at, back) in [(30, 30), (50, 10), (50, 25), (70, 10)] {
+        let mut snapshot = snapshot(&fixtures().join("pinned_leak.pickle.zst"));
+        let times = &snapshot.devices[0].time;
+        let (first, last) = (times.get(0), times.get(times.len() - 1));
+        let part = |percent: i64| (last.0 - first.0) * percent / 100;
+        let set_back = |times: &TimeColumn| {
+            let late = |time: Micros| time.0 > first.0 + part(at);
+            let times = times.iter();
+            times
+                .map(|time| {
+                    if late(time) {
+                        Micros(time.0 - part(back))
+                    } else {
+                        time
+                    }
+                })
+                .collect()
+        };
+        let columns = [set_back(times), set_back(&snapshot.host.time)];
+        [snapshot.devices[0].time, snapshot.host.time] = columns;
+        let trace = replay::run(snapshot);
+        let report = leaks::find(pinned(&trace), &trace.stacks, &trace.quality);
+        assert_ne!(
+            report.verdict,
+            Verdict::Clean,
+            "{at} % {back} %: {}",
+            report.reason
+        );
+    }
 }
 
 #[test]
