@@ -78,6 +78,8 @@ pub struct Loop {
     pub work: Tally,
     /// Allocations in them.
     pub allocs: u32,
+    /// Allocations of the part of an iteration that it begins with.
+    pub begun: u32,
 }
 
 /// What the recording shows about its loops.
@@ -247,7 +249,13 @@ impl<'a> Analysis<'a> {
         let found = self.iterations(&marks, self.watch.beside(held + of_vec(&marks)))?;
         let mut loops: Vec<Loop> = Vec::new();
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
-            let one = Loop::new(mark, owner, iterations);
+            let mut one = Loop::new(mark, owner, iterations);
+            if mark.reading == Reading::Cut {
+                let entered = self.regions[mark.region].spots[0];
+                one.first = self.ways.visits[entered.index()].first;
+                let whole = one.iterations.first().map_or(one.first, |i| i.start);
+                one.begun = whole.saturating_sub(one.first);
+            }
             match loops.last_mut() {
                 // These are two readings of the iterations of one loop.
                 Some(last) if last.is_same(&one) => {
@@ -512,11 +520,12 @@ impl<'a> Analysis<'a> {
 
     fn choose_working(&self, loops: &[Loop]) -> Option<usize> {
         let n = self.walk.of_alloc.len() as u32;
+        let covers = |i: usize| loops[i].allocs + loops[i].begun;
         let mut candidates: Vec<usize> = (0..loops.len())
             .filter(|&i| {
-                let after = n - loops[i].iterations[0].start;
+                let after = n - loops[i].iterations[0].start + loops[i].begun;
                 let all = after.max((n - self.setup) / 2);
-                f64::from(loops[i].allocs) >= MOST_OF_THE_REST * f64::from(all)
+                f64::from(covers(i)) >= MOST_OF_THE_REST * f64::from(all)
             })
             .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
             .filter(|&i| self.is_more_than_a_line(&loops[i]))
@@ -531,11 +540,11 @@ impl<'a> Analysis<'a> {
             true => working(i),
             false => is_only && loops[*i].iterations.len() >= MANY && self.are_alike(&loops[*i]),
         });
-        let most = candidates.iter().map(|&i| loops[i].allocs).max()?;
+        let most = candidates.iter().map(|&i| covers(i)).max()?;
         let same = candidates
             .iter()
             .copied()
-            .filter(|&i| f64::from(loops[i].allocs) >= ABOUT_THE_SAME * f64::from(most));
+            .filter(|&i| f64::from(covers(i)) >= ABOUT_THE_SAME * f64::from(most));
         let count = |i: &usize| loops[*i].iterations.len();
         let enough = same
             .clone()
@@ -657,6 +666,7 @@ impl Loop {
             iterations: without_cut_off(iterations),
             work,
             allocs,
+            begun: 0,
         }
     }
 
@@ -731,8 +741,9 @@ fn works(
     let scopes = scopes
         .filter(|a| a.events.end() > EventIdx(0))
         .filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
+    let begun = |events: Span<EventIdx>| events.end().min(EventIdx(events.start().0 + 1));
     Ok(Works {
         of_kind: of_kind.collect(),
-        scopes: scopes.map(|a| a.events.start()).collect(),
+        scopes: scopes.map(|a| begun(a.events)).collect(),
     })
 }

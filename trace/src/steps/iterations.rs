@@ -8,9 +8,10 @@
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
 //! the middle of an iteration, the region is entered there. If the lines from there to the end of
 //! an iteration are passed once more than the smallest line, it did, and iterations begin at the
-//! smallest line. Otherwise, the reading with less memory allocated at the beginnings is right. But
-//! if it has more iterations than the loop has, it cuts some in two. Then an iteration begins at
-//! the first spot that has no visit more than the others.
+//! smallest line. So they do if it started in a loop inside an iteration. If it started after that
+//! loop, they begin with the loop. Otherwise, the reading with less memory allocated at the
+//! beginnings is right. But if it has more iterations than the loop has, it cuts some in two. Then
+//! an iteration begins at the first spot that has no visit more than the others.
 
 use super::calls::{Calls, SpotIdx};
 use super::frames::Work;
@@ -53,7 +54,8 @@ pub enum Reading {
     /// At the first spot that has no visit more than the others. It is for recordings that start in
     /// the middle of an iteration: what they enter first is no beginning.
     AfterCut,
-    /// At the smallest line, which has one visit less than where the recording begins.
+    /// At the smallest line, which has one visit less than where the recording begins; or at the
+    /// loop inside, if the recording begins in or after it.
     Cut,
 }
 
@@ -73,7 +75,8 @@ pub struct Tally {
 pub struct Works {
     /// Per kind of block.
     pub of_kind: Vec<Work>,
-    /// The beginnings of scopes of optimizers' steps.
+    /// The first events before which a scope of an optimizer's step has begun. What is allocated
+    /// first in a scope begins before that: so an iteration that begins there has the scope in it.
     pub scopes: Vec<EventIdx>,
 }
 
@@ -130,9 +133,8 @@ impl Mark {
         marks
     }
 
-    /// The beginning and the end of iterations, if the recording begins in the middle of one: then
-    /// the spots between there and the end of an iteration have one visit more than the smallest
-    /// line. The last of them that is passed before that line is the end.
+    /// The beginnings and the end of iterations, if the recording begins in the middle of one. The
+    /// end is the last spot that is passed before the first beginning.
     fn after_cut(
         region: &Region,
         beat: usize,
@@ -143,16 +145,39 @@ impl Mark {
         let line = |s: &SpotIdx| calls.spot(*s).line;
         let beat = &region.beats[beat];
         let own = || region.spots.iter().filter(|s| beat.has(visits(s).count));
-        let first = own().next().filter(|s| visits(s).begins)?;
+        let entered = region.spots.first().filter(|s| visits(s).begins)?;
         let top = own().min_by_key(|s| (line(s), visits(s).first))?;
+        let to_top = |s: &SpotIdx| line(s) <= line(top);
         let more = |s: &SpotIdx| line(s) > line(top) && visits(s).count == visits(top).count + 1;
-        if !more(first) {
-            return None;
-        }
-        let before = own().take_while(|s| visits(s).first < visits(top).first);
-        let last = before.filter(|s| more(s)).last()?;
-        let starts = region.spots.iter().filter(|s| line(s) <= line(top));
+        let inner = |s: &SpotIdx| beat.is_rarer_than(visits(s).count);
+        let inner_before = |s: &SpotIdx| inner(s) && line(s) < line(top);
+        let any = |_: &SpotIdx| true;
+        let has = |s: &SpotIdx| beat.has(visits(s).count);
+        // Whole iterations would have as many of the loop inside as one another.
+        let are_parts = || {
+            let counts = region.spots.iter().filter(|s| inner_before(s));
+            let least = counts.map(|s| visits(s).count).min();
+            least.is_some_and(|count| count % visits(top).count > 0)
+        };
+        let (is_start, is_last): (Is<'_>, Is<'_>) = match (has(entered), to_top(entered)) {
+            // The spots from there to the end of an iteration have one visit more.
+            (true, _) if more(entered) => (&to_top, &more),
+            // In a loop inside, before the first line of an iteration.
+            (false, false) if inner(entered) => (&to_top, &any),
+            // In a loop that comes first in an iteration, as micro-batches do; or after it, in
+            // the optimizer's step.
+            (is_after, _) if (is_after || inner(entered)) && are_parts() => (&inner_before, &has),
+            _ => return None,
+        };
+        let starts = region.spots.iter().filter(|s| is_start(s));
         let mut starts: Vec<SpotIdx> = starts.copied().collect();
+        let first = match (is_start(top), has(entered)) {
+            (true, _) => visits(top).first,
+            (false, true) => visits(starts.first()?).first,
+            (false, false) => visits(top).second,
+        };
+        let before = region.spots.iter().take_while(|s| visits(s).first < first);
+        let last = before.filter(|s| is_last(s)).last()?;
         starts.sort_unstable();
         Some((starts, vec![*last]))
     }
@@ -234,6 +259,9 @@ fn turns<'s>(exact: &'s [SpotIdx], ways: &Ways) -> Vec<&'s [SpotIdx]> {
     }
     turns
 }
+
+/// Whether something is true of a spot.
+type Is<'a> = &'a dyn Fn(&SpotIdx) -> bool;
 
 /// What a move does to a mark.
 #[derive(Clone, Copy)]

@@ -274,6 +274,11 @@ impl Beat {
         (self.least..=self.most).contains(&count)
     }
 
+    /// Whether a spot with so many visits is visited more often than each of its spots.
+    pub fn is_rarer_than(&self, count: u32) -> bool {
+        self.most < count
+    }
+
     /// From sorted numbers.
     fn of(counts: &[u32]) -> Beat {
         let equal = counts.chunk_by(|a, b| a == b);

@@ -76,6 +76,62 @@ fn a_ring_that_begins_within_a_step_cuts_no_other_step() {
     }
 }
 
+/// The steps of a ring that lost so many lines of its first step, and their first functions.
+fn of_ring(step: &[&str], lost: usize, whole: usize) -> (usize, Vec<String>) {
+    let all = step.iter().skip(lost).chain((0..whole).flat_map(|_| step));
+    let lines: Vec<&str> = all.copied().collect();
+    let trace = run(&lines.join("\n"));
+    let device = &trace.devices[0];
+    let first = |step: &crate::trace::Step| {
+        let block = device.events.target[step.events.start().index()];
+        let kind = device.blocks.kinds[device.blocks.kind[block as usize].index()];
+        let frame = trace.stacks.frame(trace.stacks.frames(kind.alloc_stack)[0]);
+        trace.stacks.str(frame.name).to_owned()
+    };
+    let mut firsts: Vec<String> = device.steps.iter().map(first).collect();
+    firsts.dedup();
+    (device.steps.len(), firsts)
+}
+
+#[test]
+fn a_ring_that_begins_after_micro_batches_has_whole_steps() {
+    let backward = format!("main:35 {BACKWARD}");
+    let update = format!("[Optimizer.step#AdamW.step] main:36 {ADAM}");
+    let micro = ["main:32 batch:7", "main:34 !forward:20", &backward, "-"];
+    let step = [&micro[..], &micro[..], &[&update]].concat();
+    for lost in 5..=8 {
+        let expected = (7, vec!["batch".to_owned()]);
+        assert_eq!(of_ring(&step, lost, 7), expected, "{lost} lines are lost");
+    }
+}
+
+/// Each iteration calls the discriminator twice on one line.
+#[test]
+fn a_ring_that_begins_after_the_discriminator_has_whole_steps() {
+    let backward = ["main:32", "main:33"].map(|line| format!("{line} {BACKWARD}"));
+    let update =
+        ["main:32", "main:33"].map(|line| format!("[Optimizer.step#AdamW.step] {line} {ADAM}"));
+    let step = [
+        "main:30 noise:7",
+        "main:30 !forward:10",
+        "main:31 !forward:20",
+        "main:31 loss:1",
+        "main:31 !forward:20",
+        "main:31 loss:1",
+        &backward[0],
+        "-",
+        &update[0],
+        "main:33 !forward:20",
+        &backward[1],
+        "-",
+        &update[1],
+    ];
+    for lost in 8..13 {
+        let expected = (9, vec!["noise".to_owned()]);
+        assert_eq!(of_ring(&step, lost, 9), expected, "{lost} lines are lost");
+    }
+}
+
 /// What steps keep: each `made` blocks; each so many steps (`every`), all but the newest `most` are
 /// given back.
 struct Keeps {

@@ -72,12 +72,15 @@ impl Program {
         self.events += 2;
     }
 
-    /// A scope in which nothing is allocated.
-    fn scope(&mut self, name: &str) {
-        let now = EventIdx(self.events);
+    /// A scope in which nothing is allocated, or once at a stack.
+    fn scope(&mut self, name: &str, stack: &str) {
+        let start = EventIdx(self.events);
+        if !stack.is_empty() {
+            self.alloc(stack);
+        }
         self.scopes.push(Annotation {
             name: self.builder.stacks.strings.push(name),
-            events: Span::new(now, now),
+            events: Span::new(start, EventIdx(self.events)),
             depth: 0,
         });
     }
@@ -138,8 +141,9 @@ impl Program {
     }
 }
 
-/// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope. What a line
-/// with `=x` makes is held by the variable `x`, until `del x` or the next such line.
+/// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope, with what the
+/// rest of its line allocates in it. What a line with `=x` makes is held by the variable `x`, until
+/// `del x` or the next such line.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()
@@ -155,7 +159,8 @@ fn perform(program: &mut Program, lines: &[&str]) {
     let mut at = 0;
     while at < lines.len() {
         if let Some(name) = lines[at].strip_prefix('[') {
-            program.scope(name.trim_end_matches(']'));
+            let (name, stack) = name.split_once(']').expect("the end of a name");
+            program.scope(name, stack.trim());
             at += 1;
             continue;
         }

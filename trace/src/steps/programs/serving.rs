@@ -43,6 +43,17 @@ fn what_the_engine_calls_is_no_loop() {
     assert_eq!(trace.devices[0].steps.len(), 10);
 }
 
+/// A ring begins within a request: it makes a prompt, to which tokens are added.
+#[test]
+fn a_ring_that_begins_within_a_request_has_requests() {
+    let token = "main:3 decode:47 !forward:20\nmain:3 decode:47 !forward:21\n\
+                 main:3 decode:48 =token\n";
+    let request = format!("main:3 decode:44 =token\n{}", token.repeat(6));
+    let ring = format!("{}8x {{\n{request}}}", token.repeat(3));
+    let levels = levels_of(&ring);
+    assert!(levels.starts_with("request 0: 8 requests, 5"), "{levels}");
+}
+
 /// Tokens are made in a function that says so, or for one in the same file. Around them are
 /// requests, also where that function's name speaks of tokens too.
 #[test]
