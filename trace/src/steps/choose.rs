@@ -53,6 +53,9 @@ const TRAINED: f64 = 0.6;
 /// A loop must give back this share of what it allocates; otherwise it only fills memory.
 const GIVEN_BACK: f64 = 0.25;
 
+/// So many of a caller's iterations call a function once, if each call is an iteration.
+const MOST_ONCE: f64 = 0.5;
+
 /// An iteration that calls no module needs this many allocations. With fewer, it is a loop inside
 /// something.
 const LONG: usize = 8;
@@ -550,7 +553,30 @@ impl<'a> Analysis<'a> {
             .clone()
             .filter(|i| count(i) >= MIN_STEPS)
             .min_by_key(count);
-        enough.or_else(|| same.min_by_key(count))
+        let chosen = enough.or_else(|| same.clone().min_by_key(count))?;
+        let called = same.filter(|&i| self.is_called_once(&loops[i], &loops[chosen]));
+        Some(called.min_by_key(count).unwrap_or(chosen))
+    }
+
+    /// Whether a loop is a function that most iterations of the caller's loop call once. Some seem
+    /// to call it twice: in between, the caller allocated nothing, as where it finds in a cache
+    /// what it makes otherwise. So each call is an iteration.
+    fn is_called_once(&self, called: &Loop, by: &Loop) -> bool {
+        let caller = self.regions[by.region].context;
+        let is_called = self.calls.context(called.owner).parent == Some(caller);
+        let starts = |i: &Iteration| {
+            let upto = |alloc: u32| called.iterations.partition_point(|one| one.start < alloc);
+            upto(i.end) - upto(i.start)
+        };
+        let n = called.iterations.len();
+        let counts: Vec<usize> = by.iterations.iter().map(starts).collect();
+        let once = counts.iter().filter(|&&n| n == 1).count();
+        let all: usize = counts.iter().sum();
+        is_called
+            && !counts.contains(&0)
+            && n > counts.len()
+            && all == n
+            && once as f64 >= MOST_ONCE * counts.len() as f64
     }
 
     fn renews(&self, loops: &[Loop], this: &Loop) -> bool {

@@ -43,6 +43,21 @@ fn what_the_engine_calls_is_no_loop() {
     assert_eq!(trace.devices[0].steps.len(), 10);
 }
 
+/// What is not in the cache is made before the request.
+#[test]
+fn requests_that_find_their_prefix_in_a_cache_count_too() {
+    let request: String = (1..12)
+        .map(|line| format!("main:4 handle:9 !forward:{line}\n"))
+        .collect();
+    let request = format!("{request}main:4 handle:10\n");
+    let missing = format!("main:3 make:1\n{request}");
+    let of = |hits: usize| format!("10x {{\n{missing}{}}}", request.repeat(hits));
+    check(&format!("{}\n{}", of(0), of(1)), 30);
+    check(&of(0), 10);
+    // These are the tokens of a request.
+    check(&of(3), 10);
+}
+
 /// A ring begins within a request: it makes a prompt, to which tokens are added.
 #[test]
 fn a_ring_that_begins_within_a_request_has_requests() {
