@@ -16,7 +16,7 @@
 //! they call themselves steps and there is nothing else. Numbered scopes that are not the program's
 //! (`save_checkpoint_step_500`) count only where nothing else shows steps.
 
-use super::{MAX_STEPS, STEP_NAME};
+use super::{MAX_STEPS, STEP_NAME, hooks};
 use crate::clip::clipped;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
@@ -348,7 +348,7 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
 /// following scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after
 /// them.
 fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
-    let scopes = runs(family);
+    let scopes = hooks::joined(device, runs(family));
     let mut steps: Vec<Step> = Vec::new();
     let mut start = EventIdx(0);
     for (index, &(scope, name)) in scopes.iter().enumerate() {

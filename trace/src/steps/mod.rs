@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! annotated    scopes that call themselves steps
+//! hooks        optimizers that step within the backward pass
 //! frames       what a frame says of where the program is
 //! calls        stacks -> contexts and spots
 //! walk         allocations -> moves from stack to stack
@@ -20,6 +21,7 @@ mod calls;
 mod choose;
 mod ending;
 mod frames;
+mod hooks;
 mod inferred;
 mod iterations;
 pub mod levels;
