@@ -84,21 +84,18 @@ impl Teller<'_> {
     /// The one thing to do: record enough steps, with room for all their events.
     fn advice(&self) -> String {
         let many = self.word().many();
+        let wrapped = self.caveats.iter().any(|caveat| caveat == WRAPPED);
         let events = u64::from(self.device.events.len());
-        let entries = match (events, self.n_steps as u64) {
-            // Where nothing was overwritten, there was room enough.
-            _ if events <= 1 || !self.caveats.iter().any(|caveat| caveat == WRAPPED) => {
-                return format!(
-                    "record {MIN_STEPS} {many} or more with \
-                     `torch.cuda.memory._record_memory_history()`"
-                );
-            }
-            (_, n) => round_up(events * ADVISED_STEPS / n.max(1)),
-        };
-        format!(
-            "record {MIN_STEPS} {many} or more: \
-             `torch.cuda.memory._record_memory_history(max_entries={entries})`"
-        )
+        match advised_entries(events, self.n_steps as u64, wrapped) {
+            None => format!(
+                "record {MIN_STEPS} {many} or more with \
+                 `torch.cuda.memory._record_memory_history()`"
+            ),
+            Some(entries) => format!(
+                "record {MIN_STEPS} {many} or more: \
+                 `torch.cuda.memory._record_memory_history(max_entries={entries})`"
+            ),
+        }
     }
 
     /// The report if something grows and the trace ends too early to judge it.
@@ -313,6 +310,14 @@ impl Teller<'_> {
     }
 }
 
+/// The limit of events that is advised, after a recording of so many events and whole steps.
+/// Where nothing was overwritten, there was room enough. Where no whole step is left, nobody knows
+/// how long one is. `None`: no limit.
+fn advised_entries(events: u64, n_steps: u64, wrapped: bool) -> Option<u64> {
+    let entries = (events * ADVISED_STEPS).checked_div(n_steps);
+    entries.filter(|_| wrapped).map(round_up)
+}
+
 /// Rounds up to a number with one significant digit, from 1000 on: a number that people would type.
 fn round_up(n: u64) -> u64 {
     let mut step = 1000;
@@ -325,6 +330,16 @@ fn round_up(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_advised_where_it_is_known_how_long_a_step_is() {
+        let check = |n_steps, wrapped, expected| {
+            assert_eq!(advised_entries(10_000, n_steps, wrapped), expected);
+        };
+        check(2, true, Some(30_000));
+        check(2, false, None);
+        check(0, true, None);
+    }
 
     #[test]
     fn an_advised_number_is_round_and_enough() {

@@ -196,9 +196,12 @@ fn pass(
                 );
                 (Kind::FirstOptimizerStep, sentence)
             }
-            (false, true, true) if begins_late(analysis) => {
-                let sentence = "the end of one step: backward, optimizer";
-                (Kind::StepEnd, sentence.to_owned())
+            (false, backward, true) if begins_late(analysis) => {
+                let before = if backward { "backward, " } else { "" };
+                (
+                    Kind::StepEnd,
+                    format!("the end of one step: {before}optimizer"),
+                )
             }
             (_, true, true) => {
                 let sentence = "one whole step: forward, backward, optimizer";
@@ -392,24 +395,31 @@ mod tests {
 
     #[test]
     fn a_ring_that_lost_the_forward_pass_holds_the_end_of_a_step() {
-        let check = |forward: u32, expected| {
+        let check = |(forward, backward): (u32, u32), expected| {
             let mut p = Program::default();
             for line in 0..forward {
                 let call = format!("_call_impl {MODULE}:1");
                 let line = format!("forward net.py:{line}");
                 p.alloc(2048, &["<module> train.py:9", &call, &line]);
             }
-            // The backward pass has no Python stack.
-            p.alloc(2048, &[]);
+            for _ in 0..backward {
+                // It has no Python stack.
+                p.alloc(2048, &[]);
+            }
             let adam = format!("step {ADAM}:20");
             for _ in 0..4 {
                 let block = p.alloc(2048, &["<module> train.py:11", &adam]);
                 p.free(block);
             }
             let trace = p.finish();
-            assert_eq!(of_device(&trace.devices[0], &trace.stacks).kind, expected);
+            let Recording { kind, sentence } = of_device(&trace.devices[0], &trace.stacks);
+            assert_eq!((kind, sentence.as_str()), expected);
         };
-        check(4, Kind::WholeStep);
-        check(0, Kind::StepEnd);
+        let end = "the end of one step: optimizer";
+        let whole = "one whole step: forward, backward, optimizer";
+        check((4, 1), (Kind::WholeStep, whole));
+        let with_backward = "the end of one step: backward, optimizer";
+        check((0, 1), (Kind::StepEnd, with_backward));
+        check((0, 0), (Kind::StepEnd, end));
     }
 }
