@@ -7,9 +7,6 @@
 //! in it, and its iterations do more than fill memory: they call a module, or are long, and they
 //! give memory back.
 //!
-//! Never a candidate: a loop inside the call of a module (layers), inside an optimizer or a
-//! backward pass (parameters), inside PyTorch or Python's own code, and one that loads a model.
-//!
 //! If an optimizer allocates nothing, the loop of batches shows nothing of its own between the
 //! micro-batches and the epochs. Then the optimizer's scopes are the steps, not the epochs.
 //!
@@ -19,377 +16,28 @@
 //! enough.
 
 use super::MIN_STEPS;
-use super::calls::{Calls, ContextIdx};
-use super::ending::without_ending;
-use super::frames::{Frames, Place, Work};
-use super::iterations::{self, Iteration, Mark, Reading, Tally, Works};
-use super::regions::{Region, Ways};
-use super::walk::Walk;
-use super::word::Word;
-use crate::footprint::of_vec;
-use crate::span::Span;
-use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, KindIdx, Step};
-use crate::units::EventIdx;
-use crate::watch::{Stopped, Watch};
+use super::frames::Work;
+use super::iterations::Iteration;
+use super::loops::{Analysis, Loop, NEARLY_EACH};
+use crate::trace::KindIdx;
 
 /// A step's loop must hold this share of the backward passes and of the optimizer's work.
 const MOST_OF_TRAINING: f64 = 0.6;
 /// If nothing is trained, a loop must cover this share of what is allocated.
 const MOST_OF_THE_REST: f64 = 0.7;
-/// This share of the iterations must have a backward pass and a step of the optimizer.
-pub const NEARLY_EACH: f64 = 0.75;
 /// Loops that cover at least this share of what the largest loop covers count as about the same.
 const ABOUT_THE_SAME: f64 = 0.9;
 /// The same for a loop that holds nearly all training, twice or more in each iteration of another
 /// loop. What it leaves out are evaluations after each epoch: less work than the training.
 const BESIDE_EVALUATIONS: f64 = 0.5;
-/// If the last iteration did not reach its end and is shorter than this share of a usual one, it
-/// was cut off. So was the first one, if it had begun before the recording did.
-const CUT_OFF: f64 = 0.7;
-/// This share of the iterations must be trained, if each of the others fails before its backward
-/// pass. In a loop that is read twice in each iteration, it is half of them.
-const TRAINED: f64 = 0.6;
 /// A loop must give back this share of what it allocates; otherwise it only fills memory.
 const GIVEN_BACK: f64 = 0.25;
-
 /// So many of a caller's iterations call a function once, if each call is an iteration.
 const MOST_ONCE: f64 = 0.5;
-
-/// An iteration that calls no module needs this many allocations. With fewer, it is a loop inside
-/// something.
-const LONG: usize = 8;
-/// Unless it is the only loop, with so many iterations.
+/// If its iterations are short and call no module, a loop must be the only one and have so many.
 const MANY: usize = 16;
 
-/// A loop with its iterations.
-#[derive(Clone, Debug)]
-pub struct Loop {
-    /// Its region.
-    pub region: usize,
-    /// Which beat of the region.
-    pub beat: usize,
-    /// Which of the loops with that beat that take turns.
-    pub turn: usize,
-    /// The context in which it stands.
-    pub owner: ContextIdx,
-    /// Its iterations.
-    pub iterations: Vec<Iteration>,
-    /// Where it begins: perhaps with a part of an iteration, which is none of `iterations`.
-    pub first: u32,
-    /// The work in all of them.
-    pub work: Tally,
-    /// Allocations in them.
-    pub allocs: u32,
-    /// Allocations of the part of an iteration that it begins with.
-    pub begun: u32,
-}
-
-/// What the recording shows about its loops.
-pub struct Analysis<'a> {
-    /// The device.
-    pub device: &'a DeviceTrace,
-    /// The stacks of its events.
-    stacks: &'a Stacks,
-    /// What is known about each frame.
-    pub frames: Frames,
-    /// The calls.
-    pub calls: Calls,
-    /// The walk.
-    pub walk: Walk,
-    /// Its graph.
-    pub ways: Ways,
-    /// The regions in which it goes round.
-    pub regions: Vec<Region>,
-    /// The kind of work of each allocation.
-    pub works: Works,
-    /// Allocations of each kind of work in all.
-    pub total: Tally,
-    /// Allocations that set up a model.
-    pub setup: u32,
-    /// Per context, how many of its spots are visited.
-    n_spots: Vec<u32>,
-    /// The last time that memory ran out.
-    last_oom: Option<usize>,
-    watch: Watch<'a>,
-}
-
-impl<'a> Analysis<'a> {
-    /// Reads the stacks; `None` if hardly any allocation has a Python stack.
-    ///
-    /// # Errors
-    /// [`Stopped`], here and wherever loops are searched.
-    pub fn new(
-        device: &'a DeviceTrace,
-        stacks: &'a Stacks,
-        watch: Watch<'a>,
-    ) -> Result<Option<Analysis<'a>>, Stopped> {
-        const ENOUGH_STACKS: f64 = 0.05;
-        let blocks = &device.blocks;
-        let frames = Frames::new(stacks, watch)?;
-        let watch = watch.beside(frames.heap_bytes());
-        let calls = Calls::new(stacks, &frames, watch)?;
-        let watch = watch.beside(calls.heap_bytes());
-        let walk = Walk::new(blocks, &calls, watch)?;
-        let watch = watch.beside(walk.heap_bytes());
-        let walked: u64 = walk.moves.iter().map(|m| u64::from(m.count)).sum();
-        if walked == 0 || (walked as f64) < ENOUGH_STACKS * walk.of_alloc.len() as f64 {
-            return Ok(None);
-        }
-        let ways = Ways::new(&walk, &calls, watch)?;
-        let watch = watch.beside(ways.heap_bytes());
-        let regions = ways.regions(&calls, watch)?;
-        let watch = watch.beside(regions.iter().map(Region::heap_bytes).sum());
-        let works = works(device, stacks, &frames, watch)?;
-        let watch = watch.beside(of_vec(&works.of_kind) + of_vec(&works.scopes));
-        let mut n_spots = vec![0; calls.contexts.len()];
-        for (spot, visits) in calls.spots.iter().zip(&ways.visits) {
-            n_spots[spot.context.index()] += u32::from(visits.count > 0);
-        }
-        let watch = watch.beside(of_vec(&n_spots));
-        let actions = &device.events.action;
-        let last_oom = actions.iter().rposition(|a| *a == Action::Oom);
-        let (mut total, mut setup) = (Tally::default(), 0);
-        for kind in &blocks.kind[blocks.n_preexisting as usize..] {
-            match works.of_kind[kind.index()] {
-                Work::Forward => total.forward += 1,
-                Work::Backward => total.backward += 1,
-                Work::Optimizer => total.optimizer += 1,
-                Work::Setup => setup += 1,
-                Work::Other => {}
-            }
-        }
-        total.optimizer += works.scopes.len() as u32;
-        Ok(Some(Analysis {
-            device,
-            stacks,
-            frames,
-            calls,
-            walk,
-            ways,
-            regions,
-            works,
-            total,
-            setup,
-            n_spots,
-            last_oom,
-            watch,
-        }))
-    }
-
-    /// The context in which a region's loop stands, if it can be a step's: the region's own; or,
-    /// where each iteration enters it anew and it is a module's, no matter who calls the module.
-    pub fn owner(&self, region: &Region, mark: &Mark) -> Option<ContextIdx> {
-        let mut owner = region.context;
-        if !mark.starts_at_entry(&self.ways) {
-            return self.can_own(owner).then_some(owner);
-        }
-        loop {
-            if self.can_own(owner) {
-                return Some(owner);
-            }
-            let context = self.calls.context(owner);
-            if self.is_part_of_a_step(context.place) {
-                return None;
-            }
-            let is_wrapper = owner == region.context || context.place.is_framework;
-            // A module that does something else, too, would have been entered anew itself: so it
-            // is the module that loops. As torch's containers do.
-            let loops = owner != region.context
-                && (context.place.is_container || self.n_spots[owner.index()] > 1);
-            if loops || !is_wrapper {
-                return None;
-            }
-            owner = context.parent?;
-        }
-    }
-
-    /// Whether a context can be called a step's.
-    pub fn can_own(&self, context: ContextIdx) -> bool {
-        let place = self.calls.context(context).place;
-        !place.in_module && !place.is_framework && !self.is_part_of_a_step(place)
-    }
-
-    fn is_part_of_a_step(&self, place: Place) -> bool {
-        let setup = place.in_setup && self.total.backward == 0;
-        place.in_optimizer || place.in_backward || setup
-    }
-
-    /// The loops that may be steps, with their iterations.
-    pub fn loops(&self) -> Result<Vec<Loop>, Stopped> {
-        self.loops_owned(|region, mark| self.owner(region, mark))
-    }
-
-    /// The loops that are never steps: those in modules and optimizers.
-    pub fn inner_loops(&self) -> Result<Vec<Loop>, Stopped> {
-        self.loops_owned(|region, mark| {
-            let place = self.calls.context(region.context).place;
-            let shown = place.in_module || place.in_optimizer;
-            let stands = self.owner(region, mark).is_none() && !place.in_setup;
-            (shown && stands).then_some(region.context)
-        })
-    }
-
-    fn loops_owned(
-        &self,
-        owner: impl Fn(&Region, &Mark) -> Option<ContextIdx>,
-    ) -> Result<Vec<Loop>, Stopped> {
-        let mut marks: Vec<Mark> = Vec::new();
-        let mut owners = Vec::new();
-        let mut held = 0;
-        for (index, region) in self.regions.iter().enumerate() {
-            self.watch.look(held + 2 * of_vec(&marks))?;
-            for beat in 0..region.beats.len() {
-                for mark in Mark::of(region, index, beat, &self.ways, &self.calls) {
-                    if let Some(owner) = owner(region, &mark) {
-                        held += mark.heap_bytes() + size_of::<ContextIdx>();
-                        marks.push(mark);
-                        owners.push(owner);
-                    }
-                }
-            }
-        }
-        let found = self.iterations(&marks, self.watch.beside(held + of_vec(&marks)))?;
-        let mut loops: Vec<Loop> = Vec::new();
-        for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
-            let mut one = Loop::new(mark, owner, iterations);
-            if mark.reading == Reading::Cut {
-                let entered = self.regions[mark.region].spots[0];
-                one.first = self.ways.visits[entered.index()].first;
-                let whole = one.iterations.first().map_or(one.first, |i| i.start);
-                one.begun = whole.saturating_sub(one.first);
-            }
-            match loops.last_mut() {
-                // These are two readings of the iterations of one loop.
-                Some(last) if last.is_same(&one) => {
-                    if self.is_better(&one, mark.reading, last) {
-                        *last = one;
-                    }
-                }
-                _ => loops.push(one),
-            }
-        }
-        for one in &mut loops {
-            self.leave_out_begun(&mut one.iterations);
-            self.leave_out_failed(&mut one.iterations);
-            self.leave_out_unfinished(&mut one.iterations);
-        }
-        loops.retain(|l| l.iterations.len() > 1);
-        Ok(loops)
-    }
-
-    /// Whether a reading is better than the one before of the same loop.
-    fn is_better(&self, one: &Loop, reading: Reading, before: &Loop) -> bool {
-        let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
-        match (self.is_cut_in_two(one), self.is_cut_in_two(before), reading) {
-            (false, _, Reading::Cut) | (false, true, _) => true,
-            (true, false, _) | (_, _, Reading::AfterCut) => false,
-            // Among equal ones, the one that begins at the smallest line.
-            _ => level(one) <= level(before),
-        }
-    }
-
-    /// Whether there are more iterations than visits, but for one that the recording cuts. Then
-    /// some begin where the recording did: in the middle of an iteration.
-    fn is_cut_in_two(&self, this: &Loop) -> bool {
-        let visits = self.regions[this.region].beats[this.beat].count;
-        this.iterations.len() > visits as usize + 1
-    }
-
-    /// Whether nearly all iterations allocate the same number of bytes.
-    fn are_alike(&self, one: &Loop) -> bool {
-        let blocks = &self.device.blocks;
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
-        let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
-        let bytes = |i: &Iteration| {
-            kinds[i.start as usize..i.end as usize]
-                .iter()
-                .map(size)
-                .sum()
-        };
-        let mut all: Vec<u64> = one.iterations.iter().map(bytes).collect();
-        all.sort_unstable();
-        let most = all.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
-        most.is_some_and(|most| most as f64 >= NEARLY_EACH * all.len() as f64)
-    }
-
-    /// Leaves out a first iteration that had begun before the recording did, unless most of it is
-    /// there: it is shorter than others, and begins with another stack than they do, or after a
-    /// part of a backward pass.
-    fn leave_out_begun(&self, iterations: &mut Vec<Iteration>) {
-        let Some((first, others)) = iterations.split_first() else {
-            return;
-        };
-        let blocks = &self.device.blocks;
-        let kind = |alloc: u32| blocks.kind[(blocks.n_preexisting + alloc) as usize];
-        let stack = |i: &Iteration| blocks.kinds[kind(i.start).index()].alloc_stack;
-        let event = |alloc: u32| {
-            let event = blocks.alloc.get((blocks.n_preexisting + alloc) as usize);
-            event.map_or(self.device.events.len(), |&event| event)
-        };
-        let allocs = |i: &Iteration| i.end - i.start;
-        let events = |i: &Iteration| event(i.end) - event(i.start);
-        let usual = |len: &dyn Fn(&Iteration) -> u32| median(others.iter().map(len).collect());
-        let moved = self.walk.of_alloc[first.start as usize];
-        let begins = self.walk.moves.get(moved as usize);
-        let begins = begins.is_some_and(|one| one.from.is_none());
-        // The first iteration of a program gives back less than others.
-        let is_whole = allocs(first) >= usual(&allocs)
-            || f64::from(events(first)) >= CUT_OFF * f64::from(usual(&events));
-        if others.len() < 2 || !begins || is_whole {
-            return;
-        }
-        let mut stacks: Vec<StackIdx> = others.iter().map(stack).collect();
-        stacks.sort_unstable();
-        let same = stacks.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
-        let differs = same.is_some_and(|s| s[0] != stack(first) && s.len() * 2 >= others.len());
-        let work = |alloc: u32| self.works.of_kind[kind(alloc).index()];
-        if differs || (0..first.start).any(|alloc| work(alloc) == Work::Backward) {
-            iterations.remove(0);
-        }
-    }
-
-    /// Leaves out a last iteration that ran out of memory: nobody knows where it would have ended.
-    fn leave_out_failed(&self, iterations: &mut Vec<Iteration>) {
-        let Some(last) = iterations.last() else {
-            return;
-        };
-        let blocks = &self.device.blocks;
-        let from = blocks.alloc[(blocks.n_preexisting + last.start) as usize] as usize;
-        if last.left && self.last_oom.is_some_and(|at| at >= from) {
-            iterations.pop();
-        }
-    }
-
-    /// Leaves out a last iteration that lacks a kind of work that each other one has, if the
-    /// recording ends in it.
-    fn leave_out_unfinished(&self, iterations: &mut Vec<Iteration>) {
-        let n = self.walk.of_alloc.len() as u32;
-        let Some((last, others)) = iterations.split_last() else {
-            return;
-        };
-        let lacks = |work: fn(&Tally) -> u32| {
-            work(&last.work) == 0 && others.iter().all(|other| work(&other.work) > 0)
-        };
-        let is_unfinished = lacks(|work| work.backward) || lacks(|work| work.optimizer);
-        if last.end == n && others.len() + 1 >= MIN_STEPS && is_unfinished {
-            iterations.pop();
-        }
-    }
-
-    /// The iterations of some loops.
-    fn iterations(&self, marks: &[Mark], watch: Watch<'_>) -> Result<Vec<Vec<Iteration>>, Stopped> {
-        iterations::find(
-            self.device,
-            &self.calls,
-            &self.walk,
-            &self.regions,
-            marks,
-            &self.works,
-            watch,
-        )
-    }
-
+impl Analysis<'_> {
     /// The position of the loop whose iterations are the steps.
     pub fn choose(&self, loops: &[Loop]) -> Option<usize> {
         match self.total.backward {
@@ -622,18 +270,10 @@ impl<'a> Analysis<'a> {
     /// a model does not do that, and neither does memory that comes and goes at random.
     fn gives_back(&self, this: &Loop) -> bool {
         let blocks = &self.device.blocks;
-        let event = |alloc: u32| {
-            let index = (blocks.n_preexisting + alloc) as usize;
-            blocks
-                .alloc
-                .get(index)
-                .copied()
-                .unwrap_or(self.device.events.len())
-        };
         let (mut all, mut freed) = (0_u32, 0_u32);
         for (at, iteration) in this.iterations.iter().enumerate() {
             let next = this.iterations.get(at + 1).unwrap_or(iteration);
-            let until = event(next.end);
+            let until = self.event(next.end);
             for alloc in iteration.start..iteration.end {
                 let index = (blocks.n_preexisting + alloc) as usize;
                 all += 1;
@@ -643,133 +283,20 @@ impl<'a> Analysis<'a> {
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
     }
 
-    /// Makes steps of a loop's iterations, named after what they are.
-    pub fn steps(&self, iterations: &[Iteration], word: Word) -> Vec<Step> {
+    /// Whether nearly all iterations allocate the same number of bytes.
+    fn are_alike(&self, one: &Loop) -> bool {
         let blocks = &self.device.blocks;
-        let n_events = self.device.events.len();
-        let n = self.walk.of_alloc.len() as u32;
-        let event = |alloc: u32| match alloc < n {
-            true => blocks.alloc[(blocks.n_preexisting + alloc) as usize],
-            false => n_events,
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
+        let bytes = |i: &Iteration| {
+            kinds[i.start as usize..i.end as usize]
+                .iter()
+                .map(size)
+                .sum()
         };
-        // Frees between the last allocation of an iteration and the next allocation.
-        let tail = |i: &Iteration| event(i.end) - event(i.end - 1) - 1;
-        let inner = iterations.iter().filter(|i| !i.left);
-        let tail = median(inner.map(tail).collect());
-        let spans = iterations.iter().enumerate();
-        let mut steps: Vec<Step> = spans
-            .map(|(index, iteration)| {
-                let mut end = event(iteration.end);
-                // What follows the loop does not belong to the last step; the end of the recording
-                // does.
-                if iteration.left && iteration.end < n && iterations.len() > 1 {
-                    end = end.min(event(iteration.end - 1) + 1 + tail);
-                }
-                Step {
-                    index: index as u32,
-                    name: word.nth(index as u32),
-                    events: Span::new(EventIdx(event(iteration.start)), EventIdx(end)),
-                }
-            })
-            .collect();
-        without_ending(self.device, self.stacks, &mut steps);
-        steps
+        let mut all: Vec<u64> = one.iterations.iter().map(bytes).collect();
+        all.sort_unstable();
+        let most = all.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+        most.is_some_and(|most| most as f64 >= NEARLY_EACH * all.len() as f64)
     }
-}
-
-impl Loop {
-    fn new(mark: &Mark, owner: ContextIdx, iterations: Vec<Iteration>) -> Loop {
-        let work = iterations
-            .iter()
-            .fold(Tally::default(), |sum, i| sum.plus(i.work));
-        let allocs = iterations.iter().map(|i| i.end - i.start).sum();
-        Loop {
-            region: mark.region,
-            beat: mark.beat,
-            turn: mark.turn,
-            owner,
-            first: iterations.first().map_or(0, |i| i.start),
-            iterations: without_cut_off(iterations),
-            work,
-            allocs,
-            begun: 0,
-        }
-    }
-
-    /// Whether both are one loop.
-    pub fn is_same(&self, other: &Loop) -> bool {
-        let of = |l: &Loop| (l.region, l.beat, l.turn);
-        of(self) == of(other)
-    }
-
-    /// Whether an iteration is more than a few allocations.
-    fn is_long(&self) -> bool {
-        self.allocs as usize >= LONG * self.iterations.len()
-    }
-
-    /// Whether something is true of nearly every iteration.
-    pub fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
-        let n = self.iterations.iter().filter(|i| is_true(i.work)).count();
-        n as f64 >= NEARLY_EACH * self.iterations.len() as f64
-    }
-
-    /// Whether most iterations have a backward pass and a step of the optimizer, and each of the
-    /// others has a forward pass and nothing more: it was given up.
-    pub fn trains_or_fails(&self) -> bool {
-        let n = |is: fn(&Tally) -> bool| self.iterations.iter().filter(|i| is(&i.work)).count();
-        let trained = n(|work| work.backward > 0 && work.optimizer > 0);
-        let failed = n(|w| w.backward == 0 && w.optimizer == 0 && w.forward > 0);
-        let all = self.iterations.len();
-        trained + failed == all && trained as f64 >= TRAINED * all as f64
-    }
-}
-
-/// Leaves out a last iteration that the end of the recording cut off.
-fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
-    let len = |i: &Iteration| i.end - i.start;
-    let usual = median(iterations.iter().map(len).collect());
-    if let Some(last) = iterations.last()
-        && !last.whole
-        && f64::from(len(last)) < CUT_OFF * f64::from(usual)
-    {
-        iterations.pop();
-    }
-    iterations
-}
-
-fn median(mut numbers: Vec<u32>) -> u32 {
-    numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
-}
-
-/// The kind of work of the allocations of each kind. If the recording has Python frames, an
-/// allocation without any is autograd's.
-fn works(
-    device: &DeviceTrace,
-    stacks: &Stacks,
-    frames: &Frames,
-    watch: Watch<'_>,
-) -> Result<Works, Stopped> {
-    // Very many kinds may have the same deep stack.
-    watch.look(stacks.len() + device.blocks.kinds.len())?;
-    let mut of_stack: Vec<Work> = Vec::with_capacity(stacks.len());
-    for stack in (0..stacks.len() as u32).map(StackIdx) {
-        watch.at_row(stack.index(), || stacks.len() + device.blocks.kinds.len())?;
-        of_stack.push(match frames.has_python(stacks, stack) {
-            true => frames.work(stacks, stack),
-            false => Work::Backward,
-        });
-    }
-    let kinds = device.blocks.kinds.iter();
-    let of_kind = kinds.map(|kind| of_stack[kind.alloc_stack.index()]);
-    let scopes = device.annotations.iter();
-    // Those from before a ring's first event are in no loop.
-    let scopes = scopes
-        .filter(|a| a.events.end() > EventIdx(0))
-        .filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
-    let begun = |events: Span<EventIdx>| events.end().min(EventIdx(events.start().0 + 1));
-    Ok(Works {
-        of_kind: of_kind.collect(),
-        scopes: scopes.map(|a| begun(a.events)).collect(),
-    })
 }

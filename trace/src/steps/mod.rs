@@ -8,6 +8,7 @@
 //! walk         allocations -> moves from stack to stack
 //! regions      moves -> where the walk goes round
 //! iterations   walk -> the iterations of a loop
+//! loops        iterations -> the loops that may be the steps
 //! choose       loops -> the one whose iterations are the steps
 //! rounds       a loop around another one in the same function
 //! levels       the loops that a reader can choose instead
@@ -25,6 +26,7 @@ mod hooks;
 mod inferred;
 mod iterations;
 pub mod levels;
+mod loops;
 mod pinned;
 pub mod recording;
 mod regions;
@@ -40,8 +42,8 @@ use crate::trace::{DeviceTrace, Series, Step, StepSource};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use annotated::Scopes;
-use choose::Analysis;
 use ending::without_ending;
+use loops::Analysis;
 
 pub(crate) use annotated::family_name;
 pub(crate) use pinned::take_steps;

@@ -3,9 +3,9 @@
 //! Half of the snapshots that people publish are a single pass. A pass has no steps and no verdict;
 //! its page says what it is.
 
-use super::choose::Analysis;
 use super::frames::Work;
 use super::levels::memory_needed;
+use super::loops::Analysis;
 use super::word::Word;
 use crate::categories::{Categories, Category};
 use crate::stacks::{StackIdx, Stacks};

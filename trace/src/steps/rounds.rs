@@ -12,8 +12,8 @@
 
 use super::MIN_STEPS;
 use super::calls::ContextIdx;
-use super::choose::{Analysis, Loop, NEARLY_EACH};
 use super::iterations::{Iteration, Tally};
+use super::loops::{Analysis, Loop, NEARLY_EACH};
 use crate::trace::Action;
 
 /// Rounds of more iterations are epochs.
@@ -142,10 +142,6 @@ impl Analysis<'_> {
     fn passed(&self, context: ContextIdx, iteration: &Iteration) -> Passed {
         let (blocks, events) = (&self.device.blocks, &self.device.events);
         let first = blocks.n_preexisting;
-        let event = |alloc: u32| {
-            let event = blocks.alloc.get((first + alloc) as usize);
-            event.map_or(events.len() as usize, |&event| event as usize)
-        };
         let mut passed = Passed {
             start: iteration.start,
             lines: Vec::new(),
@@ -154,7 +150,8 @@ impl Analysis<'_> {
         // What was given back since the last allocation.
         let mut recent = 0;
         let mut line = 0;
-        for at in event(iteration.start)..event(iteration.end) {
+        let range = self.event(iteration.start)..self.event(iteration.end);
+        for at in range.start as usize..range.end as usize {
             let target = events.target[at];
             match events.action[at] {
                 Action::Alloc => {

@@ -1,6 +1,6 @@
 //! Constructs of the language, and of PyTorch.
 
-use super::super::choose::Analysis;
+use super::super::loops::Analysis;
 use super::*;
 use crate::phases::program::on_windows;
 use proptest::prelude::*;
