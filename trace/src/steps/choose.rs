@@ -77,8 +77,17 @@ impl Analysis<'_> {
             .collect();
         // Some optimizers allocate nothing, or only their state, in the first step. Then their
         // scopes would show their steps.
-        if candidates.is_empty() && self.works.scopes.is_empty() {
-            candidates = trains.collect();
+        if self.works.scopes.is_empty() {
+            let is_first = |inner: &usize| {
+                let mut around = candidates.iter();
+                around.any(|&i| self.makes_state_first(&loops[i], &loops[*inner]))
+            };
+            let first: Vec<usize> = trains.clone().filter(is_first).collect();
+            match first.is_empty() {
+                true if candidates.is_empty() => candidates = trains.collect(),
+                true => {}
+                false => candidates = first,
+            }
         }
         // That first step may have been made before the loop: to warm up, or to compile.
         if candidates.is_empty() && self.works.scopes.is_empty() {
@@ -124,6 +133,28 @@ impl Analysis<'_> {
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// Whether each iteration around makes an optimizer, as a fold of a cross-validation does: it
+    /// allocates its state in the first iteration inside, keeps it, and allocates nothing later.
+    fn makes_state_first(&self, around: &Loop, inside: &Loop) -> bool {
+        let blocks = &self.device.blocks;
+        let mut rest = inside.iterations.as_slice();
+        around.iterations.iter().all(|one| {
+            let (_, from) = rest.split_at(rest.partition_point(|i| i.start < one.start));
+            let (inner, after) = from.split_at(from.partition_point(|i| i.end <= one.end));
+            rest = after;
+            let [first, .., last] = inner else {
+                return false;
+            };
+            let kept = (first.start..first.end).filter(|alloc| {
+                let block = (blocks.n_preexisting + alloc) as usize;
+                let work = self.works.of_kind[blocks.kind[block].index()];
+                work == Work::Optimizer && blocks.free_requested[block] >= self.event(last.start)
+            });
+            first.work.optimizer == one.work.optimizer
+                && 2 * kept.count() >= first.work.optimizer as usize
+        })
     }
 
     /// The loop around the chosen one, where it updates another model than the iterations in it

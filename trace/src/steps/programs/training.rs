@@ -75,6 +75,23 @@ fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() 
     );
 }
 
+/// SGD with momentum, anew for each fold of a cross-validation.
+#[test]
+fn an_optimizer_of_each_fold_does_not_make_folds_the_steps() {
+    let pass = format!("main:4 !forward:10\nmain:5 {BACKWARD}\n-\n");
+    let state = |update: &str| format!("main:6 {ADAM} =m\nmain:6 {ADAM} ={update}\n");
+    let fold = |update| format!("main:2 make:1\n{pass}{}9x {{\n{pass}}}\n", state(update));
+    check(&format!("5x {{\n{}}}", fold("n")), 50);
+    // What is not kept is no state: these are micro-batches.
+    check(
+        &format!(
+            "5x {{\n{}}}",
+            fold("n").replace(" =n", "").replace(" =m", "")
+        ),
+        5,
+    );
+}
+
 /// A fused optimizer makes its state in the first step, here called to warm up.
 #[test]
 fn a_first_step_before_the_loop_does_not_hide_the_steps() {
