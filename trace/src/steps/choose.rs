@@ -62,48 +62,50 @@ impl Analysis<'_> {
         (is_later && is_long && !loops.iter().any(trains_later)).then_some(chosen)
     }
 
-    fn choose_training(&self, loops: &[Loop]) -> Option<usize> {
-        let most = |part: u32, all: u32, share: f64| f64::from(part) >= share * f64::from(all);
-        let holds = |l: &Loop, share: f64| {
-            most(l.work.backward, self.total.backward, share)
-                && most(l.work.optimizer, self.total.optimizer, share)
-        };
+    /// Whether a loop holds this share of the training.
+    fn holds(&self, this: &Loop, share: f64) -> bool {
+        is_most(this.work.backward, self.total.backward, share)
+            && is_most(this.work.optimizer, self.total.optimizer, share)
+    }
+
+    /// The loops that train: one of them may be the step.
+    fn training(&self, loops: &[Loop]) -> Vec<usize> {
         let trains = (0..loops.len())
-            .filter(|&i| holds(&loops[i], MOST_OF_TRAINING))
+            .filter(|&i| self.holds(&loops[i], MOST_OF_TRAINING))
             .filter(|&i| loops[i].each(|work| work.backward > 0) || loops[i].trains_or_fails());
-        let mut candidates: Vec<usize> = trains
+        let candidates: Vec<usize> = trains
             .clone()
             .filter(|&i| loops[i].each(|work| work.optimizer > 0) || loops[i].trains_or_fails())
             .collect();
         // Some optimizers allocate nothing, or only their state, in the first step. Then their
         // scopes would show their steps.
-        if self.works.scopes.is_empty() {
-            let is_first = |inner: &usize| {
-                let mut around = candidates.iter();
-                around.any(|&i| self.makes_state_first(&loops[i], &loops[*inner]))
-            };
-            let first: Vec<usize> = trains.clone().filter(is_first).collect();
-            match first.is_empty() {
-                true if candidates.is_empty() => candidates = trains.collect(),
-                true => {}
-                false => candidates = first,
-            }
+        if !self.works.scopes.is_empty() {
+            return candidates;
+        }
+        let is_first = |inner: &usize| {
+            candidates.iter().any(|&i| {
+                let (around, inner) = (&loops[i], &loops[*inner]);
+                self.makes_state_first(around, inner) || self.goes_on_as(around, inner)
+            })
+        };
+        let first: Vec<usize> = trains.clone().filter(is_first).collect();
+        let found = [first, candidates, trains.collect()];
+        if let Some(found) = found.into_iter().find(|found| !found.is_empty()) {
+            return found;
         }
         // That first step may have been made before the loop: to warm up, or to compile.
-        if candidates.is_empty() && self.works.scopes.is_empty() {
-            let all = |l: &Loop| l.work.optimizer + self.optimized_before(l);
-            candidates = (0..loops.len())
-                .filter(|&i| {
-                    most(
-                        loops[i].work.backward,
-                        self.total.backward,
-                        MOST_OF_TRAINING,
-                    )
-                })
-                .filter(|&i| most(all(&loops[i]), self.total.optimizer, MOST_OF_TRAINING))
-                .filter(|&i| loops[i].each(|work| work.backward > 0))
-                .collect();
-        }
+        let optimizer = |l: &Loop| l.work.optimizer + self.optimized_before(l);
+        let holds = |l: &Loop| {
+            is_most(l.work.backward, self.total.backward, MOST_OF_TRAINING)
+                && is_most(optimizer(l), self.total.optimizer, MOST_OF_TRAINING)
+        };
+        (0..loops.len())
+            .filter(|&i| holds(&loops[i]) && loops[i].each(|work| work.backward > 0))
+            .collect()
+    }
+
+    fn choose_training(&self, loops: &[Loop]) -> Option<usize> {
+        let candidates = self.training(loops);
         let largest = |measure: fn(&Loop) -> u32| {
             let all = candidates.iter().map(|&i| measure(&loops[i]));
             all.max().unwrap_or(0)
@@ -113,7 +115,8 @@ impl Analysis<'_> {
         // Of two readings of one loop, the one with what is done now and then at its end.
         let by_size = |&i: &usize| (loops[i].iterations.len(), loops[i].allocs);
         let covers = |i: usize, share: f64| {
-            most(loops[i].allocs, allocs, share) && most(loops[i].work.forward, forward, share)
+            is_most(loops[i].allocs, allocs, share)
+                && is_most(loops[i].work.forward, forward, share)
         };
         let same = candidates.iter().copied();
         let same = same.filter(|&i| covers(i, ABOUT_THE_SAME));
@@ -122,7 +125,7 @@ impl Analysis<'_> {
         let enough = loops[best].iterations.len() >= MIN_STEPS;
         let inner = candidates.iter().copied();
         let inner = inner
-            .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
+            .filter(|&i| self.holds(&loops[i], ABOUT_THE_SAME))
             .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
             .max_by_key(by_size);
         let chosen = inner
@@ -155,6 +158,18 @@ impl Analysis<'_> {
             first.work.optimizer == one.work.optimizer
                 && 2 * kept.count() >= first.work.optimizer as usize
         })
+    }
+
+    /// Whether nearly each iteration of a loop with an optimizer's work is one of another loop that
+    /// has more of them: before or after, the optimizer allocates nothing, as SGD in place of Adam.
+    fn goes_on_as(&self, optimized: &Loop, trained: &Loop) -> bool {
+        let n = optimized.iterations.len();
+        let counts = optimized.counts_of(trained);
+        let same = counts.iter().filter(|&&count| count == 1).count();
+        let all = ABOUT_THE_SAME * f64::from(self.total.backward);
+        trained.iterations.len() >= n + MIN_STEPS
+            && f64::from(trained.work.backward) >= all
+            && same as f64 >= ABOUT_THE_SAME * n as f64
     }
 
     /// The loop around the chosen one, where it updates another model than the iterations in it
@@ -243,12 +258,8 @@ impl Analysis<'_> {
     fn is_called_once(&self, called: &Loop, by: &Loop) -> bool {
         let caller = self.regions[by.region].context;
         let is_called = self.calls.context(called.owner).parent == Some(caller);
-        let starts = |i: &Iteration| {
-            let upto = |alloc: u32| called.iterations.partition_point(|one| one.start < alloc);
-            upto(i.end) - upto(i.start)
-        };
         let n = called.iterations.len();
-        let counts: Vec<usize> = by.iterations.iter().map(starts).collect();
+        let counts = by.counts_of(called);
         let once = counts.iter().filter(|&&n| n == 1).count();
         let all: usize = counts.iter().sum();
         is_called
@@ -330,4 +341,9 @@ impl Analysis<'_> {
         let most = all.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
         most.is_some_and(|most| most as f64 >= NEARLY_EACH * all.len() as f64)
     }
+}
+
+/// Whether a part is at least this share of all.
+fn is_most(part: u32, all: u32, share: f64) -> bool {
+    f64::from(part) >= share * f64::from(all)
 }

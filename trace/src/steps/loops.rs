@@ -410,6 +410,13 @@ impl Loop {
         n as f64 >= NEARLY_EACH * self.iterations.len() as f64
     }
 
+    /// How many iterations of another loop begin in each iteration.
+    pub fn counts_of(&self, inner: &Loop) -> Vec<usize> {
+        let upto = |alloc: u32| inner.iterations.partition_point(|one| one.start < alloc);
+        let own = self.iterations.iter();
+        own.map(|one| upto(one.end) - upto(one.start)).collect()
+    }
+
     /// Whether most iterations have a backward pass and a step of the optimizer, and each of the
     /// others has a forward pass and nothing more: it was given up.
     pub fn trains_or_fails(&self) -> bool {

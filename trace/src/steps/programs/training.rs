@@ -75,6 +75,16 @@ fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() 
     );
 }
 
+/// SGD before Adam, and the other way round.
+#[test]
+fn steps_of_an_optimizer_that_allocates_nothing_count_like_those_of_another_one() {
+    let pass = format!("main:3 data:1\nmain:4 !forward:10\nmain:5 {BACKWARD}\n-\n");
+    let adam = format!("20x {{\n{pass}main:6 {ADAM}\n}}\n");
+    let sgd = format!("20x {{\n{pass}}}\n");
+    check(&format!("{sgd}{adam}"), 40);
+    check(&format!("{adam}{sgd}"), 40);
+}
+
 /// SGD with momentum, anew for each fold of a cross-validation.
 #[test]
 fn an_optimizer_of_each_fold_does_not_make_folds_the_steps() {
