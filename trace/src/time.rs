@@ -32,6 +32,7 @@ impl FromIterator<Micros> for TimeColumn {
 
 impl TimeColumn {
     /// Appends a time.
+    #[inline]
     pub fn push(&mut self, time: Micros) {
         let row = self.deltas.len();
         let delta = time.0.wrapping_sub(self.last);

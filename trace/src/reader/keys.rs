@@ -95,6 +95,7 @@ pub const ACTIONS: [&str; 10] = [
 ];
 
 /// The action named by the string at `index`.
+#[inline]
 pub fn action_at(index: u32) -> Action {
     (index as usize)
         .checked_sub(KEYS.len())

@@ -51,18 +51,17 @@ impl Lists {
     pub fn find(&self, buf: &[u8]) -> Option<(StackIdx, usize)> {
         let slot = slot_of(buf)?;
         // Lists that share a slot would push each other out in turn, so each has two places.
-        for place in [slot, slot ^ 1] {
-            let known = self.slots.get(place)?;
-            let len = known.len as usize;
-            let Some(start) = known.start.checked_sub(self.forgotten) else {
-                continue;
-            };
-            let bytes = &self.bytes[start as usize..start as usize + len];
-            if len > 0 && buf.get(..len)? == bytes {
-                return Some((known.stack, len));
-            }
-        }
-        None
+        self.find_at(slot, buf)
+            .or_else(|| self.find_at(slot ^ 1, buf))
+    }
+
+    #[inline]
+    fn find_at(&self, place: usize, buf: &[u8]) -> Option<(StackIdx, usize)> {
+        let known = self.slots.get(place)?;
+        let len = known.len as usize;
+        let start = known.start.checked_sub(self.forgotten)? as usize;
+        let bytes = &self.bytes[start..start + len];
+        (len > 0 && buf.get(..len)? == bytes).then_some((known.stack, len))
     }
 
     /// Keeps a list: its items and its end.

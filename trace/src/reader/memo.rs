@@ -64,6 +64,18 @@ impl Memo {
         })
     }
 
+    /// The string that the entry stands for, if it is a string.
+    #[inline]
+    pub fn str(self) -> Option<StrIdx> {
+        (self.0 >> TAG_SHIFT == STR).then_some(StrIdx(self.0 & INDEX))
+    }
+
+    /// The stack that the entry stands for, if it is one. An empty list is none.
+    #[inline]
+    pub fn stack(self) -> Option<StackIdx> {
+        (self.0 >> TAG_SHIFT == STACK).then_some(StackIdx(self.0 & INDEX))
+    }
+
     /// The frame that the entry stands for, if it is a frame.
     #[inline]
     pub fn frame(self) -> Option<FrameIdx> {

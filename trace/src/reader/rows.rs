@@ -114,11 +114,13 @@ impl Builder {
         hasher.write_u64(u64::from(kind.stack.0) ^ kind.stream << 32);
         let slot = (hasher.finish() >> 48) as usize % RECENT_KINDS;
         // Two kinds that share a slot would push each other out in turn, so each has two places.
-        for place in [slot, slot ^ 1] {
-            let recent = self.recent_kinds[place];
-            if self.kinds.get(recent as usize) == Some(kind) {
-                return recent;
-            }
+        // Without a loop over the two, which took 2 % of the instructions of reading.
+        let recent = |place: usize| {
+            let id = self.recent_kinds[place];
+            (self.kinds.get(id as usize) == Some(kind)).then_some(id)
+        };
+        if let Some(known) = recent(slot).or_else(|| recent(slot ^ 1)) {
+            return known;
         }
         let mut key = self.interner.keyed_hash(&words(kind));
         let id = loop {
