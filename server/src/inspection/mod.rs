@@ -11,8 +11,7 @@ use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
 };
 use api::leaks::{Pattern, Verdict};
-use std::collections::BTreeSet;
-use trace::categories::{Categories, Named};
+use trace::categories::Categories;
 use trace::leaks::{self, LeakReport};
 use trace::main_device;
 use trace::oom;
@@ -22,7 +21,7 @@ use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, levels};
 use trace::tiles::block_label;
 use trace::trace::{
-    BlockIdx, DeviceTrace, QualityNote, Series, StepSource, Trace, device_name, is_of_engine,
+    DeviceTrace, QualityNote, Series, StepSource, Trace, device_name, is_of_engine,
 };
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
@@ -183,28 +182,11 @@ fn device(
         fidelity: facts.fidelity,
         categories_at_end: by_category(last),
         categories_at_peak: by_category(peak),
-        inferred: inferred(trace, stacks, &categories),
+        inferred: categories.inferred(trace, stacks),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
         out_of_memory: out_of_memory((trace, whole), &categories),
         remedies: remedies(trace, whole, watch)?,
     })
-}
-
-/// The categories that are inferred of some of their blocks.
-fn inferred(trace: &DeviceTrace, stacks: &Stacks, categories: &Categories) -> BTreeSet<Named> {
-    let mut found = vec![false; categories.len()];
-    for index in 0..trace.blocks.len() {
-        let block = BlockIdx(index as u32);
-        let position = categories.position(block);
-        if !found[position] {
-            let (kind, name) = (trace.blocks.kind(block), categories.name(position));
-            found[position] = trace::categories::is_inferred(stacks, kind, name);
-        }
-    }
-    let found = found.into_iter().enumerate().filter(|(_, is)| *is);
-    found
-        .map(|(position, _)| categories.name(position))
-        .collect()
 }
 
 /// The blocks that are allocated at an event, by address.
@@ -398,6 +380,7 @@ fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGro
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use trace::categories::Named;
     use trace::naming::Rules;
     use trace::testing::{TraceBuilder, block_of};
 

@@ -34,6 +34,7 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
+use std::collections::BTreeSet;
 
 /// Bytes of each category.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,6 +152,20 @@ impl Categories {
     /// Always false: there are always Tidemark's.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// What blocks are shown as if that [is inferred](is_inferred) of one of them.
+    pub fn inferred(&self, device: &DeviceTrace, stacks: &Stacks) -> BTreeSet<Named> {
+        let mut found = vec![false; self.len()];
+        for block in (0..device.blocks.len() as u32).map(BlockIdx) {
+            let position = self.position(block);
+            if !found[position] {
+                let (kind, shown) = (device.blocks.kind(block), self.name(position));
+                found[position] = is_inferred(stacks, kind, shown);
+            }
+        }
+        let found = found.into_iter().enumerate().filter(|(_, is)| *is);
+        found.map(|(position, _)| self.name(position)).collect()
     }
 
     /// Bytes alive at an event, by category; they sum to *allocated*. `None`: before the first
