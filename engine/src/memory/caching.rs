@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
-use trace::trace::PoolId;
+use trace::trace::{PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr};
 
 use super::label::{Allocation, Label, Role};
@@ -309,7 +309,7 @@ impl CachingAllocator {
         self.process_events(device);
         let rounded = self.arena.config().round_size(requested.0);
         let key = PoolKey {
-            pool: PoolId(0, 0),
+            pool: PoolId::default(),
             size: self.arena.config().pool_size(rounded),
             stream: if Deviation::IgnoreStream.is(self.deviation) {
                 0
@@ -425,8 +425,7 @@ impl CachingAllocator {
             }
             self.complete_free(&pending.lease);
         }
-        let starts: Vec<DeviceAddr> = self.segments.keys().copied().collect();
-        for start in starts {
+        for start in self.free_segments() {
             if self.arena.remove_segment(start.0).is_err() {
                 continue;
             }
@@ -446,6 +445,17 @@ impl CachingAllocator {
                 time: 0,
             });
         }
+    }
+
+    /// The segments that are free as a whole, in the order in which PyTorch gives them back: those
+    /// of the large pool first, and in each pool by stream, size and address.
+    fn free_segments(&self) -> Vec<DeviceAddr> {
+        let pools = [PoolSize::Large, PoolSize::Small].into_iter();
+        let free = pools.flat_map(|size| self.arena.free_blocks(PoolId::default(), size));
+        let whole = free.filter(|&slot| self.arena.is_whole(slot));
+        whole
+            .map(|slot| DeviceAddr(self.arena.addr(slot)))
+            .collect()
     }
 
     fn emit(&mut self, event: MemoryEvent) {
@@ -522,5 +532,46 @@ impl CachingAllocator {
 impl Default for CachingAllocator {
     fn default() -> CachingAllocator {
         CachingAllocator::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sim::{SimDevice, SimSpec};
+
+    /// `release_blocks(large_blocks)` comes before `release_blocks(small_blocks)`, and each set is
+    /// in order of stream, size and address. A segment of which a part is in use stays.
+    #[test]
+    fn segments_go_back_in_pytorch_s_order() {
+        let mut device = SimDevice::new(SimSpec::default());
+        let mut caching = CachingAllocator::new();
+        let side = device.create_stream().unwrap();
+        let asked = [
+            (Bytes(512), StreamId::DEFAULT),
+            (Bytes::mib(64), side),
+            (Bytes::mib(48), StreamId::DEFAULT),
+            (Bytes::mib(32), StreamId::DEFAULT),
+            (Bytes::mib(2), side),
+            (Bytes::mib(2), StreamId::DEFAULT),
+            (Bytes::mib(32), StreamId::DEFAULT),
+        ];
+        let leases = asked.map(|(bytes, stream)| {
+            let lease = caching.malloc(bytes, stream, Label::default(), &mut device);
+            lease.unwrap()
+        });
+        let starts = leases.each_ref().map(Lease::start);
+        let mut leases = Vec::from(leases);
+        let used = leases.remove(5);
+        for lease in leases {
+            caching.free(lease, &mut device);
+        }
+        caching.record_events();
+        caching.empty_cache(&mut device);
+        let events = caching.take_events().into_iter();
+        let freed: Vec<DeviceAddr> = events.map(|event| event.start).collect();
+        assert_eq!(freed, [3, 6, 2, 4, 1, 0].map(|place| starts[place]));
+        caching.free(used, &mut device);
+        assert_eq!(caching.stats().reserved, Bytes::mib(20));
     }
 }
