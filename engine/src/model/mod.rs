@@ -15,6 +15,10 @@ pub use qwen_text::{TextConfig, TextModel};
 pub use qwen_vision::{VisionConfig, VisionTower};
 
 use crate::autograd::Tensor;
+use crate::tensor::DType;
+
+const BF16: DType = DType::Bfloat16;
+const F32: DType = DType::Float32;
 
 /// Is called with each tensor of a model and its name.
 pub(crate) type Visit<'v> = dyn FnMut(&str, &Tensor) + 'v;

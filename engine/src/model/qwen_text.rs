@@ -2,17 +2,14 @@
 
 use std::rc::Rc;
 
-use super::Visit;
 use super::delta_net::DeltaRule;
 use super::lora::LoraLinear;
+use super::{BF16, F32, Visit};
 use crate::autograd::{Region, Tensor};
 use crate::ops::Nf4Weight;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 use trace::units::DeviceAddr;
-
-const BF16: DType = DType::Bfloat16;
-const F32: DType = DType::Float32;
 
 /// Dimensions of the text model.
 #[derive(Debug, Clone, Copy)]

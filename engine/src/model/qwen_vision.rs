@@ -2,14 +2,11 @@
 
 use std::rc::Rc;
 
-use super::Visit;
+use super::{BF16, F32, Visit};
 use crate::autograd::{Region, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 use trace::units::DeviceAddr;
-
-const BF16: DType = DType::Bfloat16;
-const F32: DType = DType::Float32;
 
 /// Dimensions of the tower.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::offload::Release;
 use crate::patches::Patch;
 use crate::workload::QwenVlSpec;
 
-const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
+pub(super) const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
 
 impl System {
     /// The vision-language run with TRL 1.5 and bitsandbytes, as axolotl ran it.

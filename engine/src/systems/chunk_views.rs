@@ -6,11 +6,9 @@ use api::bench::{BenchInput, Evidence};
 use super::evidence::{MeasuredCode, real_crash, real_run};
 use super::{Spec, System, assumed, source};
 use crate::autograd::Tensor;
-use crate::memory::Role;
 use crate::patches::Patch;
-use crate::session::{RunError, Session, Unit};
-use crate::tensor::DType;
-use crate::workload::{Block, Blocks, Workload, offloaded_pass};
+use crate::session::{RunError, Session};
+use crate::workload::{Layer, Layers, Workload};
 
 const SPEC: &ChunkViewsSpec = &ChunkViewsSpec {
     blocks: 8,
@@ -90,80 +88,37 @@ impl Spec for ChunkViewsSpec {
     }
 
     fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
-        s.declare_layers(self.blocks);
-        let (up, down) = ([2 * self.inner, self.width], [self.width, self.inner]);
-        Ok(Box::new(ChunkViews {
-            spec: *self,
-            blocks: Blocks::new(s, self.blocks, up, down)?,
-        }))
+        let inner = self.inner;
+        let layer = Layer {
+            input: vec![1, self.tokens, self.width],
+            up: [2 * inner, self.width],
+            between: Box::new(move |s, both| gated(s, both, inner)),
+            down: [self.width, inner],
+        };
+        Ok(Box::new(Layers::new(s, self.blocks, layer)?))
     }
 }
 
-/// The blocks, one after another.
-struct ChunkViews {
-    spec: ChunkViewsSpec,
-    blocks: Blocks,
+/// `gate, value = both.chunk(2, dim=-1)`, then `silu(gate) * value`.
+fn gated(s: &mut Session, both: Tensor, inner: u64) -> Result<Tensor, RunError> {
+    let halves = s.split_last(&both, &[inner, inner])?;
+    drop(both);
+    let gate = s.silu(&halves[0])?;
+    let gated = s.mul(&gate, &halves[1])?;
+    drop((gate, halves));
+    Ok(gated)
 }
 
-impl ChunkViews {
-    fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
-        let shape = [1, self.spec.tokens, self.spec.width];
-        let mut x = s.empty_as(&shape, DType::Bfloat16, Role::Input)?;
-        s.initialise(&x)?;
-        for block in self.blocks.iter() {
-            x = s.module(Unit::Layer, x, |s, x| self.block(s, block, &x))?;
-        }
-        s.sum(&x)
-    }
-
-    /// `gate, value = up(x).chunk(2, dim=-1)`, then `down(silu(gate) * value)`.
-    fn block(&self, s: &mut Session, block: &Block, x: &Tensor) -> Result<Tensor, RunError> {
-        let up = Unit::Part("up");
-        let both = s.module(up, x.clone(), |s, x| s.linear(&x, &block.up))?;
-        let out = s.module(Unit::Part("down"), both, |s, both| {
-            let halves = s.split_last(&both, &[self.spec.inner, self.spec.inner])?;
-            drop(both);
-            let gate = s.silu(&halves[0])?;
-            let gated = s.mul(&gate, &halves[1])?;
-            drop((gate, halves));
-            s.linear(&gated, &block.down)
-        })?;
-        s.add(x, &out)
-    }
-}
-
-impl Workload for ChunkViews {
-    fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
-        offloaded_pass(s, |s| self.forward(s))?;
-        self.blocks.zero_grad();
-        Ok(())
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
-        self.blocks.visit(["up", "down"], visit);
-    }
-
-    fn shows_all(&self) -> bool {
-        true
-    }
-}
-
+/// Checks that its numbers are used.
 #[cfg(test)]
-mod tests {
-    use super::super::shown::is_computed_with;
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_computed_with() {
-        let spec = *SPEC;
-        is_computed_with(
-            &spec,
-            &[
-                (&["blocks"], |s| s.blocks += 1),
-                (&["blocks"], |s| s.width *= 2),
-                (&["blocks"], |s| s.inner *= 2),
-                (&["tokens a sample"], |s| s.tokens *= 2),
-            ],
-        );
-    }
+pub(super) fn check_shown() {
+    super::shown::is_computed_with(
+        SPEC,
+        &[
+            (&["blocks"], |s| s.blocks += 1),
+            (&["blocks"], |s| s.width *= 2),
+            (&["blocks"], |s| s.inner *= 2),
+            (&["tokens a sample"], |s| s.tokens *= 2),
+        ],
+    );
 }

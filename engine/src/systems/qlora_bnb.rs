@@ -9,7 +9,7 @@ use crate::offload::Release;
 use crate::patches::Patch;
 use crate::workload::QwenVlSpec;
 
-const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
+pub(super) const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
 
 impl System {
     /// The vision-language run after #5700, with bitsandbytes (path 2).

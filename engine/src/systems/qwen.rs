@@ -109,19 +109,47 @@ impl QwenVlSpec {
     }
 }
 
-/// Changes that affect the same inputs in every system of this model.
+/// Checks that the numbers are used. `more` are changes whose inputs depend on the samples.
 #[cfg(test)]
-pub(super) const CASES: [super::shown::Case<QwenVlSpec>; 9] = [
-    (&["dimensions"], |s| s.text.layers += 4),
-    (&["dimensions"], |s| {
-        s.text.hidden *= 2;
-        s.vision.out *= 2;
-    }),
-    (&["dimensions"], |s| s.text.intermediate *= 2),
-    (&["dimensions"], |s| s.text.vocab *= 2),
-    (&["vision tower"], |s| s.vision.blocks += 1),
-    (&["vision tower"], |s| s.vision.hidden += 64),
-    (&["vision tower"], |s| s.vision.merge = 4),
-    (&["tokens a sample"], |s| s.text.tokens *= 2),
-    (&["LoRA"], |s| s.text.lora_rank *= 2),
-];
+#[track_caller]
+fn check_shown(spec: &QwenVlSpec, more: &[super::shown::Case<QwenVlSpec>]) {
+    let mut cases: Vec<super::shown::Case<QwenVlSpec>> = vec![
+        (&["dimensions"], |s| s.text.layers += 4),
+        (&["dimensions"], |s| {
+            s.text.hidden *= 2;
+            s.vision.out *= 2;
+        }),
+        (&["dimensions"], |s| s.text.intermediate *= 2),
+        (&["dimensions"], |s| s.text.vocab *= 2),
+        (&["vision tower"], |s| s.vision.blocks += 1),
+        (&["vision tower"], |s| s.vision.hidden += 64),
+        (&["vision tower"], |s| s.vision.merge = 4),
+        (&["tokens a sample"], |s| s.text.tokens *= 2),
+        (&["LoRA"], |s| s.text.lora_rank *= 2),
+    ];
+    cases.extend(more);
+    super::shown::is_computed_with(spec, &cases);
+}
+
+/// The same for samples of text alone, whose inputs name no image.
+#[cfg(test)]
+#[track_caller]
+pub(super) fn check_text_shown(spec: &QwenVlSpec) {
+    check_shown(spec, &[(&["vision tower"], |s| s.vision.patch = 32)]);
+    let inputs = spec.inputs();
+    let images = inputs.iter().filter(|input| input.name.contains("image"));
+    assert_eq!(images.count(), 0, "its samples hold none");
+}
+
+/// The same for samples with an image.
+#[cfg(test)]
+#[track_caller]
+pub(super) fn check_image_shown(spec: &QwenVlSpec) {
+    let more: [super::shown::Case<QwenVlSpec>; 2] = [
+        (&["vision tower", "patches an image"], |s| {
+            s.vision.patch = 32
+        }),
+        (&["patches an image"], |s| s.vision.image = 1024),
+    ];
+    check_shown(spec, &more);
+}

@@ -17,7 +17,7 @@ use trace::units::Bytes;
 
 const BF16: DType = DType::Bfloat16;
 
-const SPEC: &ReuseSpec = &ReuseSpec {
+pub(super) const SPEC: &ReuseSpec = &ReuseSpec {
     blocks: 32,
     tokens: 512,
     width: 4096,
@@ -150,21 +150,16 @@ impl Workload for Reuse {
     }
 }
 
+/// Checks that the numbers of a chain are used.
 #[cfg(test)]
-mod tests {
-    use super::super::shown::is_computed_with;
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_computed_with() {
-        let spec = *SPEC;
-        is_computed_with(
-            &spec,
-            &[
-                (&["activations"], |s| s.blocks += 1),
-                (&["activations"], |s| s.tokens *= 2),
-                (&["activations"], |s| s.width *= 2),
-            ],
-        );
-    }
+#[track_caller]
+pub(super) fn check_shown(spec: &ReuseSpec) {
+    super::shown::is_computed_with(
+        spec,
+        &[
+            (&["activations"], |s| s.blocks += 1),
+            (&["activations"], |s| s.tokens *= 2),
+            (&["activations"], |s| s.width *= 2),
+        ],
+    );
 }

@@ -12,7 +12,7 @@ use crate::workload::QwenVlSpec;
 /// The loss of the first step in every measured run: they have the same seed and weights.
 const FIRST_LOSS: f64 = 13.314_535_140_991_211;
 
-const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::Text);
+pub(super) const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::Text);
 
 impl System {
     /// The model of the vision-language run with text only.
@@ -56,29 +56,4 @@ fn measured(code: MeasuredCode) -> Option<Evidence> {
         }),
         ..real_run(&command)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::shown::is_computed_with;
-    use super::*;
-    use crate::systems::Spec;
-
-    #[test]
-    fn what_is_shown_is_computed_with() {
-        let spec = *SPEC;
-        is_computed_with(
-            &spec,
-            &[
-                &qwen::CASES[..],
-                &[(&["vision tower"], |s| s.vision.patch = 32)],
-            ]
-            .concat(),
-        );
-        let images = spec
-            .inputs()
-            .into_iter()
-            .filter(|input| input.name.contains("image"));
-        assert_eq!(images.count(), 0, "its samples hold none");
-    }
 }

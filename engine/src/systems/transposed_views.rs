@@ -6,11 +6,9 @@ use api::bench::{BenchInput, Evidence};
 use super::evidence::statement;
 use super::{Base, Spec, System, assumed, published};
 use crate::autograd::Tensor;
-use crate::memory::Role;
 use crate::patches::Patch;
-use crate::session::{RunError, Session, Unit};
-use crate::tensor::DType;
-use crate::workload::{Block, Blocks, Workload, offloaded_pass};
+use crate::session::{RunError, Session};
+use crate::workload::{Layer, Layers, Workload};
 
 const SPEC: &TransposedSpec = &TransposedSpec {
     blocks: 8,
@@ -74,77 +72,34 @@ impl Spec for TransposedSpec {
     }
 
     fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
-        s.declare_layers(self.blocks);
-        let (up, down) = ([self.tokens, self.width], [self.width, self.tokens]);
-        Ok(Box::new(TransposedViews {
-            spec: *self,
-            blocks: Blocks::new(s, self.blocks, up, down)?,
-        }))
+        let tokens = self.tokens;
+        let layer = Layer {
+            input: vec![tokens, self.width],
+            up: [tokens, self.width],
+            between: Box::new(move |s, h| by_its_transpose(s, h, tokens)),
+            down: [self.width, tokens],
+        };
+        Ok(Box::new(Layers::new(s, self.blocks, layer)?))
     }
 }
 
-/// The blocks, one after another.
-struct TransposedViews {
-    spec: TransposedSpec,
-    blocks: Blocks,
+/// `h @ h.t()`.
+fn by_its_transpose(s: &mut Session, h: Tensor, tokens: u64) -> Result<Tensor, RunError> {
+    let transposed = s.transpose(&h)?;
+    let alike = s.batched(&h, &transposed, &[tokens, tokens])?;
+    drop((h, transposed));
+    Ok(alike)
 }
 
-impl TransposedViews {
-    fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
-        let shape = [self.spec.tokens, self.spec.width];
-        let mut x = s.empty_as(&shape, DType::Bfloat16, Role::Input)?;
-        s.initialise(&x)?;
-        for block in self.blocks.iter() {
-            x = s.module(Unit::Layer, x, |s, x| self.block(s, block, &x))?;
-        }
-        s.sum(&x)
-    }
-
-    /// `h = up(x)`, then `x + down(h @ h.t())`.
-    fn block(&self, s: &mut Session, block: &Block, x: &Tensor) -> Result<Tensor, RunError> {
-        let up = Unit::Part("up");
-        let h = s.module(up, x.clone(), |s, x| s.linear(&x, &block.up))?;
-        let out = s.module(Unit::Part("down"), h, |s, h| {
-            let transposed = s.transpose(&h)?;
-            let alike = s.batched(&h, &transposed, &[self.spec.tokens, self.spec.tokens])?;
-            drop((h, transposed));
-            s.linear(&alike, &block.down)
-        })?;
-        s.add(x, &out)
-    }
-}
-
-impl Workload for TransposedViews {
-    fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
-        offloaded_pass(s, |s| self.forward(s))?;
-        self.blocks.zero_grad();
-        Ok(())
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
-        self.blocks.visit(["up", "down"], visit);
-    }
-
-    fn shows_all(&self) -> bool {
-        true
-    }
-}
-
+/// Checks that its numbers are used.
 #[cfg(test)]
-mod tests {
-    use super::super::shown::is_computed_with;
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_computed_with() {
-        let spec = *SPEC;
-        is_computed_with(
-            &spec,
-            &[
-                (&["blocks"], |s| s.blocks += 1),
-                (&["blocks"], |s| s.width *= 2),
-                (&["tokens a sample"], |s| s.tokens *= 2),
-            ],
-        );
-    }
+pub(super) fn check_shown() {
+    super::shown::is_computed_with(
+        SPEC,
+        &[
+            (&["blocks"], |s| s.blocks += 1),
+            (&["blocks"], |s| s.width *= 2),
+            (&["tokens a sample"], |s| s.tokens *= 2),
+        ],
+    );
 }

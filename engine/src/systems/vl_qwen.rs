@@ -11,7 +11,7 @@ use crate::workload::QwenVlSpec;
 /// The loss of the first step in every measured run: they have the same seed and weights.
 const FIRST_LOSS: f64 = 13.382_083_892_822_266;
 
-const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
+pub(super) const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
 
 impl System {
     /// QLoRA on a vision-language model, with an image in each sample.
@@ -96,28 +96,4 @@ fn published_only() -> Vec<PublishedOnly> {
             "in the source s0 is the stream that computes, and s1 copies both ways",
         ),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::shown::is_computed_with;
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_computed_with() {
-        let spec = *SPEC;
-        is_computed_with(
-            &spec,
-            &[
-                &qwen::CASES[..],
-                &[
-                    (&["vision tower", "patches an image"], |s| {
-                        s.vision.patch = 32
-                    }),
-                    (&["patches an image"], |s| s.vision.image = 1024),
-                ],
-            ]
-            .concat(),
-        );
-    }
 }

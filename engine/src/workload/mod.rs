@@ -5,11 +5,12 @@
 
 mod blocks;
 mod duplex;
+mod layers;
 mod mlp_stack;
 mod qwen_vl;
 
-pub(crate) use blocks::{Block, Blocks};
 pub use duplex::DuplexStack;
+pub(crate) use layers::{Layer, Layers};
 pub use mlp_stack::{Keeps, MlpStack, stack_flops};
 pub use qwen_vl::{QwenVl, QwenVlSpec, Samples};
 
