@@ -480,8 +480,6 @@ mod tests {
         };
         for page in ["docs/budgets.md", "CHANGELOG.md", "docs/offloaders.md"] {
             check(page, &["`duplex`"], &gains_on_one_card());
-        }
-        for page in ["docs/budgets.md", "docs/offloaders.md"] {
             check(
                 page,
                 &["`duplex`", "two cards of one host"],
