@@ -1,12 +1,16 @@
 //! The fields of an allocation filter: what they show, and how a typed text is read.
 
 use super::sizes::{exact, size_of};
+use super::step_numbers::StepNumbers;
 use crate::letters::several;
 use api::alive::AllocationFilter;
 use trace::units::Bytes;
 
 /// What a field holds that people typed: nothing, a value, or why it is no value.
-type Typed<T> = Result<Option<T>, &'static str>;
+type Typed<T> = Result<Option<T>, String>;
+
+/// The numbers of the steps, once they are known.
+type Steps<'a> = Option<&'a StepNumbers>;
 
 /// A stream handle, decimal or `0x…`.
 fn stream_of(text: &str) -> Typed<u64> {
@@ -18,14 +22,35 @@ fn stream_of(text: &str) -> Typed<u64> {
     };
     stream
         .map(Some)
-        .map_err(|_| "Not a stream: try 0 or 0x7f00.")
+        .map_err(|_| "Not a stream: try 0 or 0x7f00.".to_owned())
 }
+
+/// What a field says whose text is no number.
+const NO_NUMBER: &str = "Not a whole number.";
 
 fn number(text: &str) -> Typed<u32> {
     match text.trim() {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| "Not a whole number."),
+        text => text.parse().map(Some).map_err(|_| NO_NUMBER.to_owned()),
     }
+}
+
+/// The position of the step that has a typed number.
+fn step(
+    text: &str,
+    steps: Steps<'_>,
+    position: fn(&StepNumbers, u32) -> Result<u32, String>,
+) -> Typed<u32> {
+    let Some(number) = number(text)? else {
+        return Ok(None);
+    };
+    let steps = steps.ok_or("The steps are not known yet: try again.")?;
+    position(steps, number).map(Some)
+}
+
+/// The number of the step at a position. While the numbers are not known there is no right one.
+fn shown_step(position: Option<u32>, steps: Steps<'_>) -> String {
+    shown(steps.and_then(|steps| Some(steps.at(position?))))
 }
 
 fn bytes(text: &str) -> Typed<u64> {
@@ -42,7 +67,7 @@ fn shown_size(value: Option<u64>) -> String {
 
 /// Puts a value into its place. What is no value leaves the place empty, so that no older value
 /// holds that the field does not show any more.
-fn put<T>(place: &mut Option<T>, typed: Typed<T>) -> Result<(), &'static str> {
+fn put<T>(place: &mut Option<T>, typed: Typed<T>) -> Result<(), String> {
     let (value, said) = match typed {
         Ok(value) => (value, Ok(())),
         Err(why) => (None, Err(why)),
@@ -60,9 +85,9 @@ pub struct Field {
     /// The class of the field.
     pub class: &'static str,
     /// The text that it shows for a filter.
-    pub read: fn(&AllocationFilter) -> String,
+    pub read: fn(&AllocationFilter, Steps<'_>) -> String,
     /// Sets the filter to a typed text. What is no value is refused with a reason, and unsets it.
-    pub write: fn(&mut AllocationFilter, &str) -> Result<(), &'static str>,
+    pub write: fn(&mut AllocationFilter, &str, Steps<'_>) -> Result<(), String>,
 }
 
 /// The upper end of a range.
@@ -96,8 +121,8 @@ static FIELDS: [Field; 9] = [
         label: "Function or file",
         hint: "e.g. forward, model.py",
         class: "input wide-field",
-        read: |f| f.q.clone(),
-        write: |f, text| {
+        read: |f, _| f.q.clone(),
+        write: |f, text, _| {
             f.q = text.trim().to_owned();
             Ok(())
         },
@@ -106,63 +131,66 @@ static FIELDS: [Field; 9] = [
         label: "Size from",
         hint: "e.g. 1 MiB",
         class: "input",
-        read: |f| shown_size(f.min),
-        write: |f, text| put(&mut f.min, bytes(text)),
+        read: |f, _| shown_size(f.min),
+        write: |f, text, _| put(&mut f.min, bytes(text)),
     },
     Field {
         label: TO,
         hint: "e.g. 2 GiB",
         class: "input",
-        read: |f| shown_size(f.max),
-        write: |f, text| put(&mut f.max, bytes(text)),
+        read: |f, _| shown_size(f.max),
+        write: |f, text, _| put(&mut f.max, bytes(text)),
     },
     Field {
         label: "Outlived steps from",
         hint: "e.g. 1",
         class: "input",
-        read: |f| shown(f.older),
-        write: |f, text| put(&mut f.older, number(text)),
+        read: |f, _| shown(f.older),
+        write: |f, text, _| put(&mut f.older, number(text)),
     },
     Field {
         label: TO,
         hint: "any",
         class: "input",
-        read: |f| shown(f.younger),
-        write: |f, text| put(&mut f.younger, number(text)),
+        read: |f, _| shown(f.younger),
+        write: |f, text, _| put(&mut f.younger, number(text)),
     },
     Field {
         label: "Allocated in step",
-        hint: "e.g. 0",
+        hint: "first",
         class: "input",
-        read: |f| shown(f.born),
-        write: |f, text| put(&mut f.born, number(text)),
+        read: |f, steps| shown_step(f.born, steps),
+        write: |f, text, steps| put(&mut f.born, step(text, steps, StepNumbers::first)),
     },
     Field {
         label: TO,
         hint: "last",
         class: "input",
-        read: |f| shown(f.until),
-        write: |f, text| put(&mut f.until, number(text)),
+        read: |f, steps| shown_step(f.until, steps),
+        write: |f, text, steps| put(&mut f.until, step(text, steps, StepNumbers::last)),
     },
     Field {
         label: "Alive after event",
         hint: "any",
         class: "input",
-        read: |f| shown(f.alive),
-        write: |f, text| put(&mut f.alive, number(text)),
+        read: |f, _| shown(f.alive),
+        write: |f, text, _| put(&mut f.alive, number(text)),
     },
     Field {
         label: "Stream",
         hint: "e.g. 0",
         class: "input",
-        read: |f| shown(f.stream),
-        write: |f, text| put(&mut f.stream, stream_of(text)),
+        read: |f, _| shown(f.stream),
+        write: |f, text, _| put(&mut f.stream, stream_of(text)),
     },
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::span::Span;
+    use trace::trace::Step;
+    use trace::units::EventIdx;
 
     #[test]
     fn streams_are_handles() {
@@ -197,28 +225,56 @@ mod tests {
         assert!(positions.into_iter().eq(0..FIELDS.len()));
     }
 
+    /// Steps that the program calls 5 to 9.
+    fn late() -> StepNumbers {
+        let step = |index: u32| Step {
+            index,
+            name: format!("step {}", index + 5),
+            events: Span::new(EventIdx(index), EventIdx(index + 1)),
+        };
+        StepNumbers::of(&(0..5).map(step).collect::<Vec<_>>())
+    }
+
     #[test]
     fn every_field_shows_what_it_sets() {
+        let steps = late();
         for field in &FIELDS {
             let mut filter = AllocationFilter::default();
-            assert_eq!((field.read)(&filter), "", "{}", field.label);
-            assert_eq!((field.write)(&mut filter, "7"), Ok(()));
-            assert_eq!((field.read)(&filter), "7", "{}", field.label);
+            assert_eq!((field.read)(&filter, Some(&steps)), "", "{}", field.label);
+            assert_eq!((field.write)(&mut filter, "7", Some(&steps)), Ok(()));
+            assert_eq!((field.read)(&filter, Some(&steps)), "7", "{}", field.label);
             assert_eq!(filter.n_set(), 1);
         }
     }
 
     #[test]
     fn what_is_no_value_is_refused_and_unsets_the_field() {
+        let steps = late();
         for field in &FIELDS[1..] {
             let mut filter = AllocationFilter::default();
-            assert_eq!((field.write)(&mut filter, "7"), Ok(()));
+            assert_eq!((field.write)(&mut filter, "7", Some(&steps)), Ok(()));
             assert!(
-                (field.write)(&mut filter, "xyz").is_err(),
+                (field.write)(&mut filter, "xyz", Some(&steps)).is_err(),
                 "{}",
                 field.label
             );
             assert_eq!(filter.n_set(), 0);
         }
+    }
+
+    #[test]
+    fn steps_are_typed_by_their_numbers_and_asked_for_by_their_positions() {
+        let steps = late();
+        let mut filter = AllocationFilter::default();
+        let (from, to) = (&FIELDS[5], &FIELDS[6]);
+        assert_eq!((from.write)(&mut filter, "6", Some(&steps)), Ok(()));
+        assert_eq!((to.write)(&mut filter, " 9 ", Some(&steps)), Ok(()));
+        assert_eq!((filter.born, filter.until), (Some(1), Some(4)));
+        let which = "None has this number: they go from 5 to 9.".to_owned();
+        assert_eq!((to.write)(&mut filter, "4", Some(&steps)), Err(which));
+        assert_eq!((filter.born, filter.until), (Some(1), None));
+        // While the numbers are not known, none is taken for a position.
+        assert!((from.write)(&mut filter.clone(), "1", None).is_err());
+        assert_eq!((from.read)(&filter, None), "");
     }
 }

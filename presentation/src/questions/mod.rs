@@ -23,6 +23,7 @@ pub mod picture;
 pub mod reveal;
 pub mod room;
 pub mod sizes;
+pub mod step_numbers;
 pub mod strips;
 pub mod tabs;
 pub mod what_if_chart;

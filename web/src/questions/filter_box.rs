@@ -7,7 +7,7 @@ use presentation::questions::filter_box::{Field, ranges};
 use std::collections::BTreeMap;
 
 /// What was typed where it is no value, and why not, by the position of the field.
-type Wrong = RwSignal<BTreeMap<usize, (String, &'static str)>>;
+type Wrong = RwSignal<BTreeMap<usize, (String, String)>>;
 
 /// The fields.
 #[component]
@@ -68,20 +68,28 @@ fn text_field(
     field: &'static Field,
     step: RwSignal<String>,
 ) -> impl IntoView {
+    let write = move |filter: &mut AllocationFilter, text: &str| {
+        let steps = asker.steps;
+        steps.with_untracked(|steps| (field.write)(filter, text, steps.as_ref()))
+    };
+    let read = move || {
+        let steps = asker.steps;
+        steps.with(|steps| filter.with(|filter| (field.read)(filter, steps.as_ref())))
+    };
     let set = move |event| {
         let text = event_target_value(&event);
         // First, because the field shows this text where it is no value.
-        let said = (field.write)(&mut AllocationFilter::default(), &text);
+        let said = write(&mut AllocationFilter::default(), &text);
         wrong.update(|wrong| {
             wrong.remove(&at);
             wrong.extend(said.err().map(|why| (at, (text.clone(), why))));
         });
         asker.view.update(|state| {
             // What it says is told already.
-            let _ = (field.write)(&mut state.filter, &text);
+            let _ = write(&mut state.filter, &text);
         });
     };
-    let why = Memo::new(move |_| wrong.with(|wrong| wrong.get(&at).map(|&(_, why)| why)));
+    let why = Memo::new(move |_| wrong.with(|wrong| wrong.get(&at).map(|(_, why)| why.clone())));
     let typed = move || wrong.with(|wrong| wrong.get(&at).map(|(text, _)| text.clone()));
     let id = format!("filter-wrong-{at}");
     view! {
@@ -90,9 +98,9 @@ fn text_field(
             <input
                 class=field.class
                 placeholder=field.hint
-                aria-invalid=move || why.get().map(|_| "true")
+                aria-invalid=move || why.with(Option::is_some).then_some("true")
                 aria-describedby=id.clone()
-                prop:value=move || typed().unwrap_or_else(|| filter.with(field.read))
+                prop:value=move || typed().unwrap_or_else(read)
                 on:change=set
             />
             <small class="field-problem" id=id role="alert">{why}</small>

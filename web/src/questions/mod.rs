@@ -38,6 +38,7 @@ use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
 use presentation::questions::band_colours::Orders;
 use presentation::questions::picture::show_stack;
+use presentation::questions::step_numbers::StepNumbers;
 use std::sync::Arc;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -61,6 +62,8 @@ pub struct Asker {
     pointed: Memo<Option<EventIdx>>,
     /// What gives groups their colours in the picture.
     orders: Memo<Orders>,
+    /// The numbers of the steps, once they are known.
+    steps: Memo<Option<StepNumbers>>,
 }
 
 impl Asker {
@@ -72,6 +75,7 @@ impl Asker {
         view: UrlState<ViewState>,
         pointed: Memo<Option<EventIdx>>,
         orders: Memo<Orders>,
+        steps: Memo<Option<StepNumbers>>,
     ) -> Asker {
         Asker {
             source: StoredValue::new(source),
@@ -80,6 +84,7 @@ impl Asker {
             view,
             pointed,
             orders,
+            steps,
         }
     }
 

@@ -84,7 +84,8 @@ pub fn choose_level(state: &mut ViewState, key: Option<String>) {
     state.steps = key;
     state.filter.site = None;
     state.filter.of = None;
-    state.filter.older = None;
+    (state.filter.older, state.filter.younger) = (None, None);
+    (state.filter.born, state.filter.until) = (None, None);
 }
 
 /// How much of the categories is inferred; empty if the recorder noted each block's category.
@@ -158,6 +159,7 @@ mod tests {
     fn another_loop_lets_go_of_what_was_selected_among_steps() {
         let mut state = ViewState::default();
         state.filter.site = Some("z4096".to_owned());
+        (state.filter.younger, state.filter.born) = (Some(3), Some(4));
         choose_level(&mut state, Some("train.layers".to_owned()));
         assert_eq!(state.to_string(), "v=5&steps=train.layers");
         choose_level(&mut state, None);

@@ -34,6 +34,7 @@ use presentation::components::problem_note::sentence;
 use presentation::pages::run::device::{chosen_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
+use presentation::questions::step_numbers::StepNumbers;
 use recording::RecordingStrip;
 use std::sync::Arc;
 use trace::trace::{PINNED, Series};
@@ -281,7 +282,8 @@ fn StateView(
         steps: None,
     };
     let (pointed, orders) = (Memo::new(|_| None), Memo::new(|_| Orders::default()));
-    let asker = Asker::new(run, source, &device, view, pointed, orders);
+    let steps = Memo::new(|_| Some(StepNumbers::default()));
+    let asker = Asker::new(run, source, &device, view, pointed, orders, steps);
     view! {
         <NoEvents holds="memory but no history"/>
         <TabBar view=view has_events=false/>
@@ -322,7 +324,11 @@ fn DeviceView(
         handle.with(|driver| driver.ask(|model| orders.extend(model.stack_orders())));
         orders
     });
-    let asker = Asker::new(run, source, &device, view, pointed, orders);
+    let steps = Memo::new(move |_| {
+        let marks = handle.marks;
+        marks.with(|marks| marks.as_ref().map(|marks| StepNumbers::of(&marks.steps)))
+    });
+    let asker = Asker::new(run, source, &device, view, pointed, orders, steps);
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // Shows only the first problem: tiles that keep failing should not repeat it.
     let problem = move || {
