@@ -5,6 +5,7 @@ use super::mountain::Mountain;
 use super::order;
 use super::plot::Columns;
 use super::tile_cache::Piece;
+use crate::format::count;
 use std::cmp::Reverse;
 use trace::tiles::LeftOut;
 use trace::trace::BlockIdx;
@@ -42,6 +43,18 @@ pub struct Composition {
     pub base: LeftOut,
     /// Freed, but in use by another stream; not part of the total.
     pub pending: Bytes,
+}
+
+impl Composition {
+    /// Of what the total is, and when: the picture is higher where memory also waits for another
+    /// stream.
+    pub fn said(&self) -> [String; 2] {
+        let event = count(u64::from(self.event.0));
+        [
+            format!("{} allocated", self.total),
+            format!("at event {event}, the highest allocated in view"),
+        ]
+    }
 }
 
 /// A group's part.

@@ -216,6 +216,9 @@ fn the_highest_moment_is_taken_apart() {
     let of_groups = composition.groups.iter().map(|g| g.bytes).sum::<Bytes>();
     assert_eq!(of_groups + composition.base.bytes, composition.total);
     assert_eq!(composition.groups[0].label, "g0");
+    let [total, when] = composition.said();
+    assert_eq!(total, format!("{} allocated", composition.total));
+    assert!(when.ends_with(", the highest allocated in view"), "{when}");
 }
 
 #[test]

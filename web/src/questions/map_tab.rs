@@ -12,7 +12,7 @@ use api::memory_map::{MemoryMap, PoolMap};
 use api::routes;
 use api::view_state::Selection;
 use leptos::prelude::*;
-use presentation::questions::map_tab::{blocks, readout};
+use presentation::questions::map_tab::{blocks, in_use, readout};
 use presentation::questions::picture::middle;
 use presentation::questions::strips::{Hit, Strips, WIDTH};
 use std::sync::Arc;
@@ -113,10 +113,10 @@ fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
         None => "In the recorded state".to_owned(),
     };
     let summary = format!(
-        "{when}{step}: {} reserved, {} in use. Of the rest {} lie in whole segments, which \
+        "{when}{step}: {} reserved, {}. Of the rest {} lie in whole segments, which \
          can be given back, and {} between blocks in use.",
         sum(|p| p.reserved),
-        sum(|p| p.used),
+        in_use(pools),
         sum(|p| p.cached),
         sum(|p| p.split),
     );
@@ -142,11 +142,11 @@ fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
 fn pool_view(asker: Asker, pool: PoolMap) -> AnyView {
     let strips = Strips::of(&pool);
     let head = format!(
-        "{}: {} reserved in {}, {} in use, largest gap {}; a line is {}",
+        "{}: {} reserved in {}, {}, largest gap {}; a line is {}",
         pool.name,
         pool.reserved,
         format::plural(pool.segments.len() as u64, "segment"),
-        pool.used,
+        in_use(std::slice::from_ref(&pool)),
         pool.largest_gap,
         Bytes(strips.per_line),
     );

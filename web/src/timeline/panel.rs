@@ -325,23 +325,23 @@ fn contents(handle: Handle, composition: &Composition) -> impl IntoView + use<> 
             </li>
         }
     });
+    // Not one of those that the total is the sum of.
     let pending = (composition.pending.get() > 0).then(|| {
         view! {
-            <li class="share-row">
-                <span class="swatch pending"></span>
-                <span class="share-name">"freed, still in use by another stream"</span>
-                <span class="share-bytes">{composition.pending.to_string()}</span>
-            </li>
+            <ul class="shares">
+                <li class="share-row">
+                    <span class="swatch pending"></span>
+                    <span class="share-name">"and freed, still in use by another stream"</span>
+                    <span class="share-bytes">{composition.pending.to_string()}</span>
+                </li>
+            </ul>
         }
     });
+    let [total, when] = composition.said();
     view! {
-        <p class="panel-size">
-            {total.to_string()}
-            <small>
-                {format!("at event {}, the highest in view", count(u64::from(composition.event.0)))}
-            </small>
-        </p>
-        <ul class="shares">{rows}{small}{pending}</ul>
+        <p class="panel-size">{total} <small>{when}</small></p>
+        <ul class="shares">{rows}{small}</ul>
+        {pending}
     }
 }
 
