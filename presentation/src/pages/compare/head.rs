@@ -56,6 +56,19 @@ pub fn facts(peak: &str, steps: u32, leaks: Option<&LeakSummary>) -> String {
     format!("peak {peak} · {holds}")
 }
 
+/// What to do next, if so many runs are chosen and so many others are there.
+pub const fn next_pick(chosen: usize, others: usize) -> &'static str {
+    match (chosen, others) {
+        (0, 0) => {
+            "There are no runs yet: it takes a snapshot from before the patch and one from after \
+             it."
+        }
+        (0, _) => "Pick the baseline, then what to hold against it.",
+        (_, 0) => "This is the only run: it takes another snapshot to hold against it.",
+        _ => "Pick what to hold against the baseline.",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +104,18 @@ mod tests {
         let whole = told(1, Kind::WholeStep, "step");
         assert_eq!(whole, "peak 2.00 GiB · one whole step");
         assert_eq!(facts("2.00 GiB", 3, None), "peak 2.00 GiB · 3 steps");
+    }
+
+    #[test]
+    fn only_without_runs_there_are_none() {
+        let check = |chosen, others, begin: &str| {
+            let next = next_pick(chosen, others);
+            assert!(next.starts_with(begin), "{next}");
+        };
+        check(0, 0, "There are no runs yet");
+        check(0, 3, "Pick the baseline");
+        check(1, 0, "This is the only run");
+        check(1, 2, "Pick what to hold");
     }
 
     #[test]

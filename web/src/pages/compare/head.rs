@@ -2,6 +2,7 @@
 
 use super::pick::Picked;
 use crate::components::no_match::no_match;
+use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::pages::runs::store::{Loaded, RunsStore};
 use crate::url_state::UrlState;
@@ -12,7 +13,9 @@ use api::routes;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::pages::compare::head::{FILTERED_FROM, facts, is_sought, moved, with_runs};
+use presentation::pages::compare::head::{
+    FILTERED_FROM, facts, is_sought, moved, next_pick, with_runs,
+};
 
 /// Chips of the runs, and a menu to add one.
 #[component]
@@ -149,18 +152,51 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
 #[component]
 pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();
+    // Whether the list is there. What it holds is followed by what shows it.
+    let came = Memo::new(move |_| {
+        store.runs().with(|all| match all {
+            Loaded::Ready(_) => Loaded::Ready(()),
+            Loaded::Loading => Loaded::Loading,
+            Loaded::Failed(problem) => Loaded::Failed(problem.clone()),
+        })
+    });
+    let body = move || match came.get() {
+        Loaded::Ready(()) => view! { <Picks view=view/> }.into_any(),
+        Loaded::Loading => view! {
+            <div aria-busy="true">
+                <p class="visually-hidden">"Loading the runs"</p>
+                <div class="skeleton-row"></div>
+            </div>
+        }
+        .into_any(),
+        Loaded::Failed(problem) => {
+            let retry = Callback::new(move |()| store.refresh());
+            view! { <ProblemNote problem=problem retry=retry/> }.into_any()
+        }
+    };
+    view! {
+        <section class="compare-empty" aria-labelledby="compare-empty-title">
+            <h2 id="compare-empty-title">"Two to eight runs on one axis"</h2>
+            {body}
+            <p class="muted">
+                "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>
+                <span>
+                    ", or from a shell: "
+                    <code>"tidemark push before.pickle after.pickle --compare"</code>
+                </span>
+            </p>
+        </section>
+    }
+}
+
+/// The runs to pick from.
+#[component]
+fn Picks(view: UrlState<CompareState>) -> impl IntoView {
+    let store: RunsStore = expect_context();
     let picked: Picked = expect_context();
     let chosen = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
     let rest = Memo::new(move |_| store.runs().with(|all| others(all, &chosen.get())));
-    let sentence = move || match (chosen.with(Vec::len), rest.with(Vec::is_empty)) {
-        (0, true) => {
-            "There are no runs yet: it takes a snapshot from before the patch and one from \
-             after it."
-        }
-        (0, false) => "Pick the baseline, then what to hold against it.",
-        (_, true) => "This is the only run: it takes another snapshot to hold against it.",
-        _ => "Pick what to hold against the baseline.",
-    };
+    let sentence = move || next_pick(chosen.with(Vec::len), rest.with(Vec::len));
     let row = move |run: RunSummary| {
         let id = run.id.clone();
         let add = move |_| {
@@ -194,19 +230,9 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let is_long = Memo::new(move |_| rest.with(Vec::len) > FILTERED_FROM);
     let filter = move || is_long.get().then(|| name_field(sought));
     view! {
-        <section class="compare-empty" aria-labelledby="compare-empty-title">
-            <h2 id="compare-empty-title">"Two to eight runs on one axis"</h2>
-            <p class="muted">{sentence}</p>
-            {filter}
-            {rows}
-            <p class="muted">
-                "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>
-                <span>
-                    ", or from a shell: "
-                    <code>"tidemark push before.pickle after.pickle --compare"</code>
-                </span>
-            </p>
-        </section>
+        <p class="muted">{sentence}</p>
+        {filter}
+        {rows}
     }
 }
 
