@@ -28,6 +28,7 @@ use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
 use leptos_router::hooks::{use_location, use_params_map};
 use leptos_router::path;
+use presentation::components::problem_note::behind_colon;
 use presentation::connection::Connection;
 use presentation::events::Notice;
 use wasm_bindgen::JsCast;
@@ -121,7 +122,8 @@ fn provide_shared_state() {
 
     client::on_unauthorized(move || token_needed.0.set(true));
     client::on_busy(move |problem| {
-        toasts.show(format!("{}: {}.", problem.title, problem.detail), None);
+        let text = [&problem.title, ": ", &behind_colon(&problem.detail)].concat();
+        toasts.show(text, None);
     });
 }
 

@@ -21,6 +21,24 @@ pub fn sentence(detail: &str) -> String {
     [&text, end].concat()
 }
 
+/// What a problem tells, behind a colon: as the rest of a sentence, which it ends.
+pub fn behind_colon(text: &str) -> String {
+    let text = sentence(text);
+    let first = text.split([' ', ',', '.']).next().unwrap_or_default();
+    // A name keeps its letters.
+    let is_name = NAMES.contains(&first) || first.bytes().skip(1).any(|b| !b.is_ascii_lowercase());
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(letter) if !is_name => {
+            [&letter.to_ascii_lowercase().to_string(), chars.as_str()].concat()
+        }
+        _ => text,
+    }
+}
+
+/// Names with which a sentence may begin, and which are written as other words are.
+const NAMES: [&str; 2] = ["Python", "Tidemark"];
+
 /// The position of a problem in the uploaded file, unless its own text names it.
 pub fn place(problem: &Problem) -> Option<String> {
     let offset = problem.offset?;
@@ -41,6 +59,19 @@ mod tests {
         check("No opcode.", "No opcode.");
         check("alloc_conf is empty", "alloc_conf is empty.");
         check("`segments` is missing", "`segments` is missing.");
+    }
+
+    #[test]
+    fn behind_a_colon_a_sentence_goes_on() {
+        let check = |detail: &str, expected: &str| assert_eq!(behind_colon(detail), expected);
+        check("The server did not answer.", "the server did not answer.");
+        check("there is no run run_1", "there is no run run_1.");
+        check("A rank, such as rank0.", "a rank, such as rank0.");
+        check("PyTorch wrote it.", "PyTorch wrote it.");
+        check("Tidemark wrote it", "Tidemark wrote it.");
+        check("`segments` is missing", "`segments` is missing.");
+        check("HTTP 502", "HTTP 502.");
+        check("", ".");
     }
 
     #[test]

@@ -4,11 +4,13 @@ use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
 use api::routes;
 use api::runs::ServerInfo;
 use api::shares::ShareTarget;
 use leptos::prelude::*;
 use presentation::components::copy_for_pr::hint;
+use presentation::components::problem_note::sentence;
 
 /// A button that opens the block.
 #[component]
@@ -74,6 +76,10 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
             .filter(|_| !unfolds)?;
         Some(view! { <p class="muted share-hint">{hint}</p> })
     };
+    let told = move || {
+        let problem = problem.get();
+        problem.map(|problem: String| view! { <Prose text=sentence(&problem)/> })
+    };
     view! {
         <div class="share-form">
             <label class="share-check">
@@ -91,7 +97,7 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
                 aria-label="Markdown"
                 prop:value=text
             ></textarea>
-            <p class="bad-text" role="alert">{problem}</p>
+            <p class="bad-text" role="alert">{told}</p>
             {hint}
             <div class="share-buttons"><CopyButton text=text what="the Markdown"/></div>
         </div>

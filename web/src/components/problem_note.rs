@@ -45,6 +45,11 @@ pub fn ProblemNote(
     }
 }
 
+/// What a problem tells, as a sentence.
+pub fn told(problem: Problem) -> AnyView {
+    view! { <Prose text=sentence(&problem.detail)/> }.into_any()
+}
+
 /// In the place of a page whose subject cannot be shown: the problem, and a way back.
 #[component]
 pub fn ProblemPage(

@@ -2,9 +2,11 @@
 
 use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
 use crate::context::expect_context;
 use api::problem::Problem;
 use leptos::prelude::*;
+use presentation::components::problem_note::{behind_colon, sentence};
 use std::time::Duration;
 
 /// A message without an action stays this long.
@@ -61,7 +63,8 @@ impl Toasts {
 
     /// Shows that `what` (a sentence's beginning) failed, and why.
     pub fn fail(self, what: &str, problem: &Problem) {
-        let text = format!("{what}: {}. {}", problem.title, problem.detail);
+        let (title, detail) = (behind_colon(&problem.title), sentence(&problem.detail));
+        let text = [what, ": ", &title, " ", &detail].concat();
         self.push(Tone::Bad, text, None);
     }
 
@@ -119,7 +122,7 @@ fn toast_view(toasts: Toasts, toast: Toast) -> impl IntoView {
     });
     view! {
         <div class="toast" class:bad=toast.tone == Tone::Bad>
-            <p>{toast.text}</p>
+            <p><Prose text=toast.text/></p>
             {action}
             <button
                 class="icon-button"

@@ -2,12 +2,14 @@
 
 use crate::client;
 use crate::components::dialog::{Closing, Dialog};
+use crate::components::prose::Prose;
 use crate::context::expect_context;
 use crate::upload::driver::Uploads;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::OpenSession;
 use leptos::prelude::*;
+use presentation::components::problem_note::sentence;
 
 /// Whether the dialog is open; in the context of the whole application.
 #[derive(Clone, Copy)]
@@ -17,7 +19,7 @@ pub struct TokenNeeded(pub RwSignal<bool>);
 fn refusal(problem: &Problem) -> String {
     match problem.code {
         ProblemCode::Unauthorized => "This is not the token. Check for missing characters.".into(),
-        _ => format!("{}. {}", problem.title, problem.detail),
+        _ => [&sentence(&problem.title), " ", &sentence(&problem.detail)].concat(),
     }
 }
 
@@ -78,7 +80,9 @@ pub fn TokenDialog() -> impl IntoView {
                     aria-describedby="token-refused"
                     bind:value=token
                 />
-                <p id="token-refused" class="bad-text" role="alert">{move || refused.get()}</p>
+                <p id="token-refused" class="bad-text" role="alert">
+                    {move || refused.get().map(|text| view! { <Prose text=text/> })}
+                </p>
                 <button class="button primary" type="submit">"Open"</button>
                 <a href=move || routes::sign_in_page(&here()) rel="external">
                     "Other ways to sign in"

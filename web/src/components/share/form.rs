@@ -5,6 +5,7 @@ use super::{forget_draft, store_draft, store_name, stored_draft};
 use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::copy_for_pr::CopyForPr;
+use crate::components::problem_note::told;
 use api::problem::Problem;
 use api::routes;
 use api::shares::{CreatedShare, NewShare, Redaction, ShareKind, ShareTarget};
@@ -209,7 +210,7 @@ fn LinkForm(
                     bind:value=fields.name
                 />
             </div>
-            <p class="bad-text" role="alert">{move || request.problem.get().map(|p| p.detail)}</p>
+            <p class="bad-text" role="alert">{move || request.problem.get().map(told)}</p>
             <div class="share-buttons">
                 <button
                     class="button primary"

@@ -2,6 +2,7 @@
 
 use super::store_name;
 use crate::client;
+use crate::components::problem_note::told;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
 use api::routes;
@@ -61,7 +62,7 @@ pub fn Links(
         })
     };
     view! {
-        <p class="bad-text" role="alert">{move || problem.get().map(|p| p.detail)}</p>
+        <p class="bad-text" role="alert">{move || problem.get().map(told)}</p>
         {list}
     }
 }

@@ -1,6 +1,7 @@
 //! What redaction changes, before the link is made.
 
 use crate::client;
+use crate::components::problem_note::told;
 use crate::format::plural;
 use api::ids::RunId;
 use api::problem::Problem;
@@ -24,7 +25,7 @@ fn PreviewOf(run: RunId) -> impl IntoView {
     });
     move || match answer.get() {
         None => view! { <p class="muted">"Looking through the names…"</p> }.into_any(),
-        Some(Err(problem)) => view! { <p class="bad-text">{problem.detail}</p> }.into_any(),
+        Some(Err(problem)) => view! { <p class="bad-text">{told(problem)}</p> }.into_any(),
         Some(Ok(preview)) => {
             let rows = preview.examples.into_iter().map(row).collect_view();
             let all = plural(u64::from(preview.changed), "text");

@@ -15,6 +15,7 @@ use api::routes;
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use presentation::components::problem_note::behind_colon;
 use presentation::pages::job::curves::{
     band, by_oddness, highest, line, median, oddest_first, pictured, rank_of, why,
 };
@@ -95,8 +96,8 @@ impl Line {
             Line::Waiting => Some(" Its line is being fetched.".to_owned()),
             Line::There(_) => None,
             Line::Failed(problem) => Some(format!(
-                " Its line cannot be drawn: {}. Choose it again to try again.",
-                problem.title
+                " Its line cannot be drawn: {} Choose it again to try again.",
+                behind_colon(&problem.title)
             )),
         }
     }

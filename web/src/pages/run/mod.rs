@@ -30,7 +30,7 @@ use failures::{Failures, FailuresElsewhere, LeaksElsewhere, MarksOf};
 use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
-use presentation::components::problem_note::sentence;
+use presentation::components::problem_note::{behind_colon, sentence};
 use presentation::pages::run::device::{chosen_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
@@ -334,10 +334,13 @@ fn DeviceView(
     let problem = move || {
         let problem = handle.outputs.problem.get();
         let problem = problem.or_else(|| handle.unmarked.get())?;
+        let text = [
+            "Part of the picture is missing: ",
+            &behind_colon(&problem.detail),
+        ]
+        .concat();
         Some(view! {
-            <p class="run-tile-problem" role="status">
-                {format!("Part of the picture is missing: {}", problem.detail)}
-            </p>
+            <p class="run-tile-problem" role="status"><Prose text=text/></p>
         })
     };
     view! {
