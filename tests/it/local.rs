@@ -396,9 +396,10 @@ fn a_folder_that_is_opened_twice_is_one_job() {
         (&json!("out"), &json!(2))
     );
     assert_eq!(listed, ["out"]);
+    let shown_first = shown["id"].clone();
     for ranks in [&[0, 1][..], &[0]] {
         let (_, shown, listed) = open_folder("again", ranks);
-        assert_eq!(shown["id"], first.as_str(), "{ranks:?}");
+        assert_eq!(shown["id"], shown_first, "{ranks:?}");
         assert_eq!(
             (&shown["n_ranks"], &listed[..]),
             (&json!(2), &[json!("out")][..])
@@ -408,7 +409,7 @@ fn a_folder_that_is_opened_twice_is_one_job() {
     let run = detail["ranks"][0]["run"].as_str().expect("an id");
     let run: RunId = run.parse().expect("an id");
     let summary = document(&local.answer(&get(&routes::run(&run))));
-    assert_eq!(summary["job"]["job"], first.as_str());
+    assert_eq!(summary["job"]["job"], shown_first);
     let gone = local.answer(&sent("DELETE", &routes::job(&first), &json!({})));
     assert_eq!(gone.status, 200);
     assert_eq!(document(&local.answer(&get(routes::JOBS))), json!([]));

@@ -79,8 +79,8 @@ fn job_row(uploads: Uploads, id: LocalJob) -> AnyView {
     let status = status.into_any();
     let label = format!("Cancel {name}");
     let controls = move || {
-        let (progress, made) = (progress.get()?, job.get()?.made);
-        Some(match (progress.is_over, made) {
+        let (progress, shown) = (progress.get()?, job.get()?.shown);
+        Some(match (progress.is_over, shown) {
             (false, _) => view! {
                 <button
                     class="icon-button"
@@ -91,7 +91,7 @@ fn job_row(uploads: Uploads, id: LocalJob) -> AnyView {
                 </button>
             }
             .into_any(),
-            (true, Some(made)) => view! { <A href=routes::job_page(&made)>"Open"</A> }.into_any(),
+            (true, Some(shown)) => view! { <A href=routes::job_page(&shown)>"Open"</A> }.into_any(),
             (true, None) => ().into_any(),
         })
     };

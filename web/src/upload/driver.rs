@@ -49,6 +49,9 @@ pub struct Job {
     pub name: String,
     /// Its id on the server, once it is made.
     pub made: Option<JobId>,
+    /// What names it with the ranks that are there. In a tab without a server, that is made of
+    /// their content.
+    pub shown: Option<JobId>,
 }
 
 /// State that no component shows.
@@ -159,8 +162,13 @@ impl Uploads {
 
     fn new_job(self, name: &str) -> LocalJob {
         let id = LocalJob(self.jobs.with_untracked(Vec::len) as u32);
-        let (name, made) = (name.to_owned(), None);
-        self.jobs.update(|jobs| jobs.push(Job { id, name, made }));
+        let job = Job {
+            id,
+            name: name.to_owned(),
+            made: None,
+            shown: None,
+        };
+        self.jobs.update(|jobs| jobs.push(job));
         id
     }
 
@@ -208,12 +216,19 @@ impl Uploads {
             key: None,
         };
         let made: JobSummary = client::send_json(Method::Post, routes::JOBS, &new).await?;
-        self.jobs.update(|jobs| {
-            if let Some(job) = jobs.iter_mut().find(|job| job.id == local) {
-                job.made = Some(made.id.clone());
-            }
+        self.change_job(local, |job| {
+            job.made = Some(made.id.clone());
+            job.shown = Some(made.id.clone());
         });
         Ok((Some(made.id), Some(rank)))
+    }
+
+    fn change_job(self, id: LocalJob, change: impl FnOnce(&mut Job)) {
+        self.jobs.update(|jobs| {
+            if let Some(job) = jobs.iter_mut().find(|job| job.id == id) {
+                change(job);
+            }
+        });
     }
 
     fn item_untracked(self, id: LocalId) -> Option<Item> {
@@ -478,6 +493,10 @@ impl Uploads {
             } else {
                 Novelty::New
             };
+            let local = self.item_untracked(id).and_then(|item| item.in_job);
+            if let (Some((local, _)), Some(place)) = (local, finished.run.job) {
+                self.change_job(local, |job| job.shown = Some(place.job));
+            }
             self.change(id, Change::Finished(finished.run.id, novelty));
             return Ok(());
         }

@@ -48,7 +48,12 @@ pub fn JobPage() -> impl IntoView {
     let store: RunsStore = expect_context();
     store.refresh();
     // Ranks are added and removed while the page is open.
-    let members = Memo::new(move |_| match (id.get(), store.runs().get()) {
+    // Without a server that also changes what names it; the address may be an earlier name.
+    let now = Memo::new(move |_| match loaded.get() {
+        Loaded::Ready(job) => Some(job.job.id.clone()),
+        Loaded::Loading | Loaded::Failed(_) => id.get(),
+    });
+    let members = Memo::new(move |_| match (now.get(), store.runs().get()) {
         (Some(id), Loaded::Ready(runs)) => {
             let of_it = runs.iter().filter_map(|run| run.job.as_ref());
             of_it.filter(|place| place.job == id).count()
