@@ -27,15 +27,24 @@ pub fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
         .collect()
 }
 
-/// From the lowest to the highest level of all ranks.
+/// From the rank whose highest level is lowest to that whose is highest: flat where all are equal.
 pub fn band(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
     let parts = job.band.parts.iter();
     let part = |[low, _, high]: [Bytes; 3]| [low.0, high.0, high.0];
     parts.map(|p| p.map(part)).collect()
 }
 
-/// From the lowest to the highest level of a rank.
+/// The highest levels of a rank. What lies between ranks is of their highest levels, so that a line
+/// of other levels would leave it.
 pub fn line(curve: &RankCurve) -> Vec<Option<[u64; 3]>> {
+    let parts = curve.parts.iter();
+    parts
+        .map(|part| part.map(|[_, Bytes(high)]| [high; 3]))
+        .collect()
+}
+
+/// From the lowest to the highest level of a rank.
+pub fn reach(curve: &RankCurve) -> Vec<Option<[u64; 3]>> {
     let parts = curve.parts.iter();
     let part = |[low, high]: [Bytes; 2]| [low.0, high.0, high.0];
     parts.map(|p| p.map(part)).collect()
@@ -72,4 +81,20 @@ pub fn by_oddness(job: &JobDetail) -> Vec<Rank> {
 pub fn why(rank: &JobRank) -> String {
     let odd: Vec<&str> = rank.row.odd.iter().map(|odd| odd.why.as_str()).collect();
     odd.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_rank_lies_in_the_band_of_all() {
+        let curve = RankCurve {
+            rank: Rank(0),
+            parts: vec![Some([Bytes(2), Bytes(9)]), None],
+        };
+        // Ranks that are equal have a band without height, and so has the line of one.
+        assert_eq!(line(&curve), [Some([9, 9, 9]), None]);
+        assert_eq!(reach(&curve), [Some([2, 9, 9]), None]);
+    }
 }

@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::problem_note::behind_colon;
 use presentation::pages::job::curves::{
-    band, by_oddness, highest, line, median, oddest_first, pictured, rank_of, why,
+    band, by_oddness, highest, line, median, oddest_first, pictured, rank_of, reach, why,
 };
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     let base = median(&job);
     let pictures = job.curves.iter().filter_map(|curve| {
         let rank = rank_of(&job, curve.rank)?;
-        let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), line(curve)])));
+        let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), reach(curve)])));
         let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", curve.rank));
         let why = why(rank);
         let odd = !why.is_empty();
@@ -75,7 +75,10 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     view! {
         <section aria-labelledby="job-curves-title">
             <h2 id="job-curves-title">"Rank by rank"</h2>
-            <p class="muted">{format!("{axis}, all on one scale; grey: the median rank")}</p>
+            <p class="muted">
+                {format!("{axis}, all on one scale; line: the most of each moment, shaded below \
+                          it: down to the least; grey: the median rank")}
+            </p>
             <div class="multiples">{pictures}</div>
         </section>
     }
@@ -159,8 +162,8 @@ fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> im
         <section aria-labelledby="job-curves-title">
             <h2 id="job-curves-title">"All ranks"</h2>
             <p class="muted">
-                {format!("{axis}; shaded: from the lowest to the highest rank, grey: the median, \
-                          line: the rank that is chosen below")}
+                {format!("{axis}, the most of each moment; shaded: from the lowest to the highest \
+                          rank, grey: the median, line: the rank that is chosen below")}
             </p>
             <div class="job-band">
                 <Plot curves=shown detail=Detail::Axes high=high band=true/>
