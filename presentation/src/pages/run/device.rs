@@ -3,7 +3,7 @@
 use super::recording::Cut;
 use api::runs::{DeviceSummary, RunDetail};
 use trace::steps::levels;
-use trace::trace::StepSource;
+use trace::trace::{PINNED, StepSource};
 
 /// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
 /// the main one.
@@ -17,6 +17,19 @@ pub fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSumma
         .cloned()
 }
 
+/// What is said where a view names a device that the recording does not have.
+pub fn missing_device(wanted: Option<u32>, shown: Option<u32>) -> Option<String> {
+    let (wanted, shown) = (wanted?, shown?);
+    let name = |device| match device {
+        PINNED => "pinned memory".to_owned(),
+        device => format!("device {device}"),
+    };
+    (shown != wanted).then(|| {
+        let (wanted, shown) = (name(wanted), name(shown));
+        format!("The link names {wanted}. This recording has none; you see {shown}.")
+    })
+}
+
 /// The device with the selected steps.
 pub fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
     if let Cut::Other(level) = cut {
@@ -27,4 +40,23 @@ pub fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
         };
     }
     device
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_told() {
+        let check = |wanted: Option<u32>, shown: Option<u32>, expected: Option<&str>| {
+            assert_eq!(missing_device(wanted, shown).as_deref(), expected);
+        };
+        check(None, Some(0), None);
+        check(Some(1), Some(1), None);
+        check(Some(1), None, None);
+        let told = "The link names device 7. This recording has none; you see device 0.";
+        check(Some(7), Some(0), Some(told));
+        let told = "The link names pinned memory. This recording has none; you see device 0.";
+        check(Some(PINNED), Some(0), Some(told));
+    }
 }

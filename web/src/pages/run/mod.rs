@@ -31,7 +31,7 @@ use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
 use presentation::components::problem_note::{behind_colon, sentence};
-use presentation::pages::run::device::{chosen_device, with_cut};
+use presentation::pages::run::device::{chosen_device, missing_device, with_cut};
 use presentation::pages::run::recording::{Cut, beginning};
 use presentation::questions::band_colours::Orders;
 use presentation::questions::step_numbers::StepNumbers;
@@ -199,18 +199,10 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     let title = format!("{} · Tidemark", run.summary.name);
     let beginning = beginning(&run);
     Effect::new(move |_| document().set_title(&title));
-    let notes = move || {
-        let notes = view.notes().get();
-        let texts = notes
-            .into_iter()
-            .map(|n| view! { <p><Prose text=sentence(&n.to_string())/></p> })
-            .collect_view();
-        view! { <div class="run-link-notes" role="status">{texts}</div> }
-    };
     view! {
         <div class="run-page" class:asking=asking>
             <RunHead run=Arc::clone(&run) device=device marks=marks view=view/>
-            {notes}
+            <LinkNotes found=found view=view/>
             <FailuresElsewhere run=Arc::clone(&run) device=device view=view/>
             <LeaksElsewhere run=run device=device view=view/>
             <RecordingStrip
@@ -224,6 +216,24 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
             {timeline}
         </div>
     }
+}
+
+/// What of the link is not shown: what was not understood, and a device that is not there.
+#[component]
+fn LinkNotes(found: Memo<Option<DeviceSummary>>, view: UrlState<ViewState>) -> impl IntoView {
+    let elsewhere = Memo::new(move |_| {
+        let shown = found.with(|found| found.as_ref().map(|device| device.device));
+        missing_device(view.state().with(|state| state.device), shown)
+    });
+    let texts = move || {
+        let notes = view.notes().get().into_iter();
+        let notes = notes.map(|note| sentence(&note.to_string()));
+        let texts = notes.chain(elsewhere.get());
+        texts
+            .map(|text| view! { <p><Prose text=text/></p> })
+            .collect_view()
+    };
+    view! { <div class="run-link-notes" role="status">{texts}</div> }
 }
 
 /// What the recording of a device holds, once it is known; whether it will be known; and which loop
