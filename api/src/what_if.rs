@@ -5,7 +5,7 @@
 
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
-use trace::trace::DeviceTrace;
+use trace::trace::{DeviceTrace, Step};
 use trace::units::{Bytes, EventIdx};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
@@ -186,15 +186,17 @@ pub struct Calibration {
 }
 
 /// What was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Recorded {
     /// Highest *allocated*.
     pub peak_allocated: Bytes,
     /// Highest *reserved*.
     pub peak_reserved: Bytes,
-    /// The step in which an allocation failed first, from 0; `null` when none did.
+    /// The position of the step in which an allocation failed first, from 0; `null` when none did.
     pub oom_step: Option<u32>,
+    /// Where that was in words, by the program's own numbers: `in step 121`, `after step 17`.
+    pub oom_place: Option<String>,
     /// What the recording shows of the limit that it ran under.
     pub limit: Option<Limit>,
 }
@@ -210,7 +212,7 @@ pub struct Limit {
 }
 
 /// What would happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Replayed {
     /// How much the process may reserve; `null`: no limit.
@@ -221,9 +223,11 @@ pub struct Replayed {
     pub peak_reserved: Bytes,
     /// Requests that needed the cache emptied first (`num_alloc_retries`).
     pub retries: u64,
-    /// The step in which an allocation fails first, from 0; `null` when none does. A recording
-    /// without steps is step 0.
+    /// The position of the step in which an allocation fails first, from 0; `null` when none does.
+    /// A recording without steps is step 0.
     pub oom_step: Option<u32>,
+    /// Where that is in words, by the program's own numbers: `in step 121`, `after step 17`.
+    pub oom_place: Option<String>,
     /// The event at which it fails.
     pub oom_event: Option<EventIdx>,
     /// The segment that could not be had; `null` also where no allocation fails, but the memory
@@ -280,6 +284,7 @@ impl WhatIf {
         let recorded = &answer.recorded;
         let own_limit = recorded.limit.map(LimitSeen::taken);
         let at_recorded = answer.at_recorded_limit.as_ref();
+        let steps = &device.steps;
         WhatIf {
             device: device.device,
             calibration: Calibration {
@@ -291,18 +296,21 @@ impl WhatIf {
                 peak_allocated: recorded.peak_allocated,
                 peak_reserved: recorded.peak_reserved,
                 oom_step: recorded.failed.map(|(_, step)| step),
+                oom_place: recorded
+                    .failed
+                    .map(|(event, _)| words::recorded_place(event, steps)),
                 limit: recorded.limit.map(|seen| Limit {
                     at_least: seen.at_least,
                     below: seen.below,
                 }),
             },
-            what_if: Replayed::of(answer.limit, &answer.what_if),
-            at_recorded_limit: at_recorded.map(|outcome| Replayed::of(own_limit, outcome)),
+            what_if: Replayed::of(answer.limit, &answer.what_if, steps),
+            at_recorded_limit: at_recorded.map(|outcome| Replayed::of(own_limit, outcome, steps)),
             otherwise: Otherwise {
                 given_back: early.len() as u64,
                 gone: early.n_gone() as u64,
             },
-            sentence: words::sentence(answer, &device.steps),
+            sentence: words::sentence(answer, steps),
             trust: words::trust(answer),
         }
     }
@@ -328,7 +336,7 @@ impl Spread {
 }
 
 impl Replayed {
-    fn of(limit: Option<Bytes>, outcome: &Outcome) -> Replayed {
+    fn of(limit: Option<Bytes>, outcome: &Outcome, steps: &[Step]) -> Replayed {
         let failed: Option<Failed> = outcome.failed;
         Replayed {
             limit,
@@ -336,6 +344,7 @@ impl Replayed {
             peak_reserved: outcome.peak_reserved,
             retries: outcome.retries,
             oom_step: failed.map(|failed| failed.step),
+            oom_place: failed.map(|failed| words::place(&failed, steps)),
             oom_event: failed.map(|failed| failed.event),
             oom_segment: failed.and_then(|failed| failed.segment),
             reaches: match outcome.reach {

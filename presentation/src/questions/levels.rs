@@ -214,6 +214,7 @@ mod tests {
             peak_reserved: Bytes(200),
             retries: 0,
             oom_step: None,
+            oom_place: None,
             oom_event: None,
             oom_segment: None,
             reaches: Reaches::End,

@@ -165,14 +165,14 @@ pub fn changes(run: &str, changes: &Changes) -> String {
 pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
     let recorded = &answer.recorded;
     let none = || "–".to_owned();
-    let step = |step: Option<u32>| step.map_or_else(none, |step| format!("step {step}"));
+    let failed = |place: &Option<String>| place.clone().unwrap_or_else(none);
     let column = |of: &Replayed| {
         [
             of.limit.map_or_else(none, exact),
             exact(of.peak_allocated),
             exact(of.peak_reserved),
             count(of.retries),
-            step(of.oom_step),
+            failed(&of.oom_place),
         ]
     };
     let limit = recorded.limit;
@@ -181,7 +181,7 @@ pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
         exact(recorded.peak_allocated),
         exact(recorded.peak_reserved),
         none(),
-        step(recorded.oom_step),
+        failed(&recorded.oom_place),
     ];
     let mut heads = vec!["", "recorded", "what if"];
     let mut columns = vec![was, column(&answer.what_if)];

@@ -132,9 +132,9 @@ fn for_people(file: &str, report: &WhatIf, others: usize) -> String {
         exact(r.peak_reserved)
     });
     row("retries", "–".to_owned(), &|r| r.retries.to_string());
-    let step = |step: Option<u32>| step.map_or_else(|| "no".to_owned(), |s| format!("step {s}"));
-    row("out of memory", step(recorded.oom_step), &|r| {
-        step(r.oom_step)
+    let failed = |place: &Option<String>| place.clone().unwrap_or_else(|| "no".to_owned());
+    row("out of memory", failed(&recorded.oom_place), &|r| {
+        failed(&r.oom_place)
     });
     let of = match others {
         0 => String::new(),

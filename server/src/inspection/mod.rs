@@ -15,7 +15,7 @@ use trace::categories::Categories;
 use trace::leaks::{self, LeakReport};
 use trace::main_device;
 use trace::oom;
-use trace::redact::step_at_in_words;
+use trace::redact::step_in_words;
 use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, levels};
@@ -256,7 +256,9 @@ fn out_of_memory(
         OutOfMemory {
             event: failure.event,
             step: failure.step,
-            step_name: failure.step.map(|at| step_at_in_words(&device.steps, at)),
+            step_name: failure
+                .step
+                .map(|at| step_in_words(&device.steps[at as usize])),
             asked: failure.asked,
             free: failure.free,
             limit: failure.limit_under(&own),

@@ -379,10 +379,11 @@ fn what_if_answers_in_numbers_and_in_words() {
         own["calibration"]["predicted"]
     );
     assert_eq!(own["calibration"]["peak_reserved_error"], 0.0);
-    for what in ["peak_allocated", "peak_reserved", "oom_step"] {
+    for what in ["peak_allocated", "peak_reserved", "oom_step", "oom_place"] {
         assert_eq!(own["recorded"][what], own["what_if"][what], "{what}");
     }
     assert_eq!(own["recorded"]["oom_step"], 21);
+    assert_eq!(own["recorded"]["oom_place"], "in step 21");
     let less = json(&["--limit", "1500MiB", "--alloc-conf", ""]);
     assert_eq!(less["what_if"]["oom_step"], 0);
     assert_eq!(less["what_if"]["reaches"], "failure");

@@ -30,7 +30,7 @@ mod notes;
 
 pub use changes::{Change, Changes, What, changes};
 pub use key::Key;
-pub use names::{bare_step_name, numbered, step, step_at_in_words, step_in_words, step_number};
+pub use names::{bare_step_name, numbered, place_in_words, step, step_in_words, step_number};
 pub use notes::note;
 
 use crate::stacks::{FxHashMap, StrIdx, Strings};

@@ -3,6 +3,7 @@
 use super::{Key, known, native};
 use crate::steps::{Word, family_name};
 use crate::trace::Step;
+use crate::units::EventIdx;
 
 /// File endings that are kept: they tell which files are Python.
 const ENDINGS: [&str; 14] = [
@@ -123,17 +124,17 @@ pub fn step_in_words(step: &Step) -> String {
     }
 }
 
-/// What the step at a position is called in a sentence. The one after the last did not finish, so
-/// it has no name of its own: it is counted on from the last.
-pub fn step_at_in_words(steps: &[Step], position: u32) -> String {
-    if let Some(step) = steps.get(position as usize) {
-        return step_in_words(step);
-    }
-    let last = steps.last().map(step_in_words).unwrap_or_default();
-    match numbered(&last) {
-        Some((word, number)) => format!("{word}{}", number.saturating_add(1)),
-        None => format!("step {position}"),
-    }
+/// Where among the steps an event lies: `in request 3`; `after step 17` where the step that
+/// followed did not finish, so that it is none of them; `before step 0`. Without steps, the event.
+pub fn place_in_words(steps: &[Step], event: EventIdx) -> String {
+    let begun = steps.partition_point(|step| step.events.start() <= event);
+    let (word, step) = match (begun.checked_sub(1), steps.first()) {
+        (Some(last), _) if steps[last].events.contains(event) => ("in", &steps[last]),
+        (Some(last), _) => ("after", &steps[last]),
+        (None, Some(first)) => ("before", first),
+        (None, None) => return format!("at event {}", event.0),
+    };
+    format!("{word} {}", step_in_words(step))
 }
 
 /// The number of a step in its name; its position where the name has none.
@@ -153,7 +154,6 @@ pub fn numbered(name: &str) -> Option<(&str, u32)> {
 mod tests {
     use super::*;
     use crate::span::Span;
-    use crate::units::EventIdx;
 
     fn steps(names: &[&str]) -> Vec<Step> {
         let step = |(index, name): (usize, &&str)| Step {
@@ -165,19 +165,26 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_told_by_the_programs_own_number() {
-        let check = |names: &[&str], position: u32, words: &str| {
-            assert_eq!(step_at_in_words(&steps(names), position), words);
+    fn an_event_is_placed_by_the_programs_own_numbers() {
+        let check = |names: &[&str], event: u32, words: &str| {
+            // The step at a position is one event long and two events after the one before it.
+            let mut steps = steps(names);
+            for (step, start) in steps.iter_mut().zip((1..).step_by(2)) {
+                step.events = Span::new(EventIdx(start), EventIdx(start + 1));
+            }
+            assert_eq!(place_in_words(&steps, EventIdx(event)), words);
         };
         let profiler = ["ProfilerStep#10", "ProfilerStep#11"];
-        check(&profiler, 1, "ProfilerStep#11");
-        // This one did not finish.
-        check(&profiler, 2, "ProfilerStep#12");
-        check(&["request 0"], 1, "request 1");
-        check(&["## step 7 ##"], 0, "step 7");
-        check(&["our secret request 7"], 0, "step 0");
-        check(&["forward"], 1, "step 1");
-        check(&[], 0, "step 0");
+        check(&profiler, 3, "in ProfilerStep#11");
+        // The next one did not finish.
+        check(&profiler, 4, "after ProfilerStep#11");
+        check(&profiler, 2, "after ProfilerStep#10");
+        check(&profiler, 0, "before ProfilerStep#10");
+        check(&["request 0"], 1, "in request 0");
+        check(&["## step 7 ##"], 1, "in step 7");
+        check(&["our secret request 7"], 1, "in step 0");
+        check(&["forward"], 9, "after step 0");
+        check(&[], 9, "at event 9");
         let numbers =
             |names: &[&str]| -> Vec<u32> { steps(names).iter().map(step_number).collect() };
         assert_eq!(numbers(&profiler), [10, 11]);

@@ -1,10 +1,10 @@
 //! Answers in words.
 
-use super::{Answer, Calibration, Outcome, Reach, Recorded, Spread};
-use crate::redact::step_at_in_words;
+use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread};
+use crate::redact::place_in_words;
 use crate::trace::{Fidelity, Step};
-use crate::units::Bytes;
 use crate::units::size::exact;
+use crate::units::{Bytes, EventIdx};
 
 /// How far an answer can be trusted, in words.
 pub fn trust(answer: &Answer) -> String {
@@ -135,9 +135,9 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
             _ => "",
         };
         return format!(
-            "It {would} run out of memory{under} in {}{too}: a segment of {} is needed while \
+            "It {would} run out of memory{under} {}{too}: a segment of {} is needed while \
              {} are reserved, {} of them allocated.{}",
-            step_at_in_words(steps, failed.step),
+            place(failed, steps),
             segment,
             size(failed.reserved),
             size(failed.allocated),
@@ -161,12 +161,37 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
         against(outcome.peak_reserved, recorded.peak_reserved)
     );
     match (outcome.reach, recorded.failed) {
-        (Reach::Recorded(_), Some((_, step))) => format!(
-            "It {would} get past {}{under}, in which the recorded run ran out of memory; \
-             up to there {peak}. What it would have asked for next was not recorded.",
-            step_at_in_words(steps, step)
-        ),
+        (Reach::Recorded(_), Some((event, _))) => {
+            let (past, whence) = got_past(&recorded_place(event, steps));
+            format!(
+                "It {would} get past {past}{under}, {whence} the recorded run ran out of memory; \
+                 up to there {peak}. What it would have asked for next was not recorded."
+            )
+        }
         _ => format!("It {would} fit{under}: {peak}."),
+    }
+}
+
+/// Where a request fails, in words: `in step 121`, `after step 17`. The steps are the device's.
+pub fn place(failed: &Failed, steps: &[Step]) -> String {
+    match failed.segment {
+        Some(_) => place_in_words(steps, failed.event),
+        // It is no request that fails.
+        None => "before the first event".to_owned(),
+    }
+}
+
+/// Where the recorded run ran out of memory, in the same words.
+pub fn recorded_place(event: EventIdx, steps: &[Step]) -> String {
+    place_in_words(steps, event)
+}
+
+/// What is got past, and how a sentence goes on about that: `step 21`, `in which`.
+fn got_past(place: &str) -> (String, &'static str) {
+    match (place.strip_prefix("in "), place.strip_prefix("at ")) {
+        (Some(step), _) => (step.to_owned(), "in which"),
+        (_, Some(event)) => (event.to_owned(), "at which"),
+        (None, None) => (format!("the request {place}"), "at which"),
     }
 }
 
@@ -191,7 +216,6 @@ fn size(bytes: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::EventIdx;
     use crate::what_if::Failed;
 
     const MIB: u64 = 1 << 20;
@@ -290,6 +314,17 @@ mod tests {
         check(None, "It would");
         check(Some(spread_of(0, [2, 2], [0, 0])), "It would");
         check(Some(spread_of(3, [2, 2], [0, 0])), "It might");
+    }
+
+    #[test]
+    fn what_is_got_past_is_a_step_or_what_lies_between_steps() {
+        let check = |place: &str, past: &str, whence: &str| {
+            assert_eq!(got_past(place), (past.to_owned(), whence));
+        };
+        check("in step 121", "step 121", "in which");
+        check("after step 17", "the request after step 17", "at which");
+        check("before step 0", "the request before step 0", "at which");
+        check("at event 9", "event 9", "at which");
     }
 
     #[test]

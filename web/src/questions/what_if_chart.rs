@@ -16,8 +16,8 @@ const POINT: &str = "Point at the curves for their values.";
 #[component]
 pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
     let levels = Levels::of(&drawn, n_events)?;
-    let about = drawn.answer.at_recorded_limit;
-    let about = about.unwrap_or(drawn.answer.what_if);
+    let about = drawn.answer.at_recorded_limit.as_ref();
+    let about = about.unwrap_or(&drawn.answer.what_if);
     let end_class = match about.reaches {
         Reaches::Failure => "level-end failure",
         Reaches::End | Reaches::RecordedFailure => "level-end",

@@ -385,10 +385,10 @@ fn answered(asker: Asker, drawn: Arc<WhatIfDrawn>) -> AnyView {
 
 fn table(answer: &WhatIf) -> AnyView {
     let recorded = &answer.recorded;
-    let second = answer.at_recorded_limit;
+    let second = answer.at_recorded_limit.as_ref();
     let cell = |text: String| view! { <td class="num">{text}</td> }.into_any();
     let row = |name: &'static str, was: AnyView, is: &dyn Fn(&Replayed) -> AnyView| {
-        let second = second.as_ref().map(is);
+        let second = second.map(is);
         view! {
             <tr>
                 <th scope="row">{name}</th>
@@ -402,8 +402,7 @@ fn table(answer: &WhatIf) -> AnyView {
         let exact = format::exact_bytes(bytes.get());
         view! { <td class="num" title=exact>{bytes.to_string()}</td> }.into_any()
     };
-    let step =
-        |step: Option<u32>| cell(step.map_or_else(|| "no".to_owned(), |s| format!("step {s}")));
+    let failed = |place: &Option<String>| cell(place.clone().unwrap_or_else(|| "no".to_owned()));
     let limit = match recorded.limit {
         Some(limit) => format!("below {}", limit.below),
         None => "none shows".to_owned(),
@@ -436,7 +435,7 @@ fn table(answer: &WhatIf) -> AnyView {
                     {row("Retries with an empty cache", cell("–".to_owned()), &|r| {
                         cell(count(r.retries))
                     })}
-                    {row("Out of memory", step(recorded.oom_step), &|r| step(r.oom_step))}
+                    {row("Out of memory", failed(&recorded.oom_place), &|r| failed(&r.oom_place))}
                 </tbody>
             </table>
         </div>
