@@ -130,8 +130,12 @@ pub struct OutOfMemory {
     pub asked: Bytes,
     /// The free bytes of the driver.
     pub free: Bytes,
-    /// The process's own limit at most, where one must have refused since the driver had enough.
+    /// Upper bound (exclusive) of the process's own limit, where one must have refused since the
+    /// driver had enough.
     pub limit: Option<Bytes>,
+    /// Lower bound of that limit.
+    #[serde(default)]
+    pub limit_at_least: Option<Bytes>,
     /// *Allocated* at that moment.
     pub allocated: Bytes,
     /// *Reserved* at that moment.

@@ -34,7 +34,7 @@ pub struct Marks {
 
 impl Marks {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 9;
+    pub const VERSION: u32 = 10;
 
     /// The largest number of named scopes in an answer; the others are only counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
@@ -73,8 +73,11 @@ pub struct OomMark {
     pub step: Option<u32>,
     /// The phase in which it failed, inferred.
     pub phase: Phase,
-    /// The process's own limit at most, where one must have refused since the driver had enough.
+    /// Upper bound (exclusive) of the process's own limit, where one must have refused since the
+    /// driver had enough.
     pub limit: Option<Bytes>,
+    /// Lower bound of that limit.
+    pub limit_at_least: Option<Bytes>,
     /// *Allocated* then.
     pub allocated: Bytes,
     /// *Reserved* then.

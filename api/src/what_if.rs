@@ -5,8 +5,9 @@
 
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
+use trace::redact::place_in_words;
 use trace::trace::{DeviceTrace, Step};
-use trace::units::{Bytes, EventIdx};
+use trace::units::{Bytes, EventIdx, size};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
 /// A question. Parts that are not set stay as recorded.
@@ -211,6 +212,13 @@ pub struct Limit {
     pub below: Bytes,
 }
 
+impl Limit {
+    /// In words: `between 2.01 GiB and 2.07 GiB`.
+    pub fn in_words(self) -> String {
+        size::between(self.at_least, self.below)
+    }
+}
+
 /// What would happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -298,7 +306,7 @@ impl WhatIf {
                 oom_step: recorded.failed.map(|(_, step)| step),
                 oom_place: recorded
                     .failed
-                    .map(|(event, _)| words::recorded_place(event, steps)),
+                    .map(|(event, _)| place_in_words(steps, event)),
                 limit: recorded.limit.map(|seen| Limit {
                     at_least: seen.at_least,
                     below: seen.below,

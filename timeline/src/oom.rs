@@ -4,6 +4,7 @@ use super::lanes::plain_step_name;
 use api::timeline::{Marks, OomMark};
 use trace::code::last_components;
 use trace::phases::Phase;
+use trace::units::size;
 
 /// For example `in step 3, in the backward pass` or `after request 17`; empty if nothing is known.
 pub fn place(marks: &Marks, oom: &OomMark) -> String {
@@ -41,13 +42,19 @@ pub fn reason(oom: &OomMark) -> &'static str {
 /// What was requested and what refused it, with the sizes.
 pub fn why(oom: &OomMark) -> String {
     let (asked, free) = (oom.size, oom.device_free);
-    match oom.limit {
+    match limit(oom) {
         None => format!("{asked} were asked for, the device had {free} free."),
         Some(limit) => format!(
             "{asked} were asked for. The device had {free} free: a limit of the process refused \
-             it, {limit} at most."
+             it, {limit}."
         ),
     }
+}
+
+/// The limit of the process that refused the request, as exactly as the recording shows it.
+pub fn limit(oom: &OomMark) -> Option<String> {
+    let limit = oom.limit_at_least.zip(oom.limit);
+    limit.map(|(least, below)| size::between(least, below))
 }
 
 /// The operation that asked and the line that called it, as far as they are known.
@@ -80,6 +87,7 @@ mod tests {
             step: None,
             phase: Phase::Forward,
             limit,
+            limit_at_least: limit.map(|limit| Bytes(limit.0 / 2)),
             allocated: Bytes(0),
             reserved: Bytes(0),
             operation: operation.map(str::to_owned),
@@ -137,7 +145,7 @@ mod tests {
         );
         let limit = why(&oom(Some(Bytes(4096)), None, None));
         assert!(
-            limit.ends_with("a limit of the process refused it, 4.00 KiB at most."),
+            limit.ends_with("a limit of the process refused it, between 2.00 KiB and 4.00 KiB."),
             "{limit}"
         );
     }

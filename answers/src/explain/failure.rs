@@ -5,6 +5,7 @@ use super::{Look, room, words};
 use crate::pictures::marks;
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
 use api::leaks::Verdict;
+use api::timeline::OomMark;
 use trace::allocator::Config;
 use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
@@ -30,20 +31,22 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let diagnosis = diagnosis(look, &own, (&phases, &failure), &early)?;
     let room = room::at(look, places, Some(failure.event));
     let leaked = early.overdue(look.device, failure.event);
-    let limit = diagnosis.as_ref().map(|found| found.limit);
-    let of_process = failure.limit_under(&own);
+    let marks = marks(look.device, look.trace, look.watch)?;
+    let mut ooms = marks.ooms.iter();
+    let mark = ooms.find(|mark| mark.event == failure.event);
+    let [limit_at_least, limit_below] = limits(diagnosis.as_ref(), mark);
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: phases.at(failure.event),
         asked: failure.asked,
         segment: diagnosis.as_ref().and_then(|found| found.failed.segment),
         free: failure.free,
-        refused_by: match of_process {
+        refused_by: match failure.limit_under(&own) {
             Some(_) => Refusal::ProcessLimit,
             None => Refusal::Device,
         },
-        limit_at_least: limit.map(|limit| limit.at_least),
-        limit_below: limit.map(|limit| limit.below).or(of_process),
+        limit_at_least,
+        limit_below,
         // The failure itself emptied the cache too.
         retries_before: diagnosis
             .as_ref()
@@ -63,9 +66,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         why: String::new(),
         what_would_have_helped: String::new(),
     };
-    let marks = marks(look.device, look.trace, look.watch)?;
-    let mut ooms = marks.ooms.iter();
-    if let Some(mark) = ooms.find(|mark| mark.event == failure.event) {
+    if let Some(mark) = mark {
         let asker = Asker::of(look.stacks(), failure.stack);
         // For C++ the operation says more.
         let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
@@ -85,6 +86,14 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
     Ok(Some(explained))
+}
+
+/// Between which sizes the limit lies: those that replay was tried with, otherwise what the mark
+/// says.
+fn limits(diagnosis: Option<&Diagnosis>, mark: Option<&OomMark>) -> [Option<Bytes>; 2] {
+    let tried = diagnosis.map(|found| [found.limit.at_least, found.limit.below].map(Some));
+    let marked = || mark.map(|mark| [mark.limit_at_least, mark.limit]);
+    tried.or_else(marked).unwrap_or_default()
 }
 
 /// How many more allocations failed that were not passed over.

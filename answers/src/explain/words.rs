@@ -9,6 +9,7 @@ use api::leaks::{Pattern, Verdict};
 use trace::code::module;
 use trace::phases::Phase;
 use trace::units::Bytes;
+use trace::units::size::of_between;
 use trace::what_if::Change;
 
 /// Where and by whom memory was requested, as far as that is known.
@@ -75,10 +76,8 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
 
 /// ` of 2.01 GiB`, as exactly as the recording shows it.
 fn limit(oom: &OutOfMemory) -> String {
-    let [least, below] = [oom.limit_at_least, oom.limit_below].map(|b| b.map(|b| b.to_string()));
-    match (least, below) {
-        (Some(least), Some(below)) if least == below => format!(" of {least}"),
-        (Some(least), Some(below)) => format!(" between {least} and {below}"),
+    match (oom.limit_at_least, oom.limit_below) {
+        (Some(least), Some(below)) => format!(" {}", of_between(least, below)),
         (_, Some(below)) => format!(" of at most {below}"),
         _ => String::new(),
     }

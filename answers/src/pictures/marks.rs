@@ -10,7 +10,7 @@ use trace::phases::Phases;
 use trace::stays::HostStay;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
-use trace::what_if::own_settings;
+use trace::what_if::{LimitSeen, own_settings};
 
 /// The marks of a device.
 ///
@@ -104,10 +104,11 @@ fn ooms(
         return Ok(Vec::new());
     }
     let (stacks, own) = (&trace.stacks, own_settings(&trace.format, device));
+    let limits = LimitSeen::of_refusals(device, &own, failures, watch)?;
     let categories = Categories::of_while(device, stacks, watch)?;
     let phases = Phases::of_while(device, stacks, watch)?;
-    let first = failures.iter().take(Marks::MAX_OOMS);
-    let marks = first.map(|oom| {
+    let first = failures.iter().zip(limits).take(Marks::MAX_OOMS);
+    let marks = first.map(|(oom, limit)| {
         let asker = Asker::of(stacks, oom.stack);
         OomMark {
             event: oom.event,
@@ -115,7 +116,8 @@ fn ooms(
             device_free: oom.free,
             step: oom.step,
             phase: phases.at(oom.event),
-            limit: oom.limit_under(&own),
+            limit: limit.map(|limit| limit.below),
+            limit_at_least: limit.map(|limit| limit.at_least),
             allocated: oom.allocated,
             reserved: oom.reserved,
             operation: asker.operation,
@@ -145,9 +147,10 @@ mod tests {
             let setting = (conf::VARIABLE.to_owned(), settings.to_owned());
             trace.format.settings.push(setting);
             let marks = marks(&trace.devices[0], &trace, Watch::nobody());
-            marks.unwrap().ooms[0].limit
+            let oom = marks.unwrap().ooms.remove(0);
+            [oom.limit_at_least, oom.limit]
         };
-        assert_eq!(limit(""), Some(Bytes::mib(1020)));
-        assert_eq!(limit("large_segment_size_mb:64"), None);
+        assert_eq!(limit(""), [0, 1020].map(|mib| Some(Bytes::mib(mib))));
+        assert_eq!(limit("large_segment_size_mb:64"), [None; 2]);
     }
 }

@@ -6,7 +6,7 @@ use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, Part};
 use api::frames::FrameText;
 use api::leaks::{LeakGroup, Leaks, Pattern};
-use api::what_if::{Replayed, WhatIf};
+use api::what_if::{Limit, Replayed, WhatIf};
 use trace::plain::code;
 use trace::units::Bytes;
 
@@ -177,7 +177,7 @@ pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
     };
     let limit = recorded.limit;
     let was = [
-        limit.map_or_else(none, |limit| format!("below {}", limit.below)),
+        limit.map_or_else(none, Limit::in_words),
         exact(recorded.peak_allocated),
         exact(recorded.peak_reserved),
         none(),

@@ -6,7 +6,7 @@ use super::output::{json, print};
 use super::reading::trace_of;
 use crate::questions::what_if::{self, Asked, Gone, Leaks, Settings};
 use crate::table::Table;
-use api::what_if::{Replayed, WhatIf};
+use api::what_if::{Limit, Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
 use trace::main_device;
@@ -120,7 +120,7 @@ fn for_people(file: &str, report: &WhatIf, others: usize) -> String {
         table.row([name.to_owned(), was, is(&report.what_if), second]);
     };
     let limit = recorded.limit;
-    let limit = limit.map_or_else(|| "none shows".to_owned(), |l| format!("below {}", l.below));
+    let limit = limit.map_or_else(|| "none shows".to_owned(), Limit::in_words);
     let no_limit = || "none".to_owned();
     row("limit", limit, &|r| {
         r.limit.map_or_else(no_limit, |l| l.to_string())

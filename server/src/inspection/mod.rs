@@ -25,7 +25,7 @@ use trace::trace::{
 };
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
-use trace::what_if::{self, Tried};
+use trace::what_if::{self, LimitSeen, Tried};
 
 /// Whether the blocks that are alive at the end are listed one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ fn device(
         categories_at_peak: by_category(peak),
         inferred: categories.inferred(trace, stacks),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
-        out_of_memory: out_of_memory((trace, whole), &categories),
+        out_of_memory: out_of_memory((trace, whole), &categories, watch)?,
         remedies: remedies(trace, whole, watch)?,
     })
 }
@@ -246,11 +246,14 @@ fn remedies(
 fn out_of_memory(
     (device, whole): (&DeviceTrace, &Trace),
     categories: &Categories,
-) -> Vec<OutOfMemory> {
+    watch: Watch<'_>,
+) -> Result<Vec<OutOfMemory>, Stopped> {
     let stacks = &whole.stacks;
     let own = what_if::own_settings(&whole.format, device);
     let passed_over = oom::passed_over(device);
-    let failures = oom::failures(device).into_iter().map(|failure| {
+    let failures = oom::failures(device);
+    let limits = LimitSeen::of_refusals(device, &own, &failures, watch)?;
+    let failures = failures.into_iter().zip(limits).map(|(failure, limit)| {
         let held = categories.alive(device, Some(failure.event));
         let frame = stacks.headline(failure.stack);
         OutOfMemory {
@@ -261,7 +264,8 @@ fn out_of_memory(
                 .map(|at| step_in_words(&device.steps[at as usize])),
             asked: failure.asked,
             free: failure.free,
-            limit: failure.limit_under(&own),
+            limit: limit.map(|limit| limit.below),
+            limit_at_least: limit.map(|limit| limit.at_least),
             allocated: failure.allocated,
             reserved: failure.reserved,
             frame: frame.map(|frame| FrameText {
@@ -273,7 +277,7 @@ fn out_of_memory(
             passed_over: passed_over.binary_search(&failure.event).is_ok(),
         }
     });
-    failures.collect()
+    Ok(failures.collect())
 }
 
 fn step(facts: StepFacts) -> StepLevels {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use trace::categories::Named;
 use trace::steps::{Word, levels};
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
-use trace::units::Bytes;
+use trace::units::{Bytes, size};
 use trace::what_if::Change;
 
 /// Steps printed at each end of a long list.
@@ -107,8 +107,10 @@ fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
     let at = grouped(u64::from(oom.event.0));
     let step = oom.step_name.as_ref();
     let step = step.map_or_else(String::new, |step| format!(", in {step}"));
-    let limit = oom.limit.map_or_else(String::new, |limit| {
-        format!(", so a limit of at most {limit} on the process refused it")
+    let limit = oom.limit_at_least.zip(oom.limit);
+    let limit = limit.map_or_else(String::new, |(least, below)| {
+        let limit = size::of_between(least, below);
+        format!(", so a limit {limit} on the process refused it")
     });
     let what = match oom.passed_over {
         true => "passed over, since there was no memory,",
@@ -435,7 +437,8 @@ mod tests {
             step_name: Some("step 21".to_owned()),
             asked: Bytes::mib(8),
             free: Bytes::ZERO,
-            limit: None,
+            limit: Some(Bytes::gib(3)),
+            limit_at_least: Some(Bytes::gib(2)),
             allocated: Bytes::gib(1),
             reserved: Bytes::gib(2),
             frame: None,
@@ -444,6 +447,8 @@ mod tests {
         };
         let told = failure(&oom, &BTreeSet::new());
         assert!(told.contains(", in step 21: 8.00 MiB asked"), "{told}");
+        let limit = ", so a limit between 2.00 GiB and 3.00 GiB on the process refused it";
+        assert!(told.contains(limit), "{told}");
     }
 
     #[test]

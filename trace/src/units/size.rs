@@ -68,6 +68,27 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Something that is as large as the first and smaller than the second: `between 2.01 GiB and 2.07
+/// GiB`, `at most 2.07 GiB` where nothing is known of the first, or one size where the two read
+/// alike.
+pub fn between(least: Bytes, below: Bytes) -> String {
+    let [low, high] = [least, below].map(|bytes| bytes.to_string());
+    match least {
+        Bytes::ZERO => format!("at most {high}"),
+        _ if low == high => low,
+        _ => format!("between {low} and {high}"),
+    }
+}
+
+/// The same after a noun: `of 2.01 GiB`, `of at most 2.07 GiB`, `between 2.01 GiB and 2.07 GiB`.
+pub fn of_between(least: Bytes, below: Bytes) -> String {
+    let between = between(least, below);
+    match between.starts_with("between") {
+        true => between,
+        false => format!("of {between}"),
+    }
+}
+
 /// Three decimals, for tables whose rows differ in the last digits: `19.971 GiB`.
 pub fn exact(bytes: f64) -> String {
     let unit = PREFIXES.unit_of(bytes.abs());
@@ -165,6 +186,19 @@ mod tests {
         check(1_610_612_736, "1.50 GiB");
         check(120 << 30, "120 GiB");
         check(u64::MAX, "16.0 EiB");
+    }
+
+    #[test]
+    fn a_range_is_told_as_exactly_as_it_is_known() {
+        let check = |least: u64, below: u64, expected: &str, after_noun: &str| {
+            let [least, below] = [least, below].map(|mib| Bytes(mib << 20));
+            assert_eq!(between(least, below), expected);
+            assert_eq!(of_between(least, below), after_noun);
+        };
+        let range = "between 1.99 GiB and 2.05 GiB";
+        check(2040, 2104, range, range);
+        check(2040, 2041, "1.99 GiB", "of 1.99 GiB");
+        check(0, 2040, "at most 1.99 GiB", "of at most 1.99 GiB");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
+//! refusals    which limit refused a failed allocation
 //! batch       what grows with the batch, as an estimate
 //! early       blocks that are given back earlier than they were, or never asked for
 //! begin       the memory before the first event
@@ -23,6 +24,7 @@ mod begin;
 mod curve;
 mod early;
 mod recorded;
+mod refusals;
 mod remedies;
 mod run;
 mod spread;

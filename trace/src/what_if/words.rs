@@ -3,8 +3,8 @@
 use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread};
 use crate::redact::place_in_words;
 use crate::trace::{Fidelity, Step};
+use crate::units::Bytes;
 use crate::units::size::exact;
-use crate::units::{Bytes, EventIdx};
 
 /// How far an answer can be trusted, in words.
 pub fn trust(answer: &Answer) -> String {
@@ -162,7 +162,7 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
     );
     match (outcome.reach, recorded.failed) {
         (Reach::Recorded(_), Some((event, _))) => {
-            let (past, whence) = got_past(&recorded_place(event, steps));
+            let (past, whence) = got_past(&place_in_words(steps, event));
             format!(
                 "It {would} get past {past}{under}, {whence} the recorded run ran out of memory; \
                  up to there {peak}. What it would have asked for next was not recorded."
@@ -179,11 +179,6 @@ pub fn place(failed: &Failed, steps: &[Step]) -> String {
         // It is no request that fails.
         None => "before the first event".to_owned(),
     }
-}
-
-/// Where the recorded run ran out of memory, in the same words.
-pub fn recorded_place(event: EventIdx, steps: &[Step]) -> String {
-    place_in_words(steps, event)
 }
 
 /// What is got past, and how a sentence goes on about that: `step 21`, `in which`.
@@ -216,7 +211,7 @@ fn size(bytes: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::what_if::Failed;
+    use crate::units::EventIdx;
 
     const MIB: u64 = 1 << 20;
 

@@ -404,7 +404,7 @@ fn table(answer: &WhatIf) -> AnyView {
     };
     let failed = |place: &Option<String>| cell(place.clone().unwrap_or_else(|| "no".to_owned()));
     let limit = match recorded.limit {
-        Some(limit) => format!("below {}", limit.below),
+        Some(limit) => limit.in_words(),
         None => "none shows".to_owned(),
     };
     let limits = |r: &Replayed| match r.limit {

@@ -39,7 +39,7 @@ pub fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
         ("asked for", oom.size.to_string()),
         ("free on the device", oom.device_free.to_string()),
     ];
-    facts.extend(oom.limit.map(|limit| ("limit, at most", limit.to_string())));
+    facts.extend(oom::limit(oom).map(|limit| ("limit of the process", limit)));
     facts.extend([
         ("allocated then", oom.allocated.to_string()),
         ("reserved then", oom.reserved.to_string()),
@@ -74,6 +74,7 @@ mod tests {
             step: None,
             phase: Phase::Backward,
             limit: (event == 4).then_some(Bytes(8192)),
+            limit_at_least: (event == 4).then_some(Bytes(6144)),
             allocated: Bytes(4096),
             reserved: Bytes(6144),
             operation: None,
@@ -107,9 +108,13 @@ mod tests {
                 "Out of memory after step 0, in the backward pass"
             ]
         );
-        let names = |oom| facts(oom).into_iter().map(|(name, _)| name);
-        assert!(names(&marks.ooms[0]).any(|name| name == "limit, at most"));
-        assert!(!names(&marks.ooms[1]).any(|name| name == "limit, at most"));
+        let limit = |oom| {
+            let mut facts = facts(oom).into_iter();
+            facts.find(|(name, _)| *name == "limit of the process")
+        };
+        let told = limit(&marks.ooms[0]).map(|(_, limit)| limit);
+        assert_eq!(told.as_deref(), Some("between 6.00 KiB and 8.00 KiB"));
+        assert_eq!(limit(&marks.ooms[1]), None);
         assert_eq!(more(&marks).as_deref(), Some("And 1,001 times more."));
     }
 

@@ -1,6 +1,35 @@
 //! Single programs.
 
 use super::*;
+use crate::oom;
+use crate::testing::TraceBuilder;
+
+/// More was reserved once than when it failed: the limit is at least as large.
+#[test]
+fn the_limit_that_refused_a_request_is_that_of_the_whole_recording() {
+    let limit = |segments: &[(Action, u64)]| {
+        let mut builder = TraceBuilder::default();
+        for &(action, mib) in segments {
+            builder.segment(action, Bytes::mib(mib));
+        }
+        builder.out_of_memory(Bytes::mib(64));
+        let mut device = builder.finish().devices.remove(0);
+        device.events.others[0].addr_or_free = Bytes::gib(4).0;
+        let (own, failures) = (Config::default(), oom::failures(&device));
+        let limits = LimitSeen::of_refusals(&device, &own, &failures, Watch::nobody());
+        let seen = limits.unwrap()[0].expect("the driver had enough");
+        [seen.at_least, seen.below].map(|bytes| bytes.0 / MIB)
+    };
+    let (made, freed) = (Action::SegmentAlloc, Action::SegmentFree);
+    assert_eq!(limit(&[(made, 1000)]), [1000, 1064]);
+    assert_eq!(
+        limit(&[(made, 1000), (made, 20), (freed, 20)]),
+        [1020, 1064]
+    );
+    // It was lowered, perhaps below what is reserved.
+    assert_eq!(limit(&[(made, 1000), (made, 90), (freed, 90)]), [0, 1064]);
+    assert_eq!(limit(&[]), [0, 64]);
+}
 
 /// What is never requested counts against no limit, though it was there before the recording.
 #[test]
