@@ -13,6 +13,7 @@ use timeline::format::plural;
 use trace::allocator::{Config, conf};
 use trace::categories::{self, Category, Named};
 use trace::leaks;
+use trace::steps::Word;
 use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
@@ -72,12 +73,13 @@ fn leak(look: &Look<'_>) -> Option<Advice> {
                 .to_owned(),
         });
     }
+    let step = Word::of(&look.device.steps).one();
     Some(Advice {
         basis: Basis::Computed,
         sentence: across(look).unwrap_or_else(|| {
             format!(
-                "Give back sooner what {} keeps: it piles up in each step until the step ends, \
-                 and makes the peak.",
+                "Give back sooner what {} keeps: it piles up in each {step} until the {step} \
+                 ends, and makes the peak.",
                 code(&first.place)
             )
         }),
@@ -107,9 +109,10 @@ fn across(look: &Look<'_>) -> Option<String> {
         ),
     };
     Some(format!(
-        "Fix the leak in {}: what accumulates there holds {own} at the end of the last step, and \
+        "Fix the leak in {}: what accumulates there holds {own} at the end of the last {}, and \
          keeps growing{elsewhere}.",
-        code(place)
+        code(place),
+        Word::of(&look.device.steps).one()
     ))
 }
 
@@ -129,11 +132,12 @@ fn waiting(look: &Look<'_>) -> Option<Advice> {
     let pairs = at_end.windows(2);
     let rises = pairs.filter(|pair| pair[0].0 < pair[1].0).count() as f64;
     let grows = at_end.len() >= LEAST_STEPS && rises >= RISES * (at_end.len() - 1) as f64;
+    let step = Word::of(&device.steps).one();
     (grows && moment::is_much(waits, reserved)).then(|| Advice {
         basis: Basis::NotComputed,
         sentence: format!(
             "{waits} that the program gave back wait for other streams at the end of the last \
-             step (`record_stream`), more with nearly every step: make sure that these streams \
+             {step} (`record_stream`), more with nearly every {step}: make sure that these streams \
              finish what they use."
         ),
     })

@@ -10,6 +10,7 @@ use trace::allocator::Config;
 use trace::oom::{self, Asker, Failure};
 use trace::phases::Phases;
 use trace::stacks::Frame;
+use trace::steps::Word;
 use trace::tiles::frame_label;
 use trace::trace::{DeviceTrace, Series};
 use trace::units::Bytes;
@@ -66,6 +67,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         why: String::new(),
         what_would_have_helped: String::new(),
     };
+    let step = Word::of(&look.device.steps);
     if let Some(mark) = mark {
         let asker = Asker::of(look.stacks(), failure.stack);
         // For C++ the operation says more.
@@ -77,12 +79,14 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             operation: asker.operation.as_deref(),
             line: line.as_deref(),
             is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
+            step,
         };
         explained.why = words::why(&explained, &look.leaks, &request);
     }
     let replays = words::Replays {
         fails: diagnosis.is_some(),
         expands: own.expandable_segments,
+        step,
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
     Ok(Some(explained))

@@ -14,6 +14,7 @@ use trace::main_device;
 use trace::phases::Phase;
 use trace::reader::{Limits, Reader};
 use trace::snapshot::Snapshot;
+use trace::steps::Word;
 use trace::trace::Trace;
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
@@ -333,12 +334,14 @@ fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
 const FAILS: words::Replays = words::Replays {
     fails: true,
     expands: false,
+    step: Word::Step,
 };
 const NOBODY: words::Request<'_> = words::Request {
     place: "",
     operation: None,
     line: None,
     is_rounded: false,
+    step: Word::Step,
 };
 
 #[test]
@@ -351,6 +354,7 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
         operation: Some("mm"),
         line: Some("forward model.py:12"),
         is_rounded: false,
+        step: Word::Step,
     };
     check(
         &failure(Cause::Demand),
@@ -535,11 +539,54 @@ fn what_would_have_helped_is_ranked_and_labelled() {
     );
 }
 
+/// Another loop may be chosen as the steps.
+#[test]
+fn a_leak_is_told_by_what_the_steps_are() {
+    let step = Word::Layer;
+    let leaking = |steps_until_full| OutOfMemory {
+        leaked: Bytes::mib(30),
+        remedies: vec![
+            remedy("no leaks", Basis::Computed, None),
+            remedy(
+                "expandable_segments:True",
+                Basis::Computed,
+                steps_until_full,
+            ),
+        ],
+        ..failure(Cause::Leak)
+    };
+    let leaks = a_leak();
+    let request = words::Request { step, ..NOBODY };
+    for cause in [Cause::Leak, Cause::Demand] {
+        let oom = OutOfMemory {
+            cause,
+            ..leaking(None)
+        };
+        let told = words::why(&oom, &leaks, &request);
+        assert!(told.contains("left behind by earlier layers"), "{told}");
+    }
+    let replays = words::Replays { step, ..FAILS };
+    for (until, expected) in [
+        (13, "fills what is left in 13 more layers."),
+        (1, "fills what is left in one more layer."),
+        (0, "fills what is left in the next layer."),
+    ] {
+        let told = words::helped(&leaking(Some(until)), &leaks, replays);
+        assert!(told.contains(expected), "{told}");
+        assert!(told.contains("at the end of each layer,"), "{told}");
+        assert!(!told.contains("step"), "{told}");
+    }
+}
+
 /// Expandable segments are no advice where they were in use, or were tried in vain.
 #[test]
 fn what_did_not_help_is_no_advice() {
     let check = |fails: bool, expands: bool, advised: bool| {
-        let replays = words::Replays { fails, expands };
+        let replays = words::Replays {
+            fails,
+            expands,
+            ..FAILS
+        };
         let told = words::helped(&failure(Cause::Fragmentation), &no_leaks(), replays);
         assert_eq!(
             told.contains("`expandable_segments:True`"),

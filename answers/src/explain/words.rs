@@ -8,6 +8,7 @@ use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Rem
 use api::leaks::{Pattern, Verdict};
 use trace::code::module;
 use trace::phases::Phase;
+use trace::steps::Word;
 use trace::units::Bytes;
 use trace::units::size::of_between;
 use trace::what_if::Change;
@@ -22,6 +23,8 @@ pub struct Request<'a> {
     pub line: Option<&'a str>,
     /// Whether the recording tells its size rounded up to a division of a power of two.
     pub is_rounded: bool,
+    /// What the device's steps are.
+    pub step: Word,
 }
 
 /// What is known of settings that may help.
@@ -31,12 +34,14 @@ pub struct Replays {
     pub fails: bool,
     /// Whether segments expanded already.
     pub expands: bool,
+    /// What the device's steps are.
+    pub step: Word,
 }
 
 /// Why it failed.
 pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
-    let mut sentences = vec![refused(oom, request), cause(oom, leaks)];
-    sentences.extend(contributed(oom, leaks));
+    let mut sentences = vec![refused(oom, request), cause(oom, leaks, request.step)];
+    sentences.extend(contributed(oom, leaks, request.step));
     sentences.extend(match oom.retries_before {
         None | Some(0) => None,
         Some(1) => Some("The cache had been emptied for a request once before.".to_owned()),
@@ -83,13 +88,13 @@ fn limit(oom: &OutOfMemory) -> String {
     }
 }
 
-fn cause(oom: &OutOfMemory, leaks: &Leaks) -> String {
+fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
     let in_use = oom.held.allocated;
     match (oom.cause, &oom.room) {
         (Cause::Leak, _) => format!(
             "The cause is a leak: {} of the {in_use} in use had been left behind{}{}.",
             oom.leaked,
-            rate(leaks),
+            rate(leaks, step),
             most_of_it(leaks)
         ),
         (Cause::Fragmentation, Some(room)) => format!(
@@ -150,11 +155,11 @@ fn pinned(room: &Room) -> String {
 }
 
 /// What was not the cause but contributed.
-fn contributed(oom: &OutOfMemory, leaks: &Leaks) -> Option<String> {
+fn contributed(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> Option<String> {
     let leaked = || match (leaks.verdict, oom.leaked) {
         (Verdict::Leak, leaked) if leaked > Bytes::ZERO => Some(format!(
             "A leak had its part: {leaked} had been left behind{}{}.",
-            by_whom(leaks),
+            by_whom(leaks, step),
             most_of_it(leaks)
         )),
         _ => None,
@@ -234,9 +239,10 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
     let is = |kind: Kind| oom.remedies.iter().filter(move |r| Kind::of(r) == kind);
     if let Some(remedy) = is(Kind::Leak).next() {
         sentences.push(format!(
-            "Fix the leak at {}: had what leaks been given back at the end of each step, the \
+            "Fix the leak at {}: had what leaks been given back at the end of each {}, the \
              program would have got past this with {} reserved, {} below the limit (computed).",
             leaking(leaks),
+            replays.step.one(),
             remedy.peak_reserved,
             remedy.left
         ));
@@ -247,9 +253,13 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
             leaking(leaks)
         ));
     }
-    sentences.push(settings(oom, leaks, &is(Kind::Setting).collect::<Vec<_>>()));
+    sentences.push(settings(
+        oom,
+        (leaks, replays.step),
+        &is(Kind::Setting).collect::<Vec<_>>(),
+    ));
     sentences.push(match is(Kind::Batch).next() {
-        Some(remedy) => batch(remedy, leaks),
+        Some(remedy) => batch(remedy, (leaks, replays.step)),
         None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
     });
     sentences.push(match (oom.remedies.is_empty(), oom.phase) {
@@ -283,7 +293,7 @@ impl Kind {
     }
 }
 
-fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
+fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> String {
     let Some(first) = found.first() else {
         let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
         // Of memory in pieces, a setting may help that is not told, because it does not in all
@@ -328,7 +338,7 @@ fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
     )
 }
 
-fn batch(remedy: &Remedy, leaks: &Leaks) -> String {
+fn batch(remedy: &Remedy, leaks: (&Leaks, Word)) -> String {
     let share = remedy.change.split(' ').next().unwrap_or_default();
     format!(
         "A batch {share} as large gets past it with about {} reserved (estimated: what grows with \
@@ -339,14 +349,18 @@ fn batch(remedy: &Remedy, leaks: &Leaks) -> String {
 }
 
 /// Whether the leak goes on, and for how long the remaining memory lasts.
-fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
-    match (leaks.verdict, remedy.steps_until_full) {
-        (Verdict::Leak, None) => ", but that does not end the leak".to_owned(),
-        (Verdict::Leak, Some(0)) => ", but the leak fills what is left in the next step".to_owned(),
-        (Verdict::Leak, Some(1)) => ", but the leak fills what is left in one more step".to_owned(),
-        (Verdict::Leak, Some(n)) => format!(", but the leak fills what is left in {n} more steps"),
-        _ => String::new(),
+fn postpones((leaks, step): (&Leaks, Word), remedy: &Remedy) -> String {
+    if leaks.verdict != Verdict::Leak {
+        return String::new();
     }
+    let (one, many) = (step.one(), step.many());
+    let fills = match remedy.steps_until_full {
+        None => return ", but that does not end the leak".to_owned(),
+        Some(0) => format!("the next {one}"),
+        Some(1) => format!("one more {one}"),
+        Some(n) => format!("{n} more {many}"),
+    };
+    format!(", but the leak fills what is left in {fills}")
 }
 
 /// General advice against a cause, without numbers. Expandable segments are no advice where they
@@ -392,21 +406,21 @@ pub(super) fn called_by(leak: &LeakExplained) -> String {
 }
 
 /// ` by earlier steps`, unless it grows within steps.
-fn by_whom(leaks: &Leaks) -> &'static str {
+fn by_whom(leaks: &Leaks, step: Word) -> String {
     match told(leaks) {
-        Some(first) if first.pattern == Pattern::WithinStep => "",
-        _ => " by earlier steps",
+        Some(first) if first.pattern == Pattern::WithinStep => String::new(),
+        _ => format!(" by earlier {}", step.many()),
     }
 }
 
 /// ` by earlier steps, 8.00 MiB more with each`; for growth within steps, with each part of one.
-fn rate(leaks: &Leaks) -> String {
+fn rate(leaks: &Leaks, step: Word) -> String {
     let rate = Bytes(leaks.rate.max(0.0).round() as u64);
     match told(leaks) {
         Some(first) if first.pattern == Pattern::WithinStep => {
             let each = first.counted_by.trim_start_matches("a ");
             format!(", {rate} more with each {each}")
         }
-        _ => format!(" by earlier steps, {rate} more with each"),
+        _ => format!("{}, {rate} more with each", by_whom(leaks, step)),
     }
 }

@@ -24,7 +24,13 @@ pub fn text(inspection: &Inspection) -> String {
     );
     let several = inspection.devices.len() > 1;
     for device in inspection.devices.iter().chain(&inspection.pinned) {
-        out += &device_table(device, several);
+        let items = &inspection.steps.items;
+        let items = items.iter().map(|step| (step.name.as_str(), step.index));
+        let word = match inspection.steps.device == Some(device.device) {
+            true => Word::of_names(items),
+            false => Word::Step,
+        };
+        out += &device_table(device, several, word);
     }
     if inspection.devices.is_empty() && inspection.pinned.is_none() {
         out += "\n  no device holds memory or events\n";
@@ -68,7 +74,7 @@ fn told(n: u64, noun: &str) -> String {
     format!("{} {noun}{s}", grouped(n))
 }
 
-fn device_table(device: &Device, several: bool) -> String {
+fn device_table(device: &Device, several: bool, step: Word) -> String {
     let mut table = Table::new(["", "start", "peak", "at event", "end"]);
     let series = [
         ("requested", &device.requested),
@@ -98,7 +104,7 @@ fn device_table(device: &Device, several: bool) -> String {
             .remedies
             .as_deref()
             .map_or_else(String::new, |found| {
-                remedies(found, several.then_some(device.device))
+                remedies(found, several.then_some(device.device), step)
             })
 }
 
@@ -131,10 +137,11 @@ fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
 
 /// The single changes that would have got past the first failed allocation; of this device, where
 /// the file has several.
-fn remedies(remedies: &[Remedy], of: Option<u32>) -> String {
+fn remedies(remedies: &[Remedy], of: Option<u32>, step: Word) -> String {
+    let no_leaks = format!("giving back what leaks at the end of each {}", step.one());
     let words = |remedy: &Remedy| {
         let change = match remedy.change.as_str() {
-            "no leaks" => "giving back what leaks at the end of each step",
+            "no leaks" => no_leaks.as_str(),
             Change::DEFAULTS => "no setting of the allocator, but its defaults",
             setting => setting,
         };
