@@ -65,7 +65,8 @@ impl Teller<'_> {
     pub fn too_few(self) -> LeakReport {
         let (one, many) = (self.word().one(), self.word().many());
         let seen = match (self.device.events.len(), self.n_steps) {
-            (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
+            (0, _) => "only the state at the end was recorded, no events".to_owned(),
+            (1, _) => "only the state at the end was recorded, and one event".to_owned(),
             (_, 0) if self.device.device == PINNED && !self.device.events.time.ascends() => {
                 "the clock was set back: what is pinned belongs to no certain step".to_owned()
             }
@@ -330,6 +331,23 @@ fn round_up(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leaks;
+    use crate::testing;
+
+    #[test]
+    fn a_state_is_told_with_the_events_that_it_has() {
+        let check = |script: &str, expected: &str| {
+            let trace = testing::trace(script);
+            let report = leaks::find(&trace.devices[0], &trace.stacks, &[]);
+            let seen = report.reason.split(';').next().unwrap_or_default();
+            assert_eq!(seen, expected);
+        };
+        check("", "only the state at the end was recorded, no events");
+        check(
+            "a alloc 1MiB at f m.py:1",
+            "only the state at the end was recorded, and one event",
+        );
+    }
 
     #[test]
     fn a_limit_is_advised_where_it_is_known_how_long_a_step_is() {

@@ -41,19 +41,25 @@ pub fn judged(leaks: Option<&LeakSummary>, device: u32, steps: Option<&str>) -> 
 /// The facts about a device. What its steps are called, the marks of its picture say.
 pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(String, String)> {
     let peak = |series: Series| device.series[series as usize].peak.to_string();
+    let several = |noun: &str, n: u32| {
+        let s = if n == 1 { "" } else { "s" };
+        [noun, s].concat()
+    };
     let mut facts = vec![
-        ("peak allocated", peak(Series::Allocated)),
-        ("peak reserved", peak(Series::Reserved)),
-        ("events", count(u64::from(device.events))),
-        ("allocations", count(u64::from(device.blocks))),
+        ("peak allocated".to_owned(), peak(Series::Allocated)),
+        ("peak reserved".to_owned(), peak(Series::Reserved)),
+        (
+            several("event", device.events),
+            count(u64::from(device.events)),
+        ),
+        (
+            several("allocation", device.blocks),
+            count(u64::from(device.blocks)),
+        ),
     ];
     if let Some((first, last)) = device.time {
-        facts.push(("lasts", ticks::span((last - first) as f64)));
+        facts.push(("lasts".to_owned(), ticks::span((last - first) as f64)));
     }
-    let mut facts: Vec<_> = facts
-        .into_iter()
-        .map(|(name, fact)| (name.to_owned(), fact))
-        .collect();
     let how = match device.step_source {
         StepSource::None => return facts,
         StepSource::Annotations => "",
@@ -124,6 +130,8 @@ mod tests {
         assert_eq!(last(&device, None), "step: 1");
         device.step_source = StepSource::None;
         assert_eq!(last(&device, None), "allocations: 20");
+        (device.events, device.blocks) = (1, 1);
+        assert_eq!(last(&device, None), "allocation: 1");
     }
 
     fn step(word: Word, index: u32) -> Step {
