@@ -5,7 +5,9 @@ use super::over::Over;
 use super::profile::{DeviceProfile, Profile, SiteProfile};
 use super::sites::{Matched, Matching};
 use crate::allocator::conf;
+use crate::code;
 use crate::site::SiteKey;
+use crate::stacks::Frame;
 use crate::trace::{StepSource, is_of_engine};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -388,21 +390,30 @@ fn has_stack(site: &SiteProfile) -> bool {
     matches!(site.key, SiteKey::Shape(_))
 }
 
+/// Whether a site has a Python frame. Its key is then of those alone.
+fn has_python(device: &DeviceProfile, site: &SiteProfile) -> bool {
+    let is_python = |frame: &Frame| code::is_python(device.names.filename(*frame), frame.line);
+    site.frames.iter().any(is_python)
+}
+
 /// Of what each run allocates with a stack, the share of the bytes at sites that the other one has,
-/// too. `None` where stacks do not say: a run has none, or only one has C++ frames.
+/// too. `None` where stacks do not say: a run has none. If only one has C++ frames, what has no
+/// Python frame has a stack in that one alone, and does not count.
 fn shares(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<[f64; 2]> {
-    if base.has_native != new.has_native {
-        return None;
-    }
-    let made = |site: &SiteProfile| match has_stack(site) {
-        true => site.made.0 as f64,
-        false => 0.0,
+    let only_python = base.has_native != new.has_native;
+    let made = |device: &DeviceProfile, site: &SiteProfile| {
+        let counts = has_stack(site) && (!only_python || has_python(device, site));
+        if counts { site.made.0 as f64 } else { 0.0 }
     };
-    let total = |device: &DeviceProfile| device.sites.iter().map(made).sum::<f64>();
+    let total = |device: &DeviceProfile| {
+        let sites = device.sites.iter();
+        sites.map(|site| made(device, site)).sum::<f64>()
+    };
     let (all_base, all_new) = (total(base), total(new));
     let pairs = matching.pairs.iter();
     let (both_base, both_new) = pairs.fold((0.0, 0.0), |(of_base, of_new), &(b, n, _)| {
-        (of_base + made(&base.sites[b]), of_new + made(&new.sites[n]))
+        let (b, n) = (made(base, &base.sites[b]), made(new, &new.sites[n]));
+        (of_base + b, of_new + n)
     });
     (all_base > 0.0 && all_new > 0.0).then(|| [both_base / all_base, both_new / all_new])
 }

@@ -21,6 +21,11 @@ const SHORT: usize = 64;
 pub struct Names(Strings);
 
 impl Names {
+    /// The file of a frame, as recorded.
+    pub fn filename(&self, frame: Frame) -> &str {
+        self.0.get(frame.filename)
+    }
+
     /// A frame as text.
     pub fn place(&self, frame: Frame) -> Place {
         Place {

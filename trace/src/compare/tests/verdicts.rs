@@ -302,7 +302,16 @@ fn two_programs_are_not_compared() {
         }
         profile
     });
-    for (base, new) in [(&base, &other), (&other, &base)] {
+    // Also where only one was recorded with C++ frames.
+    let mut native = other.clone();
+    native.devices[0].has_native = true;
+    let pairs = [
+        (&base, &other),
+        (&other, &base),
+        (&base, &native),
+        (&native, &base),
+    ];
+    for (base, new) in pairs {
         let differences = compare(base, new);
         let verdicts = gate::gate(&differences, &Limits::default());
         assert_eq!(verdicts.outcome, Outcome::CannotTell);
