@@ -272,10 +272,22 @@ impl Caching {
         if expandable {
             return self.expand(key, rounded);
         }
-        let addr = self.driver.allocate(size);
+        let addr = self.place(size);
         self.reserved += size;
         self.note(Action::SegmentAlloc, key, addr, size);
         Some(self.arena.add_segment(key, addr, size))
+    }
+
+    /// The address of a new segment. A defective recording may name one at which other memory lies,
+    /// and the driver knows nothing of expandable segments: then it is asked again.
+    fn place(&mut self, size: u64) -> u64 {
+        loop {
+            let addr = self.driver.allocate(size);
+            match self.arena.mapped.within(addr, size) {
+                None => return addr,
+                Some((start, end)) => self.driver.occupy(start, end - start),
+            }
+        }
     }
 
     /// Maps pages behind the lowest free memory of the pool's expandable segment that can grow to
@@ -297,7 +309,7 @@ impl Caching {
                 break;
             }
             let mapped = (rounded - have).next_multiple_of(page).min(size);
-            if self.is_full(mapped) {
+            if self.is_full(mapped) || !self.arena.has_room(addr, mapped) {
                 return None;
             }
             self.reserved += mapped;

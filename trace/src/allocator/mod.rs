@@ -10,6 +10,7 @@ mod config;
 mod driver;
 mod fit;
 mod free_list;
+mod mapped;
 mod order;
 mod settings;
 
@@ -21,6 +22,7 @@ pub use config::{
 };
 pub use fit::Gaps;
 use free_list::FreeList;
+use mapped::Mapped;
 use std::collections::BTreeMap;
 
 /// A pool of free blocks. Blocks of different pools are never mixed.
@@ -117,6 +119,8 @@ pub struct Arena {
     /// First block of each segment or mapped range. Merging keeps the lower block, so the entry
     /// stays right for the life of the segment.
     segments: BTreeMap<u64, Slot>,
+    /// The addresses of all segments and mapped ranges.
+    mapped: Mapped,
     /// Blocks looked at in search of an address.
     searched: u64,
     /// Blocks by address. Kept once searching has cost more than keeping this index.
@@ -151,6 +155,7 @@ impl Arena {
             owners: Vec::new(),
             owner_ids: FxHashMap::default(),
             segments: BTreeMap::new(),
+            mapped: Mapped::default(),
             searched: 0,
             by_address: None,
             shelved: 0,
@@ -312,8 +317,15 @@ impl Arena {
         slot
     }
 
-    /// Adds a segment as one free block (`cudaMalloc`).
+    /// Whether memory can be added at `[addr, addr + size)`: it is not empty, and no segment or
+    /// mapped range lies there.
+    pub fn has_room(&self, addr: u64, size: u64) -> bool {
+        size > 0 && self.mapped.within(addr, size).is_none()
+    }
+
+    /// Adds a segment as one free block (`cudaMalloc`), where there is room for it.
     pub fn add_segment(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
+        self.mapped.add(addr, size);
         let pool = self.pool_id(key);
         let age = self.next_age();
         self.add_range(addr, size, (pool, age, false))
@@ -355,6 +367,7 @@ impl Arena {
         self.unlist(slot);
         self.vacate(slot);
         self.segments.remove(&addr);
+        self.mapped.remove(addr, block.size);
         Ok(())
     }
 
@@ -365,8 +378,9 @@ impl Arena {
     }
 
     /// Maps `[addr, addr + size)` of an expandable segment as free memory, joined to neighbours
-    /// of the same pool.
+    /// of the same pool. There is room for it.
     pub fn map(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
+        self.mapped.add(addr, size);
         let pool = self.pool_id(key);
         let below = self.block_where(addr.checked_sub(1), |b| b.addr + b.size == addr);
         let above = self.block_where(addr.checked_add(size), |b| b.addr == addr + size);
@@ -393,13 +407,15 @@ impl Arena {
     /// Unmaps a free range of an expandable segment.
     ///
     /// # Errors
-    /// When no free block holds the whole range.
+    /// When no free block holds the whole range, or the range is empty.
     pub fn unmap(&mut self, addr: u64, size: u64) -> Result<(), SegmentError> {
-        let slot = self.free_block_at(addr).ok_or(SegmentError::Unknown)?;
+        let slot = self.free_block_at(addr).filter(|_| size > 0);
+        let slot = slot.ok_or(SegmentError::Unknown)?;
         let block = *self.block(slot);
         if addr + size > block.addr + block.size {
             return Err(SegmentError::InUse);
         }
+        self.mapped.remove(addr, size);
         self.unlist(slot);
         let (head, tail) = (addr - block.addr, block.addr + block.size - addr - size);
         if tail > 0 {
@@ -486,7 +502,8 @@ impl Arena {
         // A full table moves to a larger one: while it moves, both exist.
         let pools = of_vec_after(&self.pools, more) + 3 * of_map(&self.pool_ids);
         let pools = pools + of_vec_after(&self.owners, more) + 3 * of_map(&self.owner_ids);
-        blocks + lists + shelves + pools + (self.segments.len() + index) * 32
+        let trees = self.segments.len() + self.mapped.len() + index;
+        blocks + lists + shelves + pools + trees * 32
     }
 
     /// The used block that ends where `slot` begins, in the same segment.

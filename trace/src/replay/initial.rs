@@ -51,7 +51,7 @@ impl Initial {
             guess: Guess::of(kinds, rows, matched, config),
         };
         for segment in final_segments {
-            initial.segments.insert(
+            initial.put(
                 segment.addr.0,
                 Range {
                     size: segment.total_size.0,
@@ -86,6 +86,25 @@ impl Initial {
         self.segments.values().map(|range| range.size).sum()
     }
 
+    /// Adds a range, in place of one that begins at the same address. Where it would reach into
+    /// another one, nothing changes: no two lie at one address.
+    fn put(&mut self, at: u64, range: Range) {
+        let before = self.segments.remove(&at);
+        let range = match self.has_room(at, range.size) {
+            true => Some(range),
+            false => before,
+        };
+        if let Some(range) = range {
+            self.segments.insert(at, range);
+        }
+    }
+
+    /// Whether no range shares an address with `[at, at + size)`, which is not empty.
+    fn has_room(&self, at: u64, size: u64) -> bool {
+        let below = self.segments.range(..at.saturating_add(size)).next_back();
+        size > 0 && below.is_none_or(|(base, range)| base + range.size <= at)
+    }
+
     fn undo(&mut self, event: u32, kind: &EventKind, at: u64) {
         match kind.action {
             Action::SegmentAlloc => {
@@ -99,7 +118,7 @@ impl Initial {
                     key: self.guess(kind, at),
                     expandable: false,
                 };
-                self.segments.insert(at, range);
+                self.put(at, range);
             }
             Action::SegmentMap => {
                 if let Some(key) = self.cut(at, kind.size.0) {
@@ -145,6 +164,9 @@ impl Initial {
 
     /// Maps a range again and joins it with mapped neighbours of its stream.
     fn join(&mut self, at: u64, kind: &EventKind) {
+        if !self.has_room(at, kind.size.0) {
+            return;
+        }
         let mut range = Range {
             size: kind.size.0,
             key: self.guess(kind, at),

@@ -14,7 +14,7 @@ use crate::watch::{EVERY, Stopped, Watch};
 pub struct Lost {
     /// Allocations at addresses that were not free in the simulation.
     pub outside: u64,
-    /// Segment events that found no such segment, or one in use.
+    /// Segment events that found no such segment, one in use, or other memory at the address.
     pub segments: u64,
 }
 
@@ -256,15 +256,11 @@ impl Simulator<'_> {
                     self.arena.free(slot);
                 }
             }
-            Action::SegmentAlloc => {
+            Action::SegmentAlloc | Action::SegmentMap => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
-                let key = key.unwrap_or_else(|| initial.guess(kind, of_segment()));
-                self.fresh = Some(self.arena.add_segment(key, of_segment(), kind.size.0));
-            }
-            Action::SegmentMap => {
-                let key = initial.pool_of.get(&(event as u32)).copied();
-                let key = key.unwrap_or_else(|| initial.guess(kind, of_segment()));
-                self.fresh = Some(self.arena.map(key, of_segment(), kind.size.0));
+                let at = of_segment();
+                let key = key.unwrap_or_else(|| initial.guess(kind, at));
+                self.fresh = self.more_memory(kind, key, at);
             }
             Action::SegmentFree => {
                 self.fresh = None;
@@ -278,6 +274,18 @@ impl Simulator<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The free block that a segment event makes, unless other memory lies at the address.
+    fn more_memory(&mut self, kind: &EventKind, key: PoolKey, at: u64) -> Option<Slot> {
+        if !self.arena.has_room(at, kind.size.0) {
+            self.out.anomalies.segments += 1;
+            return None;
+        }
+        Some(match kind.action {
+            Action::SegmentAlloc => self.arena.add_segment(key, at, kind.size.0),
+            _ => self.arena.map(key, at, kind.size.0),
+        })
     }
 
     fn alloc(&mut self, block: u32, kind: &EventKind) {

@@ -45,6 +45,11 @@ pub(super) fn begin(
     let mut homeless = Vec::new();
     for (row, segment) in segments.iter().enumerate() {
         watch.at_row(row, || allocator.heap_bytes_after(before.len()))?;
+        // Only a defective recording has memory twice at an address.
+        let (addr, size) = (segment.addr.0, segment.size.0);
+        if !allocator.arena().has_room(addr, size) {
+            continue;
+        }
         let free = allocator.adopt(
             key(segment),
             segment.addr.0,

@@ -2,6 +2,7 @@
 //! be linked by itself, which takes longer than the tests of most of them.
 
 mod categories;
+mod defective;
 mod layout;
 mod pinned;
 mod plain_and_public;
