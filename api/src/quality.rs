@@ -4,7 +4,7 @@ use trace::units::Bytes;
 
 /// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
 /// two, and what it means.
-pub const CAUTIONS: [(&str, &str, &str); 7] = [
+pub const CAUTIONS: [(&str, &str, &str); 8] = [
     (
         "ring_wrapped",
         "history cut",
@@ -29,6 +29,11 @@ pub const CAUTIONS: [(&str, &str, &str); 7] = [
         "double_allocs",
         "inconsistent",
         "Addresses were handed out again without having been freed.",
+    ),
+    (
+        "double_frees",
+        "inconsistent",
+        "Blocks were given back again without having become free.",
     ),
     (
         "unknown_actions",

@@ -213,7 +213,10 @@ impl Caching {
         let mut pending: Vec<Slot> = std::mem::take(&mut self.pending).into_keys().collect();
         pending.sort_unstable_by_key(|&slot| self.arena.addr(slot));
         for slot in pending {
-            self.arena.free(slot);
+            // Only a defective recording gives a block back twice.
+            if self.arena.is_used(slot) {
+                self.arena.free(slot);
+            }
         }
         self.release_pool(PoolId::default(), PoolSize::Large);
         self.release_pool(PoolId::default(), PoolSize::Small);

@@ -4,7 +4,7 @@
 use crate::trace::QualityNote;
 
 /// Kinds of findings.
-const CODES: [&str; 23] = [
+const CODES: [&str; 24] = [
     "no_events",
     "state_only",
     "no_segments",
@@ -26,6 +26,7 @@ const CODES: [&str; 23] = [
     "segments_newer",
     "segment_events_unexplained",
     "double_allocs",
+    "double_frees",
     "end_differs",
     "steps_inferred",
 ];
@@ -92,6 +93,8 @@ const CLAUSES: &[&str] = &[
     "# segment events name segments that were in use or unknown",
     "# address was handed out again without having been freed",
     "# addresses were handed out again without having been freed",
+    "# block was given back again without having become free",
+    "# blocks were given back again without having become free",
     "# block at the end of the trace differs from the segments",
     "# blocks at the end of the trace differ from the segments",
     "another thread allocated while the snapshot was taken",

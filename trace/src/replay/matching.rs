@@ -36,6 +36,8 @@ pub struct Before {
 pub struct Anomalies {
     /// Allocations of an address that was still in use.
     pub double_allocs: u64,
+    /// Requests to free a block of which an earlier one is still pending.
+    pub double_frees: u64,
     /// Blocks that are in use at the end of the trace but not in the final segments.
     pub not_in_segments: u64,
     /// Blocks whose requested size differs between the trace and the final segments.
@@ -167,17 +169,7 @@ impl Matcher<'_> {
         let kind = &self.kinds[row];
         match self.actions[row] {
             Action::Alloc => self.alloc(event, at),
-            Action::FreeRequested => {
-                self.keep_open();
-                let target = match self.open.remove(&at) {
-                    Some(target) => target,
-                    None => self.existed(at, kind, false),
-                };
-                self.given_back = Some((at, target));
-                let column = self.column(target);
-                column.0.free_requested[column.1] = event;
-                target
-            }
+            Action::FreeRequested => self.request(event, at, kind),
             Action::FreeCompleted => {
                 let target = match self.given_back.take_if(|(given_back, _)| *given_back == at) {
                     Some((_, target)) => target,
@@ -227,6 +219,25 @@ impl Matcher<'_> {
                 row
             }
         }
+    }
+
+    /// The program gives a block back.
+    fn request(&mut self, event: u32, at: u64, kind: &EventKind) -> u32 {
+        self.keep_open();
+        let target = match self.open.remove(&at) {
+            Some(target) => target,
+            None => self.existed(at, kind, false),
+        };
+        self.given_back = Some((at, target));
+        let never = self.never;
+        let (blocks, row) = self.column(target);
+        // An allocation between the two is missing: the block is given back only once.
+        if blocks.free_requested[row] != never {
+            self.anomalies.double_frees += 1;
+            return NO_TARGET;
+        }
+        blocks.free_requested[row] = event;
+        target
     }
 
     /// Puts back a block whose free is not completed at once.

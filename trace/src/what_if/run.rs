@@ -299,15 +299,21 @@ impl Run<'_> {
     fn give_back_early(&mut self, block: BlockIdx) {
         let slot = std::mem::replace(&mut self.slots[block.index()], Slot::NONE);
         if slot != Slot::NONE {
-            self.allocated -= self.allocator.arena().size(slot);
+            self.lower(slot);
             self.allocator.free(slot);
         }
+    }
+
+    /// Counts a block as given back. In a defective recording that may happen twice.
+    fn lower(&mut self, slot: Slot) {
+        let size = self.allocator.arena().size(slot);
+        self.allocated = self.allocated.saturating_sub(size);
     }
 
     fn give_back(&mut self, event: u32, block: u32) -> Option<Reach> {
         let slot = self.slots[block as usize];
         if slot != Slot::NONE {
-            self.allocated -= self.allocator.arena().size(slot);
+            self.lower(slot);
             // Most frees complete immediately.
             if self.device.blocks.free_completed[block as usize] != event + 1 {
                 self.allocator.wait(slot, block);
@@ -323,7 +329,7 @@ impl Run<'_> {
         }
         let requested = self.device.blocks.free_requested[block as usize];
         if requested == event && event > 0 {
-            self.allocated -= self.allocator.arena().size(slot);
+            self.lower(slot);
             self.allocator.free(slot);
         } else if requested + 1 == event && !self.pending_before(block) {
             self.allocator.free(slot);

@@ -111,3 +111,49 @@ fn segments_at_an_address_that_has_memory_are_left_out() {
     ];
     check(&sound, &[]);
 }
+
+#[test]
+fn a_block_is_given_back_once() {
+    let double = &["double_frees"][..];
+    let again = [
+        ("segment_alloc", 0, 20 * MIB, 0),
+        ("alloc", 0, 4 * MIB, 0),
+        ("free_requested", 0, 4 * MIB, 0),
+        ("free_requested", 0, 4 * MIB, 0),
+        ("alloc", 4 * MIB, 2 * MIB, 0),
+        ("free_completed", 0, 4 * MIB, 0),
+        ("alloc", 0, 2 * MIB, 0),
+    ];
+    check(&again, double);
+    let trace = recorded(&again);
+    let (blocks, events) = (&trace.devices[0].blocks, &trace.devices[0].events);
+    assert_eq!(blocks.free_requested[0], 2, "the first request counts");
+    assert_eq!(events.target[3], trace::trace::NO_TARGET);
+    // The blocks were there before, and what comes between frees nothing.
+    let before = [
+        ("free_requested", 2 * MIB, 2 * MIB, 1),
+        ("free_requested", 6 * MIB, 2 * MIB, 1),
+        ("alloc", 0, 2 * MIB, 0),
+        ("free_requested", 6 * MIB, 2 * MIB, 1),
+        ("free_requested", 2 * MIB, 2 * MIB, 1),
+        ("alloc", 40 * MIB, 30 * MIB, 0),
+    ];
+    check(&before, double);
+    let foreign = [
+        ("free_requested", 16 * MIB, 20 * MIB, 1),
+        ("alloc", 12 * MIB, 20 * MIB, 2),
+        ("free_requested", 16 * MIB, 512, 0),
+        ("free_completed", 12 * MIB, 2 * MIB, 2),
+    ];
+    check(&foreign, double);
+    // An address may be used again.
+    let sound = [
+        ("segment_alloc", 0, 20 * MIB, 0),
+        ("alloc", 0, 4 * MIB, 0),
+        ("free_requested", 0, 4 * MIB, 0),
+        ("free_completed", 0, 4 * MIB, 0),
+        ("alloc", 0, 4 * MIB, 0),
+        ("free_requested", 0, 4 * MIB, 0),
+    ];
+    check(&sound, &[]);
+}

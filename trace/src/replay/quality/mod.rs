@@ -261,6 +261,11 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         let text = format!("{addresses} handed out again without having been freed");
         notes.push(note("double_allocs", text));
     }
+    if anomalies.double_frees > 0 {
+        let blocks = counted(anomalies.double_frees, "block was", "blocks were");
+        let text = format!("{blocks} given back again without having become free");
+        notes.push(note("double_frees", text));
+    }
     if anomalies.requested_unknown > 0 {
         let text = match anomalies.requested_unknown {
             1 => "how much was asked for 1 block from before the trace is not in the file; its \
