@@ -136,7 +136,7 @@ fn cause(
     let could_reserve = match (diagnosis, failure.limit_under(own)) {
         (Some(found), _) => found.limit.at_least.max(failure.reserved),
         (None, Some(_)) => failure.reserved,
-        (None, None) => failure.reserved + failure.free,
+        (None, None) => failure.reserved.saturating_add(failure.free),
     };
     // Together, the pieces would have served the request; or segments in their place would have
     // left enough for another one.

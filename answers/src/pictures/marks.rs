@@ -38,7 +38,10 @@ pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Ma
         annotations_left_out: left_out as u64,
         // The memory of this process plus the free memory of the driver. (Other processes on the
         // device use a part; this is what was available to this one.)
-        capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
+        capacity: failures
+            .iter()
+            .map(|oom| oom.reserved.saturating_add(oom.free))
+            .max(),
         ooms: ooms(device, trace, &failures, watch)?,
         ooms_left_out: felt.saturating_sub(Marks::MAX_OOMS) as u64,
         stays: Vec::new(),
@@ -134,6 +137,18 @@ mod tests {
     use trace::allocator::conf;
     use trace::testing::TraceBuilder;
     use trace::units::Bytes;
+
+    /// Runs of earlier versions may have kept any number.
+    #[test]
+    fn any_number_of_free_bytes_can_be_added_to() {
+        let mut builder = TraceBuilder::default();
+        builder.reserved_before(Bytes::mib(1000));
+        builder.out_of_memory(Bytes::mib(4));
+        let mut trace = builder.finish();
+        trace.devices[0].events.others[0].addr_or_free = u64::MAX - 4;
+        let marks = marks(&trace.devices[0], &trace, Watch::nobody());
+        assert_eq!(marks.unwrap().capacity, Some(Bytes(u64::MAX)));
+    }
 
     /// Which segment a request needs is a matter of the settings.
     #[test]

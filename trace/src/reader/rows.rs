@@ -4,7 +4,7 @@ use super::ReadErrorKind;
 use super::builder::{Builder, History, RECENT_KINDS, Result};
 use super::interner::{EMPTY, NEXT, NOT_APPLICABLE};
 use super::keys::{Key, action_at};
-use super::values::{Fields, MAX_TOTAL_SIZE, Table, Value};
+use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{Action, PoolId, PoolSize};
@@ -71,7 +71,11 @@ impl Builder {
         } else {
             Key::DeviceFree
         };
-        let (addr, time) = (fields.handle(addr)?, fields.time());
+        let time = fields.time();
+        let addr = match action {
+            Action::Oom => fields.free_bytes(addr)?,
+            _ => fields.handle(addr)?,
+        };
         match self.push_event(&kind, addr, time) {
             Some(row) => {
                 if action == Action::Unknown {
@@ -88,7 +92,7 @@ impl Builder {
     }
 
     /// Appends an event. Returns `None` and changes nothing if there are too many events, or too
-    /// many bytes in them.
+    /// many bytes in them, or if no device can have so much free.
     #[inline]
     pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
         let row = self.events.kind.len();
@@ -97,7 +101,7 @@ impl Builder {
             Action::Oom => self.total_size,
             _ => self.total_size + kind.size.0,
         };
-        if row >= self.limits.events || total > MAX_TOTAL_SIZE {
+        if row >= self.limits.events || total > MAX_TOTAL_SIZE || !is_sound(kind, addr) {
             return None;
         }
         self.total_size = total;
@@ -270,6 +274,15 @@ impl Builder {
 
     fn word(&self, idx: StrIdx) -> &str {
         self.interner.stacks.str(idx)
+    }
+}
+
+/// Whether a device can have so much free.
+#[inline]
+fn is_sound(kind: &EventKind, addr: u64) -> bool {
+    match kind.action {
+        Action::Oom => addr <= MAX_SIZE,
+        _ => true,
     }
 }
 

@@ -193,6 +193,12 @@ impl Fields {
         Ok(Bytes(size.min(MAX_REFUSED_SIZE.into()) as u64))
     }
 
+    /// The free bytes of a device; 0 when absent, or when no device can have so many.
+    pub fn free_bytes(&self, key: Key) -> Result<u64> {
+        let free = self.integer(key)?.and_then(|n| u64::try_from(n).ok());
+        Ok(free.filter(|&n| n <= MAX_SIZE).unwrap_or(0))
+    }
+
     /// An address or a raw handle, 0 when absent. C++ writes addresses as signed numbers:
     /// negative ones keep their bits.
     pub fn handle(&self, key: Key) -> Result<u64> {

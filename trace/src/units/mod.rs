@@ -42,6 +42,11 @@ impl Bytes {
         self.0
     }
 
+    /// `self + other`, or the largest number that there is.
+    pub const fn saturating_add(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_add(other.0))
+    }
+
     /// `self - other`, or zero when `other` is larger.
     pub const fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))

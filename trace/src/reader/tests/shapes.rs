@@ -436,6 +436,15 @@ fn texts_that_differ_by_a_zero_byte_differ() {
 }
 
 #[test]
+fn what_no_device_can_have_free_is_not_known() {
+    let oom = |free: i128| dict(vec![("action", text("oom")), ("device_free", int(free))]);
+    let free = [4096, 1 << 48, (1 << 48) + 1, (1 << 64) - 1, -5, 0];
+    let snapshot = read_all(&trace(free.map(oom).to_vec()));
+    let read: Vec<u64> = snapshot.devices[0].addr.iter().collect();
+    assert_eq!(read, [4096, 1 << 48, 0, 0, 0, 0]);
+}
+
+#[test]
 fn a_refused_request_may_have_any_size() {
     let oom = |size: i128| {
         dict(vec![
