@@ -4,7 +4,7 @@ use super::ReadErrorKind;
 use super::builder::{Builder, History, RECENT_KINDS, Result};
 use super::interner::{EMPTY, NEXT, NOT_APPLICABLE};
 use super::keys::{Key, action_at};
-use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Table, Value};
+use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Table, Value, is_possible};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{Action, PoolId, PoolSize};
@@ -14,6 +14,11 @@ use std::hash::Hasher;
 /// The error for a file whose sizes are so large that their sum overflows.
 const TOO_LARGE: ReadErrorKind =
     ReadErrorKind::Malformed("all sizes together exceed 4 EiB, more than any program allocates");
+
+/// The error for memory at an address that no device has.
+const NO_ADDRESS: ReadErrorKind = ReadErrorKind::Malformed(
+    "memory lies at an address that no device has: they have up to 57 bits",
+);
 
 impl Builder {
     /// Makes a row of the current fields, if they belong to something known.
@@ -76,6 +81,9 @@ impl Builder {
             Action::Oom => fields.free_bytes(addr)?,
             _ => fields.handle(addr)?,
         };
+        if !is_sound(&kind, addr) {
+            return Err(NO_ADDRESS);
+        }
         match self.push_event(&kind, addr, time) {
             Some(row) => {
                 if action == Action::Unknown {
@@ -92,7 +100,7 @@ impl Builder {
     }
 
     /// Appends an event. Returns `None` and changes nothing if there are too many events, or too
-    /// many bytes in them, or if no device can have so much free.
+    /// many bytes in them, or if no device has such an address.
     #[inline]
     pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
         let row = self.events.kind.len();
@@ -239,6 +247,12 @@ impl Builder {
                 block.addr = DeviceAddr(at);
             }
             at = block.addr.0.saturating_add(block.size.0);
+            if !is_possible(block.addr.0, block.size) {
+                return Err(NO_ADDRESS);
+            }
+        }
+        if !is_possible(segment.addr.0, segment.total_size) {
+            return Err(NO_ADDRESS);
         }
         Ok(Value::Row(
             Table::Segment,
@@ -277,12 +291,14 @@ impl Builder {
     }
 }
 
-/// Whether a device can have so much free.
+/// Whether memory can lie at the address of an event, or so much be free.
 #[inline]
 fn is_sound(kind: &EventKind, addr: u64) -> bool {
     match kind.action {
         Action::Oom => addr <= MAX_SIZE,
-        _ => true,
+        // They change nothing, whatever they say.
+        Action::Snapshot | Action::Annotate | Action::Unknown => true,
+        _ => is_possible(addr, kind.size),
     }
 }
 

@@ -112,6 +112,19 @@ pub const MAX_TOTAL_SIZE: u64 = 1 << 62;
 /// what is larger counts as this, so that it can still be rounded up and added to.
 pub const MAX_REFUSED_SIZE: u64 = 1 << 62;
 
+/// Addresses have up to 57 bits. As 64-bit numbers they lie below the first of these, or, where the
+/// highest bit is repeated upwards, between the other two. What lies elsewhere cannot be added to.
+const LOW_END: u64 = 1 << 60;
+const HIGH_START: u64 = 1 << 63;
+const HIGH_END: u64 = u64::MAX - (1 << 52);
+
+/// Whether a device can have memory at `[addr, addr + size)`.
+#[inline]
+pub fn is_possible(addr: u64, size: Bytes) -> bool {
+    let end = addr.saturating_add(size.0);
+    end <= LOW_END || (addr >= HIGH_START && end <= HIGH_END)
+}
+
 /// The number of device ordinals that are accepted; torch is built for at most 120 devices.
 pub const MAX_DEVICES: u32 = PINNED;
 

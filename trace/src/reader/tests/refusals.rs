@@ -212,6 +212,49 @@ fn numbers_out_of_range() {
 }
 
 #[test]
+fn memory_where_no_device_has_any() {
+    let check = |addr: i128, size: i128, is_read: bool| {
+        let of = |key: &'static str, more: Vec<(&'static str, Py)>| {
+            dict([vec![(key, int(addr)), ("size", int(size))], more].concat())
+        };
+        let event = |action| trace(vec![of("addr", vec![("action", text(action))])]);
+        let segments = |at: i128, blocks| {
+            let total = vec![("address", int(at)), ("total_size", int(size))];
+            let fields = [total, vec![("blocks", list(blocks))]].concat();
+            dict(vec![("segments", list(vec![dict(fields)]))])
+        };
+        let block = of("address", vec![("state", text("inactive"))]);
+        // torch 2.0 gives blocks no address.
+        let placed = dict(vec![("size", int(size)), ("state", text("inactive"))]);
+        let actions = ["alloc", "free_requested", "free_completed", "segment_alloc"];
+        let mut files: Vec<Py> = actions.map(event).to_vec();
+        files.extend(["segment_free", "segment_map", "segment_unmap"].map(event));
+        files.push(segments(addr, vec![]));
+        files.push(segments(0, vec![block]));
+        files.push(segments(addr - size, vec![placed.clone(), placed]));
+        for file in &files {
+            let read = super::try_read(file).map_err(|error| error.to_string());
+            let said = read.as_ref().err().map_or("", String::as_str);
+            assert_eq!(read.is_ok(), is_read, "{addr:#x} {size}: {said}");
+            assert!(is_read || said.contains("an address that no device has"));
+        }
+        // What changes nothing may say anything.
+        for action in ["snapshot", "annotate", "new_in_torch_9"] {
+            assert!(super::try_read(&event(action)).is_ok());
+        }
+    };
+    check((1 << 60) - 512, 512, true);
+    check((1 << 60) - 512, 513, false);
+    check(1 << 62, 512, false);
+    check((1 << 63) + 512, 512, true);
+    check((1 << 63) - 512, 512, false);
+    check((1 << 64) - (1 << 56), 512, true);
+    check((1 << 64) - 512, 512, false);
+    check((1 << 64) - 512, 1 << 20, false);
+    check(-1, 1, false);
+}
+
+#[test]
 fn sizes_that_nobody_can_add_up() {
     let sized = |n: usize| (0..n).map(|_| event(vec![("size", int(1 << 48))]));
     assert!(super::try_read(&trace(sized(1 << 14).collect())).is_ok());

@@ -232,12 +232,12 @@ fn fields_of_unusual_types() {
         " Alloc 0x8000000000000000 512 stream 0 -",
     );
     check(
-        vec![("addr", int((1 << 64) - 1))],
-        " Alloc 0xffffffffffffffff 512 stream 0 -",
+        vec![("addr", int((1 << 64) - (1 << 56)))],
+        " Alloc 0xff00000000000000 512 stream 0 -",
     );
     check(
-        vec![("addr", int(-2))],
-        " Alloc 0xfffffffffffffffe 512 stream 0 -",
+        vec![("addr", int(-(1 << 56)))],
+        " Alloc 0xff00000000000000 512 stream 0 -",
     );
     check(
         vec![("stream", int(0x7fff_dead_beef))],
