@@ -1,7 +1,7 @@
 //! Survivors that appear again and again, and buffers that are full.
 
 use super::super::survivors::Kept;
-use super::super::{MIN_GROWTHS, Pattern};
+use super::super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use super::rhythm::Rhythm;
 use super::series::{from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth};
@@ -80,10 +80,21 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         Room::Unknown => Room::beneath_its_most(kept, births),
         known => known,
     };
-    match (room, rhythm.is_late(n) || !goes_on) {
+    let is_unsure = rhythm.is_late(n) || !goes_on || ever_rarer(births);
+    match (room, is_unsure) {
         (Room::Full, _) => Finding::Bounded,
         (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
         (Room::Unknown, false) => Finding::Grows(growth),
+    }
+}
+
+/// Whether the distances never become shorter, and the last three become longer and longer: a cache
+/// that fills.
+fn ever_rarer(births: &[usize]) -> bool {
+    let gaps: Vec<usize> = births.windows(2).map(|w| w[1] - w[0]).collect();
+    match gaps.as_slice() {
+        [.., a, b, c] => gaps.len() >= MIN_LATE_GROWTHS && gaps.is_sorted() && a < b && b < c,
+        _ => false,
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::survivors::Kept;
 use super::super::{MIN_GROWTHS, Pattern};
 use super::births::Room;
 use super::rhythm::Rhythm;
-use super::series::{FIRST_STEPS, from_the_right, slope_error};
+use super::series::{FIRST_STEPS, from_the_right, longest_gap, slope_error};
 use super::{Finding, Growth};
 
 /// So many rises make a buffer that is enlarged, if they are of one amount.
@@ -32,7 +32,8 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
     // the whole trace.
     let is_short = rises.len() < MIN_RISES;
-    if (is_short && !rises_throughout(level, &rises)) || rhythm.is_late(n) {
+    let may_go_on = rises_throughout(level, &rises) || is_staircase(level, &rises);
+    if (is_short && !may_go_on) || rhythm.is_late(n) {
         return Finding::Bounded;
     }
     let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
@@ -103,6 +104,16 @@ fn may_be_chance(kept: &Kept, rises: &[usize]) -> bool {
 /// Whether the level rises at each end of a short recording, and by one amount.
 fn rises_throughout(level: &[u64], rises: &[usize]) -> bool {
     rises.len() + 1 == level.len() && is_steady(level, rises)
+}
+
+/// Whether the level never falls after the first steps, and rises by one amount now and then: a
+/// queue whose bound rises, or a result that is made longer once in a few steps. The next rise must
+/// not be due yet.
+fn is_staircase(level: &[u64], rises: &[usize]) -> bool {
+    let due = rises.last().zip(longest_gap(rises)).map(|(a, b)| a + b);
+    level[FIRST_STEPS..].is_sorted()
+        && is_steady(level, rises)
+        && due.is_some_and(|due| level.len() <= due)
 }
 
 /// Whether many blocks are given back at once, once or twice since the period `first`. A list that

@@ -715,6 +715,40 @@ fn growth_in_each_of_very_few_steps_is_not_called_clean() {
     .is(Verdict::CannotTell);
 }
 
+/// A result that is made longer once in four steps, and a queue whose bound rises: three rises are
+/// no leak yet, and nobody has seen a bound.
+#[test]
+fn what_rises_by_one_amount_now_and_then_is_not_called_clean() {
+    let enlarged = |n: u32, sizes: [u64; 4], expected| {
+        let mut result = None;
+        Program::run(n, |p, step| {
+            if step % 4 == 1 {
+                let longer = p.alloc(&KEEP, sizes[step as usize / 4] << 20);
+                let before = result.replace(longer);
+                before.into_iter().for_each(|block| p.free(block));
+            }
+        })
+        .is(expected)
+    };
+    enlarged(14, [3, 6, 9, 12], Verdict::CannotTell);
+    enlarged(14, [3, 6, 5, 8], Verdict::Clean);
+    let queue = |n: u32, bound: fn(u32) -> usize, expected| {
+        let mut queue = std::collections::VecDeque::new();
+        Program::run(n, |p, step| {
+            queue.push_back(p.alloc(&KEEP, 1 << 20));
+            if queue.len() > bound(step) {
+                queue
+                    .pop_front()
+                    .into_iter()
+                    .for_each(|block| p.free(block));
+            }
+        })
+        .is(expected)
+    };
+    queue(22, |step| 2 + step as usize / 6, Verdict::CannotTell);
+    queue(22, |_| 5, Verdict::Clean);
+}
+
 /// A place that gives back some of its blocks within a few steps, and keeps the others.
 #[test]
 fn what_stays_for_much_longer_than_the_rest_is_a_leak() {
