@@ -3,6 +3,8 @@
 //! * Optimizer state (of a first step, of parameters that are seldom used, the history of LBFGS):
 //!   it is made in the optimizer's own code. But if as much is made again and again at equal
 //!   distances, a new optimizer may be made each time while the old one is kept: nobody can tell.
+//!   Nor can anybody where no stacks show the code, if all that is kept now and then was made
+//!   within the optimizer's scopes: parameters may be trained from different steps on.
 //! * Weights being made or loaded: the code that makes them does nothing else, and most of what it
 //!   allocates stays.
 //! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
@@ -14,7 +16,12 @@ use super::judge::{self, Growth};
 use super::survivors::Kept;
 use super::{Pattern, View};
 use crate::phases::Role;
+use crate::site::SiteKey;
+use crate::span::Span;
 use crate::stacks::StackIdx;
+use crate::trace::Annotation;
+use crate::units::EventIdx;
+use std::cell::OnceCell;
 
 /// Why growth is not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +32,8 @@ pub enum Excuse {
     Loading,
     /// An optimizer's state grows by the same amount again and again, which no optimizer needs.
     StateAgain,
+    /// Without stacks, and not in every step: it was made while an optimizer stepped.
+    MadeInUpdates,
     /// One request's key/value cache grows with every token.
     OneRequest,
     /// A buffer is enlarged, and so is some of the program's work.
@@ -51,11 +60,16 @@ const AGAIN: usize = 4;
 /// Looks for excuses.
 pub struct Excuses<'v> {
     view: &'v View<'v>,
+    /// Per site, whether all that it keeps was made within an optimizer's scopes.
+    in_updates: OnceCell<Vec<bool>>,
 }
 
 impl<'v> Excuses<'v> {
     pub fn new(view: &'v View<'v>) -> Excuses<'v> {
-        Excuses { view }
+        Excuses {
+            view,
+            in_updates: OnceCell::new(),
+        }
     }
 
     /// The excuse of a site that grows.
@@ -66,6 +80,8 @@ impl<'v> Excuses<'v> {
                 true => Excuse::StateAgain,
                 false => Excuse::OptimizerState,
             })
+        } else if matches!(growth.pattern, Pattern::EveryNth(_)) && self.is_made_in_updates(site) {
+            Some(Excuse::MadeInUpdates)
         } else if role == Role::ModelSetup && self.mostly_kept(growth) {
             Some(Excuse::Loading)
         } else if growth.pattern == Pattern::Enlarged
@@ -111,6 +127,13 @@ impl<'v> Excuses<'v> {
             && !files.any(|file| file.to_lowercase().contains("lbfgs"))
     }
 
+    /// Whether a site without a stack keeps only what was made within an optimizer's scopes.
+    fn is_made_in_updates(&self, site: usize) -> bool {
+        let in_updates = || made_in_updates(self.view);
+        matches!(self.view.sites.keys[site], SiteKey::Size(_))
+            && self.in_updates.get_or_init(in_updates)[site]
+    }
+
     /// Whether the growth is most of what the periods allocate.
     fn mostly_kept(&self, growth: &Growth) -> bool {
         let churn = &self.view.survey.churn[growth.first..];
@@ -141,6 +164,36 @@ impl<'v> Excuses<'v> {
         stacks.clone().all(|stack| stack == StackIdx::NONE)
             || stacks.any(|stack| is_backward(self.view, stack))
     }
+}
+
+/// Per site, whether all that it keeps for good was made while an optimizer stepped, as the scopes
+/// show.
+fn made_in_updates(view: &View<'_>) -> Vec<bool> {
+    let is_update = |scope: &&Annotation| {
+        let name = view.stacks.str(scope.name);
+        name.starts_with("Optimizer.step#")
+    };
+    let scopes = view.device.annotations.iter().filter(is_update);
+    let scopes: Vec<_> = scopes.map(|scope| scope.events).collect();
+    // Scopes are sorted by their starts; those of optimizers hardly ever lie in one another.
+    let is_within = |made: EventIdx| {
+        let before = scopes.partition_point(|scope| scope.start() <= made);
+        before > 0 && scopes[before - 1].contains(made)
+    };
+    let mut made = vec![[false; 2]; view.sites.keys.len()];
+    // The first step makes weights, too, and the gradients of the last one may be as large.
+    if let [first, .., before_last, last] = *view.ends.as_slice() {
+        let blocks = &view.device.blocks;
+        let settled = blocks.allocated_in(Span::new(EventIdx(first), EventIdx(before_last)));
+        for block in settled.map(|block| block as usize) {
+            if blocks.free_requested[block] >= last {
+                let site = view.sites.of_kind[blocks.kind[block].index()] as usize;
+                let within = is_within(EventIdx(blocks.alloc[block]));
+                made[site][usize::from(within)] = true;
+            }
+        }
+    }
+    made.into_iter().map(|made| made == [false, true]).collect()
 }
 
 /// The stacks of what was allocated while it was recorded. Blocks from before it have no stack,

@@ -163,6 +163,14 @@ impl Teller<'_> {
                 );
                 self.report(Verdict::CannotTell, reason)
             }
+            Excuse::MadeInUpdates => {
+                let reason = format!(
+                    "{bytes} {one} accumulate over {n} {many}, all of it made while an optimizer \
+                     stepped: perhaps the state of parameters that are trained later; record with \
+                     stacks"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
             Excuse::LargerSteps => {
                 let reason = format!(
                     "a buffer is enlarged by {bytes} {one}, and some of the program's work grows \

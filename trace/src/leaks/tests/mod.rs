@@ -217,6 +217,34 @@ fn what_an_optimizer_keeps_is_no_leak() {
     .leaks();
 }
 
+/// Without stacks, the scopes of an optimizer show what it makes itself. Layers may be trained from
+/// different steps on, but not anew in every step.
+#[test]
+fn what_is_kept_now_and_then_in_an_optimizers_scope_may_be_its_state() {
+    let check = |in_scope: bool, made: fn(u32) -> bool, expected: Verdict| {
+        let mut program = Program::default();
+        for step in 0..24 {
+            let scratch = program.alloc(&[], 8 << 20);
+            program.free(scratch);
+            let mut start = program.n_events;
+            if made(step) {
+                program.alloc(&[], 3 << 20);
+            }
+            if !in_scope {
+                start = program.n_events;
+            }
+            let update = program.alloc(&[], 1 << 20);
+            program.free(update);
+            program.scope("Optimizer.step#AdamW.step".to_owned(), start, 0);
+        }
+        program.is(expected);
+    };
+    let now_and_then = |step: u32| [1, 4, 9, 12, 17, 20].contains(&step);
+    check(true, now_and_then, Verdict::CannotTell);
+    check(false, now_and_then, Verdict::Leak);
+    check(true, |_| true, Verdict::Leak);
+}
+
 #[test]
 fn weights_that_are_loaded_are_no_leak() {
     const LOAD: &str = "_apply /v/site-packages/torch/nn/modules/module.py";
