@@ -63,6 +63,7 @@ impl View<'_> {
             let steady = blocks.alloc[at] >= steady_from;
             by_kind[kind].made += if steady { size } else { 0 };
             if blocks.free_requested[at] >= alive_at
+                && self.survey.held.binary_search(&BlockIdx(index)).is_err()
                 && let Some(slot) = slot[self.sites.of_kind[kind] as usize]
             {
                 by_kind[kind].kept += if steady && slot.counts { size } else { 0 };

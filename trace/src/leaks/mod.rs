@@ -70,6 +70,7 @@ mod culprit;
 mod excuse;
 mod groups;
 mod judge;
+mod last;
 mod lines;
 mod reason;
 mod survivors;
@@ -565,6 +566,7 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
             return view.groups(&[(0, growth)]);
         }
         Together::Ambiguous(growth) => found.excused.push((Excuse::LargerSteps, growth)),
+        Together::TooFew(growth) => found.unsure.push((0, growth)),
         Together::Grows(_) | Together::Bounded => {}
     }
     Ok(Vec::new())

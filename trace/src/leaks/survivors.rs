@@ -1,5 +1,6 @@
 //! One pass over the blocks: finds what each site keeps across the ends of steps.
 
+use super::last::Fates;
 use crate::growth::settled;
 use crate::site::{SiteKey, Sites};
 use crate::stacks::FxHashMap;
@@ -88,6 +89,9 @@ pub struct Survey {
     pub replaced: FxHashMap<Bytes, Vec<(usize, u32)>>,
     /// Per period, requested bytes of these blocks, whatever their sizes.
     pub gone: Vec<u64>,
+    /// Blocks of the last period that are alive at its end, but which other periods give back.
+    /// They ascend.
+    pub held: Vec<BlockIdx>,
     /// Per site with a stack, bytes allocated in the first half of the settled periods and in the
     /// second, whether kept or not.
     halves: Vec<[u64; 2]>,
@@ -119,6 +123,7 @@ impl Survey {
             temporary: vec![0; n],
             replaced: FxHashMap::default(),
             gone: vec![0; n],
+            held: Vec::new(),
             halves: vec![[0; 2]; sites.keys.len()],
             left_out: 0,
         };
@@ -130,6 +135,7 @@ impl Survey {
         };
         let first = blocks.n_preexisting as usize;
         survey.preexisting(blocks, ends);
+        let mut fates = Fates::new(blocks, n, last_end);
         let mut index = first + blocks.alloc[first..].partition_point(|&event| event < from);
         for (period, &end) in ends.as_slice().iter().enumerate() {
             watch.at_row(period, || 0)?;
@@ -139,16 +145,15 @@ impl Survey {
                 let size = blocks.kinds[kind].size.0;
                 let site = sites.of_kind[kind] as usize;
                 survey.count(site, period, size, &mut before[site]);
-                let freed = blocks.free_requested[index];
-                if freed < end {
+                if !fates.outlives(blocks, index, period, end) {
                     survey.temporary[period] += size;
                 } else {
+                    let freed = blocks.free_requested[index];
                     let block = Crossing {
                         period,
-                        freed: if freed < last_end {
-                            ends.period_of(freed)
-                        } else {
-                            n
+                        freed: match freed < last_end && period + 1 < n {
+                            true => ends.period_of(freed),
+                            false => n,
                         },
                         size,
                         requested: blocks.kinds[kind].requested,
@@ -171,6 +176,7 @@ impl Survey {
             watch.look(0)?;
             kept.sum_up();
         }
+        survey.held = fates.held;
         survey.keep_halves_with_stack(sites);
         Ok(survey)
     }
@@ -301,6 +307,30 @@ impl Kept {
             self.survivor_count[period] += 1;
             *self.sizes.entry(requested).or_default() += 1;
         }
+    }
+
+    /// The same as if the recording had ended before the last period. Blocks that survive it are
+    /// counted as before.
+    pub fn without_last_end(&self) -> Kept {
+        let mut kept = self.clone();
+        let n = self.live.len().saturating_sub(1);
+        let bytes = [
+            &mut kept.live,
+            &mut kept.requested,
+            &mut kept.churn,
+            &mut kept.new_bytes,
+            &mut kept.survivors,
+            &mut kept.survivors_requested,
+        ];
+        bytes.into_iter().for_each(|column| column.truncate(n));
+        let counts = [
+            &mut kept.live_count,
+            &mut kept.new_count,
+            &mut kept.survivor_count,
+            &mut kept.old_gone,
+        ];
+        counts.into_iter().for_each(|column| column.truncate(n));
+        kept
     }
 
     fn sum_up(&mut self) {

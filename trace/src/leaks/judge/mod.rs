@@ -88,6 +88,8 @@ pub enum Together {
     Grows(Growth),
     /// They grow, and so does the program's work.
     Ambiguous(Growth),
+    /// They grew until the last end.
+    TooFew(Growth),
     /// What they keep is bounded.
     Bounded,
 }
@@ -195,6 +197,28 @@ pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
         }
         // These are many sites together, so a slower rhythm may come from any of them.
         Finding::Grows(growth) if growth.pattern == Pattern::EveryStep => Together::Grows(growth),
+        _ => until_the_last_end(kept, survey),
+    }
+}
+
+/// If their level falls at the last end only: perhaps the function of the loop has returned there,
+/// and its variables held a result that becomes longer. No two of its blocks have one size.
+fn until_the_last_end(kept: &Kept, survey: &Survey) -> Together {
+    let [.., before, last] = *kept.requested.as_slice() else {
+        return Together::Bounded;
+    };
+    if last >= before {
+        return Together::Bounded;
+    }
+    let kept = kept.without_last_end();
+    match by_level(&kept) {
+        Finding::Grows(growth) if growth.pattern == Pattern::Enlarged => {
+            let temporary = &survey.temporary[..kept.requested.len()];
+            match Rest::of(&kept, &growth, temporary) {
+                Rest::Constant => Together::TooFew(growth),
+                _ => Together::Ambiguous(growth),
+            }
+        }
         _ => Together::Bounded,
     }
 }

@@ -317,6 +317,78 @@ fn a_list_that_loses_a_few_elements_once_is_a_leak() {
     }
 }
 
+/// The recording ends when the loop's function returns: what its variables hold is given back
+/// there, and what each step gives back itself is still held where the last step is cut.
+#[test]
+fn the_last_step_is_compared_as_if_it_ended_where_the_others_do() {
+    let check = |variables_go: bool, images_stay: bool| {
+        let (mut queue, mut output): (Option<BlockIdx>, Option<BlockIdx>) = (None, None);
+        let (report, _) = Program::run(16, |p, step| {
+            let is_last = step == 15;
+            let larger = p.alloc(&KEEP, u64::from(step + 10) << 16);
+            let before = queue.replace(larger);
+            before.into_iter().for_each(|block| p.free(block));
+            let images = p.alloc(&["keep cache.py:9", "step train.py"], 3 << 20);
+            let before = output.replace(p.alloc(&HOLD, 5 << 20));
+            before.into_iter().for_each(|block| p.free(block));
+            if !(is_last && images_stay) {
+                p.free(images);
+            }
+            if is_last && variables_go {
+                output.into_iter().for_each(|block| p.free(block));
+            }
+        })
+        .report();
+        assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+        assert_eq!(report.groups[0].bytes_per_step, f64::from(1 << 16));
+    };
+    check(false, false);
+    check(true, false);
+    check(false, true);
+}
+
+/// The same without stacks: a variable of the function goes with it. Each step also makes a block
+/// of its size that it gives back. If it becomes longer, too, nothing shows that it was a variable.
+#[test]
+fn a_queue_without_stacks_is_not_called_clean_where_the_loops_function_returns() {
+    let check = |size: fn(u64) -> u64, expected: Verdict| {
+        let mut program = Program::default();
+        let (mut queue, mut output): (Option<BlockIdx>, Option<BlockIdx>) = (None, None);
+        for step in 0..16 {
+            let start = program.n_events;
+            let larger = program.alloc(&[], (step + 10) << 16);
+            let before = queue.replace(larger);
+            before.into_iter().for_each(|block| program.free(block));
+            let gradient = program.alloc(&[], size(step));
+            program.free(gradient);
+            let before = output.replace(program.alloc(&[], size(step)));
+            before.into_iter().for_each(|block| program.free(block));
+            if step == 15 {
+                output.into_iter().for_each(|block| program.free(block));
+            }
+            program.scope(optimizer_step(step), start, 0);
+        }
+        program.is(expected);
+    };
+    check(|_| 5 << 20, Verdict::Leak);
+    check(|step| (step + 500) << 10, Verdict::CannotTell);
+}
+
+/// Requests of any length: some are kept, and what the last one keeps has the size of others that
+/// were given back.
+#[test]
+fn what_the_last_step_keeps_counts_where_sizes_change() {
+    const LENGTHS: [u64; 12] = [2, 1, 3, 1, 4, 5, 1, 6, 7, 1, 8, 1];
+    let program = Program::run(12, |p, step| {
+        // Not the size of a library's workspace.
+        let block = p.alloc(&KEEP, LENGTHS[step as usize] * (3 << 20));
+        if ![2, 5, 8, 11].contains(&step) {
+            p.free(block);
+        }
+    });
+    assert_eq!(program.leaks().live_count, 4);
+}
+
 /// Each step replaces its result, which becomes longer; that is no part of what leaks.
 #[test]
 fn what_each_step_replaces_by_more_is_no_part_of_a_leak() {
