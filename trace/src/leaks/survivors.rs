@@ -148,12 +148,11 @@ impl Survey {
                 if !fates.outlives(blocks, index, period, end) {
                     survey.temporary[period] += size;
                 } else {
-                    let freed = blocks.free_requested[index];
                     let block = Crossing {
                         period,
-                        freed: match freed < last_end && period + 1 < n {
-                            true => ends.period_of(freed),
-                            false => n,
+                        freed: match blocks.free_requested[index] {
+                            freed if freed < last_end && period + 1 < n => ends.period_of(freed),
+                            _ => n,
                         },
                         size,
                         requested: blocks.kinds[kind].requested,
