@@ -26,6 +26,8 @@ enum Move {
     /// The question whether the host has come past an event, and the answer.
     Asked(EventId, bool),
     Synchronize(StreamId),
+    /// The host waited for an event.
+    SynchronizeEvent(EventId),
     /// The host waited for all work.
     Idle,
 }
@@ -139,6 +141,13 @@ impl Clocks {
     pub fn synchronize(&mut self, stream: StreamId) {
         self.note(Move::Synchronize(stream));
         let at = self.stream(stream).at;
+        self.host = self.host.max(at);
+    }
+
+    /// The host waits until the work before the event is done.
+    pub fn synchronize_event(&mut self, event: EventId) {
+        self.note(Move::SynchronizeEvent(event));
+        let at = self.events.get(&event).copied().unwrap_or(0.0);
         self.host = self.host.max(at);
     }
 
@@ -262,6 +271,7 @@ impl Taped {
                 // If nothing asks for an event any more, its name is not known.
                 Move::Forget(event) => name(event).into_iter().for_each(|name| clocks.forget(name)),
                 Move::Synchronize(stream) => clocks.synchronize(stream),
+                Move::SynchronizeEvent(event) => clocks.synchronize_event(name(event)?),
                 Move::Idle => clocks.idle(),
             }
         }

@@ -269,6 +269,11 @@ pub trait Device {
     fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
     /// Whether the work before `event` is done.
     fn event_done(&mut self, event: EventId) -> bool;
+    /// Blocks the host until the work before `event` is done.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn synchronize_event(&mut self, event: EventId) -> Result<(), DeviceError>;
     /// Forgets an event.
     fn drop_event(&mut self, event: EventId);
     /// Blocks the host until all work on `stream` is done.

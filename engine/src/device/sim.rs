@@ -259,6 +259,11 @@ impl Device for SimDevice {
         self.clocks.is_done(event)
     }
 
+    fn synchronize_event(&mut self, event: EventId) -> Result<(), DeviceError> {
+        self.clocks.synchronize_event(event);
+        Ok(())
+    }
+
     fn drop_event(&mut self, event: EventId) {
         self.clocks.forget(event);
     }

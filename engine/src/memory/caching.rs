@@ -414,12 +414,14 @@ impl CachingAllocator {
         self.pending.add(lease, events);
     }
 
-    /// Returns all wholly free segments to the device.
+    /// Returns all wholly free segments to the device. Frees that wait are completed first: the
+    /// host waits for their events, not for later work of the streams, as PyTorch's
+    /// `synchronize_and_free_events` does.
     pub fn empty_cache(&mut self, device: &mut dyn Device) {
         for pending in self.pending.take_all() {
-            for (event, user) in pending.events {
+            for (event, _) in pending.events {
                 // If the device has failed, it reports that at the next launch.
-                let _ = device.synchronize(user);
+                let _ = device.synchronize_event(event);
                 device.drop_event(event);
                 self.note_order(Ordering::Seen(event));
             }
@@ -542,6 +544,30 @@ mod tests {
 
     /// `release_blocks(large_blocks)` comes before `release_blocks(small_blocks)`, and each set is
     /// in order of stream, size and address. A segment of which a part is in use stays.
+    /// The free waits for a second of work. The stream has another second to do after that, and no
+    /// segment goes back, which would wait for all work.
+    #[test]
+    fn emptying_the_cache_waits_for_events_only() {
+        let mut device = SimDevice::new(SimSpec::default());
+        let mut caching = CachingAllocator::new();
+        let side = device.create_stream().unwrap();
+        let mut malloc = |device: &mut SimDevice| {
+            let bytes = Bytes::mib(4);
+            let lease = caching.malloc(bytes, StreamId::DEFAULT, Label::default(), device);
+            lease.unwrap()
+        };
+        let (mut used, kept) = (malloc(&mut device), malloc(&mut device));
+        used.record_stream(side);
+        device.launch_for(side, 1.0);
+        caching.free(used, &mut device);
+        device.launch_for(side, 1.0);
+        caching.empty_cache(&mut device);
+        let host = device.host_time();
+        assert!((1.0..1.5).contains(&host), "the host waited until {host}");
+        assert_eq!(caching.stats().active, Bytes::mib(4));
+        caching.free(kept, &mut device);
+    }
+
     #[test]
     fn segments_go_back_in_pytorch_s_order() {
         let mut device = SimDevice::new(SimSpec::default());

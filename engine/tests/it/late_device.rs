@@ -367,6 +367,13 @@ impl Device for LateDevice {
         done
     }
 
+    fn synchronize_event(&mut self, event: EventId) -> Result<(), DeviceError> {
+        if let Some(&(on, position)) = self.events.get(&event) {
+            self.catch_up(on, position);
+        }
+        self.sim.synchronize_event(event)
+    }
+
     fn drop_event(&mut self, event: EventId) {
         self.events.remove(&event);
         self.sim.drop_event(event);

@@ -233,6 +233,7 @@ impl CudaDevice {
         result::ctx::synchronize().map_err(|error| fault("work on the card failed", error))
     }
 
+    /// The simulated clocks say that the event is done; waits until the card has come past it, too.
     fn wait_for_event(&mut self, event: EventId) {
         let Some(&real) = self.events.get(&event) else {
             return;
@@ -243,10 +244,17 @@ impl CudaDevice {
             return;
         }
         self.memory.early_decisions += 1;
-        // SAFETY: as above.
-        let outcome = unsafe { result::event::synchronize(real) };
-        let outcome = outcome.map_err(|error| fault("work on the card failed", error));
+        let outcome = self.come_past(event);
         self.note_failure(outcome);
+    }
+
+    fn come_past(&self, event: EventId) -> Result<(), DeviceError> {
+        let Some(&real) = self.events.get(&event) else {
+            return Ok(());
+        };
+        // SAFETY: the event is alive until `drop_event`.
+        let outcome = unsafe { result::event::synchronize(real) };
+        outcome.map_err(|error| fault("work on the card failed", error))
     }
 
     fn new_event(&mut self) -> Result<sys::CUevent, DeviceError> {
@@ -415,6 +423,12 @@ impl Device for CudaDevice {
             self.wait_for_event(event);
         }
         done
+    }
+
+    fn synchronize_event(&mut self, event: EventId) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.synchronize_event(event)?;
+        self.come_past(event)
     }
 
     fn drop_event(&mut self, event: EventId) {
