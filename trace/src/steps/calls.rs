@@ -43,6 +43,8 @@ pub struct Spot {
     pub context: ContextIdx,
     /// The line.
     pub line: u32,
+    /// Whether the line allocates here by itself, not in a function that it calls.
+    pub is_allocation: bool,
 }
 
 /// The contexts, spots and stacks of a recording.
@@ -114,6 +116,14 @@ impl Calls {
     /// A spot.
     pub fn spot(&self, idx: SpotIdx) -> &Spot {
         &self.spots[idx.index()]
+    }
+
+    /// Whether the program comes back to a line's own allocation from a function that the line
+    /// called, as in `softplus(model(randn(16))).mean()`. Nothing else shows that the line began
+    /// anew.
+    pub fn returns_to_line(&self, from: SpotIdx, to: SpotIdx) -> bool {
+        let (from, to) = (self.spot(from), self.spot(to));
+        to.is_allocation && !from.is_allocation && from.line == to.line
     }
 
     /// Whether a context is another one, or was called from it.
@@ -188,7 +198,11 @@ impl Builder<'_> {
         let spots = &mut self.calls.spots;
         let entry = self.spot_of.entry((context.0, line, target));
         *entry.or_insert_with(|| {
-            spots.push(Spot { context, line });
+            spots.push(Spot {
+                context,
+                line,
+                is_allocation: matches!(target, Target::Stack(_)),
+            });
             SpotIdx((spots.len() - 1) as u32)
         })
     }

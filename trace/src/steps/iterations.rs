@@ -44,6 +44,8 @@ pub struct Mark {
     starts: Vec<SpotIdx>,
     /// … once any of these spots (sorted) was passed.
     lasts: Vec<SpotIdx>,
+    /// Whether the region has one line only.
+    is_one_line: bool,
 }
 
 /// How the first spot of an iteration is found.
@@ -104,6 +106,7 @@ impl Mark {
             .filter(|s| ways.visits[s.index()].count == count)
             .collect();
         let turns = turns(&exact, ways);
+        let is_one_line = !region.has_lines(calls);
         let mut marks = Vec::new();
         let mut from = 0;
         for (turn, own) in turns.iter().enumerate() {
@@ -115,6 +118,7 @@ impl Mark {
                 reading,
                 starts,
                 lasts,
+                is_one_line,
             }));
             if turn == 0
                 && let Some((starts, lasts)) = Mark::after_cut(region, beat, ways, calls)
@@ -126,6 +130,7 @@ impl Mark {
                     reading: Reading::Cut,
                     starts,
                     lasts,
+                    is_one_line,
                 });
             }
             from = ways.visits[own[0].index()].second;
@@ -488,7 +493,10 @@ impl Deeds {
                     && going.left.is_some_and(|l| cares(&of_spot[l.index()], mark));
                 let this = &marks[mark as usize];
                 // One line allocates several times: that begins no other iteration.
-                let goes_on = depth == going.depth && going.left == Some(*spot);
+                let is_same_line = |left| {
+                    left == *spot || (!this.is_one_line && calls.returns_to_line(left, *spot))
+                };
+                let goes_on = depth == going.depth && going.left.is_some_and(is_same_line);
                 self.deeds.push(Deed {
                     mark,
                     leaves: false,

@@ -294,6 +294,14 @@ fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
     inside as f64 / all.max(1) as f64
 }
 
+/// A key that selects one level only: that of the second loop of a function ends in `-2`, and so on.
+fn not_taken(key: String, levels: &[(Level, Vec<Step>)]) -> String {
+    let is_free = |key: &String| levels.iter().all(|(level, _)| level.key != *key);
+    let numbered = (2..).map(|n| format!("{key}-{n}"));
+    let mut keys = std::iter::once(key.clone()).chain(numbered);
+    keys.find(is_free).unwrap_or(key)
+}
+
 fn of_loops(
     analysis: &Analysis<'_>,
     stacks: &Stacks,
@@ -333,13 +341,7 @@ fn of_loops(
     }
     for one in &shown {
         let (key, place) = named(analysis, stacks, one);
-        let taken = levels
-            .iter()
-            .filter(|(l, _)| l.key.trim_end_matches(char::is_numeric) == key);
-        let key = match taken.count() {
-            0 => key,
-            n => format!("{key}-{}", n + 1),
-        };
+        let key = not_taken(key, levels);
         let word = word(analysis, stacks, one, (&loops, chosen.as_ref()));
         let steps = analysis.steps(&one.iterations, word.unwrap_or(Word::Step));
         let level = Level {

@@ -36,6 +36,8 @@ pub struct Visits {
     pub entry: bool,
     /// Whether the recording of its thread begins at this spot.
     pub begins: bool,
+    /// How often the program came back to it from a function that its line called.
+    returns: u32,
 }
 
 /// Spots of one context between which the program goes round.
@@ -72,6 +74,7 @@ pub struct Ways {
 
 /// Regions as they are found.
 struct Search<'w> {
+    calls: &'w Calls,
     watch: Watch<'w>,
     found: Vec<Region>,
     /// The parts of the graph that were looked at already. The same part is met again and again:
@@ -90,6 +93,7 @@ impl Ways {
             second: u32::MAX,
             entry: false,
             begins: false,
+            returns: 0,
         };
         let mut ways = Ways {
             visits: vec![none; calls.spots.len()],
@@ -111,6 +115,10 @@ impl Ways {
                 let visits = &mut ways.visits[spot.index()];
                 visits.add(one.count, one.first, one.second, anew);
                 visits.begins |= one.from.is_none();
+                let returns = |&left: &SpotIdx| calls.returns_to_line(left, spot);
+                if depth == going.depth && going.left.as_ref().is_some_and(returns) {
+                    visits.returns += one.count;
+                }
             }
             if let Some(left) = going.left {
                 ways.next[left.index()].push(path[going.depth]);
@@ -172,6 +180,7 @@ impl Ways {
         let mut contexts: Vec<(u32, Vec<SpotIdx>)> = of_context.into_iter().collect();
         contexts.sort_unstable_by_key(|(context, _)| *context);
         let mut search = Search {
+            calls,
             watch: watch.beside(held),
             found: Vec::new(),
             seen: HashSet::new(),
@@ -200,7 +209,7 @@ impl Ways {
             part.sort_unstable_by_key(|s| self.visits[s.index()].first);
         }
         for part in parts {
-            let beats = self.beats(&part);
+            let beats = self.beats(&part, search.calls);
             if beats.is_empty() || !search.seen.insert(part.clone()) {
                 continue;
             }
@@ -223,8 +232,17 @@ impl Ways {
 
     /// The numbers of visits that several spots agree on. The first or the last iteration may lack
     /// a spot, so numbers that differ by one, or by little, count as one beat.
-    fn beats(&self, spots: &[SpotIdx]) -> Vec<Beat> {
-        let counts = spots.iter().map(|s| self.visits[s.index()].count);
+    ///
+    /// A line that allocates before and after it calls something is passed once, but its own
+    /// allocation is visited twice. Where there are other lines, these count the iterations.
+    fn beats(&self, spots: &[SpotIdx], calls: &Calls) -> Vec<Beat> {
+        let has_lines = have_lines(spots, calls);
+        let counts_passes = |s: &&SpotIdx| {
+            let visits = self.visits[s.index()];
+            !has_lines || visits.returns == 0 || visits.returns == visits.count
+        };
+        let visits = |s: &SpotIdx| self.visits[s.index()].count;
+        let counts = spots.iter().filter(counts_passes).map(visits);
         // A spot that is passed once (a first iteration's workspace) does not count iterations.
         let mut counts: Vec<u32> = counts.filter(|&count| count > 1).collect();
         counts.sort_unstable();
@@ -246,7 +264,20 @@ impl Ways {
     }
 }
 
+/// Whether some spots of a context stand in more than one line.
+fn have_lines(spots: &[SpotIdx], calls: &Calls) -> bool {
+    let mut lines = spots.iter().map(|s| calls.spot(*s).line);
+    lines
+        .next()
+        .is_some_and(|first| lines.any(|line| line != first))
+}
+
 impl Region {
+    /// Whether it has more than one line.
+    pub fn has_lines(&self, calls: &Calls) -> bool {
+        have_lines(&self.spots, calls)
+    }
+
     /// Heap bytes that it uses, including its own size.
     pub fn heap_bytes(&self) -> usize {
         size_of::<Region>() + of_vec(&self.spots) + of_vec(&self.beats)

@@ -55,6 +55,94 @@ fn a_line_that_allocates_again_and_again_is_visited_once() {
     );
 }
 
+/// `loss = softplus(d(g(randn(16, 64)))).mean()` allocates on its own line before and after it
+/// calls modules.
+#[test]
+fn a_line_that_allocates_before_and_after_a_call_is_passed_once() {
+    let step = |line: u32| format!("[Optimizer.step#Adam.step] main:{line} {ADAM}");
+    let discriminator = format!(
+        "main:27
+         main:28
+         main:28 !forward:10
+         main:29 !forward:12
+         main:29
+         main:29 !forward:12
+         main:29
+         main:31 {BACKWARD}
+         -
+         {}",
+        step(32)
+    );
+    let generator = format!(
+        "main:41
+         main:41 !forward:10
+         main:41 !forward:12
+         main:41
+         main:43 {BACKWARD}
+         -
+         {}",
+        step(44)
+    );
+    let penalty = format!(
+        "main:35 !forward:12
+         main:35
+         main:35 torch/autograd/grad:7
+         -
+         main:36
+         main:38
+         main:38 {BACKWARD}
+         -
+         {}",
+        step(39)
+    );
+    let usual = format!("{discriminator}\n{generator}");
+    check(&format!("52x {{\n{usual}\n}}"), 52);
+    let seldom = format!("{discriminator}\n{penalty}\n{generator}");
+    check(&format!("4x {{\n{seldom}\n15x {{\n{usual}\n}}\n}}"), 64);
+    let request = "main:34
+         main:34 !forward:10
+         main:34 !forward:11
+         main:34
+         main:35";
+    check(&format!("20x {{\n{request}\n}}"), 20);
+    // The answers that are missing in a cache are made in the next line.
+    let missing = request.replace("main:35", "main:35 get:19 !forward:10\nmain:35");
+    let some = format!("{request}\n{missing}\n{missing}");
+    check(&format!("12x {{\n{some}\n}}"), 36);
+    // What the program does now and then does not make one step of ten.
+    check(
+        &format!(
+            "4x {{
+               10x {{
+                 main:3 data:1
+                 main:3 !forward:10
+                 main:3 {BACKWARD}
+                 -
+                 main:3 {ADAM}
+                 main:3
+               }}
+               main:5
+             }}"
+        ),
+        40,
+    );
+}
+
+#[test]
+fn every_loop_of_a_function_has_a_key_of_its_own() {
+    let loops = [3, 6, 9].map(|line| {
+        let next = line + 1;
+        format!("20x {{\nmain:{line} data:1\nmain:{next} !forward:10\nmain:{next}\n}}")
+    });
+    let trace = run(&loops.join("\n"));
+    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let keys: Vec<&str> = levels.iter().map(|level| level.key.as_str()).collect();
+    for key in ["train.main", "train.main-2", "train.main-3"] {
+        let n = keys.iter().filter(|&&other| other == key).count();
+        assert_eq!(n, 1, "{key} in {keys:?}");
+    }
+}
+
 #[test]
 fn everything_on_one_line() {
     check(
