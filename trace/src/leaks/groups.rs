@@ -114,6 +114,7 @@ impl View<'_> {
             count_per_step: growth.count_per_period,
             bytes_per_step: growth.bytes_per_period,
             slope_error: growth.slope_error,
+            uneven: growth.uneven,
             confidence: growth.confidence(),
             first_step: growth.first as u32,
             last_step: growth.last as u32,

@@ -47,6 +47,12 @@
 //!   with fewer (six or more), or beyond that, the verdict is *cannot tell*. Caches that fill grow
 //!   more and more rarely, so a quarter of the growths must be in the later half; and four of ten,
 //!   where the longest distance is in that half.
+//! * Five growths or more whose distances differ by more than a step may come by chance. Then the
+//!   model is one probability for all steps. If fewer than four of ten are in the later half, and
+//!   the rank sum of their moments is as low once in ten cases at most, growth becomes rarer:
+//!   *cannot tell*. And growth that seems to have ended, or to have no rhythm, is *clean* only if
+//!   chance would make it as quiet at the end, or as early, once in a hundred cases at most. The
+//!   rate is a mean, told with the error that this probability makes.
 //! * A buffer counts as enlarged after five rises of its requested bytes by one amount, or six by
 //!   different ones, without a fall between, while the rest of the program grows by less than a
 //!   tenth as much. Five random sizes are in order once in 120 cases, six once in 720, and longer
@@ -96,7 +102,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -186,6 +192,8 @@ pub struct LeakGroup {
     pub bytes_per_step: f64,
     /// Half of the 95 % interval of the slope of its level, bytes per step.
     pub slope_error: f64,
+    /// Whether chance seems to decide when it grows: its rate is a mean.
+    pub uneven: bool,
     /// How likely it goes on, from 0 to 1.
     pub confidence: f64,
     /// The first step (its position among the steps) that added to it.

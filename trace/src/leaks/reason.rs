@@ -246,6 +246,24 @@ impl Teller<'_> {
         levels
     }
 
+    /// When a group grows, in brackets; nothing if it does in every step. Where chance decides, its
+    /// rate is a mean, which has an error; this is told if the rate is that of one group `alone`.
+    fn rhythm(&self, group: &LeakGroup, alone: bool) -> String {
+        let many = self.word().many();
+        match group.pattern {
+            Pattern::EveryNth(n) if group.uneven => {
+                let error = match alone {
+                    true => format!(": ± {}", Bytes(group.slope_error.round() as u64)),
+                    false => String::new(),
+                };
+                format!(" (once in {n} {many} on average, at uneven distances{error})")
+            }
+            Pattern::EveryNth(n) => format!(" (once in {n} {many})"),
+            Pattern::Enlarged => " (in a buffer that is enlarged again and again)".to_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// The report if groups accumulate; `others` further sites grow without a rhythm, and `beside`
     /// is what is no growth of them.
     pub fn leak(
@@ -280,11 +298,8 @@ impl Teller<'_> {
         let slower = |[a, b]: [Growth; 2]| if b.slope < a.slope { b } else { a };
         self.growth = self.growth.map(|growth| slower(told(growth)));
         let total = self.growth.map_or(proven, |growth| growth.slope);
-        let rhythm = match first.pattern {
-            Pattern::EveryNth(n) => format!(" (once in {n} {many})"),
-            Pattern::Enlarged => " (in a buffer that is enlarged again and again)".to_owned(),
-            _ => String::new(),
-        };
+        let is_alone = across().nth(1).is_none();
+        let rhythm = self.rhythm(first, is_alone);
         let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
         // A rate times all steps would be more than what is kept, if it began late.
         let n = self.n_steps;

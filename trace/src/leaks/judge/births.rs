@@ -2,7 +2,7 @@
 
 use super::super::survivors::Kept;
 use super::super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
-use super::rhythm::Rhythm;
+use super::rhythm::{Rhythm, is_uneven};
 use super::series::{from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth};
 use crate::growth::settled;
@@ -52,7 +52,12 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
     let even = Rhythm::of(births, end).map(|rhythm| (rhythm, true));
     // Where a site gives back what is older, chance decides what stays.
     let uneven = || Rhythm::uneven(births, end).filter(|_| patience <= 1);
-    let Some((rhythm, goes_on)) = even.or_else(uneven) else {
+    // Nor is it known that it has ended, if luck may have made it quiet.
+    let random = || {
+        let rhythm = Rhythm::at_random(births, end).filter(|_| patience <= 1);
+        rhythm.map(|rhythm| (rhythm, false))
+    };
+    let Some((rhythm, goes_on)) = even.or_else(uneven).or_else(random) else {
         return match patience {
             // Two equal growths, and then a quiet time that is shorter than the distance between
             // them.
@@ -72,7 +77,8 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         bytes_per_period: after.iter().map(bytes).sum::<f64>() / span,
         count_per_period: after.iter().map(count).sum::<f64>() / span,
         bytes_per_growth: births.iter().map(bytes).sum::<f64>() / births.len() as f64,
-        slope_error: slope_error(kept, rhythm.first),
+        slope_error: slope_error(kept, rhythm.first).max(error_by_chance(kept, births)),
+        uneven: is_uneven(births),
         chances: rhythm.chances,
         growths: births.len(),
     };
@@ -80,12 +86,29 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         Room::Unknown => Room::beneath_its_most(kept, births),
         known => known,
     };
-    let is_unsure = rhythm.is_late(n) || !goes_on || ever_rarer(births);
+    let slows = rhythm.slows(births, end) || ever_rarer(births);
+    let is_unsure = rhythm.is_late(n) || !goes_on || slows;
     match (room, is_unsure) {
         (Room::Full, _) => Finding::Bounded,
         (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
         (Room::Unknown, false) => Finding::Grows(growth),
     }
+}
+
+/// Half of the 95 % interval of a rate that chance decides: in each period, something is kept with
+/// the same probability. A fit to the level does not see this, because that adds up all luck.
+fn error_by_chance(kept: &Kept, births: &[usize]) -> f64 {
+    let [first, after @ .., last] = births else {
+        return 0.0;
+    };
+    if !is_uneven(births) {
+        return 0.0;
+    }
+    let span = (last - first) as f64;
+    let quiet = 1.0 - (after.len() + 1) as f64 / span;
+    let squares = after.iter().chain([last]);
+    let squares: f64 = squares.map(|&p| (kept.survivors[p] as f64).powi(2)).sum();
+    2.0 * (quiet * squares).sqrt() / span
 }
 
 /// Whether the distances never become shorter, and the last three become longer and longer: a cache
@@ -197,6 +220,7 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
         count_per_period: f64::from(kept.survivor_count[first]) / gap as f64,
         bytes_per_growth: bytes,
         slope_error: slope_error(kept, 0),
+        uneven: false,
         chances: 2,
         growths: 2,
     })

@@ -38,6 +38,7 @@ pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
         count_per_period: counts[to].saturating_sub(counts[from]) as f64 / span,
         bytes_per_growth: bytes / rises.len() as f64,
         slope_error: slope_error(kept, rhythm.first),
+        uneven: false,
         chances: rhythm.chances,
         growths: rises.len(),
     })

@@ -23,10 +23,7 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     let n = level.len();
     let floor = from_the_right(level);
     let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
-    let even = Rhythm::of(&rises, n - 1).map(|rhythm| (rhythm, true));
-    // A list that loses a part now and then, and is longer each time.
-    let uneven = || Rhythm::uneven(&rises, n - 1).map(|(rhythm, _)| (rhythm, false));
-    let Some((rhythm, is_even)) = even.or_else(uneven) else {
+    let Some((rhythm, is_even)) = rhythm_of(&rises, n - 1) else {
         return Finding::Bounded;
     };
     // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
@@ -77,6 +74,7 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
         count_per_period: more as f64 / span,
         bytes_per_growth: (to - from) as f64 / rises.len() as f64,
         slope_error: slope_error(kept, rhythm.first),
+        uneven: false,
         chances: rhythm.chances,
         growths: rises.len(),
     };
@@ -86,6 +84,17 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
         true => Finding::Grows(growth),
         false => Finding::TooFew(growth),
     }
+}
+
+/// The rhythm of the rises of a level, and whether it is even and goes on.
+fn rhythm_of(rises: &[usize], end: usize) -> Option<(Rhythm, bool)> {
+    let even = Rhythm::of(rises, end).map(|rhythm| {
+        let slows = rhythm.slows(rises, end);
+        (rhythm, !slows)
+    });
+    // A list that loses a part now and then, and is longer each time.
+    let uneven = || Rhythm::uneven(rises, end).map(|(rhythm, _)| (rhythm, false));
+    even.or_else(uneven)
 }
 
 /// Whether sizes and lives at random may have made a level rise like this. Blocks of random lives

@@ -56,6 +56,8 @@ pub struct Growth {
     pub bytes_per_growth: f64,
     /// Half of the 95 % interval of the slope, bytes per period.
     pub slope_error: f64,
+    /// Whether chance seems to decide when it grows.
+    pub uneven: bool,
     /// How often it could have grown, given its own rhythm.
     pub chances: usize,
     /// How often it did.

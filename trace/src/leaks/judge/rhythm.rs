@@ -9,6 +9,15 @@ const MIN_RANDOM_GROWTHS: usize = 20;
 /// Growth whose mean distance is smaller happens in nearly every period.
 const NEARLY_EVERY: f64 = 1.25;
 
+/// Luck that is rarer than once in a hundred cases is no luck.
+const LUCK: f64 = 0.01;
+
+/// A sum of random numbers is so many standard deviations below its mean once in a hundred cases.
+const ONCE_IN_100: f64 = 2.33;
+
+/// The same, once in ten cases.
+const ONCE_IN_10: f64 = 1.28;
+
 /// The rhythm of something that happens in some periods.
 pub(super) struct Rhythm {
     pub(super) first: usize,
@@ -65,6 +74,22 @@ impl Rhythm {
         Some((rhythm, at_random && n >= MIN_RANDOM_GROWTHS))
     }
 
+    /// Growth at uneven distances that has no rhythm as [`Rhythm::of`] or [`Rhythm::uneven`] ask
+    /// for, but whose moments may be chance, and which may go on. `None` if luck alone would not
+    /// make it as quiet at the end, or as rare in the later part.
+    pub(super) fn at_random(births: &[usize], end: usize) -> Option<Rhythm> {
+        let may_go_on = is_uneven(births)
+            && chance_of_quiet(births, end) >= LUCK
+            && earliness(births, end) < ONCE_IN_100;
+        Rhythm::spanning(births, end).filter(|_| may_go_on)
+    }
+
+    /// Whether growth at uneven distances becomes rarer, as in a cache that fills: fewer than four
+    /// of ten are in the later half, and chance makes them so early in one case of ten at most.
+    pub(super) fn slows(&self, births: &[usize], end: usize) -> bool {
+        is_uneven(births) && self.is_rarer(births, end, 0.4) && earliness(births, end) >= ONCE_IN_10
+    }
+
     /// From the first growth to the last one; `None` if they are too few.
     pub(super) fn spanning(births: &[usize], end: usize) -> Option<Rhythm> {
         let [first, .., last] = *births else {
@@ -104,4 +129,40 @@ impl Rhythm {
             gap => Pattern::EveryNth(gap.round() as u32),
         }
     }
+}
+
+/// Whether chance seems to decide when it grows: five growths or more, whose distances differ by
+/// more than a period.
+pub(super) fn is_uneven(births: &[usize]) -> bool {
+    let gaps = || births.windows(2).map(|w| w[1] - w[0]);
+    let differ = gaps().max() > gaps().min().map(|least| least + 1);
+    births.len() >= MIN_GROWTHS + 2 && differ
+}
+
+/// By how many standard deviations the growths after the first are earlier than they would be at
+/// random moments until `end`, on average (Wilcoxon's rank sum).
+fn earliness(births: &[usize], end: usize) -> f64 {
+    let [first, after @ ..] = births else {
+        return 0.0;
+    };
+    let (m, n) = (after.len() as f64, end.saturating_sub(*first) as f64);
+    if m == 0.0 || n <= m {
+        return 0.0;
+    }
+    let mean = after.iter().map(|p| (p - first) as f64).sum::<f64>() / m;
+    let deviation = ((n - m) * (n + 1.0) / (12.0 * m)).sqrt();
+    ((n + 1.0) / 2.0 - mean) / deviation
+}
+
+/// How likely it is that none of the growths after the first is in the quiet time at the end, if
+/// their moments are random.
+fn chance_of_quiet(births: &[usize], end: usize) -> f64 {
+    let [first, .., last] = *births else {
+        return 1.0;
+    };
+    let (all, busy) = (end.saturating_sub(first), last - first);
+    let places = (0..births.len() - 1).filter(|&i| i < busy);
+    places
+        .map(|i| (busy - i) as f64 / (all - i) as f64)
+        .product()
 }

@@ -46,7 +46,7 @@ fn a_value_that_is_replaced_late_is_clean() {
 }
 
 /// A number that looks like chance, and is the same in each run.
-fn any(seed: &mut u64, below: u64) -> u64 {
+pub(super) fn any(seed: &mut u64, below: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005);
     *seed = seed.wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 33) % below
@@ -99,7 +99,8 @@ fn caches_that_fill_more_and_more_slowly_are_no_leak() {
     };
     check([1, 2, 3, 4, 6, 9, 15, 26], Verdict::Clean);
     check([1, 2, 3, 4, 5, 13, 22, 34], Verdict::CannotTell);
-    check([1, 2, 3, 4, 5, 13, 22, 31], Verdict::Leak);
+    check([1, 2, 3, 4, 5, 13, 22, 31], Verdict::CannotTell);
+    check([1, 2, 4, 13, 15, 22, 28, 34], Verdict::Leak);
 }
 
 #[test]

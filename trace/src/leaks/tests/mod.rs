@@ -1,5 +1,6 @@
 //! Made-up programs, each with one pattern and a known answer.
 
+mod chance;
 mod innocent;
 mod leaking;
 mod parts;
