@@ -71,7 +71,8 @@ pub struct Kept {
     order: (usize, bool),
     /// Per period, how many blocks were given back in it that had outlived two ends or more.
     pub old_gone: Vec<u32>,
-    /// Requested sizes of the survivors, with counts.
+    /// Requested sizes of the survivors, with counts. What the last period made may be given back
+    /// in the next one, as the variables of a loop are.
     pub sizes: FxHashMap<Bytes, u32>,
 }
 
@@ -304,7 +305,9 @@ impl Kept {
             self.survivors[period] += size;
             self.survivors_requested[period] += requested.0;
             self.survivor_count[period] += 1;
-            *self.sizes.entry(requested).or_default() += 1;
+            if period + 1 < n {
+                *self.sizes.entry(requested).or_default() += 1;
+            }
         }
     }
 

@@ -37,7 +37,7 @@ impl Older {
                 gone[period] += u64::from(n);
             }
         }
-        if matched == 0 || matched * 2 < total {
+        if matched == 0 {
             return Older::None;
         }
         let mut left: u64 = gone.iter().sum();
@@ -47,6 +47,12 @@ impl Older {
         });
         let together: Vec<u64> = together.collect();
         let n = together.len();
+        if matched * 2 <= total {
+            return match is_full(&together, &gone) {
+                true => Older::Perhaps,
+                false => Older::None,
+            };
+        }
         let last = gone.iter().rposition(|&n| n > 0).unwrap_or(0);
         let most = together[..=last].iter().max().copied().unwrap_or(0);
         if together[n - 1] >= most + MIN_GROWTHS as u64 {
@@ -63,6 +69,14 @@ impl Older {
             false => Older::Replaced,
         }
     }
+}
+
+/// Whether older blocks are given back in each of the last periods, and as many come: a buffer that
+/// was not full before.
+fn is_full(together: &[u64], gone: &[u64]) -> bool {
+    let from = gone.len().saturating_sub(MIN_GROWTHS);
+    let before = &together[from.saturating_sub(1)..];
+    gone[from..].iter().all(|&n| n > 0) && before.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 /// Whether blocks from before the recording are given back where sites grow, and about as many

@@ -269,6 +269,49 @@ fn a_list_from_before_the_recording_that_becomes_longer_is_not_called_clean() {
     check(0, Verdict::Clean);
 }
 
+/// A list from before the recording is emptied, and becomes as long as before. What the last step
+/// made is held by its variables, too.
+#[test]
+fn a_list_that_is_as_long_again_as_before_the_recording_is_no_leak() {
+    let mut program = Program::default();
+    let mut list: Vec<BlockIdx> = (0..4)
+        .map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))))
+        .collect();
+    let mut held: Vec<BlockIdx> = Vec::new();
+    for step in 0..11 {
+        let start = program.n_events;
+        held.drain(..).for_each(|block| program.free(block));
+        if step == 3 {
+            list.drain(..).for_each(|block| program.free(block));
+        }
+        list.push(program.alloc(&KEEP, 1 << 20));
+        held.extend((0..2).map(|_| program.alloc(&KEEP, 1 << 20)));
+        program.scope(format!("step {step}"), start, 0);
+    }
+    program.is(Verdict::CannotTell);
+}
+
+/// A queue of a known length was half full of older blocks. These go one by one in the last steps.
+#[test]
+fn a_queue_that_has_just_become_full_is_no_leak() {
+    let check = |older: u32, room: usize, expected: Verdict| {
+        let mut program = Program::default();
+        let old = (0..older).map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))));
+        let mut queue: std::collections::VecDeque<BlockIdx> = old.collect();
+        for step in 0..14 {
+            let start = program.n_events;
+            queue.push_back(program.alloc(&KEEP, 1 << 20));
+            if queue.len() > room {
+                queue.pop_front().into_iter().for_each(|b| program.free(b));
+            }
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program.is(expected);
+    };
+    check(4, 15, Verdict::CannotTell);
+    check(4, 40, Verdict::Leak);
+}
+
 /// The models of all folds are kept. When the first fold ends, its optimizer gives back its state,
 /// which has the sizes of a model.
 #[test]
