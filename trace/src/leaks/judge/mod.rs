@@ -116,29 +116,46 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
 
 /// What can be said without looking at the rest of the program.
 fn alone(kept: &Kept, survey: &Survey) -> Finding {
-    let found = match by_survivors(kept) {
+    let (found, by) = match by_survivors(kept) {
         Finding::Bounded => match by_level(kept) {
-            Finding::Bounded => climbing(kept).map_or(Finding::Bounded, Finding::TooFew),
-            found => found,
+            Finding::Bounded => {
+                let found = climbing(kept).map_or(Finding::Bounded, Finding::TooFew);
+                (found, By::Level)
+            }
+            found => (found, By::Level),
         },
-        found => found,
+        found => (found, By::Survivors),
     };
     match (Older::of(kept, survey), found) {
         (Older::Replaced, _) => Finding::Bounded,
         (Older::Perhaps, Finding::Grows(growth)) => Finding::TooFew(growth),
-        (Older::None, Finding::Grows(growth)) => Finding::Grows(less_older(growth, kept, survey)),
+        (Older::None, Finding::Grows(growth)) => {
+            Finding::Grows(less_older(growth, by, kept, survey))
+        }
         (Older::Perhaps | Older::None, found) => found,
     }
 }
 
+/// What shows that a site grows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Survivors,
+    Level,
+}
+
 /// Growth without what a queue gives back from before the recording: blocks of the sizes that it
 /// keeps, again and again while it grows.
-fn less_older(growth: Growth, kept: &Kept, survey: &Survey) -> Growth {
-    if growth.pattern == Pattern::Enlarged || kept.longest_freed > 0 {
-        // By its level, or its own blocks are given back by now.
+fn less_older(growth: Growth, by: By, kept: &Kept, survey: &Survey) -> Growth {
+    // A queue gives back its own blocks after the older ones. Then its level is what shows that it
+    // grows: it is compared with the end before the first rise.
+    let span = match by {
+        By::Survivors => growth.first + 1..=growth.last,
+        By::Level => growth.first..=kept.live.len() - 1,
+    };
+    let is_queue = kept.longest_freed == 0 || by == By::Level && kept.in_order;
+    if growth.pattern == Pattern::Enlarged || !is_queue {
         return growth;
     }
-    let span = growth.first + 1..=growth.last;
     let (mut count, mut bytes) = (0.0, 0.0);
     let mut gone_in = HashSet::new();
     for (size, &n) in &kept.sizes {
@@ -149,7 +166,7 @@ fn less_older(growth: Growth, kept: &Kept, survey: &Survey) -> Growth {
         bytes += f64::from(gone.min(n)) * size.0 as f64;
         gone_in.extend(inside.map(|&(period, _)| period));
     }
-    let periods = (growth.last - growth.first).max(1) as f64;
+    let periods = (span.end() + 1 - span.start()).max(1) as f64;
     let (count, bytes) = (count / periods, bytes / periods);
     if gone_in.len() < MIN_GROWTHS || bytes >= growth.bytes_per_period {
         return growth;

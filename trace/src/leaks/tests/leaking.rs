@@ -435,6 +435,25 @@ fn what_a_queue_gives_back_from_before_the_recording_is_no_part_of_its_rate() {
     );
 }
 
+/// The same, but the older elements are gone before the recording ends.
+#[test]
+fn a_queue_that_has_given_back_all_from_before_the_recording_has_its_own_rate() {
+    let mut program = Program::default();
+    let old = (0..12).map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))));
+    let mut queue: std::collections::VecDeque<BlockIdx> = old.collect();
+    for step in 0..20 {
+        let start = program.n_events;
+        queue.extend((0..2).map(|_| program.alloc(&KEEP, 1 << 20)));
+        queue.pop_front().into_iter().for_each(|b| program.free(b));
+        program.scope(format!("step {step}"), start, 0);
+    }
+    let group = program.leaks();
+    assert_eq!(
+        (group.bytes_per_step.round(), group.count_per_step.round()),
+        (f64::from(1 << 20), 1.0)
+    );
+}
+
 /// A list that loses a part of its elements now and then climbs for long before it stays at a
 /// height. Nobody can tell before it does.
 #[test]
