@@ -75,6 +75,10 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
             "earlier pinned memory left out",
             "The ring of pinned memory also held events from before the recording.",
         ),
+        "pinned_not_judged" => (
+            "pinned memory not judged",
+            "The clock was set back, so leaks in the host's pinned memory are not looked for.",
+        ),
         _ => return None,
     })
 }

@@ -30,6 +30,13 @@ pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
             _ => {}
         }
     }
+    // The verdict on a device says nothing of the host. Pinned memory itself says why.
+    let is_lost = |note: &QualityNote| note.code == "pinned_not_judged";
+    if device.device != PINNED
+        && let Some(note) = quality.iter().find(|note| is_lost(note))
+    {
+        caveats.push(note.detail.clone());
+    }
     caveats
 }
 

@@ -4,7 +4,7 @@
 use crate::trace::QualityNote;
 
 /// Kinds of findings.
-const CODES: [&str; 24] = [
+const CODES: [&str; 25] = [
     "no_events",
     "state_only",
     "no_segments",
@@ -29,6 +29,7 @@ const CODES: [&str; 24] = [
     "double_frees",
     "end_differs",
     "steps_inferred",
+    "pinned_not_judged",
 ];
 
 /// The parts of our sentences; `#` stands for each number.
@@ -105,6 +106,7 @@ const CLAUSES: &[&str] = &[
     "reserved ends at # bytes by the trace and # by the segments",
     "no annotation marks the steps",
     "they were inferred from what repeats",
+    "the clock was set back, so leaks there are not looked for",
 ];
 
 /// The part of a finding that is shown.

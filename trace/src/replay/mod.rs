@@ -112,8 +112,10 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         steps::find(device, &trace.stacks, n_devices, watch.beside(held))?;
     }
     trace.quality.append(&mut quality::of_steps(&trace.devices));
-    if let Some(pinned) = &mut trace.pinned {
-        steps::take_steps(pinned, &trace.devices);
+    if let Some(pinned) = &mut trace.pinned
+        && steps::take_steps(pinned, &trace.devices)
+    {
+        trace.quality.push(quality::of_lost_steps());
     }
     Ok(trace)
 }

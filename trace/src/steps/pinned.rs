@@ -6,15 +6,16 @@ use crate::units::{EventIdx, Micros};
 
 /// Cuts the pinned memory into the steps of the device that has most of them, by time. Where a
 /// clock was set back, the same time stands twice, and nothing says which step an event is of: then
-/// there are none.
-pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) {
+/// there are none. Returns whether that is so.
+pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) -> bool {
     let Some(device) = devices.iter().rev().max_by_key(|d| d.steps.len()) else {
-        return;
+        return false;
     };
     let timed = device.events.time.iter().any(|time| time != Micros(0));
     let ascends = device.events.time.ascends() && pinned.events.time.ascends();
     if !timed || !ascends || pinned.events.is_empty() {
-        return;
+        let has_steps = !device.steps.is_empty() && !pinned.events.is_empty();
+        return has_steps && timed && !ascends;
     }
     let n_events = device.events.len();
     let place = |event: EventIdx| match event.0 < n_events {
@@ -33,4 +34,5 @@ pub fn take_steps(pinned: &mut DeviceTrace, devices: &[DeviceTrace]) {
     });
     pinned.steps = steps.collect();
     pinned.step_source = device.step_source;
+    false
 }

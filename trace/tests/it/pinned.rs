@@ -119,7 +119,20 @@ fn a_clock_that_is_set_back_makes_no_leak_clean() {
             "{at} % {back} %: {}",
             report.reason
         );
+        // Nor does the verdict on the device say so.
+        let beside = leaks::find(&trace.devices[0], &trace.stacks, &trace.quality);
+        assert!(says_so(&beside.caveats), "{:?}", beside.caveats);
     }
+    let trace = trace("pinned_leak");
+    let beside = leaks::find(&trace.devices[0], &trace.stacks, &trace.quality);
+    assert!(!says_so(&beside.caveats), "{:?}", beside.caveats);
+}
+
+/// Whether it is said that leaks in pinned memory are not looked for.
+fn says_so(caveats: &[String]) -> bool {
+    caveats
+        .iter()
+        .any(|caveat| caveat.starts_with("pinned host memory: the clock was set back"))
 }
 
 #[test]

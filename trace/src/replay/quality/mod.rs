@@ -7,7 +7,7 @@ use super::simulate::Lost;
 use crate::clip::clipped;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
-use crate::trace::{BlockKind, DeviceTrace, QualityNote, Series, StepSource};
+use crate::trace::{BlockKind, DeviceTrace, PINNED, QualityNote, Series, StepSource};
 
 pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -341,6 +341,12 @@ pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
     } else {
         Vec::new()
     }
+}
+
+/// The note where nothing says which step of the devices an event of pinned memory is of.
+pub fn of_lost_steps() -> QualityNote {
+    let text = "the clock was set back, so leaks there are not looked for";
+    note("pinned_not_judged", text).of_device(PINNED)
 }
 
 #[cfg(test)]
