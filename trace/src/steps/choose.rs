@@ -34,6 +34,9 @@ const BESIDE_EVALUATIONS: f64 = 0.5;
 const GIVEN_BACK: f64 = 0.25;
 /// So many of a caller's iterations call a function once, if each call is an iteration.
 const MOST_ONCE: f64 = 0.5;
+/// The same, if the calls are of different sizes: so many are smaller than the one before.
+const SOME_ONCE: f64 = 0.15;
+const OFTEN: f64 = 0.25;
 /// If its iterations are short and call no module, a loop must be the only one and have so many.
 const MANY: usize = 16;
 
@@ -254,19 +257,60 @@ impl Analysis<'_> {
 
     /// Whether a loop is a function that most iterations of the caller's loop call once. Some seem
     /// to call it twice: in between, the caller allocated nothing, as where it finds in a cache
-    /// what it makes otherwise. So each call is an iteration.
+    /// what it makes otherwise. So each call is an iteration. What is in a cache stays, and a
+    /// request may be smaller than the one before. What a request's tokens are made of goes with
+    /// it, and they are as large as one another, or grow.
     fn is_called_once(&self, called: &Loop, by: &Loop) -> bool {
         let caller = self.regions[by.region].context;
-        let is_called = self.calls.context(called.owner).parent == Some(caller);
-        let n = called.iterations.len();
+        let (Some(first), Some(last)) = (by.iterations.first(), by.iterations.last()) else {
+            return false;
+        };
+        let within = |i: &&Iteration| i.start >= first.start && i.end <= last.end;
+        let n = called.iterations.iter().filter(within).count();
         let counts = by.counts_of(called);
-        let once = counts.iter().filter(|&&n| n == 1).count();
-        let all: usize = counts.iter().sum();
-        is_called
+        let once = counts.iter().filter(|&&n| n == 1).count() as f64;
+        let are_once = |share: f64| once >= share * counts.len() as f64;
+        self.calls.context(called.owner).parent == Some(caller)
             && !counts.contains(&0)
             && n > counts.len()
-            && all == n
-            && once as f64 >= MOST_ONCE * counts.len() as f64
+            && counts.iter().sum::<usize>() == n
+            && (are_once(MOST_ONCE) || are_once(SOME_ONCE) && self.shrink(called, by))
+            && self.fills_a_cache(called, by)
+    }
+
+    /// Whether the iterations of a loop are often smaller than the one before, in the same
+    /// iteration of the loop around.
+    fn shrink(&self, inner: &Loop, around: &Loop) -> bool {
+        let (mut all, mut shrunk) = (0, 0);
+        for one in &around.iterations {
+            let sizes = inner.within(one).iter().map(|i| self.bytes(i));
+            let sizes: Vec<u64> = sizes.collect();
+            all += sizes.len().saturating_sub(1);
+            shrunk += sizes.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        }
+        shrunk as f64 >= OFTEN * all as f64 && all > 0
+    }
+
+    /// Whether nearly each iteration makes something, outside of the loop in it, that is still
+    /// there when the next iteration ends.
+    fn fills_a_cache(&self, inner: &Loop, around: &Loop) -> bool {
+        let blocks = &self.device.blocks;
+        let pairs = around.iterations.windows(2);
+        let fills = pairs.clone().filter(|pair| {
+            let until = self.event(pair[1].end);
+            let calls = inner.within(&pair[0]);
+            let is_inside = |alloc: u32| {
+                let begun = calls.partition_point(|call| call.start <= alloc);
+                begun > 0 && alloc < calls[begun - 1].end
+            };
+            let stays = |alloc: u32| {
+                let block = (blocks.n_preexisting + alloc) as usize;
+                blocks.free_requested[block] >= until
+            };
+            let mut own = pair[0].start..pair[0].end;
+            own.any(|alloc| stays(alloc) && !is_inside(alloc))
+        });
+        fills.count() as f64 >= NEARLY_EACH * pairs.len() as f64
     }
 
     fn renews(&self, loops: &[Loop], this: &Loop) -> bool {
@@ -327,19 +371,19 @@ impl Analysis<'_> {
 
     /// Whether nearly all iterations allocate the same number of bytes.
     fn are_alike(&self, one: &Loop) -> bool {
-        let blocks = &self.device.blocks;
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
-        let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
-        let bytes = |i: &Iteration| {
-            kinds[i.start as usize..i.end as usize]
-                .iter()
-                .map(size)
-                .sum()
-        };
-        let mut all: Vec<u64> = one.iterations.iter().map(bytes).collect();
+        let mut all: Vec<u64> = one.iterations.iter().map(|i| self.bytes(i)).collect();
         all.sort_unstable();
         let most = all.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
         most.is_some_and(|most| most as f64 >= NEARLY_EACH * all.len() as f64)
+    }
+
+    /// The bytes that an iteration allocates.
+    fn bytes(&self, iteration: &Iteration) -> u64 {
+        let blocks = &self.device.blocks;
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
+        let kinds = &kinds[iteration.start as usize..iteration.end as usize];
+        kinds.iter().map(size).sum()
     }
 }
 

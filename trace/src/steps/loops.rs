@@ -412,9 +412,14 @@ impl Loop {
 
     /// How many iterations of another loop begin in each iteration.
     pub fn counts_of(&self, inner: &Loop) -> Vec<usize> {
-        let upto = |alloc: u32| inner.iterations.partition_point(|one| one.start < alloc);
         let own = self.iterations.iter();
-        own.map(|one| upto(one.end) - upto(one.start)).collect()
+        own.map(|one| inner.within(one).len()).collect()
+    }
+
+    /// The iterations that begin in an iteration of another loop.
+    pub fn within(&self, one: &Iteration) -> &[Iteration] {
+        let upto = |alloc: u32| self.iterations.partition_point(|own| own.start < alloc);
+        &self.iterations[upto(one.start)..upto(one.end)]
     }
 
     /// Whether most iterations have a backward pass and a step of the optimizer, and each of the

@@ -43,19 +43,44 @@ fn what_the_engine_calls_is_no_loop() {
     assert_eq!(trace.devices[0].steps.len(), 10);
 }
 
-/// What is not in the cache is made before the request.
+/// What is not in the cache is made before the request, and stays there.
 #[test]
 fn requests_that_find_their_prefix_in_a_cache_count_too() {
-    let request: String = (1..12)
-        .map(|line| format!("main:4 handle:9 !forward:{line}\n"))
-        .collect();
-    let request = format!("{request}main:4 handle:10\n");
-    let missing = format!("main:3 make:1\n{request}");
-    let of = |hits: usize| format!("10x {{\n{missing}{}}}", request.repeat(hits));
-    check(&format!("{}\n{}", of(0), of(1)), 30);
-    check(&of(0), 10);
-    // These are the tokens of a request.
-    check(&of(3), 10);
+    // The longer ones allocate more.
+    let request = |long: bool| {
+        let lines = if long { 1..20 } else { 1..12 };
+        let request: String = lines
+            .map(|line| format!("main:4 handle:9 !forward:{line}\n"))
+            .collect();
+        format!("{request}main:4 handle:10\n")
+    };
+    let of = |hits: &[usize], sized: bool, kept: bool| {
+        let mut n = 0;
+        let misses = hits.iter().enumerate().map(|(at, hits)| {
+            let held = if kept {
+                format!(" =k{at}")
+            } else {
+                String::new()
+            };
+            let requests = (0..=*hits).map(|_| {
+                n += 1;
+                request(sized && n % 2 == 0)
+            });
+            format!("main:3 make:1{held}\n{}", requests.collect::<String>())
+        });
+        misses.collect::<String>()
+    };
+    let half = [[0, 1]; 10].concat();
+    check(&of(&half, false, true), 30);
+    check(&of(&[0; 10], false, true), 10);
+    // Less than half of the requests miss.
+    let few = [[0, 3, 2, 1, 4]; 4].concat();
+    check(&of(&few, true, true), 60);
+    // These are the tokens of a request: it goes with the next one, or they are equal.
+    check(&of(&half, false, false), 20);
+    check(&of(&few, true, false), 20);
+    check(&of(&few, false, true), 20);
+    check(&of(&[3; 10], true, true), 10);
 }
 
 /// A ring begins within a request: it makes a prompt, to which tokens are added.
