@@ -16,7 +16,7 @@
 //! they call themselves steps and there is nothing else. Numbered scopes that are not the program's
 //! (`save_checkpoint_step_500`) count only where nothing else shows steps.
 
-use super::{MAX_STEPS, STEP_NAME, hooks};
+use super::{MAX_STEPS, STEP_NAME, hooks, replays};
 use crate::clip::clipped;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
@@ -149,6 +149,11 @@ impl<'a> Scopes<'a> {
     pub fn up_to_each_optimizer_step(&self) -> Option<Vec<Step>> {
         let steps = up_to_each(self.device, self.optimizer_of_the_cycle()?);
         (steps.len() > 1).then_some(steps)
+    }
+
+    /// The replays of a CUDA graph that follow the optimizer's steps.
+    pub fn replayed(&self) -> Option<Vec<Step>> {
+        replays::after(self.device, &self.up_to_each_optimizer_step()?)
     }
 
     /// The scopes of the optimizer that ends the cycle.

@@ -39,6 +39,8 @@ const SOME_ONCE: f64 = 0.15;
 const OFTEN: f64 = 0.25;
 /// If its iterations are short and call no module, a loop must be the only one and have so many.
 const MANY: usize = 16;
+/// The same, if a CUDA graph was captured, which such iterations replay.
+const MANY_REPLAYS: usize = 8;
 
 impl Analysis<'_> {
     /// The position of the loop whose iterations are the steps.
@@ -55,14 +57,25 @@ impl Analysis<'_> {
         }
     }
 
-    /// The loop after a few iterations that train: those warm up, and it replays their graph.
+    /// The loop after a few iterations that train: those warm up, and it replays their graph. What
+    /// calls a module is no replay, but an evaluation.
     fn choose_after(&self, loops: &[Loop], training: &Loop) -> Option<usize> {
         let end = training.iterations.last()?.end;
         let trains_later = |l: &Loop| l.work.backward > 0 && l.iterations[0].start >= end;
         let chosen = self.choose_working(loops)?;
-        let is_later = loops[chosen].iterations[0].start >= end;
-        let is_long = loops[chosen].iterations.len() >= MANY;
-        (is_later && is_long && !loops.iter().any(trains_later)).then_some(chosen)
+        let later = &loops[chosen];
+        let is_later = later.iterations[0].start >= end;
+        let is_long = later.iterations.len() >= self.many();
+        let replays = self.has_graph || !later.each(|work| work.forward > 0);
+        (is_later && is_long && replays && !loops.iter().any(trains_later)).then_some(chosen)
+    }
+
+    /// So many iterations show that a loop that allocates little is the step.
+    fn many(&self) -> usize {
+        match self.has_graph {
+            true => MANY_REPLAYS,
+            false => MANY,
+        }
     }
 
     /// Whether a loop holds this share of the training.
@@ -238,7 +251,9 @@ impl Analysis<'_> {
         let is_only = candidates.len() == 1;
         candidates.retain(|i| match is_any {
             true => working(i),
-            false => is_only && loops[*i].iterations.len() >= MANY && self.are_alike(&loops[*i]),
+            false => {
+                is_only && loops[*i].iterations.len() >= self.many() && self.are_alike(&loops[*i])
+            }
         });
         let most = candidates.iter().map(|&i| covers(i)).max()?;
         let same = candidates

@@ -17,7 +17,7 @@ use super::word::Word;
 use crate::footprint::of_vec;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, Step};
+use crate::trace::{Action, DeviceTrace, PoolId, Step};
 use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 
@@ -78,6 +78,8 @@ pub struct Analysis<'a> {
     pub total: Tally,
     /// Allocations that set up a model.
     pub setup: u32,
+    /// Whether a CUDA graph was captured: it has a pool of its own.
+    pub has_graph: bool,
     /// Per context, how many of its spots are visited.
     n_spots: Vec<u32>,
     /// The last time that memory ran out.
@@ -142,6 +144,7 @@ impl<'a> Analysis<'a> {
             works,
             total,
             setup,
+            has_graph: has_graph(device),
             n_spots,
             last_oom,
             watch,
@@ -444,6 +447,12 @@ fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
         iterations.pop();
     }
     iterations
+}
+
+/// Whether a CUDA graph was captured. Its blocks lie in a pool of its own.
+pub fn has_graph(device: &DeviceTrace) -> bool {
+    let mut kinds = device.blocks.kinds.iter();
+    kinds.any(|kind| kind.pool != PoolId::default())
 }
 
 fn median(mut numbers: Vec<u32>) -> u32 {

@@ -14,6 +14,7 @@
 //! levels       the loops that a reader can choose instead
 //! ending       the end of the program, which is no part of its last step
 //! recording    what a recording holds: a loop, one pass, a model being loaded
+//! replays      replays of a CUDA graph, without stacks
 //! inferred     sizes that repeat, where there are no stacks
 //! ```
 
@@ -30,6 +31,7 @@ mod loops;
 mod pinned;
 pub mod recording;
 mod regions;
+mod replays;
 mod rounds;
 mod walk;
 mod word;
@@ -96,6 +98,12 @@ fn found(
             let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
             return Ok((StepSource::Inferred, steps));
         }
+    }
+    if analysis.is_none()
+        && let Some(mut steps) = scopes.replayed()
+    {
+        without_ending(device, stacks, &mut steps);
+        return Ok((StepSource::Inferred, steps));
     }
     if let Some(mut steps) = scopes.repeating() {
         without_ending(device, stacks, &mut steps);

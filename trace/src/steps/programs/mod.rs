@@ -17,7 +17,7 @@ use super::{find, levels};
 use crate::span::Span;
 use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
-use crate::trace::{Annotation, BlockIdx, BlockKind, StepSource, Trace};
+use crate::trace::{Annotation, BlockIdx, BlockKind, PoolId, StepSource, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
 use std::collections::{HashMap, VecDeque};
@@ -33,6 +33,8 @@ struct Program {
     /// Events so far.
     events: u32,
     scopes: Vec<Annotation>,
+    /// The pool of what is allocated: that of a graph that is captured, or the default one.
+    pool: PoolId,
 }
 
 impl Program {
@@ -62,6 +64,7 @@ impl Program {
         self.events += 1;
         self.builder.alloc(BlockKind {
             alloc_stack,
+            pool: self.pool,
             ..block_of(Bytes(4096))
         })
     }
@@ -143,7 +146,7 @@ impl Program {
 
 /// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope, with what the
 /// rest of its line allocates in it. What a line with `=x` makes is held by the variable `x`, until
-/// `del x` or the next such line.
+/// `del x` or the next such line. After `capture`, a graph is captured, until `replay`.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()
@@ -166,6 +169,8 @@ fn perform(program: &mut Program, lines: &[&str]) {
         }
         let Some(times) = lines[at].strip_suffix("x {") else {
             match (lines[at].split_once(" ="), lines[at].strip_prefix("del ")) {
+                _ if lines[at] == "capture" => program.pool = PoolId(1, 0),
+                _ if lines[at] == "replay" => program.pool = PoolId::default(),
                 (Some((stack, variable)), _) => program.assign(stack, variable),
                 (None, Some(variable)) => {
                     let held = program.variables.remove(variable);

@@ -221,4 +221,14 @@ fn a_short_loop_is_the_step_if_nothing_else_can_be() {
     let warm_up = format!("3x {{\nmain:2 !forward:1\n-\n-\nmain:3 {ADAM}\n}}\n");
     check(&format!("{warm_up}{}", short(20)), 20);
     check(&format!("{warm_up}{}", short(5)), 3);
+    // A graph was captured: fewer replays show it.
+    let captured = format!("{warm_up}capture\nmain:3 !forward:1\nreplay\n");
+    check(&format!("{captured}{}", short(9)), 9);
+    check(
+        &format!("capture\nmain:3 make:1 =out\nreplay\n{}", short(9)),
+        9,
+    );
+    // An evaluation is no replay.
+    let evaluation = "20x {\nmain:5 feed:1\nmain:6 !forward:2\nmain:8\n}\n";
+    check(&format!("{warm_up}{evaluation}"), 3);
 }
