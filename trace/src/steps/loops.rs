@@ -460,8 +460,16 @@ fn median(mut numbers: Vec<u32>) -> u32 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(0)
 }
 
-/// The kind of work of the allocations of each kind. If the recording has Python frames, an
-/// allocation without any is autograd's.
+/// The kind of work at a stack. If the recording has Python frames, a stack without any is
+/// autograd's.
+pub fn work(stacks: &Stacks, frames: &Frames, stack: StackIdx) -> Work {
+    match frames.has_python(stacks, stack) {
+        true => frames.work(stacks, stack),
+        false => Work::Backward,
+    }
+}
+
+/// The kind of work of the allocations of each kind.
 fn works(
     device: &DeviceTrace,
     stacks: &Stacks,
@@ -473,10 +481,7 @@ fn works(
     let mut of_stack: Vec<Work> = Vec::with_capacity(stacks.len());
     for stack in (0..stacks.len() as u32).map(StackIdx) {
         watch.at_row(stack.index(), || stacks.len() + device.blocks.kinds.len())?;
-        of_stack.push(match frames.has_python(stacks, stack) {
-            true => frames.work(stacks, stack),
-            false => Work::Backward,
-        });
+        of_stack.push(work(stacks, frames, stack));
     }
     let kinds = device.blocks.kinds.iter();
     let of_kind = kinds.map(|kind| of_stack[kind.alloc_stack.index()]);

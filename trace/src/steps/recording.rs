@@ -5,12 +5,14 @@
 
 use super::frames::Work;
 use super::levels::memory_needed;
-use super::loops::Analysis;
+use super::loops::{Analysis, work};
 use super::word::Word;
 use crate::categories::{Categories, Category};
+use crate::oom;
+use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
-use crate::units::Bytes;
+use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
@@ -182,7 +184,12 @@ fn pass(
     let kept = kept(analysis, stacks);
     let total = analysis.total;
     let peak = device.summary[Series::Allocated as usize].peak.0 as f64;
-    if f64::from(analysis.setup) >= LOADS * allocs as f64 {
+    // A large model whose first pass fails allocates little else.
+    let fails_later = matches!(
+        failed(analysis, stacks),
+        Some(Work::Forward | Work::Backward)
+    );
+    if f64::from(analysis.setup) >= LOADS * allocs as f64 && !fails_later {
         let sentence = format!("a model is made or loaded: {} stay", Bytes(kept.any));
         return Ok((Kind::ModelLoading, sentence));
     }
@@ -230,6 +237,20 @@ fn pass(
             }
         },
     )
+}
+
+/// What the first allocation that failed was part of. If its stack was not recorded, it was what the
+/// one before it was.
+fn failed(analysis: &Analysis<'_>, stacks: &Stacks) -> Option<Work> {
+    let failure = oom::first(analysis.device)?;
+    let blocks = &analysis.device.blocks;
+    let before = blocks.allocated_in(Span::new(EventIdx(0), failure.event));
+    let before = before
+        .last()
+        .map(|at| blocks.kind(BlockIdx(at)).alloc_stack);
+    let recorded = Some(failure.stack).filter(|&stack| stack != StackIdx::NONE);
+    let stack = recorded.or(before)?;
+    Some(work(stacks, &analysis.frames, stack))
 }
 
 /// Whether the recording begins after the forward pass: its first allocation is of the backward
@@ -334,6 +355,27 @@ mod tests {
         let Recording { kind, sentence } = of_device(&trace.devices[0], &trace.stacks);
         let expected = "one forward pass, which runs out of memory";
         assert_eq!((kind, sentence.as_str()), (Kind::ForwardPass, expected));
+    }
+
+    /// A large model allocates little in the pass that fails.
+    #[test]
+    fn a_pass_that_fails_is_no_model_that_is_loaded() {
+        let check = |passes: u32, expected| {
+            let mut p = Program::default();
+            for at in 0..40 {
+                let line = format!("__init__ net.py:{at}");
+                p.alloc(2048, &["<module> train.py:3", &line]);
+            }
+            let call = format!("_call_impl {MODULE}:1");
+            for _ in 0..passes {
+                p.alloc(2048, &["<module> train.py:9", &call, "forward net.py:50"]);
+            }
+            p.builder.out_of_memory(Bytes(4096));
+            let trace = p.finish();
+            assert_eq!(of_device(&trace.devices[0], &trace.stacks).kind, expected);
+        };
+        check(0, Kind::ModelLoading);
+        check(2, Kind::ForwardPass);
     }
 
     fn last(device: &DeviceTrace) -> crate::units::EventIdx {
