@@ -34,7 +34,8 @@ pub enum Change {
     /// Some better, some worse.
     Mixed,
     /// The gate cannot tell: two programs, other parts of one, steps of far more work, rings that
-    /// wrapped, no history; or nothing differs, and whether it leaks is not known.
+    /// wrapped, no history; or whether it leaks is not known. What is better all the same, the
+    /// headline says.
     NotComparable,
 }
 
@@ -317,6 +318,12 @@ impl Difference {
         let in_both = |phase: &PhaseDelta| phase.base.is_some() && phase.new.is_some();
         let agrees = !self.lacks_history() || self.is_of_states() && self.alike;
         agrees && self.phases.iter().all(in_both)
+    }
+
+    /// Whether the levels of the runs can be held against one another: not those of two programs,
+    /// or of other parts of one.
+    pub(super) fn has_levels(&self) -> bool {
+        self.is_comparable() && (self.alike || !self.is_other_program)
     }
 
     /// Whether a peak is not known, because a recording is a state without events.

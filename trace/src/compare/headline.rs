@@ -1,47 +1,41 @@
 //! A difference in one sentence.
 
 use super::failure::{self, Failure, Reached};
-use super::gate::NotKnown;
+use super::gate::Said;
 use super::rates::{Counted, Rates};
-use super::{Change, Difference, LeakChange, noise};
+use super::{Change, Difference, LeakChange, LeakPlace, Leaks, noise};
 use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
 use std::cmp::Ordering;
 
-/// The headline of a difference. What the gate cannot tell is told in its words.
-pub(super) fn of(difference: &Difference, not_known: Option<&NotKnown>) -> String {
+/// The headline of a difference, with what is worse or better ([`super::judge::signs`]). What the
+/// gate cannot tell is told in its words, and so is what is worse in runs without common levels.
+pub(super) fn of(difference: &Difference, signs: [i8; 4], said: &Said) -> String {
     let n_sites = difference.sites_same;
     let parts = match difference.change {
         Change::None => vec![
-            format!(
-                "no change{}: {}",
-                as_steps_differ(difference),
-                levels(difference)
-            ),
+            no_change(difference, ""),
             match n_sites {
                 1 => "the one allocation site holds the same".to_owned(),
                 n => format!("{n} allocation sites hold the same"),
             },
         ],
         Change::Moved => vec![
-            format!(
-                "no change of peak and growth{}: {}",
-                as_steps_differ(difference),
-                levels(difference)
-            ),
+            no_change(difference, " of peak and growth"),
             match difference.sites.len() {
                 1 => "one allocation site differs".to_owned(),
                 n => format!("{n} allocation sites differ"),
             },
         ],
+        Change::NotComparable => return not_comparable(difference, signs, said),
+        _ if !difference.has_levels() => return without_levels(difference, said),
         Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
-        Change::NotComparable => return not_comparable(difference, not_known),
     };
-    let growth = growth(difference);
-    let leak = leaks(difference);
-    let parts = failed(difference).into_iter().chain(parts);
+    let phases = said.worse_by("phase").map(str::to_owned);
+    let (growth, leak) = (growth(difference), leaks(difference, said));
+    let parts = failed(difference).into_iter().chain(parts).chain(phases);
     let both = match Failure::of(difference) {
         Failure::Both(None | Some(Ordering::Equal)) => Some("both ran out of memory".to_owned()),
         _ => None,
@@ -50,30 +44,42 @@ pub(super) fn of(difference: &Difference, not_known: Option<&NotKnown>) -> Strin
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn not_comparable(difference: &Difference, not_known: Option<&NotKnown>) -> String {
+/// What is worse in runs whose levels say nothing of one another, and then why they do not.
+fn without_levels(difference: &Difference, said: &Said) -> String {
+    let leak = leaks(difference, said).filter(|_| said.worse_by("leak").next().is_some());
+    let news: Vec<String> = failed(difference).into_iter().chain(leak).collect();
+    if news.is_empty() || difference.lacks_history() {
+        return said.told();
+    }
+    let news = news.join(", ");
+    match said.not_known() {
+        none if none.is_empty() => news,
+        why => format!("{news}; {why}"),
+    }
+}
+
+/// Levels that count as the same.
+fn no_change(difference: &Difference, of: &str) -> String {
+    let (steps_differ, levels) = (as_steps_differ(difference), levels(difference));
+    format!("no change{of}{steps_differ}: {levels}")
+}
+
+fn not_comparable(difference: &Difference, signs: [i8; 4], said: &Said) -> String {
     let (base, new) = (&difference.base, &difference.new);
-    match () {
-        () if difference.lacks_history() => without_history(difference),
+    let why = match () {
+        () if difference.lacks_history() => return without_history(difference),
+        () if difference.is_other_program && said.cannot_tell() => return said.not_known(),
         () if difference.is_of_other_steps() => format!(
             "{}: {} wrapped, and memory grows with each step",
             levels(difference),
             difference.wrapped_rings()
         ),
-        () if difference.is_other_program
-            && let Some(unknown) = not_known =>
-        {
-            unknown.why.clone()
-        }
-        () if difference.is_comparable()
-            && !difference.is_bounded()
-            && let Some(unknown) = not_known =>
-        {
-            match unknown.levels {
-                true => unknown.why.clone(),
-                false => same_but_for_leaks(difference, &unknown.why),
-            }
-        }
-        () if difference.is_comparable() => {
+        () if !difference.is_comparable() => format!(
+            "the recordings hold different parts of the program (peaks {} and {}): record the \
+             same part in both",
+            base.common_peak, new.common_peak
+        ),
+        () if difference.is_bounded() || !said.cannot_tell() => {
             let side = if base.wrapped && base.common_peak < new.common_peak {
                 "baseline"
             } else {
@@ -84,24 +90,37 @@ fn not_comparable(difference: &Difference, not_known: Option<&NotKnown>) -> Stri
                 levels(difference)
             )
         }
-        () => format!(
-            "the recordings hold different parts of the program (peaks {} and {}): record the \
-             same part in both",
-            base.common_peak, new.common_peak
-        ),
+        () if said.lacks_levels() => said.not_known(),
+        () => return but_for_leaks(difference, signs, &said.not_known()),
+    };
+    // Without the peak it is not known whether that makes it better.
+    let leak = match difference.leaks {
+        LeakChange::CannotTell => None,
+        _ => leaks(difference, said),
+    };
+    let news: Vec<String> = failed(difference).into_iter().chain(leak).collect();
+    match news.is_empty() {
+        true => why,
+        false => format!("{why}; {}", news.join(", ")),
     }
 }
 
-/// Levels that do not differ, where the gate does not know whether the new run leaks.
-fn same_but_for_leaks(difference: &Difference, why: &str) -> String {
-    let steps_differ = as_steps_differ(difference);
-    let levels = levels(difference);
-    let levels = format!("no change of peak and growth{steps_differ}: {levels}");
-    let told: Vec<String> = [levels].into_iter().chain(growth(difference)).collect();
-    format!(
-        "{}, but whether it leaks is not known: {why}",
-        told.join(", ")
-    )
+/// Levels of which the gate knows, where it does not know whether the new run leaks, or since when.
+fn but_for_leaks(difference: &Difference, signs: [i8; 4], why: &str) -> String {
+    let levels = match signs {
+        [0, 0, 0, 0] => no_change(difference, " of peak and growth"),
+        _ => levels(difference),
+    };
+    let told: Vec<String> = failed(difference)
+        .into_iter()
+        .chain([levels])
+        .chain(growth(difference))
+        .collect();
+    let told = told.join(", ");
+    match difference.new.leaks.verdict {
+        Verdict::Leak => format!("{told}; {why}"),
+        _ => format!("{told}, but whether it leaks is not known: {why}"),
+    }
 }
 
 /// What can be said of states without events.
@@ -191,35 +210,54 @@ pub(super) fn over(difference: &Difference) -> String {
     }
 }
 
-fn leaks(difference: &Difference) -> Option<String> {
-    let (base, new) = (&difference.base, &difference.new);
+fn leaks(difference: &Difference, said: &Said) -> Option<String> {
+    let (base, new) = (&difference.base.leaks, &difference.new.leaks);
     // The first place of the kind that the news are about.
-    let place = |side: &super::Side| {
-        let [before, after] = [&base.leaks, &new.leaks].map(super::Leaks::rates);
+    let place = |leaks: &Leaks| {
+        let [before, after] = [base, new].map(Leaks::rates);
         let is_news =
             |counted: &Counted| Rates::change_of(*counted, &before, &after) == difference.leaks;
         let news = Counted::ALL.into_iter().find(is_news);
         let first = news.map_or_else(
-            || side.leaks.places.first(),
-            |counted| side.leaks.places_of(counted).next(),
+            || leaks.places.first(),
+            |counted| leaks.places_of(counted).next(),
         );
-        first.map_or_else(String::new, |p| match p.place.name.is_empty() {
-            true => String::new(),
-            false => format!(" in {}", p.place.name),
-        })
+        first.map_or_else(String::new, within)
     };
+    // Only the new run leaks there.
+    let fresh = || {
+        let mut places = new.places.iter().filter(|place| !place.in_both);
+        places.next().map_or_else(String::new, within)
+    };
+    let is_worse = said.worse_by("leak").next().is_some();
     match difference.leaks {
         LeakChange::NeverLeaked => None,
         LeakChange::Appeared => Some(format!("a new leak{}", place(new))),
         LeakChange::Fixed => Some(format!("the leak{} is gone", place(base))),
         LeakChange::Faster => Some(format!("leaking faster{}", place(new))),
+        LeakChange::Slower | LeakChange::Same if is_worse => Some(format!(
+            "leaking{}, where the baseline does not leak",
+            fresh()
+        )),
         LeakChange::Slower | LeakChange::Same => Some(format!("still leaking{}", place(new))),
+        LeakChange::CannotTell if is_worse => Some(format!(
+            "a leak{}, where the baseline allocates nothing",
+            fresh()
+        )),
         LeakChange::CannotTell if difference.change == Change::None => None,
         LeakChange::CannotTell if difference.is_of_single_passes() => None,
-        LeakChange::CannotTell if new.leaks.verdict == Verdict::Clean => {
+        LeakChange::CannotTell if new.verdict == Verdict::Clean => {
             Some("the new run does not leak".to_owned())
         }
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
+    }
+}
+
+/// ` in save`; empty without a stack.
+fn within(leak: &LeakPlace) -> String {
+    match leak.place.name.as_str() {
+        "" => String::new(),
+        name => format!(" in {name}"),
     }
 }
 

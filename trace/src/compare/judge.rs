@@ -1,7 +1,7 @@
 //! Whether a difference is for the better or the worse.
 
 use super::failure::Failure;
-use super::gate::NotKnown;
+use super::gate::Said;
 use super::rates::Rates;
 use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, noise};
 use crate::growth::Growth;
@@ -90,38 +90,39 @@ fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
     }
 }
 
-/// What has changed. `saved` is the excess of the baseline over the new run.
-pub(super) fn change(
-    difference: &Difference,
-    saved: Option<f64>,
-    not_known: Option<&NotKnown>,
-) -> Change {
-    let unknown = not_known.is_some_and(|not_known| not_known.levels);
-    let is_other = difference.is_other_program && unknown;
-    if is_other || !difference.is_comparable() {
-        return Change::NotComparable;
-    }
-    let peak = match peak_change(difference, saved) {
-        // A peak above that of a ring that wrapped is one, whatever the ring held before.
-        more if unknown && (more < 0 || difference.varying) => 0,
-        sign => sign,
-    };
+/// What is worse (1), better (−1), or the same: whether it runs out of memory, the peak, leaks, and
+/// growth. `saved` is the excess of the baseline over the new run.
+pub(super) fn signs(difference: &Difference, saved: Option<f64>, said: &Said) -> [i8; 4] {
     let failure = match Failure::of(difference) {
         Failure::Appeared | Failure::Both(Some(Ordering::Less)) => 1,
         Failure::Gone | Failure::Both(Some(Ordering::Greater)) => -1,
         Failure::None | Failure::Both(_) => 0,
+    };
+    if !difference.has_levels() {
+        return [failure.max(0), 0, 0, 0];
+    }
+    let peak = match peak_change(difference, saved) {
+        // It is not known how high the peak of the new run is.
+        -1 if said.lacks_levels() => 0,
+        sign => sign,
     };
     let leaks = match difference.leaks {
         LeakChange::Appeared | LeakChange::Faster => 1,
         LeakChange::Fixed | LeakChange::Slower => -1,
         LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell => 0,
     };
-    let signs = [failure, peak, leaks, growth_change(difference)];
-    let (worse, better) = (signs.contains(&1), signs.contains(&-1));
+    [failure, peak, leaks, growth_change(difference)]
+}
+
+/// What has changed: by the gate's rules, in their order. What fails there is worse, and where the
+/// gate cannot tell, nothing is called better.
+pub(super) fn change(difference: &Difference, signs: [i8; 4], said: &Said) -> Change {
+    let (worse, better) = (said.fails() || signs.contains(&1), signs.contains(&-1));
+    if said.cannot_tell() || !worse && !difference.is_comparable() {
+        return Change::NotComparable;
+    }
     match (worse, better) {
-        (false, false)
-            if not_known.is_some() || difference.is_bounded() || difference.is_of_other_steps() =>
-        {
+        (false, false) if difference.is_bounded() || difference.is_of_other_steps() => {
             Change::NotComparable
         }
         (true, true) => Change::Mixed,

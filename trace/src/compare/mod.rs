@@ -50,7 +50,8 @@ pub use difference::{
     Change, Difference, LeakChange, LeakPlace, Leaks, SeriesDelta, Side, StepDelta, StepSide,
     told_peak,
 };
-use judge::{change, leak_change, leaks_alike, levels_alike};
+use gate::Said;
+use judge::{change, leak_change, leaks_alike, levels_alike, signs};
 pub use names::Names;
 use names::Room;
 use over::Over;
@@ -173,10 +174,17 @@ fn devices(
         is_other_program: conditions::is_other_program(base, new, &matching),
         unknown,
     };
-    let not_known = gate::not_known(&difference);
-    difference.change = change(&difference, saved, not_known.as_ref());
-    difference.headline = headline::of(&difference, not_known.as_ref());
+    judge(&mut difference, saved);
     Ok(difference)
+}
+
+/// Says whether a difference is for the better. `saved` is the excess of the baseline over the new
+/// run.
+fn judge(difference: &mut Difference, saved: Option<f64>) {
+    let said = Said::of(difference);
+    let signs = signs(difference, saved, &said);
+    difference.change = change(difference, signs, &said);
+    difference.headline = headline::of(difference, signs, &said);
 }
 
 /// The phases of two single passes.

@@ -217,9 +217,12 @@ mod tests {
     use trace::compare::profile::Profile;
     use trace::trace::Trace;
 
-    /// A run on two devices that hold so many MiB.
+    /// A pass on two devices that hold so many MiB.
     fn run(held: [u64; 2]) -> Profile {
-        let of = |mib: u64| trace::testing::trace(&format!("a alloc {mib}MiB at f m.py:1"));
+        let of = |mib: u64| {
+            let text = format!("a alloc {mib}MiB at f m.py:1\nb alloc 512B at f m.py:1");
+            trace::testing::trace(&text)
+        };
         let [mut trace, other]: [Trace; 2] = held.map(of);
         let device = other.devices.into_iter().next();
         trace

@@ -140,27 +140,65 @@ pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
     judged(differences, Vec::new(), limits)
 }
 
-/// What the gate cannot tell of a pair of devices.
-pub(super) struct NotKnown {
-    /// Whether it is what they need; else only whether they leak.
-    pub levels: bool,
-    /// Why, in the gate's words.
-    pub why: String,
+/// What the gate says of a pair of devices by the usual limits. A comparison takes its word, so
+/// that neither says "better" where the other does not know.
+pub(super) struct Said {
+    /// What is worse.
+    fails: Vec<Finding>,
+    /// What it does not know.
+    unknown: Vec<Finding>,
 }
 
-/// What the gate cannot tell of a pair of devices by the usual limits; `None` where it has an
-/// answer. So that a comparison does not say "same" where the gate does not know.
-pub(super) fn not_known(difference: &Difference) -> Option<NotKnown> {
-    let found = rules::findings(difference, &Limits::default());
-    if found.iter().any(|finding| finding.weight == Weight::Fail) {
-        return None;
+impl Said {
+    /// Asks the gate.
+    pub fn of(difference: &Difference) -> Said {
+        let found = rules::findings(difference, &Limits::default());
+        let of = |weight: Weight| {
+            let found = found.iter().filter(|finding| finding.weight == weight);
+            found.cloned().collect()
+        };
+        Said {
+            fails: of(Weight::Fail),
+            unknown: of(Weight::Unknown),
+        }
     }
-    let unknown = found.iter().filter(|one| one.weight == Weight::Unknown);
-    let details: Vec<&str> = unknown.clone().map(|one| one.detail.as_str()).collect();
-    (!details.is_empty()).then(|| NotKnown {
-        levels: unknown.clone().any(|finding| finding.code != "leak"),
-        why: details.join("; "),
-    })
+
+    /// Whether something is worse.
+    pub fn fails(&self) -> bool {
+        !self.fails.is_empty()
+    }
+
+    /// Whether it cannot tell. What is worse is so, whatever is not known besides.
+    pub fn cannot_tell(&self) -> bool {
+        !self.fails() && !self.unknown.is_empty()
+    }
+
+    /// Whether it does not know what the runs need; else only whether they leak.
+    pub fn lacks_levels(&self) -> bool {
+        self.unknown.iter().any(|finding| finding.code != "leak")
+    }
+
+    /// What is worse by one question.
+    pub fn worse_by(&self, code: &'static str) -> impl Iterator<Item = &str> {
+        let fails = self.fails.iter();
+        let fails = fails.filter(move |finding| finding.code == code);
+        fails.map(|finding| finding.detail.as_str())
+    }
+
+    /// What it does not know.
+    pub fn not_known(&self) -> String {
+        sentences(&self.unknown)
+    }
+
+    /// What is worse, and then what it does not know.
+    pub fn told(&self) -> String {
+        sentences(self.fails.iter().chain(&self.unknown))
+    }
+}
+
+fn sentences<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> String {
+    let details = findings.into_iter().map(|finding| finding.detail.as_str());
+    details.collect::<Vec<_>>().join("; ")
 }
 
 fn judged(differences: &[Difference], mut findings: Vec<Finding>, limits: &Limits) -> Verdicts {
@@ -197,13 +235,13 @@ fn judged(differences: &[Difference], mut findings: Vec<Finding>, limits: &Limit
 }
 
 fn reason(outcome: Outcome, findings: &[Finding], differences: &[Difference]) -> String {
-    let of = |weight: Weight| -> Vec<&str> {
+    let of = |weight: Weight| {
         let chosen = findings.iter().filter(|finding| finding.weight == weight);
-        chosen.map(|finding| finding.detail.as_str()).collect()
+        sentences(chosen)
     };
     match outcome {
-        Outcome::Regression => of(Weight::Fail).join("; "),
-        Outcome::CannotTell => of(Weight::Unknown).join("; "),
+        Outcome::Regression => of(Weight::Fail),
+        Outcome::CannotTell => of(Weight::Unknown),
         Outcome::Pass => {
             let headline = super::foremost(differences).map(|at| &differences[at].headline);
             headline.cloned().unwrap_or_default()

@@ -367,6 +367,68 @@ fn part_of(program: &Program, numbers: std::ops::Range<usize>, wrapped: bool) ->
     profile
 }
 
+/// One rule for both: nothing is better where the gate cannot tell, and what fails there is worse.
+#[test]
+fn a_comparison_and_the_gate_say_the_same() {
+    let program = |leaker: &'static str, leak: u64, weights: u64| Program {
+        steps: 21,
+        leaker: (leaker, "cache.py"),
+        leak: leak * MIB,
+        weights: weights * MIB,
+        ..Program::default()
+    };
+    let check = |base: &Profile, new: &Profile, expected: (Change, Outcome), says: &[&str]| {
+        let differences = compare(base, new);
+        let verdicts = gate::gate(&differences, &Limits::default());
+        let headline = &differences[0].headline;
+        let found = (differences[0].change, verdicts.outcome);
+        assert_eq!(found, expected, "{headline}; {verdicts:?}");
+        for says in says {
+            assert!(headline.contains(says), "{headline}");
+        }
+    };
+    let cannot_tell = (Change::NotComparable, Outcome::CannotTell);
+    let leaking = program("keep", 4, 200);
+    let [whole, ring] = [(0..13, false), (11..21, true)]
+        .map(|(numbers, wrapped)| part_of(&leaking, numbers, wrapped));
+    let clean = part_of(&program("keep", 0, 200), 11..21, true);
+    let overwritten = "its peak may be in the part that was overwritten";
+    let gone = "record more (max_entries); the leak in keep is gone";
+    check(&whole, &clean, cannot_tell, &[overwritten, gone]);
+    check(&whole, &ring, cannot_tell, &["; still leaking in keep"]);
+    let short = |weights: u64| Program {
+        steps: 3,
+        ..program("keep", 0, weights)
+    };
+    let says = ["peak −100 MiB (", "but whether it leaks is not known: "];
+    let lighter = short(150).profile();
+    check(
+        &program("keep", 0, 200).profile(),
+        &lighter,
+        cannot_tell,
+        &says,
+    );
+    let says = [
+        "peak −",
+        "; the new run leaks (",
+        "whether the baseline does is not known",
+    ];
+    let mut since_when = program("keep", 1, 120).profile();
+    since_when.devices[0].has_stacks = false;
+    since_when.devices[0]
+        .leaks
+        .groups
+        .iter_mut()
+        .for_each(|group| group.place = None);
+    check(&short(200).profile(), &since_when, cannot_tell, &says);
+    let mixed = (Change::Mixed, Outcome::Regression);
+    let traded = program("hoard", 2, 150).profile();
+    let says = "leaking in hoard, where the baseline does not leak";
+    check(&leaking.profile(), &traded, mixed, &[says, "peak −"]);
+    let says = "a leak in hoard, where the baseline allocates nothing";
+    check(&short(200).profile(), &traded, mixed, &[says, "peak −"]);
+}
+
 /// In a ring that wrapped, step 12 is step 12, and other steps say nothing where memory grows.
 #[test]
 fn a_ring_that_wrapped_is_compared_by_the_numbers_of_its_steps() {
