@@ -22,15 +22,16 @@ pub const MOST_WARNINGS: usize = 2;
 pub struct NewLive {
     /// What it is called.
     pub name: String,
-    /// Which of its processes this is.
+    /// Which of its processes this is, from 0.
     pub rank: Option<u32>,
-    /// How many there are.
+    /// How many there are; 1 at least.
     pub ranks: Option<u32>,
     /// The key that all its processes share.
     pub job: Option<String>,
     /// CUDA ordinal.
     pub device: u32,
-    /// How much of the device's memory the process may use.
+    /// How much of the device's memory the process may use; 1 byte at least, absent where it is
+    /// not known.
     pub limit: Option<Bytes>,
     /// What is said of it.
     #[serde(default)]

@@ -9,6 +9,7 @@ use api::ids::{JobId, RunId};
 use api::jobs::{JobSummary, NewJob, RankCurve};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use trace::ranks::names::rank_of;
 use trace::ranks::{MAX_RANKS, Rank, Survey, Surveyor, missing as absent};
 
@@ -32,7 +33,7 @@ struct Job {
 struct Page {
     #[serde(default)]
     offset: usize,
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 impl Jobs {
@@ -100,7 +101,7 @@ impl Jobs {
             ["sites"] => {
                 let page: Page = request.asked()?;
                 let most = api::page::MOST;
-                let limit = page.limit.unwrap_or(most).clamp(1, most);
+                let limit = page.limit.map_or(most, |limit| limit.get().min(most));
                 let rows = survey.sites.iter().skip(page.offset).take(limit);
                 Ok(Response::json(&rows.collect::<Vec<_>>()))
             }

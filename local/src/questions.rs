@@ -16,6 +16,7 @@ use api::runs::RunSource;
 use api::view_state::ViewState;
 use api::what_if::Conditions;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
 use timeline::card::Theme;
@@ -49,7 +50,7 @@ struct Query {
 struct Page {
     #[serde(default)]
     offset: u64,
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 /// A question about a device.
@@ -134,7 +135,7 @@ impl Question<'_> {
             ["allocations"] => {
                 let filter: AllocationFilter = self.request.asked()?;
                 let Page { offset, limit } = self.request.asked()?;
-                let limit = limit.unwrap_or(100);
+                let limit = limit.map_or(100, NonZeroUsize::get);
                 let page = questions::page(decoded, device, &filter, offset, limit);
                 told(&page.map_err(|error| bad_request(error.to_string()))?)
             }

@@ -10,6 +10,7 @@ use crate::uploads::Uploads;
 use api::progress::{Phase, ServerEvent, UploadProgress};
 use api::runs::{Access, RenameRun, RunSummary, Sample, ServerInfo};
 use serde::Deserialize;
+use std::num::NonZeroUsize;
 use trace::units::Bytes;
 
 /// The largest file. Much of it is not kept: what is, has a limit of its own.
@@ -181,11 +182,12 @@ impl Local {
             deleted: bool,
             #[serde(default)]
             offset: usize,
-            limit: Option<usize>,
+            limit: Option<NonZeroUsize>,
         }
         let query: Query = request.asked()?;
         let most = api::page::MOST;
-        let (from, n) = (query.offset, query.limit.unwrap_or(most).clamp(1, most));
+        let n = query.limit.map_or(most, |limit| limit.get().min(most));
+        let from = query.offset;
         let page: Vec<RunSummary> = match query.deleted {
             false => self
                 .runs

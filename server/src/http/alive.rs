@@ -11,6 +11,7 @@ use api::memory_map::{self, MemoryMap, RoomOverTime};
 use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
+use std::num::NonZeroUsize;
 use trace::span::Span;
 use trace::trace::{BlockIdx, DeviceTrace, device_name};
 use trace::units::EventIdx;
@@ -48,8 +49,9 @@ pub struct PageQuery {
     /// Allocations before this page.
     #[serde(default)]
     offset: u64,
-    /// Allocations on it; 100 unless given, 500 at most.
-    limit: Option<usize>,
+    /// Allocations on it; 100 unless given, 1 at least and 500 at most.
+    #[param(value_type = Option<usize>, minimum = 1)]
+    limit: Option<NonZeroUsize>,
 }
 
 /// The block whose neighbours are wanted.
@@ -166,7 +168,7 @@ pub async fn allocations(
     Query(filter): Query<AllocationFilter>,
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Error> {
-    let limit = page.limit.unwrap_or(100);
+    let limit = page.limit.map_or(100, NonZeroUsize::get);
     let details = format!("{}-{limit}{}", page.offset, filter.query());
     let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::page(decoded, device, &filter, page.offset, limit);

@@ -2,6 +2,7 @@
 
 use crate::store::Slice;
 use serde::Deserialize;
+use std::num::NonZeroUsize;
 
 /// Which page.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -10,14 +11,15 @@ pub struct PageQuery {
     /// Entries before this page.
     #[serde(default)]
     offset: u32,
-    /// Entries on it; default and maximum: 1000. A page that has fewer is the last.
-    limit: Option<usize>,
+    /// Entries on it, 1 at least; default and maximum: 1000. A page that has fewer is the last.
+    #[param(value_type = Option<usize>, minimum = 1)]
+    limit: Option<NonZeroUsize>,
 }
 
 impl PageQuery {
     /// A page of so many entries.
     pub fn new(offset: u32, limit: usize) -> PageQuery {
-        let limit = Some(limit);
+        let limit = NonZeroUsize::new(limit);
         PageQuery { offset, limit }
     }
 
@@ -26,7 +28,7 @@ impl PageQuery {
         let most = api::page::MOST;
         Slice {
             offset: self.offset,
-            limit: self.limit.unwrap_or(most).clamp(1, most) as u32,
+            limit: self.limit.map_or(most, |limit| limit.get().min(most)) as u32,
         }
     }
 }

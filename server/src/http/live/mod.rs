@@ -47,6 +47,7 @@ pub async fn begin(
     for text in texts.into_iter().flatten() {
         check(text)?;
     }
+    check_numbers(&new)?;
     let new = NewLive {
         labels: checked(new.labels)?,
         ..new
@@ -86,6 +87,25 @@ fn check(text: &str) -> Result<(), Error> {
         false => Err(Error::BadRequest(format!(
             "a name has 1 to {LONGEST} characters, none of which hides or turns others"
         ))),
+    }
+}
+
+/// Numbers that can be true: a wrong one would be judged by for as long as the training runs.
+fn check_numbers(new: &NewLive) -> Result<(), Error> {
+    let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
+    let most = i64::MAX as u64;
+    if new
+        .limit
+        .is_some_and(|limit| !(1..=most).contains(&limit.get()))
+    {
+        return bad(
+            "limit: a process may use 1 byte at least, and less than 8 EiB; leave it out where it \
+             is not known",
+        );
+    }
+    match new.ranks {
+        Some(0) => bad("ranks: a training has 1 process at least"),
+        _ => Ok(()),
     }
 }
 

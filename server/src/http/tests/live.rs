@@ -114,6 +114,22 @@ async fn what_is_no_report_is_refused() {
     check("/api/live", new(""), bad).await;
     check("/api/live", new("a\u{202e}b"), bad).await;
     check("/api/live", new(&"x".repeat(201)), bad).await;
+    let with = |field: &str, value: Value| {
+        let mut new = new("llama");
+        new[field] = value;
+        new
+    };
+    for wrong in [json!(0), json!(u64::MAX)] {
+        let wrong = with("limit", wrong).to_string();
+        let answer = server.json(Method::POST, "/api/live", &wrong).await;
+        let problem: Value = answer.expect(bad).read();
+        let why = problem["detail"].as_str().unwrap_or_default();
+        assert!(why.starts_with("limit: "), "{problem}");
+    }
+    for wrong in [json!(-1), json!(1.5), json!("1 GiB"), json!(1e300)] {
+        check("/api/live", with("limit", wrong), unread).await;
+    }
+    check("/api/live", with("ranks", json!(0)), bad).await;
     check(
         "/api/live/live_none/steps",
         json!({"steps": []}),

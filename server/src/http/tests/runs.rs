@@ -109,6 +109,10 @@ async fn lists_come_in_pages() {
         assert!(!whole.is_empty() && parts == whole, "{list}: {whole:?}");
     }
     // A client that asks for more than a page may hold gets a page.
+    for wrong in ["limit=0", "limit=-1", "limit=1.5", "offset=-1"] {
+        let answer = server.get(&format!("{}?{wrong}", routes::RUNS)).await;
+        answer.expect(StatusCode::BAD_REQUEST);
+    }
     let path = format!("{}?limit=18446744073709551615", routes::RUNS);
     server.get(&path).await.expect(StatusCode::OK);
 }
