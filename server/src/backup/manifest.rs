@@ -7,7 +7,7 @@ use api::projects::ProjectName;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// The manifest's file.
 pub const MANIFEST: &str = "backup.json";
@@ -76,7 +76,7 @@ impl Manifest {
     /// The manifest of the backup in a folder, if there is one.
     ///
     /// # Errors
-    /// When it cannot be read, or a newer program wrote it.
+    /// When it cannot be read, a newer program wrote it, or it names files elsewhere.
     pub fn read(folder: &Path) -> Result<Option<Manifest>, BackupError> {
         let path = folder.join(MANIFEST);
         let text = match std::fs::read(&path) {
@@ -91,7 +91,11 @@ impl Manifest {
         }
         match serde_json::from_slice::<Head>(&text) {
             Ok(Head { format }) if format > FORMAT => Err(BackupError::TooNew { path }),
-            _ => match serde_json::from_slice(&text) {
+            _ => match serde_json::from_slice::<Manifest>(&text) {
+                Ok(manifest) if !is_plain(&manifest.database.file) => {
+                    let name = manifest.database.file;
+                    Err(BackupError::Elsewhere { path, name })
+                }
                 Ok(manifest) => Ok(Some(manifest)),
                 Err(error) => Err(BackupError::Manifest {
                     path,
@@ -116,6 +120,14 @@ impl Manifest {
         });
         written.map_err(|source| BackupError::Write { path, source })
     }
+}
+
+/// Whether a name is that of a file directly in a folder: no path, and not the folder above it.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let first = parts.next();
+    let is_whole = first == Some(Component::Normal(name.as_ref())) && parts.next().is_none();
+    is_whole && !name.contains(['/', '\\', ':'])
 }
 
 /// BLAKE3 of a file, hexadecimal.

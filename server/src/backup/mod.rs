@@ -113,6 +113,17 @@ pub enum BackupError {
         /// Why not.
         why: String,
     },
+    /// The manifest names a file that no backup writes.
+    #[error(
+        "{}: the name of the database in it is {name:?}, which is no file of this folder: nothing \
+         outside of a backup is read", .path.display()
+    )]
+    Elsewhere {
+        /// The manifest.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {

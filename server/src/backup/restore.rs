@@ -215,7 +215,8 @@ fn examine(
         match found {
             Ok(row) => examined.whole.push(row),
             Err(error @ (BlobError::Damaged(_) | BlobError::Missing(_))) => {
-                let path = from.join(BLOBS).join(&hash[..2]).join(&hash);
+                let folder = hash.get(..2).unwrap_or_default();
+                let path = from.join(BLOBS).join(folder).join(&hash);
                 let known = examined.manifest.lacking.contains(&hash);
                 if !known {
                     examined

@@ -209,6 +209,28 @@ async fn a_project_whose_backup_did_not_end_is_named_and_the_rest_restored() {
 }
 
 /// Whoever loses the folder would lose both.
+/// Whoever sends a backup must not learn or spread what lies beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_names_no_file_outside_of_itself() {
+    let data = Data::with(&[b"one"]).await;
+    let report = data.back_up(|_| {}).await.unwrap();
+    let file = report.database.file_name().unwrap().to_str().unwrap();
+    let path = data.backup().join(MANIFEST);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let outside = data.config().data.join(DATABASE);
+    let outside = outside.display().to_string();
+    for name in [&outside, "../data/tidemark.db", "..", "", "blobs/x", "./x"] {
+        std::fs::write(&path, whole.replace(file, name)).unwrap();
+        let refused = data.restored().await.unwrap_err();
+        assert!(matches!(&refused, BackupError::Elsewhere { name: told, .. } if told == name));
+        assert!(refused.to_string().contains(&format!("{name:?}")));
+        assert!(data.back_up(|_| {}).await.is_err(), "{name}");
+        assert!(!data.folder.path().join("restored").exists(), "{name}");
+    }
+    std::fs::write(&path, whole).unwrap();
+    assert_eq!(data.restored().await.unwrap().files, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_is_never_inside_of_what_it_is_a_copy_of() {
     let data = Data::with(&[b"a"]).await;
