@@ -338,8 +338,13 @@ fn work(
     });
 }
 
+/// `1.50 times`; without a number where that would read as nothing, or is not finite.
 fn times(factor: f64) -> String {
-    format!("{factor:.2} times")
+    match factor {
+        factor if !factor.is_finite() => "many times".to_owned(),
+        factor if factor < 0.005 => "less than a hundredth".to_owned(),
+        factor => format!("{factor:.2} times"),
+    }
 }
 
 /// How large the tensors are that both runs make in the same place.
@@ -367,8 +372,10 @@ impl Sizes {
             if matched == Matched::Exactly
                 && has_stack(b)
                 && let (Some((old, _)), Some((size, _))) = (b.sizes.first(), n.sizes.first())
+                // Of no bytes, nothing is so many times as large.
+                && *old > Bytes::ZERO
             {
-                ratios.push((size.0 as f64 / old.0.max(1) as f64, b.made.0));
+                ratios.push((size.0 as f64 / old.0 as f64, b.made.0));
             }
         }
         ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -452,4 +459,19 @@ fn program(
         new,
         meaning: "these look like two programs: levels are not comparable".to_owned(),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_told_in_words_where_it_is_no_number() {
+        let check = |factor: f64, expected: &str| assert_eq!(times(factor), expected);
+        check(1.5, "1.50 times");
+        check(0.005, "0.01 times");
+        check(0.0, "less than a hundredth");
+        check(f64::INFINITY, "many times");
+        check(f64::NAN, "many times");
+    }
 }

@@ -288,8 +288,25 @@ fn rate(slope: f64) -> String {
     }
 }
 
-/// Bytes with a sign: `+1.50 GiB`, `−7.00 GiB`.
+/// Bytes with a sign: `+1.50 GiB`, `−7.00 GiB`. What is no number is not known.
 pub fn signed(bytes: f64) -> String {
+    if !bytes.is_finite() {
+        return "not known".to_owned();
+    }
     let sign = if bytes < 0.0 { '\u{2212}' } else { '+' };
     format!("{sign}{}", Bytes(bytes.abs().round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_a_sign_or_is_not_known() {
+        let check = |bytes: f64, expected: &str| assert_eq!(signed(bytes), expected);
+        check(1536.0, "+1.50 KiB");
+        check(-1024.0, "−1.00 KiB");
+        check(f64::NAN, "not known");
+        check(f64::NEG_INFINITY, "not known");
+    }
 }

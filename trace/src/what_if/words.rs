@@ -191,12 +191,10 @@ fn got_past(place: &str) -> (String, &'static str) {
 }
 
 fn against(peak: Bytes, recorded: Bytes) -> String {
-    let change = match recorded {
-        Bytes::ZERO => 0.0,
-        _ => 100.0 * (peak.0 as f64 / recorded.0 as f64 - 1.0),
-    };
+    let change = 100.0 * (peak.0 as f64 / recorded.0 as f64 - 1.0);
     match change {
         _ if peak == recorded => "as recorded".to_owned(),
+        _ if recorded == Bytes::ZERO => "where none was recorded".to_owned(),
         change if change.abs() < 0.05 => "nearly as recorded".to_owned(),
         change if change > 0.0 => format!("{change:.1} % more than recorded"),
         change => format!("{:.1} % less than recorded", -change),
@@ -223,6 +221,17 @@ mod tests {
             peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
             retries,
         }
+    }
+
+    #[test]
+    fn a_change_of_nothing_is_told_without_a_number() {
+        let check = |peak: u64, recorded: u64, expected: &str| {
+            assert_eq!(against(Bytes(peak), Bytes(recorded)), expected);
+        };
+        check(0, 0, "as recorded");
+        check(MIB, 0, "where none was recorded");
+        check(0, MIB, "100.0 % less than recorded");
+        check(3 * MIB, 2 * MIB, "50.0 % more than recorded");
     }
 
     #[test]
