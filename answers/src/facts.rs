@@ -39,8 +39,8 @@ pub struct OomFact {
     pub event: EventIdx,
     /// The requested bytes.
     pub wanted: Bytes,
-    /// The free bytes of the driver.
-    pub device_free: Bytes,
+    /// The free bytes of the driver; `None` where the recording does not say.
+    pub device_free: Option<Bytes>,
 }
 
 /// One step and the levels in it.

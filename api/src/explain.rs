@@ -230,8 +230,8 @@ pub struct OutOfMemory {
     pub asked: Bytes,
     /// The segment that would have been needed; `null` where replay does not give the failure.
     pub segment: Option<Bytes>,
-    /// The free bytes of the driver.
-    pub free: Bytes,
+    /// The free bytes of the driver; `null` where the recording does not say.
+    pub free: Option<Bytes>,
     /// What refused it.
     pub refused_by: Refusal,
     /// Lower bound of what the process could reserve.
@@ -263,6 +263,8 @@ pub enum Refusal {
     Device,
     /// A limit of the process: the device had enough free.
     ProcessLimit,
+    /// One of the two: the recording does not say what the device had free.
+    NotKnown,
 }
 
 /// Why memory ran out.

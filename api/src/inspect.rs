@@ -128,8 +128,8 @@ pub struct OutOfMemory {
     pub step_name: Option<String>,
     /// The requested bytes.
     pub asked: Bytes,
-    /// The free bytes of the driver.
-    pub free: Bytes,
+    /// The free bytes of the driver; `null` where the recording does not say.
+    pub free: Option<Bytes>,
     /// Upper bound (exclusive) of the process's own limit, where one must have refused since the
     /// driver had enough.
     pub limit: Option<Bytes>,
@@ -149,7 +149,7 @@ pub struct OutOfMemory {
     pub passed_over: bool,
 }
 
-/// Steps of one device.
+/// Steps of the main device: the one that ran out of memory, else the one that held most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
     /// Which device; `null` without devices.

@@ -34,7 +34,7 @@ pub struct Marks {
 
 impl Marks {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 10;
+    pub const VERSION: u32 = 11;
 
     /// The largest number of named scopes in an answer; the others are only counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
@@ -67,8 +67,8 @@ pub struct OomMark {
     pub event: EventIdx,
     /// The requested bytes.
     pub size: Bytes,
-    /// The free bytes of the driver.
-    pub device_free: Bytes,
+    /// The free bytes of the driver; `null` where the recording does not say.
+    pub device_free: Option<Bytes>,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
     /// The phase in which it failed, inferred.

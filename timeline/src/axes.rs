@@ -151,10 +151,13 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
         };
         scene.fill(rect, palette.oom);
         let refused = match oom.limit {
-            None => format!("the device had {} free", oom.device_free),
-            Some(_) => "over the process's limit".to_owned(),
+            None => match oom.device_free {
+                Some(free) => format!(", the device had {free} free"),
+                None => String::new(),
+            },
+            Some(_) => ", over the process's limit".to_owned(),
         };
-        let text = format!("out of memory: {} wanted, {refused}", oom.size);
+        let text = format!("out of memory: {} wanted{refused}", oom.size);
         let width = text_width(&text, 10.5 * layout.scale) + layout.px(10.0);
         let right = (x + width).min(plot.x1);
         // If there are several in a row, only the first gets a label.

@@ -34,6 +34,10 @@ pub fn place(marks: &Marks, oom: &OomMark) -> String {
 /// What refused the request: the device, or a limit of the process.
 pub fn reason(oom: &OomMark) -> &'static str {
     match oom.limit {
+        None if oom.device_free.is_none() => {
+            "What the device had left was not recorded: it, or a limit that was set for the \
+             process, refused it."
+        }
         None => "The device had too little left.",
         Some(_) => "The device had enough left: a limit that was set for the process refused it.",
     }
@@ -41,7 +45,10 @@ pub fn reason(oom: &OomMark) -> &'static str {
 
 /// What was requested and what refused it, with the sizes.
 pub fn why(oom: &OomMark) -> String {
-    let (asked, free) = (oom.size, oom.device_free);
+    let asked = oom.size;
+    let Some(free) = oom.device_free else {
+        return format!("{asked} were asked for; what the device had free was not recorded.");
+    };
     match limit(oom) {
         None => format!("{asked} were asked for, the device had {free} free."),
         Some(limit) => format!(
@@ -83,7 +90,7 @@ mod tests {
         OomMark {
             event: EventIdx(9),
             size: Bytes(2048),
-            device_free: Bytes(1024),
+            device_free: Some(Bytes(1024)),
             step: None,
             phase: Phase::Forward,
             limit,
@@ -142,6 +149,14 @@ mod tests {
         assert_eq!(
             device,
             "2.00 KiB were asked for, the device had 1.00 KiB free."
+        );
+        let unknown = why(&OomMark {
+            device_free: None,
+            ..oom(None, None, None)
+        });
+        assert_eq!(
+            unknown,
+            "2.00 KiB were asked for; what the device had free was not recorded."
         );
         let limit = why(&oom(Some(Bytes(4096)), None, None));
         assert!(

@@ -16,8 +16,8 @@ pub struct Failure {
     pub step: Option<u32>,
     /// The requested bytes.
     pub asked: Bytes,
-    /// The free bytes of the driver.
-    pub free: Bytes,
+    /// The free bytes of the driver; `None` where the recording does not say.
+    pub free: Option<Bytes>,
     /// *Allocated* at that moment.
     pub allocated: Bytes,
     /// *Reserved* at that moment.
@@ -33,7 +33,8 @@ impl Failure {
     /// upper bound.
     pub fn limit_under(&self, own: &Config) -> Option<Bytes> {
         let needed = own.driver_needs(own.round_size(self.asked.0));
-        (self.free.0 >= needed).then_some(self.reserved + self.segment(own))
+        let had_enough = self.free.is_some_and(|free| free.0 >= needed);
+        had_enough.then_some(self.reserved + self.segment(own))
     }
 
     /// The segment that the request needed under these settings.
@@ -122,7 +123,7 @@ fn failure(device: &DeviceTrace, event: EventIdx) -> Option<Failure> {
         event,
         step: step.map(|at| at as u32),
         asked: row.size,
-        free: Bytes(row.addr_or_free),
+        free: row.free(),
         allocated: levels.get(Series::Allocated),
         reserved: levels.get(Series::Reserved),
         stack: row.stack,
@@ -287,7 +288,7 @@ mod tests {
             event: EventIdx(0),
             step: None,
             asked: Bytes::mib(asked),
-            free: Bytes::mib(free),
+            free: Some(Bytes::mib(free)),
             allocated: Bytes::mib(900),
             reserved: Bytes::mib(1000),
             stack: StackIdx::NONE,
@@ -301,6 +302,11 @@ mod tests {
         assert_eq!(failure(4, 4000).limit_under(&usual), Some(Bytes::mib(1020)));
         assert_eq!(failure(64, 10).limit_under(&usual), None);
         assert_eq!(failure(4, 10).limit_under(&usual), None);
+        let unknown = Failure {
+            free: None,
+            ..failure(4, 10)
+        };
+        assert_eq!(unknown.limit_under(&usual), None);
         // Under larger segments the driver did not have enough.
         let large = Config {
             large_segment: 64 << 20,

@@ -34,7 +34,8 @@ pub struct EventKind {
 pub struct RawEvents {
     /// Index into [`Snapshot::kinds`].
     pub kind: Vec<u32>,
-    /// `addr`, or `device_free` for `oom`.
+    /// `addr`, or `device_free` for `oom`, where the file may not say it
+    /// ([`crate::trace::OtherEvent::NOT_KNOWN`]).
     pub addr: AddressColumn,
     /// `time_us`; 0 where the file has none.
     pub time: TimeColumn,

@@ -257,7 +257,7 @@ pub struct SegmentBefore {
 /// A `snapshot`, `oom`, `annotate` or unknown event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherEvent {
-    /// Address, or for `oom` the bytes that the driver had free.
+    /// Address, or for `oom` the bytes that the driver had free ([`OtherEvent::free`]).
     pub addr_or_free: u64,
     /// The event's size (for `oom` the requested bytes).
     pub size: Bytes,
@@ -267,6 +267,18 @@ pub struct OtherEvent {
     pub stack: StackIdx,
     /// `user_metadata`.
     pub metadata: Option<StrIdx>,
+}
+
+impl OtherEvent {
+    /// Stands for free bytes that are not known.
+    pub const NOT_KNOWN: u64 = u64::MAX;
+
+    /// Of an `oom`, the bytes that the driver had free. `None` where the recording does not say, or
+    /// says more than 256 TiB, which no device has.
+    pub fn free(&self) -> Option<Bytes> {
+        const MOST: u64 = 1 << 48;
+        (self.addr_or_free <= MOST).then_some(Bytes(self.addr_or_free))
+    }
 }
 
 /// No block, segment event or other event belongs to this event, for example a free of unknown

@@ -44,6 +44,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         free: failure.free,
         refused_by: match failure.limit_under(&own) {
             Some(_) => Refusal::ProcessLimit,
+            None if failure.free.is_none() => Refusal::NotKnown,
             None => Refusal::Device,
         },
         limit_at_least,
@@ -136,7 +137,9 @@ fn cause(
     let could_reserve = match (diagnosis, failure.limit_under(own)) {
         (Some(found), _) => found.limit.at_least.max(failure.reserved),
         (None, Some(_)) => failure.reserved,
-        (None, None) => failure.reserved.saturating_add(failure.free),
+        (None, None) => failure
+            .reserved
+            .saturating_add(failure.free.unwrap_or_default()),
     };
     // Together, the pieces would have served the request; or segments in their place would have
     // left enough for another one.

@@ -263,7 +263,7 @@ fn failure(cause: Cause) -> OutOfMemory {
         phase: Phase::Forward,
         asked: Bytes::mib(100),
         segment: Some(Bytes::mib(100)),
-        free: Bytes::mib(10),
+        free: Some(Bytes::mib(10)),
         refused_by: Refusal::Device,
         limit_at_least: Some(Bytes::mib(970)),
         limit_below: Some(Bytes::mib(1060)),
@@ -377,7 +377,7 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
     );
     let limited = OutOfMemory {
         refused_by: Refusal::ProcessLimit,
-        free: Bytes::gib(40),
+        free: Some(Bytes::gib(40)),
         retries_before: Some(2),
         ..failure(Cause::Fragmentation)
     };
@@ -392,6 +392,15 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
          segments that a few blocks keep from being given back, the most behind 2.00 KiB of \
          `norm model.py:30`. The cache had been emptied for a request 2 times before.",
     );
+    let silent = OutOfMemory {
+        refused_by: Refusal::NotKnown,
+        free: None,
+        ..failure(Cause::Demand)
+    };
+    let told = words::why(&silent, &no_leaks(), &NOBODY);
+    let says = "100 MiB: the process had 960 MiB reserved; the recording does not say what the \
+                device had free. The program needed";
+    assert!(told.contains(says), "{told}");
     let leaked = OutOfMemory {
         leaked: Bytes::mib(30),
         ..failure(Cause::Leak)

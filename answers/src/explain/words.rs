@@ -54,7 +54,8 @@ pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
 
 /// Who asked for how much, and what refused it.
 fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
-    let OutOfMemory { asked, free, .. } = oom;
+    let asked = oom.asked;
+    let free = oom.free.unwrap_or_default();
     let asker = match (request.operation, request.line) {
         (Some(operation), Some(line)) => format!("{}, called by {},", code(operation), code(line)),
         (Some(one), None) | (None, Some(one)) => code(one),
@@ -68,6 +69,10 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
     let refusal = match oom.refused_by {
         Refusal::Device => format!(
             "the device had {free} free, and the process {} reserved",
+            oom.held.reserved
+        ),
+        Refusal::NotKnown => format!(
+            "the process had {} reserved; the recording does not say what the device had free",
             oom.held.reserved
         ),
         Refusal::ProcessLimit => format!(

@@ -40,7 +40,7 @@ pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Ma
         // device use a part; this is what was available to this one.)
         capacity: failures
             .iter()
-            .map(|oom| oom.reserved.saturating_add(oom.free))
+            .filter_map(|oom| Some(oom.reserved.saturating_add(oom.free?)))
             .max(),
         ooms: ooms(device, trace, &failures, watch)?,
         ooms_left_out: felt.saturating_sub(Marks::MAX_OOMS) as u64,
@@ -140,14 +140,17 @@ mod tests {
 
     /// Runs of earlier versions may have kept any number.
     #[test]
-    fn any_number_of_free_bytes_can_be_added_to() {
+    fn a_capacity_is_not_known_from_free_bytes_that_no_device_has() {
         let mut builder = TraceBuilder::default();
         builder.reserved_before(Bytes::mib(1000));
         builder.out_of_memory(Bytes::mib(4));
         let mut trace = builder.finish();
-        trace.devices[0].events.others[0].addr_or_free = u64::MAX - 4;
-        let marks = marks(&trace.devices[0], &trace, Watch::nobody());
-        assert_eq!(marks.unwrap().capacity, Some(Bytes(u64::MAX)));
+        for (free, expected) in [(u64::MAX - 4, None), (u64::MAX, None), (0, Some(1000))] {
+            trace.devices[0].events.others[0].addr_or_free = free;
+            let marks = marks(&trace.devices[0], &trace, Watch::nobody()).unwrap();
+            assert_eq!(marks.capacity, expected.map(Bytes::mib));
+            assert_eq!(marks.ooms[0].device_free, expected.map(|_| Bytes::ZERO));
+        }
     }
 
     /// Which segment a request needs is a matter of the settings.

@@ -122,10 +122,14 @@ fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
         true => "passed over, since there was no memory,",
         false => "out of memory",
     };
+    let free = match oom.free {
+        Some(free) => format!("{free} free"),
+        None => "not recorded what was free".to_owned(),
+    };
     let mut out = format!(
-        "  {what} at event {at}{step}: {} asked, {} free on the device{limit}\n    {} \
+        "  {what} at event {at}{step}: {} asked, {free} on the device{limit}\n    {} \
          allocated, {} reserved",
-        oom.asked, oom.free, oom.allocated, oom.reserved
+        oom.asked, oom.allocated, oom.reserved
     );
     if let Some(frame) = &oom.frame {
         let _ = write!(out, "; asked by {}", frame_line(frame));
@@ -443,7 +447,7 @@ mod tests {
             step: Some(11),
             step_name: Some("step 21".to_owned()),
             asked: Bytes::mib(8),
-            free: Bytes::ZERO,
+            free: Some(Bytes::gib(9)),
             limit: Some(Bytes::gib(3)),
             limit_at_least: Some(Bytes::gib(2)),
             allocated: Bytes::gib(1),
@@ -453,9 +457,18 @@ mod tests {
             passed_over: false,
         };
         let told = failure(&oom, &BTreeSet::new());
-        assert!(told.contains(", in step 21: 8.00 MiB asked"), "{told}");
+        let asked = ", in step 21: 8.00 MiB asked, 9.00 GiB free on the device, so";
+        assert!(told.contains(asked), "{told}");
         let limit = ", so a limit between 2.00 GiB and 3.00 GiB on the process refused it";
         assert!(told.contains(limit), "{told}");
+        let silent = OutOfMemory {
+            free: None,
+            limit: None,
+            ..oom
+        };
+        let told = failure(&silent, &BTreeSet::new());
+        let asked = "8.00 MiB asked, not recorded what was free on the device\n";
+        assert!(told.contains(asked), "{told}");
     }
 
     #[test]

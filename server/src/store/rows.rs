@@ -22,6 +22,15 @@ pub(super) fn bytes(row: &Row, column: &str) -> rusqlite::Result<Bytes> {
     uint(row, column).map(Bytes)
 }
 
+/// Stands for bytes that are not known, in a column that is never empty.
+pub(super) const NOT_KNOWN: i64 = -1;
+
+/// A column of bytes that may not be known.
+pub(super) fn known_bytes(row: &Row, column: &str) -> rusqlite::Result<Option<Bytes>> {
+    let found = row.get::<_, i64>(column)?;
+    Ok(u64::try_from(found).ok().map(Bytes))
+}
+
 /// A column that may hold the number of an event.
 pub(super) fn event(row: &Row, column: &str) -> rusqlite::Result<Option<EventIdx>> {
     Ok(row.get::<_, Option<u32>>(column)?.map(EventIdx))

@@ -1,8 +1,8 @@
 //! Runs and their small facts.
 
 use super::rows::{
-    bytes, corrupt, event, int, series_of, source_name, source_of, step_source_name,
-    step_source_of, uint,
+    NOT_KNOWN, bytes, corrupt, event, int, known_bytes, series_of, source_name, source_of,
+    step_source_name, step_source_of, uint,
 };
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use crate::facts::{DeviceFacts, OomFact, StepFacts};
@@ -334,7 +334,7 @@ impl Reader<'_> {
             list.push(OomFact {
                 event: EventIdx(row.get("event")?),
                 wanted: bytes(row, "wanted_bytes")?,
-                device_free: bytes(row, "free_bytes")?,
+                device_free: known_bytes(row, "free_bytes")?,
             });
         }
         Ok(found)
@@ -573,7 +573,8 @@ impl Writer<'_> {
         let sql = "INSERT INTO ooms VALUES (?1, ?2, ?3, ?4, ?5)";
         let mut statement = self.tx.prepare_cached(sql)?;
         for oom in &facts.ooms {
-            let (wanted, free) = (int(oom.wanted.get()), int(oom.device_free.get()));
+            let free = oom.device_free.map_or(NOT_KNOWN, |free| int(free.get()));
+            let wanted = int(oom.wanted.get());
             statement.execute(params![
                 run.as_str(),
                 facts.device,

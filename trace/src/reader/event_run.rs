@@ -319,7 +319,8 @@ impl Cursor<'_> {
             }
         }
         self.skip(1)?;
-        if n_slots < 2 {
+        // What a device had free has rules of its own.
+        if n_slots < 2 || fields.kind.action == Action::Oom {
             return None;
         }
         let seen = slots[n_slots - 1].seen;

@@ -7,7 +7,7 @@ use super::keys::{Key, action_at};
 use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Table, Value, is_possible};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
-use crate::trace::{Action, PoolId, PoolSize};
+use crate::trace::{Action, OtherEvent, PoolId, PoolSize};
 use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
 
@@ -295,7 +295,7 @@ impl Builder {
 #[inline]
 fn is_sound(kind: &EventKind, addr: u64) -> bool {
     match kind.action {
-        Action::Oom => addr <= MAX_SIZE,
+        Action::Oom => addr <= MAX_SIZE || addr == OtherEvent::NOT_KNOWN,
         // They change nothing, whatever they say.
         Action::Snapshot | Action::Annotate | Action::Unknown => true,
         _ => is_possible(addr, kind.size),

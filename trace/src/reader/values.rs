@@ -3,7 +3,7 @@
 use super::ReadErrorKind;
 use super::keys::{KEYS, Key};
 use crate::stacks::{FrameIdx, StackIdx, StrIdx};
-use crate::trace::PINNED;
+use crate::trace::{OtherEvent, PINNED};
 use crate::units::{Bytes, Micros};
 use std::ops::Range;
 
@@ -206,10 +206,12 @@ impl Fields {
         Ok(Bytes(size.min(MAX_REFUSED_SIZE.into()) as u64))
     }
 
-    /// The free bytes of a device; 0 when absent, or when no device can have so many.
+    /// The free bytes of a device; [`OtherEvent::NOT_KNOWN`] when absent, or when no device can
+    /// have so many.
     pub fn free_bytes(&self, key: Key) -> Result<u64> {
         let free = self.integer(key)?.and_then(|n| u64::try_from(n).ok());
-        Ok(free.filter(|&n| n <= MAX_SIZE).unwrap_or(0))
+        let known = free.filter(|&n| n <= MAX_SIZE);
+        Ok(known.unwrap_or(OtherEvent::NOT_KNOWN))
     }
 
     /// An address or a raw handle, 0 when absent. C++ writes addresses as signed numbers:

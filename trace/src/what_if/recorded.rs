@@ -366,13 +366,14 @@ impl Reader<'_> {
         self.refuse(reserved, asked);
         // The driver tells its free memory after the cache was emptied, and the events before this
         // one show that. Where the segment, or the pages, would have fit, a limit of the process
-        // refused it.
-        let free = failed.addr_or_free;
-        if free < asked.driver {
-            let room = reserved.saturating_add(free);
-            self.room = Some(self.room.map_or(room, |least| least.min(room)));
-        } else {
-            self.has_fraction = true;
+        // refused it. Where it does not tell, nobody knows which of the two it was.
+        match failed.free() {
+            None => {}
+            Some(Bytes(free)) if free < asked.driver => {
+                let room = reserved.saturating_add(free);
+                self.room = Some(self.room.map_or(room, |least| least.min(room)));
+            }
+            Some(_) => self.has_fraction = true,
         }
     }
 

@@ -37,7 +37,13 @@ pub fn headline(marks: &Marks, oom: &OomMark) -> String {
 pub fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("asked for", oom.size.to_string()),
-        ("free on the device", oom.device_free.to_string()),
+        (
+            "free on the device",
+            match oom.device_free {
+                Some(free) => free.to_string(),
+                None => "not recorded".to_owned(),
+            },
+        ),
     ];
     facts.extend(oom::limit(oom).map(|limit| ("limit of the process", limit)));
     facts.extend([
@@ -70,7 +76,7 @@ mod tests {
         let oom = |event: u32| OomMark {
             event: EventIdx(event),
             size: Bytes(2048),
-            device_free: Bytes(1024),
+            device_free: Some(Bytes(1024)),
             step: None,
             phase: Phase::Backward,
             limit: (event == 4).then_some(Bytes(8192)),

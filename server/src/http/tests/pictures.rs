@@ -152,7 +152,7 @@ async fn marks_hold_steps_scopes_and_failures() {
     assert!(
         marks
             .capacity
-            .is_some_and(|capacity| capacity > oom.device_free)
+            .is_some_and(|capacity| Some(capacity) > oom.device_free)
     );
 }
 

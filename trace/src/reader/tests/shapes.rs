@@ -439,9 +439,16 @@ fn texts_that_differ_by_a_zero_byte_differ() {
 fn what_no_device_can_have_free_is_not_known() {
     let oom = |free: i128| dict(vec![("action", text("oom")), ("device_free", int(free))]);
     let free = [4096, 1 << 48, (1 << 48) + 1, (1 << 64) - 1, -5, 0];
-    let snapshot = read_all(&trace(free.map(oom).to_vec()));
-    let read: Vec<u64> = snapshot.devices[0].addr.iter().collect();
-    assert_eq!(read, [4096, 1 << 48, 0, 0, 0, 0]);
+    let mut events = free.map(oom).to_vec();
+    // One that does not say, alone and after an event of the same shape.
+    let silent = || dict(vec![("action", text("oom")), ("size", int(512))]);
+    events.extend([silent(), silent()]);
+    let trace = crate::replay::run(read_all(&trace(events)));
+    let others = trace.devices[0].events.others.iter();
+    let read: Vec<Option<u64>> = others.map(|oom| oom.free().map(|free| free.0)).collect();
+    let known = [Some(4096), Some(1 << 48)];
+    assert_eq!(read[..2], known);
+    assert_eq!(read[2..], [None, None, None, Some(0), None, None]);
 }
 
 #[test]
