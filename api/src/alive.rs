@@ -263,11 +263,12 @@ pub struct AllocationFilter {
     pub stream: Option<u64>,
     /// `small`, `large`, or a private pool as `owner-user`.
     pub pool: Option<String>,
-    /// First step in which it may have been allocated.
+    /// Position of the first step in which it may have been allocated: 0 is the device's first
+    /// step, whatever number the program gave it.
     pub born: Option<u32>,
-    /// Last step in which it may have been allocated.
+    /// Position of the last step in which it may have been allocated.
     pub until: Option<u32>,
-    /// An event at which it is alive.
+    /// An event at which it is alive; one after the last is refused.
     pub alive: Option<u32>,
     /// The order.
     #[serde(default)]

@@ -42,7 +42,7 @@ pub struct Filter {
     pub stream: Option<u64>,
     /// Pool.
     pub pool: Option<Place>,
-    /// Steps in which the block was allocated: the first and the last.
+    /// Steps in which the block was allocated: the positions of the first and the last.
     pub born: Option<(u32, u32)>,
     /// An event at which the block is alive.
     pub alive_at: Option<EventIdx>,
@@ -66,6 +66,14 @@ pub enum BadFilter {
     /// The device has no steps.
     #[error("the device has no steps, so there is no age in steps and no step of birth")]
     NoSteps,
+    /// The recording had ended before this event.
+    #[error("alive: event {asked} comes after the end; the last one is {last}")]
+    AfterTheEnd {
+        /// The event.
+        asked: EventIdx,
+        /// The last event.
+        last: EventIdx,
+    },
 }
 
 /// A page of what was found.
@@ -92,7 +100,7 @@ pub fn age(device: &DeviceTrace, block: BlockIdx) -> u32 {
 /// Finds a page of blocks.
 ///
 /// # Errors
-/// When it asks for steps and there are none.
+/// When it asks for steps and there are none, or for an event after the last.
 pub fn select(
     subject: Subject<'_>,
     filter: &Filter,
@@ -202,6 +210,11 @@ impl<'a> Search<'a> {
         if device.steps.is_empty() && (aged || filter.born.is_some()) {
             return Err(BadFilter::NoSteps);
         }
+        // A state has no events; its moment is the first one.
+        let last = EventIdx(device.events.len().saturating_sub(1));
+        if let Some(asked) = filter.alive_at.filter(|asked| *asked > last) {
+            return Err(BadFilter::AfterTheEnd { asked, last });
+        }
         Ok(Search {
             subject,
             wanted: wanted_kinds(subject, filter),
@@ -271,10 +284,12 @@ impl<'a> Search<'a> {
     /// too many.
     fn is_of_age(&self, period: usize, freed: u32) -> bool {
         let outlives = |age: usize| {
-            let end = age.checked_sub(1).map(|a| self.ends.get(period + a));
+            let at = |age: usize| self.ends.get(period.saturating_add(age));
+            let end = age.checked_sub(1).map(at);
             end.is_none_or(|end| end.is_some_and(|&end| freed >= end))
         };
-        outlives(self.min_age) && self.max_age.is_none_or(|max| !outlives(max + 1))
+        let too_many = |max: usize| max.checked_add(1).is_some_and(outlives);
+        outlives(self.min_age) && !self.max_age.is_some_and(too_many)
     }
 }
 

@@ -232,6 +232,49 @@ proptest! {
 }
 
 #[test]
+fn an_event_after_the_end_is_refused_with_the_last_one() {
+    let check = |text: &str, at: u32, expected: Option<&str>| {
+        let trace = crate::testing::trace(text);
+        let device = &trace.devices[0];
+        let live = LiveIndex::new(&device.blocks);
+        let subject = Subject {
+            device,
+            stacks: &trace.stacks,
+            live: &live,
+            categories: None,
+        };
+        let filter = Filter {
+            alive_at: Some(EventIdx(at)),
+            ..Filter::default()
+        };
+        let found = select(subject, &filter, Order::Oldest, 0, 9);
+        let refused = found.err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), expected);
+    };
+    check("a alloc 1MiB\nb alloc 1MiB", 1, None);
+    let says = "alive: event 2 comes after the end; the last one is 1";
+    check("a alloc 1MiB\nb alloc 1MiB", 2, Some(says));
+    check("a pre 1MiB", 0, None);
+    // No age is too large to be asked for.
+    let trace = with_steps(training_run(300), 4);
+    let device = &trace.devices[0];
+    let live = LiveIndex::new(&device.blocks);
+    let subject = Subject {
+        device,
+        stacks: &trace.stacks,
+        live: &live,
+        categories: None,
+    };
+    let filter = Filter {
+        min_age: Some(u32::MAX),
+        max_age: Some(u32::MAX),
+        ..Filter::default()
+    };
+    let found = select(subject, &filter, Order::Oldest, 0, 9).unwrap();
+    assert_eq!(found.total.count, 0);
+}
+
+#[test]
 fn a_training_run_is_told_apart_by_every_dimension() {
     let trace = with_steps(training_run(3000), 4);
     let device = &trace.devices[0];

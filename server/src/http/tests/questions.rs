@@ -356,6 +356,8 @@ async fn questions_that_make_no_sense_are_refused() {
         "allocations?of=module",
         "allocations?of=colour:red",
         "allocations?min=-1",
+        "allocations?alive=99999999",
+        "allocations?limit=0",
     ] {
         check(&format!("{device}/{path}"), 400, BadRequest).await;
     }
