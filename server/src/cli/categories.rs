@@ -3,7 +3,7 @@
 
 use super::CliError;
 use super::output::{json, print};
-use super::reading::trace_of;
+use super::reading::{apart, trace_of};
 use crate::own_categories::{hints, read, taken};
 use crate::table::{Table, grouped};
 use api::categories::TakenOfDevice;
@@ -102,7 +102,7 @@ pub fn categories(args: &CategoriesArgs) -> Result<(), CliError> {
     };
     let (mut files, mut unread) = (Vec::new(), Vec::new());
     for path in &args.files {
-        match of_file(path) {
+        match apart(path, || of_file(path)) {
             Ok(file) => files.push(file),
             Err(error) => unread.push(error),
         }

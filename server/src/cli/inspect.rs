@@ -4,7 +4,7 @@ use super::CliError;
 use super::categories::OwnArgs;
 use super::files;
 use super::output::{json, print};
-use super::reading::trace_of;
+use super::reading::{apart, trace_of};
 use crate::inspection::{self, Inspected, Judgement, Live, Memory};
 use api::inspect::Inspection;
 use clap::Args;
@@ -19,7 +19,8 @@ Examples:
   tidemark inspect --json snapshot.pickle | jq '.devices[0].allocated.peak'
   tidemark inspect --json --live snapshot.pickle | jq '.devices[0].live[0]'
 
-Exit status: 0 when every file was read, 2 when one was not; the others are printed all the same.";
+Exit status: 0 when every file was read, 2 when one was not, 1 when Tidemark failed on one; the
+others are printed all the same.";
 
 /// Options of `tidemark inspect`.
 #[derive(Args)]
@@ -52,7 +53,7 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
     let rules = args.own.rules()?;
     let (mut inspected, mut unread) = (Vec::new(), Vec::new());
     for path in &args.files {
-        match inspect_file(path, args, &rules) {
+        match apart(path, || inspect_file(path, args, &rules)) {
             Ok(found) => inspected.push(found),
             Err(error) => unread.push(error),
         }

@@ -140,6 +140,12 @@ pub enum CliError {
         /// Why, with the byte offset where there is one.
         why: String,
     },
+    /// The program failed while it looked at a file, whatever is in it.
+    #[error(
+        "{}: Tidemark failed on this file, and that is its own fault: please report it",
+        .0.display()
+    )]
+    Panicked(PathBuf),
     /// The server cannot start.
     #[error(transparent)]
     Open(#[from] crate::app::OpenError),
@@ -176,6 +182,7 @@ impl CliError {
             CliError::Said(error) => error.exit_code(),
             CliError::Several(errors) => errors.first().map_or(1, CliError::exit_code),
             CliError::Open(_)
+            | CliError::Panicked(_)
             | CliError::Failed(_)
             | CliError::Regression(_)
             | CliError::Mismatch => 1,

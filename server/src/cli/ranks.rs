@@ -3,7 +3,7 @@
 use super::CliError;
 use super::files::{self, Found};
 use super::output::{json, print};
-use super::reading::trace_of;
+use super::reading::{apart, trace_of};
 
 use crate::processor_time::within;
 use crate::questions::JUDGING;
@@ -34,7 +34,7 @@ The rank is read from the file's name, or its folder's: rank0, global_rank_12, x
 folder are one job; with several jobs in it, each is told of.
 
 Exit status: 0 when there is an answer, 2 when no two files are ranks of one job or none can be
-read.";
+read, 1 when Tidemark failed on one; the others are told of all the same.";
 
 /// Rows printed of long tables.
 const SHOWN: usize = 24;
@@ -67,9 +67,9 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     if jobs.is_empty() {
         return Err(CliError::Usage(no_job(&args.paths, &found)));
     }
-    let mut reports = Vec::new();
+    let (mut reports, mut panicked) = (Vec::new(), Vec::new());
     for job in jobs {
-        reports.push(report(&found, job)?);
+        reports.push(report(&found, job, &mut panicked)?);
     }
     // Other files beside the snapshots of a folder are often not snapshots.
     if reports.iter().any(|report| !report.ranks.is_empty()) {
@@ -83,7 +83,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             why: first.why.clone(),
         });
     }
-    print(&match (args.json, &reports[..]) {
+    let text = match (args.json, &reports[..]) {
         (true, [one]) => json(one),
         (true, several) => json(&several),
         (false, several) => {
@@ -95,7 +95,12 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             };
             told.join("\n") + &left
         }
-    })
+    };
+    print(&text)?;
+    match panicked.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(panicked)),
+    }
 }
 
 /// Why there is nothing to compare.
@@ -123,20 +128,33 @@ fn no_job(paths: &[PathBuf], found: &Found) -> String {
     }
 }
 
-/// Reads one file after the other: only their profiles stay in memory.
-fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> {
+/// Reads one file after the other: only their profiles stay in memory. Those that the program
+/// failed on are `panicked`, too.
+fn report(
+    found: &Found,
+    job: files::JobFiles,
+    panicked: &mut Vec<CliError>,
+) -> Result<RanksReport, CliError> {
     let mut surveyor = Surveyor::default();
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
     let missing = missing(job.files.iter().map(|(rank, _)| *rank));
     for (rank, path) in job.files {
         let file = found.called(&path);
-        match trace_of(&path, None, &Rules::default()) {
-            Ok(trace) => {
-                let profile = within(JUDGING, |judging| {
-                    Watch::undisturbed(|watch| RankProfile::of(&trace, judging, watch))
-                });
+        let profile = || {
+            let trace = trace_of(&path, None, &Rules::default())?;
+            Ok(within(JUDGING, |judging| {
+                Watch::undisturbed(|watch| RankProfile::of(&trace, judging, watch))
+            }))
+        };
+        match apart(&path, profile) {
+            Ok(profile) => {
                 surveyor.add(rank, profile);
                 read.push(file);
+            }
+            Err(CliError::Panicked(path)) => {
+                let why = "Tidemark failed on it, and that is its own fault".to_owned();
+                unreadable.push(Unreadable { file, why });
+                panicked.push(CliError::Panicked(path));
             }
             Err(CliError::BadInput { why, .. }) => unreadable.push(Unreadable { file, why }),
             Err(other) => return Err(other),

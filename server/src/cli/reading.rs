@@ -3,6 +3,7 @@
 use super::{CliError, files};
 use crate::ingest::parse;
 use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -31,6 +32,19 @@ pub(super) fn trace_of(path: &Path, level: Option<&str>, rules: &Rules) -> Resul
         levels::recut_all(&mut trace, level).map_err(|why| bad(why.to_string()))?;
     }
     Ok(trace)
+}
+
+/// Does the work about one file of several: if it panics, the others are still looked at.
+///
+/// # Errors
+/// [`CliError::Panicked`], and what the work says.
+pub(super) fn apart<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    // What the work was about goes with it, so nothing half done is seen.
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| Err(CliError::Panicked(path.to_owned())))
 }
 
 /// Reads a snapshot from a file, or from the standard input.
@@ -102,5 +116,26 @@ impl Drop for Piece<'_> {
     fn drop(&mut self) {
         // The reader may already be finished.
         let _ = self.to_reader.try_send(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_about_one_file_does_not_end_the_others() {
+        let read = |name: &'static str| {
+            apart(Path::new(name), || match name {
+                "b.pickle" => panic!("a fault of ours"),
+                other => Ok(other.len()),
+            })
+        };
+        let found = ["a.pickle", "b.pickle", "cc.pickle"].map(read);
+        let [Ok(8), Err(failed), Ok(9)] = &found else {
+            panic!("{found:?}");
+        };
+        assert!(failed.to_string().starts_with("b.pickle: "), "{failed}");
+        assert_ne!(failed.exit_code(), 0);
     }
 }
