@@ -1,6 +1,7 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
 use api::runs::DeviceSummary;
+use trace::main_device;
 use trace::oom;
 use trace::pyramid::BASE_EVENTS;
 use trace::trace::{DeviceTrace, Fidelity, Series, SeriesSummary};
@@ -91,6 +92,14 @@ impl DeviceFacts {
         }
     }
 
+    /// The device of a run that is told about where none is named ([`main_device`]).
+    pub fn main(devices: &[DeviceFacts]) -> Option<&DeviceFacts> {
+        devices.iter().max_by_key(|facts| {
+            let peak = facts.series(Series::Allocated).peak;
+            main_device::weight(!facts.ooms.is_empty(), peak, facts.device)
+        })
+    }
+
     /// One of the four series.
     pub fn series(&self, series: Series) -> &SeriesSummary {
         &self.series[series as usize]
@@ -169,6 +178,20 @@ fn walk(device: &DeviceTrace, start: u32, end: u32) -> Bytes {
 mod tests {
     use super::*;
     use trace::span::Span;
+
+    /// The list and the pages are about the same device.
+    #[test]
+    fn the_main_device_is_known_by_its_facts() {
+        let trace = |text: &str| trace::testing::trace(text);
+        let mut one = trace("a alloc 1MiB\nb alloc 1MiB\nc alloc 1MiB");
+        let model = trace("m pre 9MiB").devices.remove(0);
+        one.devices.push(DeviceTrace { device: 1, ..model });
+        let facts: Vec<DeviceFacts> = one.devices.iter().map(DeviceFacts::of).collect();
+        let main = DeviceFacts::main(&facts).map(|facts| facts.device);
+        assert_eq!(main, main_device::of(&one).map(|device| device.device));
+        assert_eq!(main, Some(1));
+        assert!(DeviceFacts::main(&[]).is_none());
+    }
 
     #[test]
     fn a_steps_peak_is_the_largest_level_in_it() {

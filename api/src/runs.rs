@@ -61,7 +61,7 @@ pub struct RunSummary {
     /// with the number 128, by which questions name it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pinned: Option<DeviceSummary>,
-    /// Steps of the device with most of them.
+    /// Steps of the main device: the one that ran out of memory, else the one that held most.
     pub steps: u32,
     /// Largest *allocated* of any device.
     pub peak_allocated: Bytes,

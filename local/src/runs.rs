@@ -155,7 +155,7 @@ impl Run {
             created_ms: self.created_ms,
             file_bytes: self.file_bytes,
             content_hash: self.hash.clone(),
-            steps: facts.clone().map(|facts| facts.steps).max().unwrap_or(0),
+            steps: DeviceFacts::main(&self.facts).map_or(0, |facts| facts.steps),
             peak_allocated: facts.clone().map(peak).max().unwrap_or_default(),
             devices: facts.cloned().map(DeviceFacts::summary).collect(),
             pinned: self.pinned.clone().map(DeviceFacts::summary),

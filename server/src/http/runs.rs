@@ -251,12 +251,7 @@ pub fn summary(row: RunRow) -> RunSummary {
         created_ms: row.created_ms,
         file_bytes: row.file_bytes,
         content_hash: row.blob,
-        steps: row
-            .devices
-            .iter()
-            .map(|device| device.steps)
-            .max()
-            .unwrap_or(0),
+        steps: DeviceFacts::main(&row.devices).map_or(0, |device| device.steps),
         peak_allocated: row.devices.iter().map(peak).max().unwrap_or_default(),
         devices: row.devices.into_iter().map(DeviceFacts::summary).collect(),
         pinned: row.pinned.map(DeviceFacts::summary),

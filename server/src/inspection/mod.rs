@@ -110,18 +110,18 @@ impl Judgement {
     pub fn of(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Judgement, Stopped> {
         let Inspected { trace, .. } = subject;
         let judged = subject.judged();
-        let by_steps = |device: &&DeviceTrace| (device.steps.len(), main_device::weight_of(device));
-        let most_steps = judged.iter().copied().max_by_key(by_steps);
-        let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
+        let told = judged.iter().copied();
+        let told = told.max_by_key(|device| main_device::weight_of(device));
+        let levels = told.map(|device| levels::of_device(device, &trace.stacks));
         let levels = levels.unwrap_or_default();
         Ok(Judgement {
-            recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
+            recording: told.map(|device| recording::of_device(device, &trace.stacks)),
             steps: Steps {
-                device: most_steps.map(|device| device.device),
-                source: most_steps.map_or(StepSource::None, |device| device.step_source),
+                device: told.map(|device| device.device),
+                source: told.map_or(StepSource::None, |device| device.step_source),
                 chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
                 levels,
-                items: most_steps.map_or(Vec::new(), |device| {
+                items: told.map_or(Vec::new(), |device| {
                     step_facts(device).into_iter().map(step).collect()
                 }),
             },
@@ -389,6 +389,37 @@ mod tests {
     use trace::categories::Named;
     use trace::naming::Rules;
     use trace::testing::{TraceBuilder, block_of};
+
+    /// A device that nobody uses may go through more steps than the one that holds the model.
+    #[test]
+    fn the_steps_are_those_of_the_main_device() {
+        let step = |index: u32| trace::trace::Step {
+            index,
+            name: format!("step {index}"),
+            events: trace::span::Span::new(EventIdx(index), EventIdx(index + 1)),
+        };
+        let mut trace = trace::testing::trace("a alloc 1MiB\nb alloc 1MiB\nc alloc 1MiB");
+        trace.devices[0].steps = (0..3).map(step).collect();
+        let mut model = trace::testing::trace("m alloc 9MiB\nn alloc 9MiB")
+            .devices
+            .remove(0);
+        model.device = 1;
+        model.steps = (0..2).map(step).collect();
+        trace.devices.push(model);
+        let subject = Inspected {
+            trace: &trace,
+            only: None,
+        };
+        let main = main_device::of(&trace).map(|device| device.device);
+        let memory = Watch::undisturbed(|watch| Memory::of(subject, Live::Summed, watch));
+        let judged = Watch::undisturbed(|watch| Judgement::of(subject, watch));
+        let found = of("a.pickle".to_owned(), subject, memory, judged);
+        assert_eq!((found.steps.device, main), (main, Some(1)));
+        assert_eq!(found.steps.items.len(), 2);
+        let told = text(&found);
+        let says = "\n  holds (of device 1, the main one; the other is device 0): ";
+        assert!(told.contains(says), "{told}");
+    }
 
     #[test]
     fn what_a_rule_alone_says_is_not_inferred() {

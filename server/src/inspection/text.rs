@@ -202,13 +202,34 @@ fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
 fn recording(inspection: &Inspection) -> String {
     let mut out = String::new();
     if let Some(recording) = &inspection.recording {
-        out += &format!("\n  holds: {}\n", recording.sentence);
+        let of = of_several(inspection);
+        out += &format!("\n  holds{of}: {}\n", recording.sentence);
     }
     if !inspection.steps.levels.is_empty() {
         let levels = levels::in_words(&inspection.steps.levels);
         out += &format!("  can be taken for steps: {levels}\n");
     }
     out
+}
+
+/// Which device steps and sentence are about, where there are others.
+fn of_several(inspection: &Inspection) -> String {
+    let devices = inspection.devices.iter().map(|device| device.device);
+    let main = inspection.steps.device;
+    let others: Vec<String> = devices
+        .filter(|device| Some(*device) != main)
+        .map(|device| device.to_string())
+        .collect();
+    match (main, &others[..]) {
+        (None, _) | (_, []) => String::new(),
+        (Some(main), [other]) => {
+            format!(" (of device {main}, the main one; the other is device {other})")
+        }
+        (Some(main), others) => format!(
+            " (of device {main}, the main one; the others are devices {})",
+            others.join(", ")
+        ),
+    }
 }
 
 fn steps(inspection: &Inspection) -> String {
