@@ -32,15 +32,21 @@ use presentation::components::problem_note::behind_colon;
 use presentation::connection::Connection;
 use presentation::events::Notice;
 use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, MouseEvent};
 
 /// The application.
 #[component]
 pub fn App() -> impl IntoView {
     provide_shared_state();
     floating::close_when_left();
+    // The router takes each click on a link of the site, and would only write the address.
+    let skip = |event: MouseEvent| {
+        event.prevent_default();
+        focus_content();
+    };
     view! {
         <Router>
-            <a class="skip-link" href="#main">"Skip to the content"</a>
+            <a class="skip-link" href="#main" on:click=skip>"Skip to the content"</a>
             <Header/>
             <main id="main" tabindex="-1">
                 <Routes fallback=NotFoundPage>
@@ -91,15 +97,20 @@ fn FocusFollowsPage() -> impl IntoView {
     let path = use_location().pathname;
     Effect::new(move |before: Option<String>| {
         let now = path.get();
-        if before.is_some_and(|before| before != now)
-            && let Some(main) = document().get_element_by_id("main")
-            && let Ok(main) = main.dyn_into::<web_sys::HtmlElement>()
-        {
-            // Fails only for an element that has left the page.
-            let _ = main.focus();
+        if before.is_some_and(|before| before != now) {
+            focus_content();
         }
         now
     });
+}
+
+fn focus_content() {
+    if let Some(main) = document().get_element_by_id("main")
+        && let Ok(main) = main.dyn_into::<HtmlElement>()
+    {
+        // Fails only for an element that has left the page.
+        let _ = main.focus();
+    }
 }
 
 /// Shared state that every page can use.

@@ -49,9 +49,10 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
             }
             // Whose are the forms that are filled in here (`shell.js`).
             body data-who=[entry.map(Entry::name)] {
+                a class="skip-link" href="#main" { "Skip to the content" }
                 @if let Some(place) = entry.and_then(|entry| entry.place.as_ref()) { (bar(place)) }
                 (header(entry, title, asset("icon.svg")))
-                main id="main" class="account" {
+                main id="main" class="account" tabindex="-1" {
                     h1 { (title) }
                     (body)
                 }
