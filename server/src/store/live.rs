@@ -16,6 +16,9 @@ const RUNS: u32 = 500;
 /// besides.
 const RUNS_FOR_MS: i64 = 24 * 3600 * 1000;
 const MOST_RUNNING: u32 = 2000;
+/// In lists, who was not heard of for so long stands with those that have ended. Longer than most
+/// steps take: rows do not change places while somebody reads.
+const HEARD_MS: i64 = 10 * 60_000;
 
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";
@@ -30,14 +33,26 @@ const OUTCOMES: [(LiveOutcome, &str); 3] = [
 ];
 
 impl Reader<'_> {
-    /// Live runs, those first that were heard of last; all, or the ranks of one training.
-    pub fn live_runs(&self, job: Option<&str>, most: usize) -> StoreResult<Vec<LiveRun>> {
+    /// Live runs; all, or the ranks of one training. Those first that run, in an order that stays
+    /// while they report: the newest first, then by job and rank. Then those that have ended or
+    /// fell silent, the one heard of last first.
+    pub fn live_runs(
+        &self,
+        job: Option<&str>,
+        most: usize,
+        now_ms: i64,
+    ) -> StoreResult<Vec<LiveRun>> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM live WHERE :job IS NULL OR job = :job \
-             ORDER BY outcome IS NOT NULL, seen_ms DESC, id LIMIT :most"
+            "SELECT {COLUMNS}, outcome IS NULL AND seen_ms > :since AS runs FROM live \
+             WHERE :job IS NULL OR job = :job ORDER BY runs DESC, \
+             iif(runs, created_ms, seen_ms) DESC, job, rank, id LIMIT :most"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":job": job, ":most": most as i64 })?;
+        let mut rows = statement.query(named_params! {
+            ":job": job,
+            ":most": most as i64,
+            ":since": now_ms - HEARD_MS,
+        })?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             found.push(self.live_of(row)?);
@@ -328,6 +343,32 @@ mod tests {
         assert_eq!(count(), RUNS + 1);
         assert!(!there(0), "the one heard of longest ago went");
         assert!(there(1000) && there(1001));
+    }
+
+    #[test]
+    fn trainings_that_run_keep_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let check = |now_ms: i64, expected: &[u32]| {
+            let read = store.read_now(|reader| reader.live_runs(None, 10, now_ms));
+            let ids: Vec<LiveId> = read.unwrap().into_iter().map(|run| run.id).collect();
+            let expected: Vec<LiveId> = expected.iter().copied().map(id).collect();
+            assert_eq!(ids, expected, "at {now_ms}");
+        };
+        let report = |n: u32, now_ms: i64| {
+            let said = store.write_now(|writer| writer.add_live_steps(&id(n), &[], now_ms));
+            said.unwrap();
+        };
+        begin(&store, 0..4, 0);
+        check(10, &[3, 2, 1, 0]);
+        report(1, 5000);
+        report(0, 6000);
+        check(6000, &[3, 2, 1, 0]);
+        // What has ended follows, and so does who fell silent: each at its time.
+        end(&store, 2..3, 7000);
+        check(7000, &[3, 1, 0, 2]);
+        report(0, 7000 + HEARD_MS);
+        check(7000 + HEARD_MS, &[0, 2, 1, 3]);
     }
 
     #[test]

@@ -10,10 +10,12 @@ function held(now) {
   const all = [...now.querySelectorAll(STEPS)];
   const typed = [...now.querySelectorAll("input[id]")].map((field) => [field.id, field.value]);
   const scrolled = [...now.querySelectorAll(".account-wide")].map((box) => box.scrollLeft);
-  return { at: all.indexOf(document.activeElement), typed, scrolled };
+  const at = all.indexOf(document.activeElement);
+  // Rows change places, and each has a link of its own.
+  return { at, link: all[at]?.getAttribute("href"), typed, scrolled };
 }
 
-function give_back(next, { at, typed, scrolled }) {
+function give_back(next, { at, link, typed, scrolled }) {
   for (const [id, value] of typed) {
     const field = next.querySelector(`#${CSS.escape(id)}`);
     if (field) field.value = value;
@@ -21,7 +23,9 @@ function give_back(next, { at, typed, scrolled }) {
   next.querySelectorAll(".account-wide").forEach((box, place) => {
     box.scrollLeft = scrolled[place] ?? 0;
   });
-  if (at >= 0) next.querySelectorAll(STEPS)[at]?.focus({ preventScroll: true });
+  const all = [...next.querySelectorAll(STEPS)];
+  const same = all.find((one) => link && one.getAttribute("href") === link);
+  if (at >= 0) (same ?? all[at])?.focus({ preventScroll: true });
 }
 
 function say(words) {
