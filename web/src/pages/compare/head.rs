@@ -163,7 +163,7 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let body = move || match came.get() {
         Loaded::Ready(()) => view! { <Picks view=view/> }.into_any(),
         Loaded::Loading => view! {
-            <div aria-busy="true">
+            <div class="skeleton" aria-busy="true">
                 <p class="visually-hidden">"Loading the runs"</p>
                 <div class="skeleton-row"></div>
             </div>
