@@ -51,16 +51,16 @@ pub fn caveats(run: Result<&RunDetail, &Problem>) -> Vec<(String, String)> {
 }
 
 /// What the gate found that is worth a look, the most serious first: why it did not pass, or what
-/// it warns of although it did.
-pub fn reasons(gate: &Verdicts) -> Vec<&str> {
+/// it warns of although it did. What the headline above says in the same words is left out.
+pub fn reasons<'a>(gate: &'a Verdicts, headline: &str) -> Vec<&'a str> {
     let findings = gate.findings.iter();
     let serious = findings.filter(|finding| finding.weight <= gate::Weight::Warn);
-    let details: Vec<&str> = serious.map(|finding| finding.detail.as_str()).collect();
-    match gate.outcome {
-        Outcome::Pass => details,
-        _ if details.is_empty() => vec![&gate.reason],
-        _ => details,
+    let mut reasons: Vec<&str> = serious.map(|finding| finding.detail.as_str()).collect();
+    if reasons.is_empty() && gate.outcome != Outcome::Pass {
+        reasons.push(&gate.reason);
     }
+    reasons.retain(|reason| !headline.contains(reason));
+    reasons
 }
 
 /// A number of a card.
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_gate_says_why() {
         use gate::Weight::{Fail, Note, Warn};
-        let check = |outcome, found: &[(gate::Weight, &str)], expected: &[&str]| {
+        let told = |headline: &str, outcome, found: &[(gate::Weight, &str)], expected: &[&str]| {
             let findings = found.iter().map(|&(weight, detail)| gate::Finding {
                 weight,
                 code: "peak".to_owned(),
@@ -233,8 +233,9 @@ mod tests {
                 reason: "a word".to_owned(),
                 findings: findings.collect(),
             };
-            assert_eq!(reasons(&gate), expected);
+            assert_eq!(reasons(&gate, headline), expected, "below {headline}");
         };
+        let check = |outcome, found: &[_], expected: &[&str]| told("", outcome, found, expected);
         let found = [
             (Fail, "it grew"),
             (Warn, "it reserves more"),
@@ -248,6 +249,9 @@ mod tests {
         check(Outcome::Pass, &found[1..], &["it reserves more"]);
         check(Outcome::Pass, &found[2..], &[]);
         check(Outcome::CannotTell, &found[2..], &["a word"]);
+        let headline = "no change, but whether it leaks is not known: a word";
+        told(headline, Outcome::CannotTell, &found[2..], &[]);
+        told("peak +1 GiB, it grew", Outcome::Regression, &found, &["it reserves more"]);
     }
 
     #[test]

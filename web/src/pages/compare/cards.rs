@@ -1,6 +1,7 @@
 //! The headline: one card for each run, then what differs besides memory.
 
 use super::Focus;
+use crate::components::prose::Prose;
 use leptos::prelude::*;
 use presentation::components::problem_note::sentence;
 use presentation::pages::compare::cards::{facts, reasons, title};
@@ -88,12 +89,14 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
         };
         view! { <span class=class title=against.gate.reason.clone()>{word}</span> }
     });
-    let why = focus.with_against(run, |against| {
-        let reasons = reasons(&against.gate).into_iter().map(sentence);
-        reasons
-            .map(|reason| view! { <span class="card-why">{reason}</span> })
-            .collect_view()
-    });
+    let why = move || {
+        let headline = difference().map(|difference| difference.headline.clone());
+        focus.with_against(run, |against| {
+            let reasons = reasons(&against.gate, &headline.unwrap_or_default()).into_iter();
+            let reason = |text| view! { <span class="card-why"><Prose text=sentence(text)/></span> };
+            reasons.map(reason).collect_view()
+        })
+    };
     view! {
         <button
             class="compare-card"
@@ -134,7 +137,7 @@ fn CardBody(difference: Arc<Difference>) -> impl IntoView {
     });
     let facts = facts.collect_view();
     view! {
-        <span class=class>{difference.headline.clone()}</span>
+        <span class=class><Prose text=difference.headline.clone()/></span>
         <span class="card-facts">{facts}</span>
     }
 }
