@@ -192,7 +192,8 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>, choose: Callback<Rank>) ->
             true => format!("Rank {rank}, odd: {}", why(one)),
             false => format!("Rank {rank}, peak {}", one.row.peak()),
         };
-        let height = format!("{}%", format::percent(peak.0, largest));
+        let share = format::percent(peak.0, largest);
+        let height = format!("calc((100% - var(--number-h)) * {share} / 100)");
         let pressed = move || chosen.get() == rank;
         view! {
             <li>
