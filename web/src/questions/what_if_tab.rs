@@ -413,7 +413,7 @@ fn table(answer: &WhatIf) -> AnyView {
     };
     view! {
         <div class="table-frame" tabindex="0" role="region" aria-label="Recorded, and what if">
-            <table class="share-table">
+            <table class="share-table what-if-table">
                 <thead>
                     <tr>
                         <td></td>
