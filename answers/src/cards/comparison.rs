@@ -54,6 +54,7 @@ impl ComparisonCard {
             runs: &runs,
             against: against(comparison, view),
             band: None,
+            filled: true,
             detail: match place.height() {
                 LANE_FROM.. => Detail::Full,
                 _ => Detail::Axes,

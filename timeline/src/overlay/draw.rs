@@ -117,7 +117,7 @@ impl Pen<'_> {
                 x1: stretch.x1,
                 y1,
             };
-            if run == 0 {
+            if run == 0 && self.overlay.filled {
                 scene.fill(column(top, bottom), colour.with_alpha(0.16));
             } else {
                 scene.fill(column(top, low), colour.with_alpha(0.22));

@@ -45,6 +45,8 @@ pub struct Overlay<'a> {
     pub against: usize,
     /// A run that is a range between levels and no line: only shaded.
     pub band: Option<usize>,
+    /// Whether the first run is shaded down to the axis, as that which others are compared with.
+    pub filled: bool,
     /// How much is drawn.
     pub detail: Detail,
     /// The highest level that must fit; given when several pictures have the same scale.

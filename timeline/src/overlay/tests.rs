@@ -32,6 +32,7 @@ fn overlay(curves: &Curves, window: (f64, f64)) -> Overlay<'_> {
         runs: &[0, 1],
         against: 1,
         band: None,
+        filled: true,
         detail: Detail::Full,
         high: None,
     }
@@ -172,6 +173,23 @@ fn windows_stay_inside_and_keep_the_place_under_the_pointer() {
     assert_eq!(panned(near, whole, 0.1), Some((2.0, 7.0)));
     assert_eq!(panned(near, whole, 9.0), Some((4.0, 9.0)));
     assert_eq!(panned(whole, whole, 0.5), None);
+}
+
+#[test]
+fn only_a_baseline_is_shaded_down_to_the_axis() {
+    let curves = curves();
+    let shaded = |filled| {
+        let overlay = Overlay {
+            filled,
+            ..overlay(&curves, (0.0, 10.0))
+        };
+        let bottom = Places::of(CANVAS, overlay.detail).plot.y1;
+        let scene = scene(&overlay, CANVAS, &Palette::light());
+        let reaches = |shape: &&Shape| matches!(shape, Shape::Fill { rect, .. } if rect.y1 == bottom);
+        scene.shapes.iter().filter(reaches).count()
+    };
+    assert!(shaded(true) > 0);
+    assert_eq!(shaded(false), 0);
 }
 
 #[test]

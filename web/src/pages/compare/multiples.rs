@@ -46,6 +46,7 @@ fn small<'a>(
         runs,
         against,
         band: None,
+        filled: true,
         detail: Detail::Small,
         high,
     }

@@ -69,6 +69,7 @@ impl Stage {
             runs: &runs,
             against: self.focus.against.get(),
             band: None,
+            filled: true,
             detail: Detail::Full,
             high: None,
         };

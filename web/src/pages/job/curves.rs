@@ -286,6 +286,7 @@ fn Plot(
             runs: &runs,
             against: runs.len().saturating_sub(1),
             band: band.then(|| runs.len().saturating_sub(1)),
+            filled: false,
             detail,
             high: Some(high),
         };
