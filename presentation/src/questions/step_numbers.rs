@@ -53,6 +53,9 @@ impl StepNumbers {
 
     fn position(&self, found: Option<usize>) -> Result<u32, String> {
         let none = || match (self.0.iter().min(), self.0.iter().max()) {
+            (Some(first), Some(last)) if first == last => {
+                format!("None has this number: the only one is {first}.")
+            }
             (Some(first), Some(last)) => {
                 format!("None has this number: they go from {first} to {last}.")
             }
@@ -107,6 +110,8 @@ mod tests {
         let which = "None has this number: they go from 100 to 103.";
         check(&late, 102, Err(which));
         check(&late, 2, Err(which));
+        let only = "None has this number: the only one is 5.";
+        check(&["step 5"], 2, Err(only));
         check(&["step 0", "step 1", "step 0"], 0, Ok((0, 2)));
         check(&[], 0, Err("This recording has none."));
         let shown = [0, 2, 3, u32::MAX].map(|at| numbers(&late).at(at));
