@@ -164,7 +164,20 @@ pub fn date(ms: i64) -> String {
 
 /// An error of a form, shown above it.
 pub fn problem(why: &str) -> Markup {
-    html! { p class="bad-text" role="alert" { (sentence(why)) } }
+    html! { p class="bad-text" role="alert" { (with_code(&sentence(why))) } }
+}
+
+/// A text with what stands between backticks as code: reasons are written for Markdown.
+pub fn with_code(reason: &str) -> Markup {
+    let parts: Vec<&str> = reason.split('`').collect();
+    // A backtick without a partner stands for itself.
+    let (paired, rest) = parts.split_at(parts.len() - usize::from(parts.len().is_multiple_of(2)));
+    html! {
+        @for (at, part) in paired.iter().enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+        @for part in rest { "`" (part) }
+    }
 }
 
 /// The detail of a problem as a sentence of a page: on a command line it follows a colon, so it
@@ -228,6 +241,21 @@ mod tests {
         let index = r#"<link rel="stylesheet" href="/assets/0123/style.css"><script src="/x">"#;
         assert_eq!(asset(index, "style.css"), Some("/assets/0123/style.css"));
         assert_eq!(asset(index, "theme.js"), None);
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let check = |reason: &str, expected: &str| {
+            assert_eq!(with_code(reason).into_string(), expected);
+        };
+        check("plain & short", "plain &amp; short");
+        check(
+            "grows in `f<T>`, and `g`",
+            "grows in <code>f&lt;T&gt;</code>, and <code>g</code>",
+        );
+        check("one ` alone", "one ` alone");
+        check("`a` and ` alone", "<code>a</code> and ` alone");
+        check("", "");
     }
 
     #[test]

@@ -98,6 +98,12 @@ impl Typed {
         self.alert(None)
     }
 
+    /// Whether it was refused for this reason.
+    pub fn is_refused_because(&self, why: &str) -> bool {
+        let refusal = self.refusal.as_ref();
+        refusal.is_some_and(|refusal| refusal.error.to_string().contains(why))
+    }
+
     fn is_wrong(&self, field: Field) -> Option<&'static str> {
         let refusal = self.refusal.as_ref()?;
         (refusal.field == Some(field)).then_some("true")

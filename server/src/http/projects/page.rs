@@ -205,19 +205,21 @@ async fn project_with(
         .shown(main, &place.project, (entry, place.role))
         .await?;
     let manages = projects::admin(entry, &place).is_ok();
+    let trouble = shown.trouble.as_deref();
+    let still_shut = trouble.is_some_and(|why| typed.is_refused_because(why));
     let body = html! {
-        (typed.at_the_top())
+        @if !still_shut { (typed.at_the_top()) }
         p {
             "You are " strong { (place.role) } " in it. "
-            @if shown.trouble.is_none() {
+            @if trouble.is_none() {
                 (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
             }
         }
-        @match (shown.closed_ms, &shown.trouble) {
+        @match (shown.closed_ms, trouble) {
             (Some(at), _) => p {
                 "It was closed " (date(at)) ": nobody enters it. Its data are kept."
             },
-            (None, Some(why)) => (shut(why, entry, &shown)),
+            (None, Some(why)) => (shut(why, entry, &shown, still_shut)),
             (None, None) => p { a class="button primary" href=(routes::enter_project(&shown.name)) {
                 "Open its runs" } },
         }
@@ -228,7 +230,8 @@ async fn project_with(
         @if manages {
             h2 { "How it is kept" }
             (settings_form(entry, &shown, typed))
-            (keep_form(&shown, typed))
+            // What would be deleted cannot be told while it cannot be opened.
+            @if trouble.is_none() { (keep_form(&shown, typed)) }
         }
         @if entry.is_admin() && !shown.name.is_main() { (close_form(&shown)) }
     };
@@ -238,10 +241,11 @@ async fn project_with(
 }
 
 /// Why nobody enters a project that is not closed, and how it is opened once that is mended.
-fn shut(why: &str, entry: &Entry, project: &Project) -> Markup {
+fn shut(why: &str, entry: &Entry, project: &Project, still: bool) -> Markup {
+    let still = if still { "still " } else { "" };
     html! {
         @if !entry.is_admin() { (problem(why)) } @else {
-            (problem(&format!("It cannot be opened: {why}")))
+            (problem(&format!("It {still}cannot be opened: {why}")))
             form method="post" action=(routes::project_page(project.name.as_str())) {
                 input type="hidden" name="what" value="open";
                 button class="button" type="submit" { "Try again" }

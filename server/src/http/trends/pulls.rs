@@ -7,7 +7,7 @@ use super::super::extract::Query;
 use super::super::here::Here;
 use super::super::permits;
 use super::super::runs::summary;
-use super::super::shell::{date, page};
+use super::super::shell::{date, page, with_code};
 use super::chart::{Dot, chart};
 use super::{leaks, marks, on_page, pages, shown};
 use crate::history;
@@ -217,19 +217,6 @@ fn rows(pushes: &[Push]) -> Markup {
     }
 }
 
-/// A reason with what stands between backticks as code: reasons are written for Markdown.
-fn with_code(reason: &str) -> Markup {
-    let parts: Vec<&str> = reason.split('`').collect();
-    // A backtick without a partner stands for itself.
-    let (paired, rest) = parts.split_at(parts.len() - usize::from(parts.len().is_multiple_of(2)));
-    html! {
-        @for (at, part) in paired.iter().enumerate() {
-            @if at % 2 == 1 { code { (part) } } @else { (part) }
-        }
-        @for part in rest { "`" (part) }
-    }
-}
-
 fn grown(judged: &Judged) -> Markup {
     html! {
         @match (judged.base.growth, judged.new.growth) {
@@ -269,21 +256,6 @@ fn badge(outcome: Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_stands_between_backticks_is_code() {
-        let check = |reason: &str, expected: &str| {
-            assert_eq!(with_code(reason).into_string(), expected);
-        };
-        check("plain & short", "plain &amp; short");
-        check(
-            "grows in `f<T>`, and `g`",
-            "grows in <code>f&lt;T&gt;</code>, and <code>g</code>",
-        );
-        check("one ` alone", "one ` alone");
-        check("`a` and ` alone", "<code>a</code> and ` alone");
-        check("", "");
-    }
 
     #[test]
     fn a_pull_request_is_called_by_project_and_number() {

@@ -86,7 +86,25 @@ async fn a_project_that_cannot_be_opened_answers_503() {
         .find(|it| it.name.as_str() == "vision")
         .unwrap();
     assert!(vision.trouble.is_some());
+    says_once_that_it_is_shut(&team).await;
     let metrics = team.get(with(&team.ada), routes::METRICS).await;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
     assert!(text.contains("tidemark_projects_shut 1"), "{text}");
+}
+
+/// Also after another try. Which old runs would be deleted cannot be told.
+async fn says_once_that_it_is_shut(team: &Team) {
+    for (method, form, expected) in [
+        (Method::GET, "", "It cannot be opened: "),
+        (Method::POST, "what=open", "It still cannot be opened: "),
+    ] {
+        let request = headed(request(method, "/projects/vision"), with(&team.ada))
+            .header(header::ACCEPT, "text/html,*/*;q=0.8")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let page = team.server.send(request.body(Body::from(form)).unwrap());
+        let page = String::from_utf8_lossy(&page.await.body).into_owned();
+        assert_eq!(page.matches("cannot be opened").count(), 1, "{page}");
+        assert!(page.contains(expected), "{page}");
+        assert!(!page.contains("Delete old runs"), "{page}");
+    }
 }
