@@ -26,7 +26,7 @@ pub fn missing_device(wanted: Option<u32>, shown: Option<u32>) -> Option<String>
     };
     (shown != wanted).then(|| {
         let (wanted, shown) = (name(wanted), name(shown));
-        format!("The link names {wanted}. This recording has none; you see {shown}.")
+        format!("This recording has no {wanted}, which the link names; you see {shown}.")
     })
 }
 
@@ -54,9 +54,9 @@ mod tests {
         check(None, Some(0), None);
         check(Some(1), Some(1), None);
         check(Some(1), None, None);
-        let told = "The link names device 7. This recording has none; you see device 0.";
+        let told = "This recording has no device 7, which the link names; you see device 0.";
         check(Some(7), Some(0), Some(told));
-        let told = "The link names pinned memory. This recording has none; you see device 0.";
+        let told = "This recording has no pinned memory, which the link names; you see device 0.";
         check(Some(PINNED), Some(0), Some(told));
     }
 }

@@ -37,7 +37,8 @@ function say(words) {
 
 function as_of() {
   const two = (number) => String(number).padStart(2, "0");
-  return `${two(read_at.getHours())}:${two(read_at.getMinutes())}`;
+  const what = document.querySelector("[data-live]") ? "These numbers are" : "This page is";
+  return `${what} as of ${two(read_at.getHours())}:${two(read_at.getMinutes())}.`;
 }
 
 async function refresh() {
@@ -48,7 +49,7 @@ async function refresh() {
     const now = document.querySelector("[data-live]");
     const next = read.querySelector("[data-live]");
     if (!answer.ok || (now && !next)) {
-      say(`These numbers are as of ${as_of()}. To see newer ones, load the page again.`);
+      say(`${as_of()} To see it as it is now, load it again.`);
       return;
     }
     read_at = new Date();
@@ -60,7 +61,7 @@ async function refresh() {
       give_back(next, mine);
     }
   } catch {
-    say(`The server cannot be reached. These numbers are as of ${as_of()}.`);
+    say(`The server cannot be reached. ${as_of()}`);
   }
 }
 setInterval(refresh, EVERY_MS);

@@ -56,6 +56,7 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
             "Trainings that report their memory after each step, while they run. Counters are "
             "shown; a snapshot of the next steps can be asked for."
         }
+        (away())
         @if runs.runs.is_empty() {
             p {
                 "None yet. In the training: "
@@ -63,7 +64,6 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
                 code { "python -m tidemark_capture --live --server http://… train.py" } "."
             }
         } @else {
-            (away())
             div class="live-now" data-live="" { (table(&runs)) }
         }
         script src=(LIVE_SCRIPT) {}
@@ -71,7 +71,7 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
     Ok(page(&app, Some(&entry), "Live", &body))
 }
 
-/// Where the script says that the numbers are old.
+/// Where the script says that what stands there is old.
 fn away() -> Markup {
     html! { p class="live-warning" role="status" data-away="" hidden {} }
 }
