@@ -185,7 +185,8 @@ fn only_a_baseline_is_shaded_down_to_the_axis() {
         };
         let bottom = Places::of(CANVAS, overlay.detail).plot.y1;
         let scene = scene(&overlay, CANVAS, &Palette::light());
-        let reaches = |shape: &&Shape| matches!(shape, Shape::Fill { rect, .. } if rect.y1 == bottom);
+        let reaches =
+            |shape: &&Shape| matches!(shape, Shape::Fill { rect, .. } if rect.y1 == bottom);
         scene.shapes.iter().filter(reaches).count()
     };
     assert!(shaded(true) > 0);

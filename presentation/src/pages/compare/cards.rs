@@ -251,7 +251,12 @@ mod tests {
         check(Outcome::CannotTell, &found[2..], &["a word"]);
         let headline = "no change, but whether it leaks is not known: a word";
         told(headline, Outcome::CannotTell, &found[2..], &[]);
-        told("peak +1 GiB, it grew", Outcome::Regression, &found, &["it reserves more"]);
+        told(
+            "peak +1 GiB, it grew",
+            Outcome::Regression,
+            &found,
+            &["it reserves more"],
+        );
     }
 
     #[test]

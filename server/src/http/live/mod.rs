@@ -244,7 +244,9 @@ pub async fn list(Here(app): Here) -> Result<axum::Json<LiveRuns>, Error> {
 /// Live runs with their warnings; all, or the ranks of one training.
 async fn of(app: &App, job: Option<String>) -> Result<LiveRuns, Error> {
     let read = app.store.read(move |reader| {
-        let runs = reader.live_runs(job.as_deref(), MOST_RUNS, now_ms())?.into_iter();
+        let runs = reader
+            .live_runs(job.as_deref(), MOST_RUNS, now_ms())?
+            .into_iter();
         let runs = runs.map(|run| judged(reader, run));
         Ok(LiveRuns {
             runs: runs.collect::<StoreResult<_>>()?,

@@ -93,7 +93,8 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
         let headline = difference().map(|difference| difference.headline.clone());
         focus.with_against(run, |against| {
             let reasons = reasons(&against.gate, &headline.unwrap_or_default()).into_iter();
-            let reason = |text| view! { <span class="card-why"><Prose text=sentence(text)/></span> };
+            let reason =
+                |text| view! { <span class="card-why"><Prose text=sentence(text)/></span> };
             reasons.map(reason).collect_view()
         })
     };
