@@ -300,8 +300,8 @@ impl Family<'_> {
     }
 
     /// How many of these moments lie in a scope; and how many do, or are the first one in a gap
-    /// after a scope. If most gaps have none, the others are left out: they lie behind steps that no
-    /// scope marks, as where a profiler marks some now and then.
+    /// after a scope. If most gaps have none, the others are left out: they lie behind steps that
+    /// no scope marks, as where a profiler marks some now and then.
     fn inside_and_marked(&self, moments: &[EventIdx]) -> (usize, usize) {
         let (mut inside, mut gaps, mut done) = (0, 0, 0);
         for (index, scope) in self.scopes.iter().enumerate() {

@@ -294,7 +294,8 @@ fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
     inside as f64 / all.max(1) as f64
 }
 
-/// A key that selects one level only: that of the second loop of a function ends in `-2`, and so on.
+/// A key that selects one level only: that of the second loop of a function ends in `-2`, and so
+/// on.
 fn not_taken(key: String, levels: &[(Level, Vec<Step>)]) -> String {
     let is_free = |key: &String| levels.iter().all(|(level, _)| level.key != *key);
     let numbered = (2..).map(|n| format!("{key}-{n}"));

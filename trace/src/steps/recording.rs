@@ -239,8 +239,8 @@ fn pass(
     )
 }
 
-/// What the first allocation that failed was part of. If its stack was not recorded, it was what the
-/// one before it was.
+/// What the first allocation that failed was part of. If its stack was not recorded, it was what
+/// the one before it was.
 fn failed(analysis: &Analysis<'_>, stacks: &Stacks) -> Option<Work> {
     let failure = oom::first(analysis.device)?;
     let blocks = &analysis.device.blocks;
