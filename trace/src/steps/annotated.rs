@@ -109,7 +109,7 @@ impl<'a> Scopes<'a> {
                     &f.name,
                 )
             })
-            .map(enclosed)
+            .map(|family| enclosed(self.device, family))
     }
 
     /// When the optimizer that ends the cycle steps.
@@ -137,7 +137,7 @@ impl<'a> Scopes<'a> {
             .filter(|f| !f.is_of_torch())
             .filter(|f| !f.numbered || f.counts_up())
             .min_by_key(|f| (!f.numbered, f.depth(), Reverse(f.events()), &f.name));
-        repeating.map(enclosed)
+        repeating.map(|family| enclosed(self.device, family))
     }
 
     fn optimizers(&self) -> impl Iterator<Item = &Family<'a>> {
@@ -322,6 +322,25 @@ impl Family<'_> {
         (inside, inside + marked)
     }
 
+    /// Whether the last scope is no step: `prof.step()` ends a step and opens the next one, also
+    /// after the last step. Then each scope begins where the one before it ends, and only the last
+    /// one allocates nothing. The first one may be cut by the begin of a ring.
+    fn is_opened_in_vain(&self, device: &DeviceTrace) -> bool {
+        let allocates = |scope: &Scope<'_>| {
+            let events = scope.events.start().index()..scope.events.end().index();
+            device.events.action[events].contains(&Action::Alloc)
+        };
+        let [_, inner @ .., last] = self.scopes.as_slice() else {
+            return false;
+        };
+        let follows = |w: &[Scope<'_>]| w[0].events.end() == w[1].events.start();
+        self.numbered
+            && inner.len() + 2 >= MIN_SCOPES
+            && self.scopes.windows(2).all(follows)
+            && !allocates(last)
+            && inner.iter().all(allocates)
+    }
+
     /// Events inside the scopes.
     fn events(&self) -> u64 {
         let len = |s: &Scope<'_>| u64::from(s.events.end().0 - s.events.start().0);
@@ -341,9 +360,11 @@ impl Family<'_> {
 }
 
 /// Makes a step of each scope. Steps that ended before the first event (a ring that wrapped) are
-/// left out, because nothing is known of them; the others keep their number.
-fn enclosed(family: &Family<'_>) -> Vec<Step> {
-    let scopes = family.scopes.iter().enumerate();
+/// left out, because nothing is known of them; the others keep their number. So is what
+/// [`Family::is_opened_in_vain`] says of the last scope.
+fn enclosed(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
+    let n = family.scopes.len() - usize::from(family.is_opened_in_vain(device));
+    let scopes = family.scopes[..n].iter().enumerate();
     let recorded = scopes.filter(|(_, scope)| scope.events.end() > EventIdx(0));
     recorded
         .take(MAX_STEPS)
@@ -593,6 +614,45 @@ mod tests {
             ],
             &["step 1 0..8", "step 2 8..20"],
         );
+    }
+
+    /// `a` allocates and `.` does not; the scopes of steps begin at these events, the last one
+    /// included. `gap`: so many events lie between two scopes.
+    #[test]
+    fn a_scope_that_is_opened_after_the_last_step_is_no_step() {
+        let check = |events: &str, starts: &[u32], gap: u32, expected: usize| {
+            let mut builder = crate::testing::TraceBuilder::default();
+            for event in events.chars() {
+                match event {
+                    'a' => drop(builder.alloc(crate::testing::block_of(crate::units::Bytes(4)))),
+                    _ => builder.mark(),
+                }
+            }
+            let mut trace = builder.finish();
+            let n = trace.devices[0].events.len();
+            let ends = starts[1..].iter().map(|start| start - gap).chain([n]);
+            for (number, (&start, end)) in starts.iter().zip(ends).enumerate() {
+                let name = trace.stacks.strings.push(&format!("ProfilerStep#{number}"));
+                trace.devices[0].annotations.push(Annotation {
+                    name,
+                    events: Span::new(EventIdx(start), EventIdx(end)),
+                    depth: 0,
+                });
+            }
+            let scopes = Scopes::new(&trace.devices[0], &trace.stacks, Watch::nobody());
+            let steps = scopes.unwrap().numbered().unwrap_or_default();
+            assert_eq!(steps.len(), expected, "{events} {starts:?}");
+        };
+        check("aaaaaa", &[0, 2, 4, 6], 0, 3);
+        // What is given back when the function of the loop returns.
+        check("aaaaaa.", &[0, 2, 4, 6], 0, 3);
+        // It has work, and the recording ends in it.
+        check("aaaaaaa", &[0, 2, 4, 6], 0, 4);
+        // Other steps allocate nothing, either.
+        check("aa..aa..", &[0, 2, 4, 6], 0, 4);
+        // The begin of a ring.
+        check(".aaaa", &[0, 1, 3, 5], 0, 3);
+        check("aaaaaa", &[0, 2, 4, 6], 1, 4);
     }
 
     #[test]
