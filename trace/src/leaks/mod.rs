@@ -64,7 +64,8 @@
 //!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
-//!   a step. The reason mentions such growth, but does not call it a leak.
+//!   a step. The reason mentions such growth, but does not call it a leak. If one growth alone makes
+//!   it more, that was kept once so far: *cannot tell*.
 //! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2): how likely it grows
 //!   at the next chance too. A chance is one rhythm. The slope's error is two standard errors.
 //!
@@ -102,7 +103,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -438,7 +439,11 @@ impl Found {
             match finding {
                 Finding::Grows(growth) => match excuses.of(site, &growth) {
                     Some(excuse) => found.excused.push((excuse, growth)),
-                    None => found.grown.push((site, growth)),
+                    None => {
+                        let (growth, once) = growth.apart();
+                        found.grown.push((site, growth));
+                        found.unsure.extend(once.map(|once| (site, once)));
+                    }
                 },
                 Finding::TooFew(growth) => match excuses.of(site, &growth) {
                     // However seldom a parameter is used, its state is bounded.
@@ -564,6 +569,9 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
     match judge::judge_together(kept, &survey) {
         Together::Grows(growth) if may_be_a_request(view, &growth) => {
             found.excused.push((Excuse::OneRequest, growth));
+        }
+        Together::Grows(growth) if growth.jump.is_some() => {
+            found.unsure.extend(growth.apart().1.map(|once| (0, once)));
         }
         Together::Grows(growth) if is_enough(&growth) => {
             let view = View {

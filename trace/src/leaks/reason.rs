@@ -114,6 +114,7 @@ impl Teller<'_> {
         let [first, last] = [growth.first, growth.last].map(|at| &self.device.steps[at]);
         let [first, last] = [first, last].map(redact::step_in_words);
         let seen = match growth.growths {
+            1 => format!("{bytes} were kept once so far, at {first}"),
             2 => format!("{bytes} were kept at {first} and again at {last}"),
             times => format!("{bytes} at a time are kept since {first}, {times} times so far"),
         };

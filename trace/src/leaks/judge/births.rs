@@ -1,10 +1,10 @@
 //! Survivors that appear again and again, and buffers that are full.
 
 use super::super::survivors::Kept;
-use super::super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use super::super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use super::rhythm::{Rhythm, is_uneven};
 use super::series::{from_the_right, has_ended, longest_gap, slope_error};
-use super::{Finding, Growth};
+use super::{Finding, Growth, Jump};
 use crate::growth::settled;
 
 /// How many ends a block may outlive before it counts as kept for good. If blocks were given back
@@ -81,6 +81,7 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         uneven: is_uneven(births),
         chances: rhythm.chances,
         growths: births.len(),
+        jump: jump(births, kept),
     };
     let room = match Room::of(kept) {
         Room::Unknown => Room::beneath_its_most(kept, births),
@@ -93,6 +94,17 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
         (Room::Unknown, false) => Finding::Grows(growth),
     }
+}
+
+/// The growth that holds most of the bytes, if the mean of all is enough for a leak and that of the
+/// others is not: a list of metrics, and one larger block of the same place.
+fn jump(births: &[usize], kept: &Kept) -> Option<Jump> {
+    let at = births.iter().copied().max_by_key(|&p| kept.survivors[p])?;
+    let bytes = kept.survivors[at];
+    let all: u64 = births.iter().map(|&p| kept.survivors[p]).sum();
+    let (n, rest) = (births.len() as u64, all - bytes);
+    let is_enough = |bytes: u64, n: u64| bytes >= n * MIN_BYTES.0;
+    (bytes > rest && is_enough(all, n) && !is_enough(rest, n - 1)).then_some(Jump { at, bytes })
 }
 
 /// Half of the 95 % interval of a rate that chance decides: in each period, something is kept with
@@ -223,5 +235,6 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
         uneven: false,
         chances: 2,
         growths: 2,
+        jump: None,
     })
 }

@@ -41,6 +41,7 @@ pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
         uneven: false,
         chances: rhythm.chances,
         growths: rises.len(),
+        jump: None,
     })
 }
 

@@ -77,6 +77,7 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
         uneven: false,
         chances: rhythm.chances,
         growths: rises.len(),
+        jump: None,
     };
     let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
     let is_chance = is_short || ((replaced || is_young) && is_chance);

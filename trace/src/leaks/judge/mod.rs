@@ -62,9 +62,50 @@ pub struct Growth {
     pub chances: usize,
     /// How often it did.
     pub growths: usize,
+    /// The growth that makes it more than metrics, where that is only one.
+    pub jump: Option<Jump>,
+}
+
+/// One growth that holds most of the bytes, where the others are too small for a leak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The period.
+    pub at: usize,
+    /// What it added.
+    pub bytes: u64,
 }
 
 impl Growth {
+    /// The growth without its jump, and the jump as what was kept once so far.
+    pub fn apart(self) -> (Growth, Option<Growth>) {
+        let Some(Jump { at, bytes }) = self.jump else {
+            return (self, None);
+        };
+        let bytes = bytes as f64;
+        let others = self.growths as f64 - 1.0;
+        // The first growth is no part of the rate.
+        let a_period = match at > self.first {
+            true => bytes / (self.last - self.first) as f64,
+            false => 0.0,
+        };
+        let once = Growth {
+            first: at,
+            last: at,
+            bytes_per_growth: bytes,
+            chances: 1,
+            growths: 1,
+            jump: None,
+            ..self
+        };
+        let rest = Growth {
+            bytes_per_period: (self.bytes_per_period - a_period).max(0.0),
+            bytes_per_growth: (self.bytes_per_growth * self.growths as f64 - bytes) / others,
+            jump: None,
+            ..self
+        };
+        (rest, Some(once))
+    }
+
     /// How likely it is that it grows at the next chance too, by Laplace's rule of succession.
     pub fn confidence(&self) -> f64 {
         (self.growths as f64 + 1.0) / (self.chances as f64 + 2.0)

@@ -178,6 +178,34 @@ fn collected_metrics_are_stated_and_no_leak() {
     assert!(reason.contains("1.00 KiB at a time"), "{reason}");
 }
 
+/// The same function also keeps one large block: perhaps it will again.
+#[test]
+fn one_large_block_among_metrics_is_no_steady_leak() {
+    for (large, verdict) in [
+        (&[4][..], Verdict::CannotTell),
+        (&[1], Verdict::CannotTell),
+        (&[], Verdict::Clean),
+        (&[2, 4, 6, 8], Verdict::Leak),
+    ] {
+        let reason = Program::run(9, |p, step| {
+            p.alloc(&HOLD, 4);
+            if large.contains(&step) {
+                p.alloc(&HOLD, 1 << 20);
+            }
+        })
+        .is(verdict);
+        let once = reason.contains("1.00 MiB were kept once so far, at step");
+        assert_eq!(once, verdict == Verdict::CannotTell, "{large:?}: {reason}");
+    }
+    // What leaks beside it is told with its own rate.
+    let reason = Program::run(9, |p, step| {
+        p.alloc(&HOLD, if step == 4 { 1 << 20 } else { 4 });
+        p.alloc(&KEEP, 1 << 16);
+    })
+    .is(Verdict::Leak);
+    assert!(reason.starts_with("64.4 KiB a step"), "{reason}");
+}
+
 #[test]
 fn a_buffer_that_was_full_before_the_recording_is_clean() {
     let mut program = Program::default();
