@@ -4,8 +4,9 @@ use crate::allocator::Config;
 use crate::categories::{Categories, Shares};
 use crate::code::{self, Native};
 use crate::stacks::{Frame, StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, Series};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Step};
 use crate::units::{Bytes, EventIdx};
+use std::ops::Range;
 
 /// A failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,24 +176,53 @@ pub fn passed_over(device: &DeviceTrace) -> Vec<EventIdx> {
 /// of a usual step.
 const COMPLETE: f64 = 0.9;
 
-/// Which steps have as many allocations as steps without a failure.
+/// Which steps have as many allocations as steps without a failure, also at the place of the last
+/// one: a first step makes the model, too, and so does as much before it is given up.
 fn complete_steps(device: &DeviceTrace) -> Vec<bool> {
-    let allocs = |actions: &[Action]| actions.iter().filter(|a| **a == Action::Alloc).count();
-    let actions = device.steps.iter().map(|step| {
+    let blocks = &device.blocks;
+    let place = |block: u32| blocks.kind(BlockIdx(block)).alloc_stack;
+    let actions = |step: &Step| {
         let events = step.events.start().index()..step.events.end().index();
         &device.events.action[events]
-    });
-    let counts: Vec<(usize, bool)> = actions
-        .map(|actions| (allocs(actions), actions.contains(&Action::Oom)))
+    };
+    let made = |step: &Step| blocks.allocated_in(step.events);
+    let steps = device.steps.iter();
+    let usual: Vec<Range<u32>> = steps
+        .filter(|step| !actions(step).contains(&Action::Oom))
+        .map(made)
         .collect();
-    let usual = counts.iter().filter(|(_, fails)| !fails);
-    let mut usual: Vec<usize> = usual.map(|(n, _)| *n).collect();
-    usual.sort_unstable();
-    let least = match usual.get(usual.len() / 2) {
+    let mut counts: Vec<usize> = usual.iter().map(ExactSizeIterator::len).collect();
+    counts.sort_unstable();
+    let least = match counts.get(counts.len() / 2) {
         Some(&median) => COMPLETE * median as f64,
         None => f64::INFINITY,
     };
-    counts.iter().map(|(n, _)| *n as f64 >= least).collect()
+    let last_place = usual_last(
+        usual
+            .iter()
+            .filter_map(|made| made.clone().map(place).next_back()),
+    );
+    let at_last = |made: &Range<u32>, last: StackIdx| {
+        let stacks = made.clone().map(place);
+        stacks.filter(|&stack| stack == last).count()
+    };
+    let last = last_place.map(|last| {
+        let counts = usual.iter().map(|made| at_last(made, last));
+        (last, counts.filter(|&n| n > 0).min().unwrap_or(0))
+    });
+    let is_complete = |step: &Step| {
+        let made = made(step);
+        made.len() as f64 >= least && last.is_none_or(|(last, n)| at_last(&made, last) >= n)
+    };
+    device.steps.iter().map(is_complete).collect()
+}
+
+/// The place of the last allocation of most steps; `None` if they differ, or it has no stack.
+fn usual_last(last: impl Iterator<Item = StackIdx>) -> Option<StackIdx> {
+    let mut last: Vec<StackIdx> = last.collect();
+    last.sort_unstable();
+    let same = last.chunk_by(|a, b| a == b).max_by_key(|same| same.len())?;
+    (same.len() * 2 > last.len() && same[0] != StackIdx::NONE).then_some(same[0])
 }
 
 /// What was allocated when it failed, by category.
@@ -205,17 +235,24 @@ mod tests {
     use super::*;
     use crate::span::Span;
     use crate::testing::{TraceBuilder, block_of};
-    use crate::trace::Step;
+    use crate::trace::BlockKind;
 
-    /// `a` requests memory, `f` gives it back, and `o` fails; steps begin at these events.
+    /// `a` requests memory, and `u` for an update, `f` gives it back, and `o` fails; steps begin at
+    /// these events.
     #[test]
     fn what_asks_again_at_once_and_goes_on_is_passed_over() {
         let check = |events: &str, starts: &[u32], expected: &[u32], failed: Option<u32>| {
             let mut builder = TraceBuilder::default();
+            let usual = block_of(Bytes::mib(2));
+            let update = BlockKind {
+                alloc_stack: builder.stack("step", "adam.py", 9),
+                ..usual
+            };
             let mut held = Vec::new();
             for event in events.chars() {
                 match event {
-                    'a' => held.push(builder.alloc(block_of(Bytes::mib(2)))),
+                    'a' => held.push(builder.alloc(usual)),
+                    'u' => held.push(builder.alloc(update)),
                     'f' => builder.free_requested(held.pop().expect("a block")),
                     _ => builder.out_of_memory(Bytes::mib(9)),
                 }
@@ -242,6 +279,10 @@ mod tests {
         // Its step does as much as another one.
         check("aaofaaaa", &[0, 5], &[2], None);
         check("aoaofaaa", &[0, 5], &[1], Some(3));
+        // It does as much, but no update.
+        check("aaaaofaaauaaau", &[0, 6, 10], &[], Some(4));
+        check("aaauofaaauaaau", &[0, 6, 10], &[4], None);
+        check("aaaofuaaauaaau", &[0, 6, 10], &[3], None);
     }
 
     #[test]
