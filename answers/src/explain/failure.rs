@@ -12,8 +12,8 @@ use trace::phases::Phases;
 use trace::stacks::Frame;
 use trace::steps::Word;
 use trace::tiles::frame_label;
-use trace::trace::{DeviceTrace, Series};
-use trace::units::Bytes;
+use trace::trace::{Action, DeviceTrace, Series};
+use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::batch::Batch;
 use trace::what_if::{self, Change, Diagnosis, Early, Tried};
@@ -82,7 +82,9 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
             step,
         };
-        explained.why = words::why(&explained, &look.leaks, &request);
+        let went_on = words::went_on(steps_after(look.device), step);
+        let why = Some(words::why(&explained, &look.leaks, &request));
+        explained.why = why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ");
     }
     let replays = words::Replays {
         fails: diagnosis.is_some(),
@@ -104,6 +106,25 @@ fn limits(diagnosis: Option<&Diagnosis>, mark: Option<&OomMark>) -> [Option<Byte
 /// How many more allocations failed that were not passed over.
 fn later_failures(device: &DeviceTrace) -> u64 {
     (oom::count(device) - oom::passed_over(device).len()).saturating_sub(1) as u64
+}
+
+/// How many steps ran to their end after the last allocation that failed and was not passed over. A
+/// last step is not counted if the recording ends in it.
+fn steps_after(device: &DeviceTrace) -> usize {
+    let passed_over = oom::passed_over(device);
+    let felt = |event: &u32| {
+        device.events.action[*event as usize] == Action::Oom
+            && passed_over.binary_search(&EventIdx(*event)).is_err()
+    };
+    let Some(failure) = (0..device.events.len()).rev().find(felt) else {
+        return 0;
+    };
+    let after = device
+        .steps
+        .iter()
+        .filter(|step| step.events.start() > EventIdx(failure))
+        .filter(|step| step.events.end() < EventIdx(device.events.len()));
+    after.count()
 }
 
 fn diagnosis(
@@ -190,4 +211,53 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
         }
     });
     remedies.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::span::Span;
+    use trace::testing::{TraceBuilder, block_of};
+    use trace::trace::Step;
+
+    /// `a` requests memory, `f` gives it back, and `o` fails; steps begin at these events.
+    #[test]
+    fn a_program_that_goes_on_is_said_to() {
+        let check = |events: &str, starts: &[u32], expected: Option<&str>| {
+            let mut builder = TraceBuilder::default();
+            let mut held = Vec::new();
+            for event in events.chars() {
+                match event {
+                    'a' => held.push(builder.alloc(block_of(Bytes::mib(2)))),
+                    'f' => builder.free_requested(held.pop().expect("a block")),
+                    _ => builder.out_of_memory(Bytes::mib(9)),
+                }
+            }
+            let mut device = builder.finish().devices.remove(0);
+            let ends = starts[1..].iter().copied().chain([device.events.len()]);
+            let step = |((&start, end), index): ((&u32, u32), u32)| Step {
+                index,
+                name: format!("step {index}"),
+                events: Span::new(EventIdx(start), EventIdx(end)),
+            };
+            device.steps = starts.iter().zip(ends).zip(0..).map(step).collect();
+            let told = words::went_on(steps_after(&device), Word::Step);
+            let begin = told.as_deref().map(|told| &told[..30]);
+            assert_eq!(begin, expected, "{events}");
+        };
+        check(
+            "aofaaffaaffaa",
+            &[0, 3, 7, 11],
+            Some("The program went on: 2 steps r"),
+        );
+        // The second of these may have been cut.
+        check(
+            "aofaaffaaff",
+            &[0, 3, 7],
+            Some("The program went on: 1 step ra"),
+        );
+        check("aofaaff", &[0, 3], None);
+        check("aafaof", &[0, 3], None);
+        check("aaff", &[0, 2], None);
+    }
 }

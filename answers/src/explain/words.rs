@@ -52,6 +52,14 @@ pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
     sentences.join(" ")
 }
 
+/// That the program went on, if so many steps ran to their end after the last failure.
+pub fn went_on(steps: usize, step: Word) -> Option<String> {
+    (steps > 0).then(|| {
+        let steps = step.counted(steps);
+        format!("The program went on: {steps} ran to the end after its last failure.")
+    })
+}
+
 /// Who asked for how much, and what refused it.
 fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
     let asked = oom.asked;
