@@ -4,7 +4,7 @@
 //! exact value in its tooltip ([`exact_bytes`], [`count`]).
 
 use std::time::Duration;
-use trace::units::Bytes;
+use trace::units::{Bytes, grouped};
 
 /// A moment, milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,15 +34,7 @@ pub fn rate(bytes_per_second: u64) -> String {
 
 /// All digits, in groups of three: `11,034,567`.
 pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    grouped(n)
 }
 
 /// Three significant digits with a decimal prefix: `982`, `3.70 k`, `11.0 M`.

@@ -3,8 +3,8 @@
 use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread};
 use crate::redact::place_in_words;
 use crate::trace::{Fidelity, Step};
-use crate::units::Bytes;
 use crate::units::size::exact;
+use crate::units::{Bytes, grouped};
 
 /// How far an answer can be trusted, in words.
 pub fn trust(answer: &Answer) -> String {
@@ -78,8 +78,15 @@ fn calibration(calibration: &Calibration) -> String {
     let Fidelity { allocs, predicted } = calibration.addresses;
     let addresses = match predicted == allocs {
         true if allocs == 0 => "The recording holds no allocation to test the rules on".to_owned(),
-        true => format!("The rules predict all {allocs} recorded addresses"),
-        false => format!("The rules predict {predicted} of {allocs} recorded addresses"),
+        true => format!(
+            "The rules predict all {} recorded addresses",
+            grouped(allocs)
+        ),
+        false => format!(
+            "The rules predict {} of {} recorded addresses",
+            grouped(predicted),
+            grouped(allocs)
+        ),
     };
     let error = calibration.peak_reserved_error;
     let peak = match error {
@@ -163,9 +170,14 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
     match (outcome.reach, recorded.failed) {
         (Reach::Recorded(_), Some((event, _))) => {
             let (past, whence) = got_past(&place_in_words(steps, event));
+            // The limit comes first: after the place it would read as the one of the recording.
+            let it = limit.map_or_else(
+                || "It".to_owned(),
+                |limit| format!("Under a limit of {} it", size(limit)),
+            );
             format!(
-                "It {would} get past {past}{under}, {whence} the recorded run ran out of memory; \
-                 up to there {peak}. What it would have asked for next was not recorded."
+                "{it} {would} get past {past}, {whence} the recorded run ran out of memory; up to \
+                 there {peak}. What it would have asked for next was not recorded."
             )
         }
         _ => format!("It {would} fit{under}: {peak}."),
@@ -239,8 +251,8 @@ mod tests {
         let check = |peak_reserved_error: f64, expected: &str| {
             let told = calibration(&Calibration {
                 addresses: Fidelity {
-                    allocs: 9,
-                    predicted: 9,
+                    allocs: 23_757,
+                    predicted: 23_757,
                 },
                 own: Outcome {
                     peak_allocated: Bytes(MIB),
@@ -253,7 +265,7 @@ mod tests {
                 },
                 peak_reserved_error,
             });
-            let begin = "The rules predict all 9 recorded addresses; replayed under the file's \
+            let begin = "The rules predict all 23,757 recorded addresses; replayed under the file's \
                          own settings they give ";
             assert_eq!(told.strip_prefix(begin), Some(expected));
         };
@@ -329,6 +341,34 @@ mod tests {
         check("after step 17", "the request after step 17", "at which");
         check("before step 0", "the request before step 0", "at which");
         check("at event 9", "event 9", "at which");
+    }
+
+    #[test]
+    fn a_limit_is_not_told_as_the_one_that_was_met() {
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(2 * MIB),
+            failed: Some((EventIdx(9), 0)),
+            limit: None,
+        };
+        let told = Outcome {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(2 * MIB),
+            retries: 0,
+            failed: None,
+            reach: Reach::Recorded(EventIdx(9)),
+            is_guessed: false,
+            spread: None,
+        };
+        let check = |limit: Option<Bytes>, expected: &str| {
+            let text = outcome(&recorded, &told, limit, &[]);
+            let rest = text.strip_prefix(expected);
+            let goes_on = ", at which the recorded run ran out of memory; up to there ";
+            assert!(rest.is_some_and(|rest| rest.starts_with(goes_on)), "{text}");
+        };
+        check(None, "It would get past event 9");
+        let limit = Some(Bytes(24 << 30));
+        check(limit, "Under a limit of 24 GiB it would get past event 9");
     }
 
     #[test]
