@@ -9,7 +9,7 @@ use crate::code;
 use crate::site::SiteKey;
 use crate::stacks::Frame;
 use crate::trace::{StepSource, is_of_engine};
-use crate::units::Bytes;
+use crate::units::{Bytes, grouped};
 use serde::{Deserialize, Serialize};
 
 /// What kind of thing differs.
@@ -338,14 +338,20 @@ fn work(
     });
 }
 
-/// `1.50 times`; without a number where that would read as nothing, or is not finite.
+/// `1.50 times`, or `1/337` where that would read as next to nothing; without a number where the
+/// factor is nothing, or not finite.
 fn times(factor: f64) -> String {
+    let parts = factor.recip().round();
     match factor {
         factor if !factor.is_finite() => "many times".to_owned(),
-        factor if factor < 0.005 => "less than a hundredth".to_owned(),
+        factor if factor < 0.01 && parts <= MOST_PARTS => format!("1/{}", grouped(parts as u64)),
+        factor if factor < 0.01 => "next to nothing".to_owned(),
         factor => format!("{factor:.2} times"),
     }
 }
+
+/// A smaller part is told without a number.
+const MOST_PARTS: f64 = 1e6;
 
 /// How large the tensors are that both runs make in the same place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -469,8 +475,12 @@ mod tests {
     fn a_factor_is_told_in_words_where_it_is_no_number() {
         let check = |factor: f64, expected: &str| assert_eq!(times(factor), expected);
         check(1.5, "1.50 times");
-        check(0.005, "0.01 times");
-        check(0.0, "less than a hundredth");
+        check(0.01, "0.01 times");
+        check(0.005, "1/200");
+        check(3.83 / 1290.0, "1/337");
+        check(1e-4, "1/10,000");
+        check(1e-9, "next to nothing");
+        check(0.0, "next to nothing");
         check(f64::INFINITY, "many times");
         check(f64::NAN, "many times");
     }

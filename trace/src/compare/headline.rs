@@ -231,6 +231,12 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
     };
     let is_worse = said.worse_by("leak").next().is_some();
     match difference.leaks {
+        // How fast another program leaks is no measure for this one.
+        LeakChange::Faster | LeakChange::Slower | LeakChange::Same
+            if difference.is_other_program =>
+        {
+            Some(format!("leaks {}", new.told_where()))
+        }
         LeakChange::NeverLeaked => None,
         LeakChange::Appeared => Some(format!("a new leak{}", place(new))),
         LeakChange::Fixed => Some(format!("the leak{} is gone", place(base))),

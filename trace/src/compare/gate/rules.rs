@@ -367,8 +367,15 @@ impl Judge<'_> {
         let change = Rates::change_of(counted, &rates[0], &rates[1]);
         let unit = counted.unit();
         let told = || places(new.places_of(counted));
+        // How fast another program leaks is no measure for this one.
+        let own = || format!("the new run leaks {after} {unit}, {}", told());
+        let is_other = self.difference.is_other_program;
         let (weight, detail) = match (change, fresh(new, counted)) {
             (LeakChange::NeverLeaked | LeakChange::CannotTell, _) => return,
+            (LeakChange::Fixed, _) if is_other => return,
+            (LeakChange::Faster, None) if is_other => (Weight::Fail, own()),
+            (LeakChange::Faster, Some(fresh)) if is_other => (Weight::Fail, fresh),
+            (LeakChange::Slower | LeakChange::Same, None) if is_other => (Weight::Warn, own()),
             (LeakChange::Fixed, _) => (Weight::Note, format!("a leak of {before} {unit} is gone")),
             (LeakChange::Appeared, _) => (
                 Weight::Fail,

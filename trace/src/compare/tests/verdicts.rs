@@ -325,6 +325,43 @@ fn two_programs_are_not_compared() {
     }
 }
 
+/// How fast another program leaks says nothing of this one, nor what it needs.
+#[test]
+fn a_leak_of_another_program_is_told_without_the_baseline() {
+    let leaky = |leak: u64| Program {
+        leak,
+        ..Program::default()
+    };
+    let base = leaky(8 * MIB);
+    let check = |leak: u64, known: bool, says: &str| {
+        let mut difference = difference(&base, &leaky(leak));
+        difference.is_other_program = true;
+        for place in &mut difference.new.leaks.places {
+            (place.in_both, place.known) = (known, known);
+        }
+        judge(&mut difference, None);
+        let verdicts = gate::gate(std::slice::from_ref(&difference), &Limits::default());
+        assert!(verdicts.reason.contains(says), "{}", verdicts.reason);
+        let headline = difference.headline;
+        for word in ["peak ", "faster", "slower", "growth"] {
+            assert!(!headline.contains(word), "{headline}");
+            assert!(!verdicts.reason.contains(word), "{}", verdicts.reason);
+        }
+        headline
+    };
+    let fresh = "a leak in another place: 62.0 MiB a step in keep (cache.py:10), where the \
+                 baseline allocates nothing";
+    let told = check(62 * MIB, false, fresh);
+    assert!(
+        told.starts_with("leaks 62.0 MiB a step in keep; "),
+        "{told}"
+    );
+    let own = "the new run leaks 62.0 MiB a step, in keep (cache.py:10)";
+    check(62 * MIB, true, own);
+    // One that is no faster is no news.
+    check(4 * MIB, true, "they look like two programs");
+}
+
 /// A ring that wrapped may have held a higher peak.
 #[test]
 fn a_lower_peak_of_a_ring_that_wrapped_is_not_better() {
