@@ -16,6 +16,7 @@ use crate::leaks::Verdict;
 use crate::trace::{Series, SeriesSummary, StepSource};
 use crate::units::{Bytes, EventIdx};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Whether the new run is better.
@@ -293,7 +294,12 @@ impl Side {
     /// A peak of this side in words. A state without events, or a ring that wrapped, tells only
     /// that it was no lower.
     pub fn peak(&self, peak: Bytes) -> String {
-        told_peak(peak, self.wrapped || self.events == 0)
+        told_peak(peak, self.is_least())
+    }
+
+    /// Whether its peaks are only known to be no lower.
+    fn is_least(&self) -> bool {
+        self.wrapped || self.events == 0
     }
 }
 
@@ -371,6 +377,27 @@ impl Difference {
             (true, false) => "the ring of the baseline",
             (false, _) => "the ring of the new run",
         }
+    }
+
+    /// How much the peak of a series changed, in words, where one of the peaks is only known to be
+    /// no lower, or both are: `at most +960 MiB`, `at least 403 MiB less`, `not known`.
+    pub fn bounded_change(&self, series: Series) -> Option<String> {
+        let by = self.series(series).peak;
+        let size = Bytes(by.unsigned_abs());
+        // The change is no more than this if it is the baseline that may have had a higher peak.
+        let is_most = match (self.base.is_least(), self.new.is_least()) {
+            (false, false) => return None,
+            (true, true) => return Some("not known".to_owned()),
+            (is_most, _) => is_most,
+        };
+        Some(match (by.cmp(&0), is_most) {
+            (Ordering::Greater, true) => format!("at most +{size}"),
+            (Ordering::Greater, false) => format!("at least +{size}"),
+            (Ordering::Less, true) => format!("at least {size} less"),
+            (Ordering::Less, false) => format!("at most {size} less"),
+            (Ordering::Equal, true) => "same or less".to_owned(),
+            (Ordering::Equal, false) => "same or more".to_owned(),
+        })
     }
 
     /// One of the series.

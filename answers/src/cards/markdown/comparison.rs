@@ -152,7 +152,8 @@ fn numbers(against: &Against, difference: &Difference) -> String {
         ("peak reserved", Series::Reserved),
     ] {
         let delta = difference.series(series);
-        let change = signed(delta.peak as f64);
+        let bounded = difference.bounded_change(series);
+        let change = bounded.unwrap_or_else(|| signed(delta.peak as f64));
         let _ = writeln!(
             out,
             "| {name} | {} | {} | {change} |",
@@ -232,6 +233,30 @@ mod tests {
                 ..device
             }));
         Profile::of(&trace)
+    }
+
+    /// What a ring that wrapped tells of a peak is a bound, and so is the change.
+    #[test]
+    fn the_change_of_a_peak_that_is_a_bound_is_one_too() {
+        let check = |held: [u64; 2], wrapped: [bool; 2], expected: &str| {
+            let [base, new] = held.map(|mib| run([mib, mib]));
+            let mut against = Against::of(&base, &new, &Limits::default());
+            for difference in &mut against.devices {
+                [difference.base.wrapped, difference.new.wrapped] = wrapped;
+            }
+            let text = numbers(&against, &against.devices[0]);
+            let line = text.lines().find(|line| line.contains("peak allocated"));
+            let change = line.unwrap_or_default().trim_end_matches([' ', '|']);
+            assert_eq!(change.rsplit(" | ").next(), Some(expected), "{text}");
+        };
+        check([100, 400], [false, false], "+300 MiB");
+        check([100, 400], [true, false], "at most +300 MiB");
+        check([100, 400], [false, true], "at least +300 MiB");
+        check([400, 100], [true, false], "at least 300 MiB less");
+        check([400, 100], [false, true], "at most 300 MiB less");
+        check([400, 400], [true, false], "same or less");
+        check([400, 400], [false, true], "same or more");
+        check([100, 400], [true, true], "not known");
     }
 
     /// A slope within its own error is no growth, here as on the page.

@@ -93,7 +93,10 @@ pub fn facts(difference: &Difference) -> Vec<Fact> {
             ),
             change: match difference.base.events.min(difference.new.events) {
                 0 => String::new(),
-                _ => change(delta.peak as f64),
+                _ => {
+                    let bounded = difference.bounded_change(series);
+                    bounded.unwrap_or_else(|| change(delta.peak as f64))
+                }
             },
             exact: format!(
                 "{} → {}",
