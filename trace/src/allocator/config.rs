@@ -123,6 +123,19 @@ impl Config {
         n.next_multiple_of(MIN_BLOCK)
     }
 
+    /// The fewest bytes of a request for which a block of `rounded` bytes is asked for.
+    pub fn least_request(&self, rounded: u64) -> u64 {
+        let (mut low, mut high) = (1, rounded.max(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.round_size(middle) >= rounded {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
+    }
+
     /// Bytes of the segment for a rounded request that nothing fits.
     pub fn segment_size(&self, rounded: u64) -> u64 {
         match rounded {

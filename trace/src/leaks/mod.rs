@@ -64,8 +64,8 @@
 //!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
-//!   a step. The reason mentions such growth, but does not call it a leak. If one growth alone makes
-//!   it more, that was kept once so far: *cannot tell*.
+//!   a step. The reason mentions such growth, but does not call it a leak. If one growth alone
+//!   makes it more, that was kept once so far: *cannot tell*.
 //! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2): how likely it grows
 //!   at the next chance too. A chance is one rhythm. The slope's error is two standard errors.
 //!

@@ -78,6 +78,9 @@ pub struct Failed {
     /// Whether the recorded program gave it back at once, as a library does with work space that it
     /// may do without.
     pub at_once: bool,
+    /// Whether the program may have asked for less, which would have been served: the recording
+    /// tells the size rounded up under its own settings.
+    pub may_be_less: bool,
 }
 
 /// How far the answer goes.

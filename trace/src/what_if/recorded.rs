@@ -9,8 +9,8 @@
 //! A failed allocation also tells what the driver had free. If that was less than the segment, the
 //! device was full, and the process could have reserved that much more.
 
-use crate::allocator::Config;
 use crate::allocator::caching::{Limit, Refuser};
+use crate::allocator::{Config, MIN_BLOCK};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, NO_TARGET, PoolSize, Series};
@@ -63,6 +63,9 @@ pub struct Evidence {
     pub awaited: Vec<Span<EventIdx>>,
     /// The limit, if something was refused or collected.
     pub limit: Option<LimitSeen>,
+    /// The fewest bytes that a failed request may have asked for, where that is less than a block
+    /// of the recorded size: that size is rounded up, by `roundup_power2_divisions` too.
+    pub least: Vec<(EventIdx, Bytes)>,
 }
 
 /// Segments given back one after the other.
@@ -170,6 +173,7 @@ struct Reader<'a> {
     emptied: Vec<EventIdx>,
     doubtful: Vec<EventIdx>,
     awaited: Vec<Span<EventIdx>>,
+    least: Vec<(EventIdx, Bytes)>,
 }
 
 impl Evidence {
@@ -212,6 +216,7 @@ impl Evidence {
             emptied: Vec::new(),
             doubtful: Vec::new(),
             awaited: Vec::new(),
+            least: Vec::new(),
         };
         reader.grant(summary.start.0);
         let mut reserved = summary.start.0;
@@ -225,6 +230,7 @@ impl Evidence {
             emptied: reader.emptied,
             doubtful: reader.doubtful,
             awaited: reader.awaited,
+            least: reader.least,
         })
     }
 }
@@ -358,6 +364,10 @@ impl Reader<'_> {
     fn oom(&mut self, event: u32, row: usize, reserved: u64, completing: Option<u32>) {
         let failed = self.device.events.others[row];
         let asked = self.asked(failed.size);
+        let least = self.own.least_request(failed.size.0);
+        if least.next_multiple_of(MIN_BLOCK) < failed.size.0 {
+            self.least.push((EventIdx(event), Bytes(least)));
+        }
         if let Some(from) = completing.filter(|_| self.burst.is_none()) {
             self.awaited
                 .push(Span::new(EventIdx(from), EventIdx(event)));

@@ -62,6 +62,7 @@ pub fn replay_drawn(
     watch.look(n_blocks * size_of::<Slot>())?;
     let watch = watch.beside(n_blocks * size_of::<Slot>());
     let mut run = Run::new(device, conditions, columns);
+    run.least = &evidence.least;
     if !run.lay_out(conditions, watch)? {
         run.fail(0, None);
         run.outcome.reach = Reach::Failure;
@@ -131,6 +132,8 @@ struct Run<'a> {
     /// Whether the last request was one of these, and was served: then those that failed directly
     /// after it would not have been made.
     is_served: bool,
+    /// What failed requests may have asked for at least.
+    least: &'a [(EventIdx, Bytes)],
     /// The remaining blocks that are never requested.
     gone: Peekable<Iter<'a, BlockIdx>>,
     curve: Curve,
@@ -154,6 +157,7 @@ impl<'a> Run<'a> {
             batch: conditions.batch,
             passed_over: oom::passed_over(device),
             is_served: false,
+            least: &[],
             gone: conditions.early.gone.iter().peekable(),
             curve: Curve::over(device.events.len(), columns),
             outcome: Outcome {
@@ -377,6 +381,16 @@ impl Run<'_> {
             }
             Err(why) => {
                 self.fail(event, Some(why));
+                if self.batch.is_none()
+                    && let Some(failed) = &mut self.outcome.failed
+                    && failed.event == EventIdx(event)
+                    && let Ok(known) = self.least.binary_search_by_key(&failed.event, |one| one.0)
+                {
+                    // In a copy, because the program did not ask for it.
+                    let mut allocator = self.allocator.clone();
+                    let served = allocator.malloc(pool, row.stream, self.least[known].1);
+                    failed.may_be_less = served.is_ok();
+                }
                 None
             }
         }
@@ -403,6 +417,7 @@ impl Run<'_> {
             reserved: self.allocator.reserved(),
             retries: self.allocator.retries(),
             at_once: self.at_once(event),
+            may_be_less: false,
         };
         self.outcome.failed.get_or_insert(failed);
     }

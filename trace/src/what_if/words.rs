@@ -121,7 +121,9 @@ pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
     let at_once = outcome.failed.is_some_and(|failed| failed.at_once);
-    let would = match at_once || outcome.spread.as_ref().is_some_and(Spread::is_torn) {
+    let may_be_less = outcome.failed.is_some_and(|failed| failed.may_be_less);
+    let would = match at_once || may_be_less || outcome.spread.as_ref().is_some_and(Spread::is_torn)
+    {
         true => "might",
         false => "would",
     };
@@ -152,6 +154,10 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
                 true => {
                     " What it is for is given back at once: it may be work space of a library \
                      (cuDNN) that makes do with less."
+                }
+                false if may_be_less => {
+                    " The recording tells the size of the request rounded up: it may have been \
+                     less, and then it would get past this."
                 }
                 false => "",
             }
@@ -265,8 +271,8 @@ mod tests {
                 },
                 peak_reserved_error,
             });
-            let begin = "The rules predict all 23,757 recorded addresses; replayed under the file's \
-                         own settings they give ";
+            let begin = "The rules predict all 23,757 recorded addresses; replayed under the \
+                         file's own settings they give ";
             assert_eq!(told.strip_prefix(begin), Some(expected));
         };
         let peak = |how: &str| format!("a peak of reserved memory that is {how}.");
@@ -399,6 +405,7 @@ mod tests {
                 reserved: Bytes(2 * MIB),
                 retries: 1,
                 at_once,
+                may_be_less: false,
             };
             let told = Outcome {
                 peak_allocated: Bytes(MIB),

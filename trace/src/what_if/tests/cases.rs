@@ -31,6 +31,34 @@ fn the_limit_that_refused_a_request_is_that_of_the_whole_recording() {
     assert_eq!(limit(&[]), [0, 64]);
 }
 
+/// A request of little more than 20 MiB is recorded as 24 MiB: in four divisions it is rounded up.
+#[test]
+fn a_failed_request_may_have_asked_for_less_than_its_recorded_size() {
+    let own = Config {
+        roundup_power2_divisions: [4; 16],
+        ..Config::default()
+    };
+    let check = |limit: u64, settings: &Config, expected: bool| {
+        let ops = [20 * MIB, 20 * MIB + 8192].map(|size| Op::Alloc(size, 0));
+        let process = Process::run(&ops, &own, Some(Bytes(limit * MIB)));
+        let device = process.trace_since(0).unwrap();
+        let question = Question {
+            settings: Some(settings.clone()),
+            limit: Some(Bytes(limit * MIB)),
+            ..Question::default()
+        };
+        let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
+        let failed = answer.what_if.failed.expect("it fails");
+        assert_eq!(failed.may_be_less, expected);
+        let said = words::sentence(&answer, &device.steps);
+        assert_eq!(said.contains("rounded up"), expected, "{said}");
+        assert_eq!(said.starts_with("It might"), expected, "{said}");
+    };
+    check(43, &Config::default(), true);
+    check(41, &Config::default(), false);
+    check(43, &own, false);
+}
+
 /// What is never requested counts against no limit, though it was there before the recording.
 #[test]
 fn what_is_gone_leaves_room_before_the_first_event() {
