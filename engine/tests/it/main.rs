@@ -2,6 +2,7 @@
 
 mod axolotl;
 mod bench;
+mod capacity;
 mod contents;
 mod deviations;
 mod devices;
@@ -12,6 +13,7 @@ mod late_device;
 mod modules;
 mod offloader;
 mod programs;
+mod recordings;
 mod results;
 mod step_ends;
 mod tapes;
