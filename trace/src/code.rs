@@ -66,6 +66,12 @@ pub fn is_framework(filename: &str, line: u32) -> bool {
     }
 }
 
+/// Whether `torch.compile` wrote this code: a file of Inductor, or a graph of FX. Nobody can change
+/// it, so nobody is told to.
+pub fn is_generated(filename: &str) -> bool {
+    filename.contains("torchinductor") || filename.starts_with("<eval_with_key>")
+}
+
 /// Whether a file lies in Python's own library on Windows: in `Lib` of an installation
 /// (`Python312`), of Conda or of an environment. Elsewhere a folder may be called so.
 fn is_of_python_on_windows(file: &str) -> bool {

@@ -147,10 +147,9 @@ pub fn is_of_deepspeed(file: &str) -> bool {
 
 /// What a Python frame that is no optimizer's says about optimizers further out.
 pub fn caller(file: &str, name: &str, line: u32) -> Caller {
-    let is_generated = file.contains("torchinductor") || file.starts_with("<eval_with_key>");
     match name {
         "__torch_dispatch__" | "__torch_function__" => Caller::Dispatch,
-        _ if code::is_framework(file, line) || is_generated => Caller::Framework,
+        _ if code::is_framework(file, line) || code::is_generated(file) => Caller::Framework,
         "closure" => Caller::Closure,
         "step" => Caller::Step,
         _ => Caller::Program,

@@ -1,8 +1,8 @@
 //! What to try if nothing failed, the most promising first.
 
 use super::Look;
-use super::leaking::Leaking;
 use super::moment::{self, Place, Places};
+use super::words;
 use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment};
@@ -100,6 +100,9 @@ fn across(look: &Look<'_>) -> Option<String> {
         }
     }
     let ((place, own), others) = by_place.split_first()?;
+    let explained = look.leaks.groups.iter();
+    let first = explained.into_iter().find(|leak| leak.place == *place);
+    let caller = first.map_or_else(String::new, words::called_by);
     let elsewhere: Bytes = others.iter().map(|(_, bytes)| *bytes).sum();
     let elsewhere = match others.len() as u64 {
         0 => String::new(),
@@ -109,8 +112,8 @@ fn across(look: &Look<'_>) -> Option<String> {
         ),
     };
     Some(format!(
-        "Fix the leak in {}: what accumulates there holds {own} at the end of the last {}, and \
-         keeps growing{elsewhere}.",
+        "Fix the leak in {}{caller}: what accumulates there holds {own} at the end of the last {}, \
+         and keeps growing{elsewhere}.",
         code(place),
         Word::of(&look.device.steps).one()
     ))
@@ -205,19 +208,40 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     }))
 }
 
-/// Advice to lower the largest part of the peak, apart from what leaks.
+/// In a small program they are most of what there is, and nothing that it does lowers them.
+fn about_workspaces(share: f64) -> Advice {
+    Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "Workspaces of cuBLAS are {:.0} % of the peak. They are made once for each stream, and \
+             grow neither with the model nor with the batch; the variable {} sets their size.",
+            100.0 * share,
+            code("CUBLAS_WORKSPACE_CONFIG")
+        ),
+    }
+}
+
+/// Advice to lower the largest part of the peak, apart from what leaks and from workspaces.
 fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {
-    let leaking = Leaking::of(look);
-    let is_held = |block: &BlockIdx| !leaking.has(*block);
-    let alive = || categories::alive(look.device, peak.event).filter(is_held);
+    let leaking = look.leaking();
+    let alive = categories::alive(look.device, peak.event);
+    let alive = alive.filter(|block| !leaking.has(*block));
+    let is_workspace =
+        |block: &BlockIdx| (look.categories).is_workspace(look.device, look.stacks(), *block);
+    let (workspaces, others): (Vec<BlockIdx>, Vec<BlockIdx>) = alive.partition(is_workspace);
     let size = |block: BlockIdx| look.device.blocks.kind(block).size;
     let mut sums = vec![Bytes::ZERO; look.categories.len()];
-    for block in alive() {
+    for &block in &others {
         sums[look.categories.position(block)] += size(block);
     }
     let first = (0..sums.len()).rev().max_by_key(|at| sums[*at])?;
     let (name, bytes) = (look.categories.name(first), sums[first]);
-    let share = bytes.0 as f64 / peak.allocated.0.max(1) as f64;
+    let share = |bytes: Bytes| bytes.0 as f64 / peak.allocated.0.max(1) as f64;
+    let of_libraries: Bytes = workspaces.iter().map(|&block| size(block)).sum();
+    if of_libraries > bytes && share(of_libraries) >= LARGE {
+        return Some(about_workspaces(share(of_libraries)));
+    }
+    let share = share(bytes);
     // What would lower a category of the team's own, only the team knows.
     let Named::Ours(category) = name else {
         return None;
@@ -229,7 +253,10 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
         Category::Parameter => "a lower precision, or sharding",
         Category::Gradient => "clearing them before the forward pass, or sharding",
         Category::Temporary => {
-            let of_it = alive().filter(|block| look.categories.position(*block) == first);
+            let of_it = others
+                .iter()
+                .copied()
+                .filter(|block| look.categories.position(*block) == first);
             let of_it = of_it.map(|block| (places.of(block), size(block)));
             &format!(
                 "computing in chunks, or fusing operations{}",
@@ -240,10 +267,14 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
         Category::Buffer | Category::Input | Category::Before | Category::Unknown => return None,
     };
     let all = peak.categories.iter().find(|all| all.category == name);
-    let label = match all.is_some_and(|all| all.bytes > bytes) {
-        true => format!("Without what leaks, {}", name.label()),
-        false => capital(name.label()),
-    };
+    let all = all.map_or(bytes, |all| all.bytes);
+    let of_category = |block: &&BlockIdx| look.categories.position(**block) == first;
+    let left_out = workspaces.iter().filter(of_category);
+    let left_out: Bytes = left_out.map(|&block| size(block)).sum();
+    let label = without(
+        (all > bytes + left_out, left_out > Bytes::ZERO),
+        name.label(),
+    );
     let verb = match category {
         Category::OptimizerState | Category::KvCache => "is",
         _ => "are",
@@ -255,6 +286,16 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
             100.0 * share
         ),
     })
+}
+
+/// `Without what leaks, temporaries`: a category without what leaks, and without workspaces.
+fn without((leaks, workspaces): (bool, bool), category: &str) -> String {
+    match (leaks, workspaces) {
+        (true, true) => format!("Without what leaks and workspaces of cuBLAS, {category}"),
+        (true, false) => format!("Without what leaks, {category}"),
+        (false, true) => format!("Without workspaces of cuBLAS, {category}"),
+        (false, false) => capital(category),
+    }
 }
 
 /// `; most is asked for by …`: the place in the program that asked for most of these blocks.

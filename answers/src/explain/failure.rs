@@ -35,12 +35,13 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let marks = marks(look.device, look.trace, look.watch)?;
     let mut ooms = marks.ooms.iter();
     let mark = ooms.find(|mark| mark.event == failure.event);
-    let [limit_at_least, limit_below] = limits(diagnosis.as_ref(), mark);
+    let found = diagnosis.as_ref();
+    let [limit_at_least, limit_below] = limits(found, mark);
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: phases.at(failure.event),
         asked: failure.asked,
-        segment: diagnosis.as_ref().and_then(|found| found.failed.segment),
+        segment: found.and_then(|found| found.failed.segment),
         free: failure.free,
         refused_by: match failure.limit_under(&own) {
             Some(_) => Refusal::ProcessLimit,
@@ -50,20 +51,11 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         limit_at_least,
         limit_below,
         // The failure itself emptied the cache too.
-        retries_before: diagnosis
-            .as_ref()
-            .map(|found| found.failed.retries.saturating_sub(1)),
+        retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
         later_failures: later_failures(look.device),
-        cause: cause(
-            look,
-            (&own, &failure),
-            (room.as_ref(), diagnosis.as_ref()),
-            leaked,
-        ),
-        remedies: diagnosis
-            .as_ref()
-            .map_or_else(Vec::new, |found| ranked(found, &look.leaks)),
+        cause: cause(look, (&own, &failure), (room.as_ref(), found), leaked),
+        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks)),
         room,
         why: String::new(),
         what_would_have_helped: String::new(),
@@ -87,7 +79,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         explained.why = why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ");
     }
     let replays = words::Replays {
-        fails: diagnosis.is_some(),
+        fails: found.is_some(),
         expands: own.expandable_segments,
         step,
     };
@@ -134,7 +126,7 @@ fn diagnosis(
     early: &Early,
 ) -> Result<Option<Diagnosis>, Stopped> {
     let device = look.device;
-    let batch = Batch::of(device, &look.categories, phases, failure);
+    let batch = Batch::of(device, look.stacks(), (&look.categories, phases), failure);
     let tried = Tried {
         leaks: Some(early),
         batch: Some(&batch),

@@ -4,7 +4,6 @@
 //! ```text
 //! moment     what was held at a moment: by category and by place in the code
 //! room       where memory lay then: pools, gaps, what pins segments
-//! leaking    which blocks leak
 //! failure    the first failed allocation: what refused it, its cause, what gets past it
 //! advice     what to try where nothing failed
 //! words      why, and what would have helped, in sentences
@@ -15,7 +14,6 @@
 
 mod advice;
 mod failure;
-mod leaking;
 mod moment;
 mod page;
 mod room;
@@ -34,7 +32,7 @@ use api::frames::FrameText;
 use moment::Places;
 use trace::categories::Categories;
 use trace::code;
-use trace::leaks::{self, LeakGroup, LeakReport};
+use trace::leaks::{self, LeakGroup, LeakReport, Leaking, Verdict};
 use trace::oom;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
@@ -74,9 +72,18 @@ struct Look<'a> {
     leaks: Leaks,
 }
 
-impl Look<'_> {
-    fn stacks(&self) -> &Stacks {
+impl<'a> Look<'a> {
+    fn stacks(&self) -> &'a Stacks {
         &self.trace.stacks
+    }
+
+    /// Tells what leaks; without a verdict nothing does.
+    fn leaking(&self) -> Leaking<'a> {
+        let groups: &[LeakGroup] = match self.report.verdict {
+            Verdict::Leak => &self.report.groups,
+            _ => &[],
+        };
+        Leaking::of(self.device, self.stacks(), groups)
     }
 }
 
@@ -206,7 +213,8 @@ pub fn own_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
 fn outside_torch(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame> + '_ {
     let frames = stacks.frames(stack).iter();
     let frames = frames.map(|&frame| stacks.frame(frame));
-    frames.filter(|frame| !site::is_framework(stacks, *frame))
+    let is_generated = |frame: &Frame| code::is_generated(stacks.str(frame.filename));
+    frames.filter(move |frame| !site::is_framework(stacks, *frame) && !is_generated(frame))
 }
 
 /// The innermost line of the program itself, for a place in a package.

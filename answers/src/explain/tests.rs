@@ -106,6 +106,18 @@ fn a_leak_is_told_by_place_and_not_once_more_as_a_category() {
     assert!(!told.iter().any(is_category), "{told:?}");
 }
 
+/// In a small program they are most of the peak, and nobody can compute them in chunks.
+#[test]
+fn workspaces_of_libraries_are_told_as_what_they_are() {
+    let told = to_try("ended/lru");
+    let about = "Workspaces of cuBLAS are ";
+    assert!(told.iter().any(|told| told.starts_with(about)), "{told:?}");
+    assert!(
+        !told.iter().any(|told| told.contains("in chunks")),
+        "{told:?}"
+    );
+}
+
 /// Memory that waits for other streams is in use, though the program gave it back.
 #[test]
 fn what_waits_for_other_streams_is_told() {
@@ -497,6 +509,13 @@ fn how_much_was_missing_is_said_as_exactly_as_it_is_known() {
         pools(elsewhere, Bytes::mib(40)),
         "but in pieces of 40.0 MiB at most in other pools.",
     );
+    let beside_a_leak = OutOfMemory {
+        asked: Bytes::mib(30),
+        ..failure(Cause::Leak)
+    };
+    let told = words::why(&pools(beside_a_leak, Bytes::mib(40)), &a_leak(), &NOBODY);
+    let expected = "but in pieces of 40.0 MiB at most in other pools.";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]

@@ -112,14 +112,10 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
         ),
         (Cause::Fragmentation, Some(room)) => format!(
             "The cause is fragmentation: {} of the {} reserved were not in use, but in pieces of \
-             {} at most{}{}{}.",
+             {}{}{}.",
             room.free,
             oom.held.reserved,
-            room.largest_gap,
-            match room.largest_gap >= oom.asked {
-                true => " in other pools",
-                false => "",
-            },
+            pieces(oom, room),
             match is_known(oom) || room.free < oom.asked {
                 true => short(oom),
                 false => String::new(),
@@ -153,6 +149,16 @@ fn most_of_it(leaks: &Leaks) -> String {
     format!(", {how} {}", leaking(leaks))
 }
 
+/// `2.00 MiB at most`: how large the pieces are that the free memory lies in. A request is not
+/// served by the pool of another size or stream.
+fn pieces(oom: &OutOfMemory, room: &Room) -> String {
+    let elsewhere = match room.largest_gap >= oom.asked {
+        true => " in other pools",
+        false => "",
+    };
+    format!("{} at most{elsewhere}", room.largest_gap)
+}
+
 /// What pins most of the free memory, if it pins more than half.
 fn pinned(room: &Room) -> String {
     let free: Bytes = room.pins.iter().map(|pin| pin.free).sum();
@@ -180,8 +186,9 @@ fn contributed(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> Option<String> {
     match (oom.cause, &oom.room) {
         (Cause::Leak, Some(room)) if room.free >= oom.asked => Some(format!(
             "Fragmentation had its part: {} were reserved and not in use, more than was asked \
-             for, but in pieces of {} at most.",
-            room.free, room.largest_gap
+             for, but in pieces of {}.",
+            room.free,
+            pieces(oom, room)
         )),
         (Cause::Leak, _) => None,
         _ => leaked(),

@@ -34,6 +34,7 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
+use crate::workspaces;
 use std::collections::BTreeSet;
 
 /// Bytes of each category.
@@ -166,6 +167,17 @@ impl Categories {
         }
         let found = found.into_iter().enumerate().filter(|(_, is)| *is);
         found.map(|(position, _)| self.name(position)).collect()
+    }
+
+    /// Whether a block is a workspace of a library: its stack says so, or it is a temporary of such
+    /// a size that is still there at the end.
+    pub fn is_workspace(&self, device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> bool {
+        let kind = device.blocks.kind(block);
+        let mut frames = stacks.frames(kind.alloc_stack).iter();
+        let lasts = || device.blocks.free_requested[block.index()] >= device.events.len();
+        self.found(block) == Category::Temporary
+            && (frames.any(|&frame| workspaces::is_frame(stacks, stacks.frame(frame)))
+                || workspaces::is_size(kind.requested) && lasts())
     }
 
     /// Bytes alive at an event, by category; they sum to *allocated*. `None`: before the first

@@ -398,7 +398,9 @@ impl<'a> Rules<'a> {
             return match () {
                 () if saved => Verdict::Is(Category::Activation),
                 () if !lasts => Verdict::Is(Category::Temporary),
-                () if workspaces::is_size(life.kind.requested) && self.survey.learns => {
+                () if workspaces::is_size(life.kind.requested) && self.survey.learns
+                    || self.survey.is_like_workspace(life.kind) =>
+                {
                     Verdict::AsBefore(Category::Temporary)
                 }
                 () if self.survey.learns || self.survey.keeps => {
@@ -467,6 +469,7 @@ impl<'a> Rules<'a> {
         let blocks = &self.device.blocks;
         let kind = blocks.kind(block);
         let freed = blocks.free_requested[block.index()];
+        let stays = freed >= self.device.events.len();
         let made = match (
             self.roles.get(kind.alloc_stack),
             self.facts.get(kind.alloc_stack),
@@ -482,7 +485,10 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }
-            (Role::Forward, _) => Some(Category::Activation),
+            (Role::Forward, _) => Some(match stays && self.survey.is_like_workspace(kind) {
+                true => Category::Temporary,
+                false => Category::Activation,
+            }),
             _ => None,
         };
         if let Some(made) = made {
@@ -490,7 +496,7 @@ impl<'a> Rules<'a> {
         }
         let free = kind.free_stack;
         match () {
-            () if freed >= self.device.events.len() => match self.survey.is_bare(kind.requested) {
+            () if stays => match self.survey.is_bare(kind.requested) {
                 true => Category::Parameter,
                 false => Category::Before,
             },

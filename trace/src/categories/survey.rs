@@ -6,9 +6,10 @@ use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
-use crate::trace::{BlockIdx, DeviceTrace, Origin};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace, Origin};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
+use crate::workspaces;
 use std::collections::HashSet;
 
 /// If at least this share of a forward pass's blocks stays, they wait for a backward pass. A model
@@ -55,6 +56,8 @@ pub(super) struct Survey {
     pub first_forward: Option<u32>,
     /// Events at which the program allocates outside of any module.
     pub program: Vec<u32>,
+    /// How many blocks there are of each size of a workspace, by stream.
+    like_workspaces: FxHashMap<(Bytes, u64), u32>,
     /// Backward passes.
     passes: u32,
     /// Whether, for nearly all gradients, as many lasting blocks of the same size are from before
@@ -89,6 +92,7 @@ impl Survey {
             shard_line: None,
             copies: HashSet::new(),
             program: Vec::new(),
+            like_workspaces: FxHashMap::default(),
             keeps: false,
             passes: 0,
             bare: false,
@@ -97,6 +101,7 @@ impl Survey {
         survey.passes = backward.count() as u32;
         let watch = watch.beside(phases.heap_bytes());
         let candidates = survey.blocks(device, roles, facts, watch)?;
+        survey.count_like_workspaces(device, watch)?;
         survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
         survey.find_copies(candidates);
@@ -113,7 +118,8 @@ impl Survey {
         ];
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
         // The rules keep a copy of `gradients`: those whose parameter is not found yet.
-        of_vec(&self.spans) + of_vec(&self.program) + sizes + self.gradients.heap_bytes()
+        let tables = of_vec(&self.program) + of_map(&self.like_workspaces);
+        of_vec(&self.spans) + tables + sizes + self.gradients.heap_bytes()
     }
 
     /// Walks over the blocks once. Returns, by stack, the sizes of the blocks that the program made
@@ -189,6 +195,22 @@ impl Survey {
         Ok(candidates)
     }
 
+    fn count_like_workspaces(
+        &mut self,
+        device: &DeviceTrace,
+        watch: Watch<'_>,
+    ) -> Result<(), Stopped> {
+        for index in 0..device.blocks.len() as u32 {
+            watch.at_row(index as usize, || 3 * of_map(&self.like_workspaces))?;
+            let kind = device.blocks.kind(BlockIdx(index));
+            if workspaces::is_size(kind.requested) {
+                let alike = self.like_workspaces.entry((kind.requested, kind.stream));
+                *alike.or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// `Module._apply` goes through parameters first, so the last of its lines is that of buffers.
     fn find_buffer_line(&mut self, device: &DeviceTrace, roles: &Roles, facts: &Facts) {
         let stacks = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
@@ -214,6 +236,13 @@ impl Survey {
                 self.copies.insert(stack);
             }
         }
+    }
+
+    /// Whether a block is the only one of its size on its stream, and that is a workspace's. What a
+    /// model makes comes again in the next call.
+    pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
+        let alike = self.like_workspaces.get(&(kind.requested, kind.stream));
+        alike == Some(&1)
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.

@@ -24,6 +24,24 @@ pub(super) fn levels_alike(series: &[SeriesDelta; 4], steps: &[StepDelta]) -> bo
     steps_agree && same(allocated.base.peak, allocated.new.peak) && ends_agree
 }
 
+/// Whether the ends of steps part more with every step, however little: one of the runs keeps
+/// something that the other one does not. Of two runs of one program, each step's difference is
+/// the same, or chance.
+pub(super) fn ends_part(steps: &[StepDelta]) -> bool {
+    let ends = steps.iter().filter_map(|step| {
+        let (base, new) = (step.base.as_ref()?, step.new.as_ref()?);
+        Some(noise::delta(base.end, new.end))
+    });
+    let ends: Vec<i64> = ends.collect();
+    let rises = |pair: &[i64]| pair[0] < pair[1];
+    let falls = |pair: &[i64]| pair[0] > pair[1];
+    let pairs = || ends.windows(2);
+    ends.len() >= LEAST_TO_PART && (pairs().all(rises) || pairs().all(falls))
+}
+
+/// How many steps must be compared: fewer part by chance too often.
+const LEAST_TO_PART: usize = 3;
+
 /// Whether both runs say the same of leaks.
 pub(super) fn leaks_alike([base, new]: [&Leaks; 2], change: LeakChange) -> bool {
     let is_same = matches!(

@@ -51,7 +51,7 @@ pub use difference::{
     told_peak,
 };
 use gate::Said;
-use judge::{change, leak_change, leaks_alike, levels_alike, signs};
+use judge::{change, ends_part, leak_change, leaks_alike, levels_alike, signs};
 pub use names::Names;
 use names::Room;
 use over::Over;
@@ -158,7 +158,8 @@ fn devices(
             && rows.is_empty()
             && left_out == 0
             && levels_alike(&series, &steps)
-            && same_leaks,
+            && same_leaks
+            && !(leaks == LeakChange::CannotTell && ends_part(&steps)),
         base: base_side,
         new: new_side,
         series,

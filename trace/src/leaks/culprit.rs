@@ -15,6 +15,7 @@
 //! Of these two functions the outer one is named. If it is PyTorch's own code, the first caller
 //! outside of PyTorch is named. Sites that add less than [`super::MIN_BYTES`] do not count.
 
+use crate::code::is_generated;
 use crate::phases::{Role, Roles};
 use crate::site::{is_framework, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
@@ -100,7 +101,9 @@ impl<'a> Culprits<'a> {
         let whole = self.whole(&functions).unwrap_or(0);
         let explained = needed.max(whole);
         let frame = |idx: &FrameIdx| self.stacks.frame(*idx);
-        let own = |f: &Frame| !is_framework(self.stacks, *f);
+        let own = |f: &Frame| {
+            !is_framework(self.stacks, *f) && !is_generated(self.stacks.str(f.filename))
+        };
         let mut outward = frames[explained..].iter().map(frame);
         let inward = frames[..explained].iter().rev().map(frame);
         let nearest = outward.find(own).or_else(|| inward.into_iter().find(own));

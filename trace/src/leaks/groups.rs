@@ -3,14 +3,14 @@
 use super::culprit::{Amount, Culprits};
 use super::judge::Growth;
 use super::survivors::Kept;
-use super::{LeakGroup, MAX_EVIDENCE, MIN_BYTES, View};
+use super::{LeakGroup, MAX_EVIDENCE, MIN_BYTES, View, spared};
 use crate::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Stopped;
-use crate::workspaces;
+use std::ops::Range;
 
 impl View<'_> {
     /// Makes the groups of sites that grow.
@@ -86,6 +86,10 @@ impl View<'_> {
         culprits: &Culprits<'_>,
         own: &mut FxHashMap<StackIdx, bool>,
     ) -> LeakGroup {
+        let blocks = &self.device.blocks;
+        let spared = spared::among(blocks, self.stacks, &evidence, self.span(growth));
+        // Both ascend.
+        evidence.retain(|block| spared.binary_search(block).is_err());
         let kind = self.largest_kind(&evidence);
         let stack = kind.map_or(StackIdx::NONE, |k| k.alloc_stack);
         let named = culprits.frame(stack);
@@ -93,12 +97,9 @@ impl View<'_> {
             Some(_) => None,
             None => self.stack_beside(&evidence, own),
         };
-        let workspaces = workspaces::among(&self.device.blocks, self.stacks, &evidence);
-        // Both ascend.
-        evidence.retain(|block| workspaces.binary_search(block).is_err());
-        let per_step = self.without(&kept.live, &workspaces);
+        let per_step = self.without(&kept.live, &spared);
         let live_count = evidence.len() as u64;
-        let given_back = &self.device.blocks.free_requested;
+        let given_back = &blocks.free_requested;
         let all_end = evidence
             .iter()
             .all(|block| given_back[block.index()] < self.device.events.len());
@@ -122,18 +123,32 @@ impl View<'_> {
             all_end,
             live_bytes: per_step.last().copied().unwrap_or_default(),
             per_step,
-            workspaces,
+            spared,
             evidence,
         }
+    }
+
+    /// The events from the beginning of a growth to the last period.
+    fn span(&self, growth: &Growth) -> Range<u32> {
+        let first_step = self.device.steps.first();
+        let first_step = first_step.map_or(0, |step| step.events.start().0);
+        let surveyed = self.survey.from.max(first_step);
+        let ends = self.ends.as_slice();
+        let began = match growth.first {
+            0 => surveyed,
+            first => surveyed.max(ends[first - 1]),
+        };
+        began..ends.iter().rev().nth(1).copied().unwrap_or(began)
     }
 
     /// Levels at the ends of steps without blocks that are alive at the last one.
     fn without(&self, live: &[u64], blocks: &[BlockIdx]) -> Vec<Bytes> {
         let mut levels: Vec<Bytes> = live.iter().map(|&bytes| Bytes(bytes)).collect();
-        for &block in blocks {
-            let made = self.device.blocks.alloc[block.index()];
-            let size = self.device.blocks.kind(block).size;
-            for level in levels.iter_mut().skip(self.ends.period_of(made)) {
+        let made = |block: &BlockIdx| self.device.blocks.alloc[block.index()];
+        let counted = blocks.iter().filter(|b| made(b) >= self.survey.from);
+        for block in counted {
+            let size = self.device.blocks.kind(*block).size;
+            for level in levels.iter_mut().skip(self.ends.period_of(made(block))) {
                 *level = level.saturating_sub(size);
             }
         }

@@ -78,12 +78,15 @@ mod excuse;
 mod groups;
 mod judge;
 mod last;
+mod leaking;
 mod lines;
 mod reason;
+mod spared;
 mod survivors;
 mod within;
 
 pub use crate::steps::MIN_STEPS;
+pub use leaking::Leaking;
 pub use survivors::MAX_CELLS;
 
 use crate::growth::{Growth, Line, settled};
@@ -209,8 +212,9 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// Bytes alive at the end of each step.
     pub per_step: Vec<Bytes>,
-    /// Blocks of the site that do not leak and are not counted: workspaces of libraries.
-    pub workspaces: Vec<BlockIdx>,
+    /// Blocks of the site that do not leak and are not counted: workspaces of libraries, and what
+    /// was made once before the growth began.
+    pub spared: Vec<BlockIdx>,
     /// The blocks, oldest first, at most [`MAX_EVIDENCE`]; `live_count` is the number of all.
     pub evidence: Vec<BlockIdx>,
 }

@@ -78,6 +78,8 @@ pub struct Kept {
 
 /// What all sites keep across ends of periods.
 pub struct Survey {
+    /// The first event that is surveyed.
+    pub from: u32,
     /// Per site; `None` if it keeps nothing across an end.
     pub kept: Vec<Option<Box<Kept>>>,
     /// Per period, bytes allocated in it, whether kept or not.
@@ -118,16 +120,7 @@ impl Survey {
         watch: Watch<'_>,
     ) -> Result<Survey, Stopped> {
         let n = ends.len();
-        let mut survey = Survey {
-            kept: vec![None; sites.keys.len()],
-            churn: vec![0; n],
-            temporary: vec![0; n],
-            replaced: FxHashMap::default(),
-            gone: vec![0; n],
-            held: Vec::new(),
-            halves: vec![[0; 2]; sites.keys.len()],
-            left_out: 0,
-        };
+        let mut survey = Survey::empty(from, n, sites.keys.len());
         let mut room = MAX_CELLS / n.max(1);
         // What sites made in a period before the first block that they keep.
         let mut before: Vec<(usize, u64)> = vec![(0, 0); sites.keys.len()];
@@ -179,6 +172,20 @@ impl Survey {
         survey.held = fates.held;
         survey.keep_halves_with_stack(sites);
         Ok(survey)
+    }
+
+    fn empty(from: u32, periods: usize, sites: usize) -> Survey {
+        Survey {
+            from,
+            kept: vec![None; sites],
+            churn: vec![0; periods],
+            temporary: vec![0; periods],
+            replaced: FxHashMap::default(),
+            gone: vec![0; periods],
+            held: Vec::new(),
+            halves: vec![[0; 2]; sites],
+            left_out: 0,
+        }
     }
 
     fn keep_halves_with_stack(&mut self, sites: &Sites) {

@@ -1,16 +1,17 @@
 //! A smaller batch: some requests become smaller with it, all others stay the same.
 //!
 //! A recording does not say what a request's size depends on, so this is an estimate. Activations,
-//! inputs and key/value caches are assumed to grow with the batch. Temporaries are too, with two
-//! exceptions: those of the optimizer, and those as large as something that does not grow (for
-//! example a gradient that will be added to a parameter's gradient).
+//! inputs and key/value caches are assumed to grow with the batch. Temporaries are too, with three
+//! exceptions: those of the optimizer, those as large as something that does not grow (for
+//! example a gradient that will be added to a parameter's gradient), and workspaces of libraries.
 
 use crate::categories::{Categories, Category};
 use crate::oom::Failure;
 use crate::phases::{Phase, Phases};
-use crate::stacks::FxHashMap;
-use crate::trace::{BlockIdx, DeviceTrace};
+use crate::stacks::{FxHashMap, Stacks};
+use crate::trace::{BlockIdx, Blocks, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
+use crate::workspaces;
 use std::fmt;
 
 /// A part of the batch, in eighths.
@@ -53,8 +54,8 @@ impl Batch {
     /// Finds what grows with the batch, on a device on which this request failed.
     pub fn of(
         device: &DeviceTrace,
-        categories: &Categories,
-        phases: &Phases,
+        stacks: &Stacks,
+        (categories, phases): (&Categories, &Phases),
         failure: &Failure,
     ) -> Batch {
         let blocks = &device.blocks;
@@ -70,7 +71,10 @@ impl Batch {
             let size = blocks.kind(BlockIdx(index)).requested;
             match categories.found(BlockIdx(index)) {
                 Category::Activation | Category::Input | Category::KvCache => true,
-                Category::Temporary => temporary(size, EventIdx(blocks.alloc[index as usize])),
+                Category::Temporary => {
+                    temporary(size, EventIdx(blocks.alloc[index as usize]))
+                        && !categories.is_workspace(device, stacks, BlockIdx(index))
+                }
                 _ => false,
             }
         };
@@ -79,7 +83,8 @@ impl Batch {
             blocks: (0..blocks.len() as u32)
                 .map(|b| b >= n_before && grows(b))
                 .collect(),
-            failed: temporary(failure.asked, failure.event),
+            failed: temporary(failure.asked, failure.event)
+                && !is_workspace(blocks, stacks, failure),
         }
     }
 
@@ -100,6 +105,16 @@ impl Batch {
     }
 }
 
+/// Whether a failed request was for a workspace: it was made in their code, or has such a size, and
+/// what was served of that size is still there.
+fn is_workspace(blocks: &Blocks, stacks: &Stacks, failure: &Failure) -> bool {
+    let mut frames = stacks.frames(failure.stack).iter();
+    let lasts = |block: u32| blocks.free_requested[block as usize] > failure.event.0;
+    let alike = |block: &u32| blocks.kind(BlockIdx(*block)).requested == failure.asked;
+    frames.any(|&frame| workspaces::is_frame(stacks, stacks.frame(frame)))
+        || workspaces::is_size(failure.asked) && (0..blocks.len() as u32).filter(alike).all(lasts)
+}
+
 /// Whether the model alone decides the size of blocks of a category.
 fn lasts(category: Category) -> bool {
     use Category::{Buffer, Gradient, OptimizerState, Parameter};
@@ -109,6 +124,8 @@ fn lasts(category: Category) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::StackIdx;
+    use crate::testing::{TraceBuilder, block_of};
 
     /// What lasts keeps its size, and so do temporaries of the same size; everything else shrinks.
     #[test]
@@ -123,6 +140,33 @@ mod tests {
         check(batch.size(Share(4), 2, Bytes(100)), 100);
         check(batch.failed(Share(2), Bytes(100)), 25);
         check(Batch::default().failed(Share(2), Bytes(100)), 100);
+    }
+
+    /// A workspace is made once and kept; a tensor of the same size comes and goes.
+    #[test]
+    fn a_request_for_a_workspace_does_not_shrink() {
+        let check = |asked: Bytes, is_given_back: bool, expected: bool| {
+            let mut builder = TraceBuilder::default();
+            let block = builder.alloc(block_of(Bytes::mib(32)));
+            if is_given_back {
+                builder.free_requested(block);
+            }
+            let trace = builder.finish();
+            let failure = Failure {
+                event: EventIdx(trace.devices[0].events.len() - 1),
+                step: None,
+                asked,
+                free: None,
+                allocated: Bytes::ZERO,
+                reserved: Bytes::ZERO,
+                stack: StackIdx::NONE,
+            };
+            let blocks = &trace.devices[0].blocks;
+            assert_eq!(is_workspace(blocks, &trace.stacks, &failure), expected);
+        };
+        check(Bytes::mib(32), false, true);
+        check(Bytes::mib(32), true, false);
+        check(Bytes::mib(33), false, false);
     }
 
     #[test]

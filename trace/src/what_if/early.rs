@@ -1,8 +1,6 @@
 //! Blocks given back earlier than they were, or never asked for.
 
-use super::step_at;
-use crate::leaks::{LeakGroup, LeakReport, Pattern};
-use crate::site::OfSites;
+use crate::leaks::{LeakReport, Leaking, Pattern};
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
@@ -29,26 +27,10 @@ impl Early {
             .groups
             .iter()
             .filter(|group| ends_with_steps(group.pattern));
-        let groups: Vec<&LeakGroup> = groups.collect();
-        let sites: OfSites<()> = groups.iter().map(|group| (group.site, ())).collect();
-        let mut spared: Vec<BlockIdx> = groups
-            .iter()
-            .flat_map(|group| &group.workspaces)
-            .copied()
-            .collect();
-        spared.sort_unstable();
+        let leaking = Leaking::of(device, stacks, groups);
         let blocks = &device.blocks;
-        let leaking = sites.of_kinds(blocks, stacks);
-        let allocated = blocks.n_preexisting..blocks.len() as u32;
-        let early = allocated.filter_map(|block| {
-            let at = block as usize;
-            let step = step_at(device, EventIdx(blocks.alloc[at])) as usize;
-            let end = device.steps.get(step)?.events.end();
-            let outlives = blocks.free_requested[at] > end.0;
-            let leaks = leaking[blocks.kind[at].index()].is_some()
-                && spared.binary_search(&BlockIdx(block)).is_err();
-            (outlives && leaks).then_some((end, BlockIdx(block)))
-        });
+        let allocated = (blocks.n_preexisting..blocks.len() as u32).map(BlockIdx);
+        let early = allocated.filter_map(|block| Some((leaking.due(block)?, block)));
         let mut early: Vec<(EventIdx, BlockIdx)> = early.collect();
         early.sort_unstable_by_key(|(event, block)| (*event, block.0));
         Early {

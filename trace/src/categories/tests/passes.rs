@@ -240,3 +240,21 @@ fn what_a_checkpoint_recomputes_when_memory_runs_out_is_an_activation() {
         assert_eq!(of(p)(again), expected);
     }
 }
+
+/// The first product of matrices makes a workspace, in whatever operation that is, and C++ frames
+/// may not be recorded. What a model keeps comes again with the next call.
+#[test]
+fn a_workspace_of_a_model_that_only_infers_is_no_activation() {
+    let check = |later: usize, expected| {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let first = forward(&mut p, 32 << 20, 4);
+        for _ in 0..later {
+            forward(&mut p, 32 << 20, 4);
+        }
+        forward(&mut p, 700, 5);
+        assert_eq!(of(p)(first), expected, "{later} more");
+    };
+    check(0, Category::Temporary);
+    check(3, Category::Activation);
+}

@@ -56,6 +56,20 @@ fn small_leaks_fail_too() {
     );
 }
 
+/// Three steps prove no leak, but two runs whose ends part with every step do not agree.
+#[test]
+fn runs_whose_ends_part_do_not_agree_in_everything() {
+    let of = |leak: u64| Program {
+        leak,
+        steps: 3,
+        ..Program::default()
+    };
+    let outcome = |base: u64, new: u64| gated(&of(base), &of(new)).outcome;
+    assert_eq!(outcome(0, 0), Outcome::Pass);
+    assert_eq!(outcome(0, 20 << 10), Outcome::CannotTell);
+    assert_eq!(outcome(20 << 10, 40 << 10), Outcome::CannotTell);
+}
+
 #[test]
 fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
     let leaky = |leak: u64, steps: u32| Program {

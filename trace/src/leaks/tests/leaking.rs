@@ -712,7 +712,7 @@ fn a_workspace_at_the_line_that_leaks_is_not_counted() {
     assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(30)));
     let levels: Vec<Bytes> = (1..=10).map(|n| Bytes::mib(3 * n)).collect();
     assert_eq!(group.per_step, levels);
-    assert_eq!(group.workspaces.len(), 1);
+    assert_eq!(group.spared.len(), 1);
     // What if it did not leak: only the workspace stays, and what the last step made until it ends.
     let trace = program().trace();
     let device = &trace.devices[0];
@@ -722,7 +722,7 @@ fn a_workspace_at_the_line_that_leaks_is_not_counted() {
     assert_eq!(early.overdue(device, end), Bytes::mib(27));
     // All is given back in the end but the workspace: that is no leak that is never given back.
     let mut ended = program();
-    ended.alive.retain(|&block| block != group.workspaces[0]);
+    ended.alive.retain(|&block| block != group.spared[0]);
     ended.end();
     let reason = ended.is(Verdict::Leak);
     assert!(reason.contains("given back only after"), "{reason}");

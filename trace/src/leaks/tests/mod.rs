@@ -4,6 +4,7 @@ mod chance;
 mod innocent;
 mod leaking;
 mod parts;
+mod spared;
 
 use super::*;
 use crate::steps;

@@ -1,0 +1,68 @@
+//! What a site keeps beside its leak: made once, so it does not leak.
+
+use super::*;
+use crate::what_if::Early;
+
+/// Where the loop and its data stand in one function, both are one site.
+const MADE: [&str; 1] = ["keep train.py:3"];
+const LEAKS: [&str; 1] = ["keep train.py:9"];
+
+/// Ten steps that each keep what `size` says. The data are made in step 0, or before it.
+fn program(data: u64, is_before: bool, size: fn(u32) -> u64) -> Program {
+    let mut made = 0;
+    let mut program = Program::run(10, |p, step| {
+        if step == 0 {
+            p.alloc(&MADE, data);
+            made = p.n_events;
+        }
+        p.alloc(&LEAKS, size(step));
+    });
+    if is_before {
+        program.scopes[0].1 = made;
+    }
+    program
+}
+
+fn three_mib(_: u32) -> u64 {
+    3 << 20
+}
+
+#[test]
+fn data_that_the_loop_uses_does_not_leak() {
+    for is_before in [false, true] {
+        // As much as a step leaks, or far more.
+        for data in [4 << 20, 200 << 20] {
+            let group = program(data, is_before, three_mib).leaks();
+            let line = group.frame.map(|frame| frame.line);
+            assert_eq!(line, Some(9), "the line that leaks is told");
+            assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(30)));
+            let levels: Vec<Bytes> = (1..=10).map(|n| Bytes::mib(3 * n)).collect();
+            assert_eq!(group.per_step, levels);
+            assert_eq!(group.spared.len(), 1);
+            // What if it did not leak: the data stay.
+            let trace = program(data, is_before, three_mib).trace();
+            let device = &trace.devices[0];
+            let report = find(device, &trace.stacks, &[]);
+            let early = Early::leaks(device, &trace.stacks, &report);
+            let end = EventIdx(device.events.len() - 1);
+            assert_eq!(early.overdue(device, end), Bytes::mib(27));
+        }
+    }
+}
+
+/// What the first steps kept is of no size that comes again, but of one like the others.
+#[test]
+fn data_of_any_length_leak_from_the_first_step_on() {
+    let group = program(200 << 20, false, |step| {
+        (3 << 20) + u64::from((step + 5) % 10) * 4096
+    });
+    let group = group.leaks();
+    assert_eq!((group.live_count, group.spared.len()), (10, 1));
+}
+
+/// What comes in a size that leaks was kept by it, wherever the recording begins.
+#[test]
+fn a_block_like_those_that_leak_is_one_of_them() {
+    let group = program(3 << 20, true, three_mib).leaks();
+    assert_eq!((group.live_count, group.spared.len()), (11, 0));
+}
