@@ -428,6 +428,16 @@ impl DeviceTrace {
             + names
             + of_vec(&self.annotations)
     }
+
+    /// Whether everything that was given back carries the stack with which it was requested, as
+    /// `context="alloc"` records it.
+    pub fn frees_carry_stacks_of_allocs(&self) -> bool {
+        let kinds = self.blocks.kinds.iter();
+        let mut freed = kinds
+            .filter(|kind| kind.free_stack != StackIdx::NONE && kind.alloc_stack != StackIdx::NONE);
+        let is_alike = |kind: &BlockKind| kind.free_stack == kind.alloc_stack;
+        freed.next().is_some_and(is_alike) && freed.all(is_alike)
+    }
 }
 
 impl Trace {

@@ -157,6 +157,40 @@ impl Habit {
     }
 }
 
+/// The statement that makes the last allocation. What it gives back itself belongs to its step: a
+/// list of results that it makes longer, and cuts.
+struct Statement<'a> {
+    device: &'a DeviceTrace,
+    stacks: &'a Stacks,
+    /// Where it is: functions with their lines, outermost first.
+    frames: Vec<(Function<'a>, u32)>,
+    /// Whether it has ended, or the stacks of frees are not known.
+    is_over: bool,
+}
+
+impl<'a> Statement<'a> {
+    /// Of the allocation before the event `from`.
+    fn of(device: &'a DeviceTrace, stacks: &'a Stacks, from: usize) -> Self {
+        let last = EventIdx(from.saturating_sub(1) as u32);
+        Statement {
+            device,
+            stacks,
+            frames: lines_of(stacks, stack_of(device, last)).collect(),
+            is_over: device.frees_carry_stacks_of_allocs(),
+        }
+    }
+
+    /// Whether it gives back a block, as the stack of that shows, if it was recorded.
+    fn gives_back(&mut self, free: &Free) -> bool {
+        let stack = stack_of(self.device, free.event);
+        let mut freed_at = lines_of(self.stacks, stack).peekable();
+        let is_known = freed_at.peek().is_some();
+        let mut frames = self.frames.iter();
+        self.is_over |= !is_known || !freed_at.all(|frame| frames.next() == Some(&frame));
+        !self.is_over
+    }
+}
+
 /// The functions that a part of a program is called from, outermost first.
 struct Callers<'a> {
     stacks: &'a Stacks,
@@ -211,7 +245,7 @@ pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut 
         return;
     }
     let tail = Tail::of(device, previous, last);
-    let mut end = gives_up(device, steps).unwrap_or(last.events.end());
+    let mut end = gives_up(device, stacks, steps).unwrap_or(last.events.end());
     let until = tail.frees().next().map_or(end, |free| free.event);
     let both = Span::new(previous.events.start(), until);
     if let Some(callers) = Callers::of(device, stacks, both) {
@@ -236,7 +270,7 @@ pub(super) fn without_ending(device: &DeviceTrace, stacks: &Stacks, steps: &mut 
 /// in the step before; and all up to where a step has replaced what the step before made. What only
 /// the last step made may be given back first. So no more young blocks are given back in it after
 /// that than in the step before.
-fn gives_up(device: &DeviceTrace, steps: &[Step]) -> Option<EventIdx> {
+fn gives_up(device: &DeviceTrace, stacks: &Stacks, steps: &[Step]) -> Option<EventIdx> {
     let [earlier @ .., last] = steps else {
         return None;
     };
@@ -256,7 +290,9 @@ fn gives_up(device: &DeviceTrace, steps: &[Step]) -> Option<EventIdx> {
     let after = usual.frees().filter(|free| Some(free.event) > usually);
     let mut young = after.filter(is_young).count();
     let mut habits = Habit::of(device, earlier);
+    let mut made_last = Statement::of(device, stacks, tail.from);
     let first = tail.frees().find(|free| match free.made {
+        _ if made_last.gives_back(free) => false,
         Made::Earlier => {
             let habit = habits.get_mut(&free.site);
             !habit.is_some_and(|habit| habit.takes(free))
@@ -288,6 +324,11 @@ fn stack_of(device: &DeviceTrace, event: EventIdx) -> StackIdx {
 
 /// The Python functions of a stack, outermost first.
 fn functions_of(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Function<'_>> {
+    lines_of(stacks, stack).map(|(function, _)| function)
+}
+
+/// The same, with the lines that they are at.
+fn lines_of(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = (Function<'_>, u32)> {
     let frames = stacks
         .frames(stack)
         .iter()
@@ -295,7 +336,8 @@ fn functions_of(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Functi
         .map(|&at| stacks.frame(at));
     frames.filter_map(|frame| {
         let file = stacks.str(frame.filename);
-        code::is_python(file, frame.line).then(|| (stacks.str(frame.name), file))
+        let function = (stacks.str(frame.name), file);
+        code::is_python(file, frame.line).then_some((function, frame.line))
     })
 }
 

@@ -193,7 +193,7 @@ impl Evidence {
     /// [`Stopped`].
     pub fn of(device: &DeviceTrace, own: &Config, watch: Watch<'_>) -> Result<Evidence, Stopped> {
         let summary = device.summary[Series::Reserved as usize];
-        let carries = frees_carry_stacks_of_allocs(device);
+        let carries = device.frees_carry_stacks_of_allocs();
         let mut reader = Reader {
             device,
             own,
@@ -524,16 +524,6 @@ fn has_stacks(device: &DeviceTrace) -> bool {
     let is_known =
         |kind: &BlockKind| kind.alloc_stack != StackIdx::NONE || kind.free_stack != StackIdx::NONE;
     device.blocks.kinds.iter().any(is_known)
-}
-
-/// Whether everything that was given back carries the stack with which it was requested, as
-/// `context="alloc"` records it.
-fn frees_carry_stacks_of_allocs(device: &DeviceTrace) -> bool {
-    let kinds = device.blocks.kinds.iter();
-    let mut freed = kinds
-        .filter(|kind| kind.free_stack != StackIdx::NONE && kind.alloc_stack != StackIdx::NONE);
-    let is_alike = |kind: &BlockKind| kind.free_stack == kind.alloc_stack;
-    freed.next().is_some_and(is_alike) && freed.all(is_alike)
 }
 
 /// The stack where none was recorded.

@@ -42,6 +42,62 @@ fn the_last_step_ends_before_its_function_returns() {
     assert_eq!(end.0, device.blocks.free_requested[newest]);
 }
 
+/// The last statement of the loop makes a list longer and cuts it, after the last allocation. It
+/// has not ended while it gives back what it has cut off.
+#[test]
+fn the_last_step_holds_all_of_its_last_statement() {
+    let check = |cut_at: Option<&str>, belongs: bool| {
+        let mut program = Program::default();
+        let [forward, backward, copy] = [
+            "main:3 train:10 !forward:20",
+            "main:3 train:11 !backward:30",
+            "main:3 train:12 copy:5",
+        ]
+        .map(|s| program.stack(s));
+        let cut = cut_at.map(|at| program.stack(at));
+        let mut builder = program.builder;
+        let block = |alloc_stack, free_stack| crate::trace::BlockKind {
+            alloc_stack,
+            free_stack: cut_at.map_or(alloc_stack, |_| free_stack),
+            ..block_of(Bytes(4096))
+        };
+        let mut copies = Vec::new();
+        let mut first_cut = None;
+        for step in 0..9 {
+            let passes = [forward, backward];
+            let mut gone = passes.map(|s| builder.alloc(block(s, backward))).to_vec();
+            for block in gone.drain(..) {
+                builder.free_requested(block);
+                builder.free_completed(block);
+            }
+            if step % 4 == 0 {
+                copies.extend((0..4).map(|_| builder.alloc(block(copy, cut.unwrap_or(copy)))));
+                let too_many = copies.len().saturating_sub(8);
+                gone.extend(copies.drain(..too_many));
+            }
+            for &block in &gone {
+                builder.free_requested(block);
+                builder.free_completed(block);
+            }
+            first_cut = gone.first().copied();
+        }
+        let mut trace = builder.finish();
+        find(&mut trace.devices[0], &trace.stacks, 1, Watch::nobody()).unwrap();
+        let device = &trace.devices[0];
+        assert_eq!(device.steps.len(), 9);
+        let first_cut = device.blocks.free_requested[first_cut.unwrap().index()];
+        let end = match belongs {
+            true => device.events.len(),
+            false => first_cut,
+        };
+        assert_eq!(device.steps[8].events.end().0, end, "{cut_at:?}");
+    };
+    check(Some("main:3 train:12"), true);
+    check(Some("main:3 train:13"), false);
+    // Frees carry the stacks of allocations: where they were requested is not known.
+    check(None, false);
+}
+
 /// A ring may begin anywhere in a step, and what follows the loop's last line may be done in some
 /// steps only, as a checkpoint is: neither cuts a step in two.
 #[test]
