@@ -318,6 +318,11 @@ impl Kept {
         }
     }
 
+    /// Per end, blocks alive.
+    pub fn counts(&self) -> Vec<u64> {
+        self.live_count.iter().map(|&count| count.into()).collect()
+    }
+
     /// The same as if the recording had ended before the last period. Blocks that survive it are
     /// counted as before.
     pub fn without_last_end(&self) -> Kept {

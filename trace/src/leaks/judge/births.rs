@@ -37,16 +37,21 @@ pub fn is_emptied(kept: &Kept) -> bool {
         && kept.requested[from + 1..].iter().min() <= lowest
 }
 
+/// The periods that made survivors which are older than any block that the site ever gave back.
+pub(super) fn proven_births(kept: &Kept) -> Vec<usize> {
+    // A block of period p has outlived n - p ends.
+    let proven = kept.live.len().saturating_sub(patience(kept));
+    let births = (0..proven).filter(|&p| kept.survivor_count[p] > 0);
+    births.collect()
+}
+
 /// Looks for survivors that are older than any block that the site ever gave back, and that appear
 /// again and again.
 pub(super) fn by_survivors(kept: &Kept) -> Finding {
     let n = kept.live.len();
     let patience = patience(kept);
-    // A block of period p has outlived n - p ends.
     let proven = n.saturating_sub(patience);
-    let births: Vec<usize> = (0..proven)
-        .filter(|&p| kept.survivor_count[p] > 0)
-        .collect();
+    let births = proven_births(kept);
     let births = without_special_first(&births, kept);
     let end = proven.saturating_sub(1);
     let even = Rhythm::of(births, end).map(|rhythm| (rhythm, true));
@@ -83,10 +88,7 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         growths: births.len(),
         jump: jump(births, kept),
     };
-    let room = match Room::of(kept) {
-        Room::Unknown => Room::beneath_its_most(kept, births),
-        known => known,
-    };
+    let room = Room::beside_a_variable(&kept.counts(), kept, births);
     let slows = rhythm.slows(births, end) || ever_rarer(births);
     let is_unsure = rhythm.is_late(n) || !goes_on || slows;
     match (room, is_unsure) {
@@ -146,8 +148,12 @@ pub(super) enum Room {
 
 impl Room {
     pub(super) fn of(kept: &Kept) -> Room {
-        let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
-        let floor = from_the_right(&counts);
+        Room::of_counts(&kept.counts(), kept)
+    }
+
+    /// The same, where so many blocks are in it at the ends of periods: its own and others.
+    fn of_counts(counts: &[u64], kept: &Kept) -> Room {
+        let floor = from_the_right(counts);
         let before = [0].iter().chain(&floor);
         let rises = before.zip(&floor).enumerate();
         let rises: Vec<usize> = rises.filter(|(_, (a, b))| b > a).map(|(i, _)| i).collect();
@@ -164,11 +170,18 @@ impl Room {
         }
     }
 
+    /// The same, also where a variable of the loop holds a block more now and then.
+    pub(super) fn beside_a_variable(counts: &[u64], kept: &Kept, births: &[usize]) -> Room {
+        match Room::of_counts(counts, kept) {
+            Room::Unknown => Room::beneath_its_most(counts, kept, births),
+            known => known,
+        }
+    }
+
     /// The same, where the number of blocks falls below its maximum now and then: the variable of a
     /// loop holds one block more, if that is not in the buffer. So many `births` as were needed to
     /// make up for this and for a new maximum should have come, and did not raise it.
-    fn beneath_its_most(kept: &Kept, births: &[usize]) -> Room {
-        let counts = &kept.live_count;
+    fn beneath_its_most(counts: &[u64], kept: &Kept, births: &[usize]) -> Room {
         let mut most = 0;
         let mut rises = Vec::new();
         for (end, &count) in counts.iter().enumerate() {

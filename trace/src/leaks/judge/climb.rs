@@ -19,7 +19,7 @@ const HARDLY_RISING: f64 = 0.03;
 /// highest and in its lowest level. A list that loses a fifth of its elements once in a while
 /// climbs for long before it stays at a height.
 pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
-    let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+    let counts = kept.counts();
     if Room::of(kept) != Room::Unknown || !climbs(&kept.requested) || !climbs(&counts) {
         return None;
     }

@@ -39,8 +39,7 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     if (to - from) * 2 < ups {
         return Finding::Bounded;
     }
-    let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
-    let count_floor = from_the_right(&counts);
+    let count_floor = from_the_right(&kept.counts());
     let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
     // Fewer new blocks than rises: blocks become larger, not more.
     let replaced = (more as usize) * 2 < rises.len();

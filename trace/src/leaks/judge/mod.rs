@@ -31,7 +31,7 @@ pub use older::takes_the_place_of_older;
 
 use super::survivors::{Kept, Survey};
 use super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
-use births::{Room, by_survivors, patience, without_special_first};
+use births::{Room, by_survivors, patience, proven_births, without_special_first};
 use climb::climbing;
 use data::Rest;
 use level::{MIN_RISES, by_level};
@@ -230,9 +230,7 @@ pub struct Ended {
 /// Growth of a site that is bounded, because it has ended; `None` if there was none.
 pub fn ended(kept: &Kept) -> Option<Ended> {
     let proven = kept.live.len().saturating_sub(patience(kept));
-    let births: Vec<usize> = (0..proven)
-        .filter(|&p| kept.survivor_count[p] > 0)
-        .collect();
+    let births = proven_births(kept);
     let births = without_special_first(&births, kept);
     // Where new blocks take the place of others, growth has ended before the last one came.
     if Room::of(kept) != Room::Unknown {

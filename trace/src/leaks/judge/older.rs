@@ -3,6 +3,7 @@
 use super::super::MIN_GROWTHS;
 use super::super::survivors::{Kept, Survey};
 use super::Growth;
+use super::births::{Room, proven_births, without_special_first};
 use super::level::MIN_RISES;
 use super::rhythm::Rhythm;
 use super::series::from_the_right;
@@ -48,7 +49,10 @@ impl Older {
         let together: Vec<u64> = together.collect();
         let n = together.len();
         if matched * 2 <= total {
-            return match is_full(&together, &gone) {
+            let births = proven_births(kept);
+            let births = without_special_first(&births, kept);
+            let room = Room::beside_a_variable(&together, kept, births);
+            return match room == Room::Full || is_full(&together, &gone) {
                 true => Older::Perhaps,
                 false => Older::None,
             };

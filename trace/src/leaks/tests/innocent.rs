@@ -340,6 +340,30 @@ fn a_queue_that_has_just_become_full_is_no_leak() {
     check(4, 40, Verdict::Leak);
 }
 
+/// A queue was half full of older blocks, and several come at once every five steps. Once it is
+/// full, the older ones go first.
+#[test]
+fn a_queue_that_becomes_full_by_several_blocks_at_once_is_no_leak() {
+    let check = |room: usize, gone_each_time: usize, expected: Verdict| {
+        let mut program = Program::default();
+        let old = (0..18).map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))));
+        let mut queue: std::collections::VecDeque<BlockIdx> = old.collect();
+        for step in 0..38 {
+            let start = program.n_events;
+            if step % 5 == 3 {
+                let come = [8, 5, 7, 6, 6, 6, 6, 5][step / 5];
+                queue.extend((0..come).map(|_| program.alloc(&KEEP, 1 << 20)));
+                let gone = queue.len().saturating_sub(room).max(gone_each_time);
+                queue.drain(..gone).for_each(|block| program.free(block));
+            }
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program.is(expected);
+    };
+    check(40, 0, Verdict::CannotTell);
+    check(400, 2, Verdict::Leak);
+}
+
 /// The models of all folds are kept. When the first fold ends, its optimizer gives back its state,
 /// which has the sizes of a model.
 #[test]
