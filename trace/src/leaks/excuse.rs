@@ -7,6 +7,8 @@
 //!   within the optimizer's scopes: parameters may be trained from different steps on.
 //! * Weights being made or loaded: the code that makes them does nothing else, and most of what it
 //!   allocates stays.
+//! * A model to which layers are added: after each growth, the steps make more, too. Nobody can
+//!   tell: perhaps old models are kept while the work grows for another reason.
 //! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
 //!   are replaced by ones that are larger by the same amount.
 //! * A buffer that is enlarged while some of the program's work grows too: perhaps it holds longer
@@ -14,7 +16,8 @@
 
 use super::judge::{self, Growth};
 use super::survivors::Kept;
-use super::{Pattern, View};
+use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
+use crate::growth::settled;
 use crate::phases::Role;
 use crate::site::SiteKey;
 use crate::span::Span;
@@ -34,6 +37,8 @@ pub enum Excuse {
     StateAgain,
     /// Without stacks, and not in every step: it was made while an optimizer stepped.
     MadeInUpdates,
+    /// Weights are added now and then, and the steps that follow do more work each time.
+    MoreLayers,
     /// One request's key/value cache grows with every token.
     OneRequest,
     /// A buffer is enlarged, and so is some of the program's work.
@@ -84,6 +89,8 @@ impl<'v> Excuses<'v> {
             Some(Excuse::MadeInUpdates)
         } else if role == Role::ModelSetup && self.mostly_kept(growth) {
             Some(Excuse::Loading)
+        } else if self.may_be_layers(site, growth) {
+            Some(Excuse::MoreLayers)
         } else if growth.pattern == Pattern::Enlarged
             && self.by_equal_amounts(site, growth)
             && !self.has_backward()
@@ -134,6 +141,37 @@ impl<'v> Excuses<'v> {
             && self.in_updates.get_or_init(in_updates)[site]
     }
 
+    /// Whether what a site keeps may be the weights of layers that are added to a model a few
+    /// times: whenever it grows, the steps that follow make more than those before, by half of the
+    /// growth or more. Their gradients alone are as large as the weights.
+    fn may_be_layers(&self, site: usize, growth: &Growth) -> bool {
+        let role = self.view.roles.get(self.view.sites.stacks[site]);
+        let may_be_weights =
+            role == Role::ModelSetup || matches!(self.view.sites.keys[site], SiteKey::Size(_));
+        let Some(kept) = self.kept(site).filter(|_| may_be_weights) else {
+            return false;
+        };
+        let made = &self.view.survey.churn;
+        let n = made.len();
+        // The first period may make the model itself.
+        let births = growth.first.max(1)..=growth.last;
+        let births = births.filter(|&p| kept.survivors[p] > 0);
+        let births: Vec<usize> = births.collect();
+        let ends = births.iter().skip(1).chain([&n]);
+        let mut from = settled(n);
+        let rises = births.iter().zip(ends).filter(|&(&birth, &end)| {
+            let before = median(made.get(from..birth).unwrap_or_default());
+            let after = median(&made[birth + 1..end]);
+            from = birth + 1;
+            let both = before.zip(after);
+            both.is_some_and(|(a, b)| b >= a.saturating_add(kept.survivors[birth] / 2))
+        });
+        let rises = rises.count();
+        matches!(growth.pattern, Pattern::EveryNth(_))
+            && births.len() < MIN_LATE_GROWTHS
+            && rises + 1 >= MIN_GROWTHS.max(births.len())
+    }
+
     /// Whether the growth is most of what the periods allocate.
     fn mostly_kept(&self, growth: &Growth) -> bool {
         let churn = &self.view.survey.churn[growth.first..];
@@ -149,13 +187,11 @@ impl<'v> Excuses<'v> {
         // Requested bytes: block sizes are multiples of 512 B, so small rises would come at times.
         let level = &kept.requested[growth.first..];
         let rises = || level.windows(2).map(|w| w[1].saturating_sub(w[0]));
-        let mut sorted: Vec<u64> = rises().collect();
-        sorted.sort_unstable();
-        let Some(&median) = sorted.get(sorted.len() / 2) else {
+        let Some(median) = median(&rises().collect::<Vec<u64>>()) else {
             return false;
         };
         let near = |rise: &u64| rise.abs_diff(median) * 4 <= median;
-        rises().filter(near).count() * 10 >= sorted.len() * 9
+        rises().filter(near).count() * 10 >= rises().count() * 9
     }
 
     /// Whether the program computes gradients. Without any stack this is not known.
@@ -164,6 +200,13 @@ impl<'v> Excuses<'v> {
         stacks.clone().all(|stack| stack == StackIdx::NONE)
             || stacks.any(|stack| is_backward(self.view, stack))
     }
+}
+
+/// `None` of nothing.
+fn median(column: &[u64]) -> Option<u64> {
+    let mut sorted = column.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
 }
 
 /// Per site, whether all that it keeps for good was made while an optimizer stepped, as the scopes

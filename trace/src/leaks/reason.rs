@@ -179,6 +179,14 @@ impl Teller<'_> {
                 );
                 self.report(Verdict::CannotTell, reason)
             }
+            Excuse::MoreLayers => {
+                let reason = format!(
+                    "{bytes} {one} accumulate over {n} {many}, and each time the {many} that \
+                     follow do more work: perhaps layers are added to a model, or old models are \
+                     kept"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
             Excuse::LargerSteps => {
                 let reason = format!(
                     "a buffer is enlarged by {bytes} {one}, and some of the program's work grows \

@@ -262,6 +262,34 @@ fn weights_that_are_loaded_are_no_leak() {
     assert!(reason.contains("record the steps that follow"), "{reason}");
 }
 
+/// A model to which a layer is added every seven steps has more gradients after each. Old models
+/// that are kept have none; and what has no bound goes on.
+#[test]
+fn layers_that_are_added_to_a_model_a_few_times_may_be_no_leak() {
+    const APPLY: &str = "_apply /v/site-packages/torch/nn/modules/module.py";
+    const LAYER: [&str; 2] = [APPLY, "keep train.py"];
+    let check = |stack: &[&str], n: u32, is_trained: bool, expected: Verdict| {
+        let reason = Program::run(n, |p, step| {
+            if step % 7 == 0 {
+                p.alloc(stack, 3 << 20);
+            }
+            let layers = if is_trained { step / 7 } else { 1 };
+            for _ in 0..layers {
+                let gradient = p.alloc(&BACKWARD, 3 << 20);
+                p.free(gradient);
+            }
+        })
+        .is(expected);
+        let is_said = reason.contains("perhaps layers are added");
+        assert_eq!(is_said, expected == Verdict::CannotTell, "{reason}");
+    };
+    check(&LAYER, 28, true, Verdict::CannotTell);
+    check(&[], 28, true, Verdict::CannotTell);
+    check(&LAYER, 28, false, Verdict::Leak);
+    check(&KEEP, 28, true, Verdict::Leak);
+    check(&LAYER, 56, true, Verdict::Leak);
+}
+
 #[test]
 fn what_the_groups_do_not_cover_is_said() {
     // One site has a rhythm. Many other sites keep something once; there are more and more of them.
