@@ -89,7 +89,7 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
             name,
             "step" | "unscale_" | "_unscale_grads_" | "_maybe_opt_step"
         );
-    if scaler || file.ends_with("torch/nn/utils/clip_grad.py") {
+    if scaler || is_clipping(&file) {
         return Some(Part::Update);
     }
     const FOLDERS: [&str; 4] = ["/optim/", "/optimizers/", "/ops/adam/", "/ops/lion/"];
@@ -120,6 +120,11 @@ pub fn part(file: &str, name: &str) -> Option<Part> {
         _ if file.ends_with("torch/optim/optimizer.py") => Part::Wrapper,
         _ => Part::Update,
     })
+}
+
+/// Whether a file clips gradients. It keeps nothing, but gives their norm to the program.
+pub fn is_clipping(file: &str) -> bool {
+    code::slashed(file).ends_with("torch/nn/utils/clip_grad.py")
 }
 
 /// Functions of DeepSpeed's optimizers that make 32-bit copies of the weights, or the state.

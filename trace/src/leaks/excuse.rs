@@ -18,10 +18,11 @@ use super::judge::{self, Growth};
 use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
 use crate::growth::settled;
+use crate::optimizer;
 use crate::phases::Role;
 use crate::site::SiteKey;
 use crate::span::Span;
-use crate::stacks::StackIdx;
+use crate::stacks::{Frame, StackIdx};
 use crate::trace::Annotation;
 use crate::units::EventIdx;
 use std::cell::OnceCell;
@@ -80,7 +81,9 @@ impl<'v> Excuses<'v> {
     /// The excuse of a site that grows.
     pub fn of(&self, site: usize, growth: &Growth) -> Option<Excuse> {
         let role = self.view.roles.get(self.view.sites.stacks[site]);
-        if matches!(role, Role::Optimizer | Role::OptimizerSetup) {
+        let is_update = matches!(role, Role::Optimizer | Role::OptimizerSetup);
+        // The norm of all gradients, which the program gets, is no state.
+        if is_update && !self.is_clipping(site) {
             Some(match self.is_state_again(site, growth) {
                 true => Excuse::StateAgain,
                 false => Excuse::OptimizerState,
@@ -139,6 +142,19 @@ impl<'v> Excuses<'v> {
         let in_updates = || made_in_updates(self.view);
         matches!(self.view.sites.keys[site], SiteKey::Size(_))
             && self.in_updates.get_or_init(in_updates)[site]
+    }
+
+    /// Whether the innermost code of an optimizer at a site is that of gradient clipping.
+    fn is_clipping(&self, site: usize) -> bool {
+        let stacks = self.view.stacks;
+        let frames = stacks.frames(self.view.sites.stacks[site]).iter();
+        let mut frames = frames.map(|&frame| stacks.frame(frame));
+        let part = |frame: &Frame| {
+            let (file, name) = (stacks.str(frame.filename), stacks.str(frame.name));
+            optimizer::part(file, name).map(|_| file)
+        };
+        let innermost = frames.find_map(|frame| part(&frame));
+        innermost.is_some_and(optimizer::is_clipping)
     }
 
     /// Whether what a site keeps may be the weights of layers that are added to a model a few
