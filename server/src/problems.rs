@@ -14,6 +14,7 @@ use crate::projects::ProjectError;
 use crate::store::StoreError;
 use answers::decoded::NoDevice;
 use answers::run_names::BadName;
+use api::ids::RunId;
 use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
 use api::projects::ProjectName;
@@ -170,6 +171,14 @@ fn words(scopes: Scopes) -> String {
 }
 
 impl Error {
+    /// What whoever has only a link is told instead.
+    pub fn for_link(self) -> Error {
+        match self {
+            Error::Store(StoreError::Deleted { id, .. }) => Deleted(id).for_link(),
+            error => error,
+        }
+    }
+
     /// The status of a page that shows this error.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.problem().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -335,6 +344,18 @@ pub struct Elsewhere(pub String);
 /// Marks the answer to somebody whom no project lets in.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProject;
+
+/// Marks the answer about a run that is deleted.
+#[derive(Clone, Debug)]
+pub struct Deleted(pub RunId);
+
+impl Deleted {
+    /// The same for whoever has only a link. They cannot restore it, and are not told when somebody
+    /// deleted it.
+    pub fn for_link(&self) -> Error {
+        Error::NotFound(format!("run {}: it was deleted", self.0))
+    }
+}
 
 /// Marks the answer to a browser that another site sent here. Whoever asks may do it from here.
 #[derive(Clone, Copy, Debug)]
@@ -511,7 +532,9 @@ fn of_memory(error: &NoMemory) -> Kind {
 
 fn of_store(error: &StoreError) -> Kind {
     match error {
-        StoreError::NotFound { .. } | StoreError::UnknownLevel(_) => not_found(),
+        StoreError::NotFound { .. } | StoreError::Deleted { .. } | StoreError::UnknownLevel(_) => {
+            not_found()
+        }
         StoreError::Conflict(_) => (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict"),
         StoreError::TooNew { .. } => (StatusCode::CONFLICT, ProblemCode::TooNew, "Too new"),
         StoreError::Full => full(),
@@ -579,6 +602,9 @@ impl IntoResponse for Error {
         let is_shut = matches!(self, Error::Project(ProjectError::Shut(_)));
         if is_shut || matches!(self, Error::NoProject | Error::TokenShut(_)) {
             response.extensions_mut().insert(NoProject);
+        }
+        if let Error::Store(StoreError::Deleted { id, .. }) = &self {
+            response.extensions_mut().insert(Deleted(id.clone()));
         }
         if matches!(self, Error::Foreign(_)) {
             response.extensions_mut().insert(Foreign);

@@ -333,9 +333,10 @@ pub async fn of_share(
         return Err(Error::Gone(super::audience::ended(&share, None)));
     }
     let subject = match share.target {
-        ShareTarget::Run { run } => Subject::run(&app, run, &share.query).await?,
-        ShareTarget::Comparison { runs } => Subject::comparison(&app, runs, &share.query).await?,
+        ShareTarget::Run { run } => Subject::run(&app, run, &share.query).await,
+        ShareTarget::Comparison { runs } => Subject::comparison(&app, runs, &share.query).await,
     };
+    let subject = subject.map_err(Error::for_link)?;
     let asked = Asked {
         theme: query.theme.theme(),
         query: share.query,

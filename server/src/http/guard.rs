@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::clients::{ClientAddress, Peer};
 use crate::config::Config;
 use crate::names::{Authority, Scheme};
-use crate::problems::{Elsewhere, Error};
+use crate::problems::{Deleted, Elsewhere, Error};
 use api::routes;
 use api::runs::Access;
 use axum::extract::{Request, State};
@@ -196,7 +196,13 @@ pub async fn check_token(
             permits::check(&entry, request.method(), request.uri().path())?;
             app.gate.note_use(&entry, app.store.latest_ms()).await;
         }
+        let is_of_link = audience.is_of_link();
         request.extensions_mut().insert(audience);
+        let response = next.run(request).await;
+        return match response.extensions().get::<Deleted>() {
+            Some(deleted) if is_of_link => Err(deleted.for_link()),
+            _ => Ok(response),
+        };
     }
     Ok(next.run(request).await)
 }

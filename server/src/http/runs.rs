@@ -9,7 +9,6 @@ use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
-use crate::ingest::UNDO;
 use crate::problems::Error;
 use crate::store::{RunRow, Which};
 use crate::texts::Texts;
@@ -21,7 +20,6 @@ use api::shares::nameless;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use timeline::format::{UnixMillis, date_time};
 use trace::redact::{self, Key};
 use trace::trace::{QualityNote, Series};
 use trace::units::Micros;
@@ -83,6 +81,8 @@ pub async fn get(
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let read = app.store.read(move |reader| {
+        // This refuses deleted runs; reading the row alone would not.
+        reader.run_ref(&id)?;
         Ok((
             reader.run(&id)?,
             reader.settings(&id)?,
@@ -90,9 +90,6 @@ pub async fn get(
         ))
     });
     let (row, settings, bench_row) = read.await?;
-    if let Some(deleted_ms) = row.deleted_ms {
-        return Err(deleted(&run, deleted_ms, &audience));
-    }
     // Somebody opens the page of this run, so it is decoded before the first zoom.
     app.pictures.warm(row.trace, audience.texts());
     let mut detail = RunDetail {
@@ -109,15 +106,6 @@ pub async fn get(
         leave_out_names(&mut detail, key);
     }
     Ok(packed::json(&headers, &detail))
-}
-
-/// Why a deleted run is not shown. With a link, nobody can restore it.
-fn deleted(run: &str, deleted_ms: i64, audience: &Audience) -> Error {
-    let until = date_time(UnixMillis(deleted_ms + UNDO.as_millis() as i64));
-    Error::NotFound(match audience.is_of_link() {
-        true => format!("run {run}: it was deleted"),
-        false => format!("run {run}: it was deleted, and can be restored until {until}"),
-    })
 }
 
 /// Renames a run.

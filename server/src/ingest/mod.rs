@@ -29,5 +29,4 @@ pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use job::{Arrived, Job};
 pub use parse::parse;
-pub use recover::UNDO;
 pub use uploads::{UploadLimits, Uploads};

@@ -8,7 +8,7 @@ use super::parse::Parser;
 use super::uploads::Uploads;
 use crate::blobs::{Blobs, Found};
 use crate::clock::now_ms;
-use crate::store::{Quarantined, StoreResult, UploadRow, UploadState, Writer};
+use crate::store::{Quarantined, StoreResult, UNDO, UploadRow, UploadState, Writer};
 use api::ids::RunId;
 use api::progress::ServerEvent;
 use api::runs::RunSource;
@@ -18,9 +18,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 use trace::snapshot::Snapshot;
-
-/// How long a deletion can be undone.
-pub const UNDO: Duration = Duration::from_secs(10 * 60);
 
 /// How long the final state of an upload is remembered.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);

@@ -1,8 +1,11 @@
 //! What can go wrong in the database. This module knows nothing of HTTP.
 
+use super::runs::UNDO;
 use crate::budget::NoMemory;
 use answers::decoded::NoDevice;
+use api::ids::RunId;
 use std::path::PathBuf;
+use timeline::format::{UnixMillis, date_time};
 use trace::steps::levels::UnknownLevel;
 
 /// The result of anything in this folder.
@@ -18,6 +21,14 @@ pub enum StoreError {
         what: &'static str,
         /// The id that was asked for.
         id: String,
+    },
+    /// The run is deleted, and not yet for good.
+    #[error("there is no run {id}: it was deleted, and can be restored until {}", until(*.at_ms))]
+    Deleted {
+        /// The run.
+        id: RunId,
+        /// When it was deleted, milliseconds since 1970.
+        at_ms: i64,
     },
     /// No loop of the trace is called this.
     #[error(transparent)]
@@ -114,6 +125,11 @@ pub enum StoreError {
     /// The thread that ran the closure died.
     #[error("the database closure panicked")]
     Interrupted,
+}
+
+/// Until when a run that was deleted then can be restored.
+fn until(deleted_ms: i64) -> String {
+    date_time(UnixMillis(deleted_ms + UNDO.as_millis() as i64))
 }
 
 impl From<NoDevice> for StoreError {

@@ -48,7 +48,8 @@ impl Writer<'_> {
     /// Changes labels of a run that is not deleted.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if the run would get too many labels.
+    /// [`StoreError::NotFound`], [`StoreError::Deleted`]; [`StoreError::Conflict`] if the run would
+    /// get too many labels.
     pub fn change_labels(&mut self, run: &RunId, change: &ChangeLabels) -> StoreResult<()> {
         self.reader().run_ref(run)?;
         for (key, value) in &change.labels {

@@ -49,7 +49,7 @@ pub use jobs::{JobRow, RankOfJob, RankRun};
 pub use people::{IdentityRow, TokenRow};
 pub use projects::{MemberRow, ProjectRow, is_of_a_project};
 pub use rows::Slice;
-pub use runs::{NewRun, RunRef, RunRow, Which};
+pub use runs::{NewRun, RunRef, RunRow, UNDO, Which};
 pub use salvage::{Remembered, RememberedRank, Salvaged};
 pub use sessions::SessionRow;
 pub use shares::ShareRow;

@@ -13,9 +13,13 @@ use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 use trace::span::Span;
 use trace::trace::{Fidelity, FormatInfo, PINNED, QualityNote, Series, SeriesSummary, Step};
 use trace::units::{Bytes, EventIdx, Micros};
+
+/// How long a deletion can be undone.
+pub const UNDO: Duration = Duration::from_secs(10 * 60);
 
 /// A run to insert.
 pub struct NewRun {
@@ -171,17 +175,25 @@ impl Reader<'_> {
     /// The place of the trace of a run that is not deleted.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`], and [`StoreError::Deleted`] while it can be restored.
     pub fn run_ref(&self, id: &RunId) -> StoreResult<RunRef> {
-        let sql = "SELECT trace, blob FROM runs WHERE id = ?1 AND deleted_ms IS NULL";
+        let sql = "SELECT trace, blob, deleted_ms FROM runs WHERE id = ?1";
         let mut statement = self.tx.prepare_cached(sql)?;
         let found = statement.query_row([id.as_str()], |row| {
-            Ok(RunRef {
+            let found = RunRef {
                 trace: row.get(0)?,
                 blob: row.get(1)?,
-            })
+            };
+            Ok((found, row.get::<_, Option<i64>>(2)?))
         });
-        found.optional()?.ok_or_else(|| no_run(id))
+        match found.optional()? {
+            None => Err(no_run(id)),
+            Some((found, None)) => Ok(found),
+            Some((_, Some(at_ms))) => Err(StoreError::Deleted {
+                id: id.clone(),
+                at_ms,
+            }),
+        }
     }
 
     /// Runs whose trace was stored by another version or has lost its chunks, with their blobs.
@@ -412,9 +424,10 @@ impl Writer<'_> {
     /// Renames a run that is not deleted.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] and [`StoreError::Deleted`].
     pub fn rename_run(&mut self, id: &RunId, name: &str) -> StoreResult<()> {
-        let sql = "UPDATE runs SET name = ?2 WHERE id = ?1 AND deleted_ms IS NULL";
+        self.reader().run_ref(id)?;
+        let sql = "UPDATE runs SET name = ?2 WHERE id = ?1";
         self.changed_one(id, self.tx.execute(sql, params![id.as_str(), name])?)
     }
 

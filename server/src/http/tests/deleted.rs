@@ -57,8 +57,16 @@ async fn nothing_of_a_deleted_run_answers_any_more() {
         assert_eq!(told.status, StatusCode::OK, "{address}");
     }
     team(&server, Method::DELETE, &routes::run(&run.id), "").await;
+    // Whoever can restore it is told until when, wherever they ask; with a link, nobody can.
     let gone = |answer: Answer, whose: &str, address: &str| {
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{whose}: {address}");
+        let told = answer.problem().detail;
+        assert!(
+            told.contains("it was deleted"),
+            "{whose}: {address}: {told}"
+        );
+        let says_until = told.contains("it was deleted, and can be restored until ");
+        assert_eq!(says_until, whose != "link", "{whose}: {address}: {told}");
     };
     for (address, tag) in &known {
         let told = team(&server, Method::GET, address, "").await;

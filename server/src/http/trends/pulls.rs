@@ -86,7 +86,7 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
     let rows = match compare::rows(app, recorded.runs.clone()).await {
         Ok(rows) => rows,
         // A deleted run can still be named by its date.
-        Err(Error::Store(StoreError::NotFound { .. })) => {
+        Err(Error::Store(StoreError::NotFound { .. } | StoreError::Deleted { .. })) => {
             let judged = None;
             return Ok(Push { recorded, judged });
         }
