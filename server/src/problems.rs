@@ -232,7 +232,7 @@ impl Error {
             Error::Scope { .. } | Error::NotAdmin | Error::Project(ProjectError::NotAdmin(_)) => {
                 forbidden("Not allowed")
             }
-            Error::NoProject => forbidden("You are in no project yet"),
+            Error::NoProject => forbidden("No project yet"),
             Error::TokenShut(_) => forbidden("This token opens nothing now"),
             Error::Oidc(error) => of_sign_in(error),
             Error::Gone(_) => (

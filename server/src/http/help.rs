@@ -69,12 +69,24 @@ pub async fn help_page(
     SignedIn(entry): SignedIn,
     origin: Origin,
 ) -> Result<Response, Error> {
-    permits::scope(&entry, Scope::Read)?;
+    // Help holds nothing of a project, so whoever waits for one may read it.
+    let is_outside = permits::in_a_project(&entry).is_err();
+    if !is_outside {
+        permits::scope(&entry, Scope::Read)?;
+    }
     let body = html! {
         @if entry.may(Scope::Upload) { (sending(&entry, &origin.to_string())) }
         h2 { "Find your way" }
+        @if is_outside {
+            p { "These pages open when you are in a project. " a href=(routes::PROJECTS_PAGE) {
+                "Your projects"
+            } }
+        }
         ul { @for (name, page, about) in PAGES {
-            li { a href=(page) { (name) } ": " (about) "." }
+            li {
+                @if is_outside { (name) } @else { a href=(page) { (name) } }
+                ": " (about) "."
+            }
         } }
         p {
             "On the pages of runs, comparisons and benches, " kbd { "?" }

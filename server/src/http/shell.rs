@@ -2,6 +2,7 @@
 
 use super::App;
 use super::addresses::all_in_project;
+use super::permits;
 use crate::access::{Entry, Place};
 use api::people::Scope;
 use api::routes;
@@ -77,6 +78,7 @@ fn asset<'a>(index: &'a str, name: &str) -> Option<&'a str> {
 
 fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
     let here = |name: &str| (name == title).then_some("page");
+    let is_outside = entry.is_some_and(|entry| permits::in_a_project(entry).is_err());
     html! {
         header class="app-header" {
             a href="/" class="wordmark" aria-label="Tidemark: all runs" {
@@ -85,21 +87,9 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
             }
             @if let Some(entry) = entry {
                 nav class="app-nav account-nav" aria-label="Pages" {
-                    a href=(routes::RUNS_PAGE) { "Runs" }
-                    a href=(routes::COMPARE_PAGE) { "Compare" }
-                    a href=(routes::BENCH_PAGE) { "Bench" }
-                    a href=(routes::LIVE_PAGE) aria-current=[here("Live")] { "Live" }
-                    a href=(routes::JOBS_PAGE) aria-current=[here("Jobs")] { "Jobs" }
-                    a href=(routes::HISTORY_PAGE) aria-current=[here("History")] { "History" }
-                    a href=(routes::PULLS_PAGE) aria-current=[here("Pull requests")] {
-                        "Pull requests"
-                    }
-                    a href=(routes::VIEWS_PAGE) aria-current=[here("Views")] { "Views" }
-                    a href=(routes::CATEGORIES_PAGE) aria-current=[here("Categories")] {
-                        "Categories"
-                    }
+                    @if !is_outside { (of_a_project(title)) }
                     a href=(routes::ACCOUNT_PAGE) aria-current=[here("Account")] { "Account" }
-                    @if entry.place.is_some() || entry.is_admin() {
+                    @if entry.place.is_some() || entry.is_admin() || is_outside {
                         a href=(routes::PROJECTS_PAGE) aria-current=[here("Projects")] {
                             "Projects"
                         }
@@ -111,6 +101,26 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                     a href=(routes::HELP_PAGE) aria-current=[here("Help")] { "Help" }
                 }
             }
+        }
+    }
+}
+
+/// Links to the pages that show what is in a project. Whom no project lets in, they would refuse.
+fn of_a_project(title: &str) -> Markup {
+    let here = |name: &str| (name == title).then_some("page");
+    html! {
+        a href=(routes::RUNS_PAGE) { "Runs" }
+        a href=(routes::COMPARE_PAGE) { "Compare" }
+        a href=(routes::BENCH_PAGE) { "Bench" }
+        a href=(routes::LIVE_PAGE) aria-current=[here("Live")] { "Live" }
+        a href=(routes::JOBS_PAGE) aria-current=[here("Jobs")] { "Jobs" }
+        a href=(routes::HISTORY_PAGE) aria-current=[here("History")] { "History" }
+        a href=(routes::PULLS_PAGE) aria-current=[here("Pull requests")] {
+            "Pull requests"
+        }
+        a href=(routes::VIEWS_PAGE) aria-current=[here("Views")] { "Views" }
+        a href=(routes::CATEGORIES_PAGE) aria-current=[here("Categories")] {
+            "Categories"
         }
     }
 }

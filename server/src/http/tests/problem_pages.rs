@@ -142,5 +142,20 @@ async fn who_may_not_is_told_so_on_a_page() {
             "{page}"
         );
         assert!(page.contains("href=\"/projects\""), "{page}");
+        // Once: the title says it in other words.
+        assert_eq!(page.matches("in no project yet").count(), 1, "{page}");
+    }
+    // Help holds nothing of a project. No page leads to what would be refused.
+    for path in ["/help", "/account", "/projects"] {
+        let (status, page) = browse(&server, Some(&eve), (Method::GET, path)).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        for led_to in ["/projects", "/account", "/help"] {
+            let link = format!("href=\"{led_to}\"");
+            assert!(page.contains(&link), "{path}: {page}");
+        }
+        for refused in ["/compare", "/bench", "/live", "/jobs", "/history", "/views"] {
+            let link = format!("href=\"{refused}\"");
+            assert!(!page.contains(&link), "{path}: {page}");
+        }
     }
 }
