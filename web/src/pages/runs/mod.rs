@@ -69,7 +69,11 @@ pub fn RunsPage() -> impl IntoView {
         .into_any(),
         Shown::Failed(problem) => {
             let retry = Callback::new(move |()| store.refresh());
-            view! { <ProblemNote problem=problem retry=retry/> }.into_any()
+            view! {
+                <div class="toolbar"><h1>"Runs"</h1></div>
+                <ProblemNote problem=problem retry=retry/>
+            }
+            .into_any()
         }
     };
     view! { <div class="runs-page">{body}</div> }
