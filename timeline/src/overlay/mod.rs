@@ -90,6 +90,8 @@ impl Places {
         let px = |css: f64| (css * scale).round() as i32;
         let (left, right) = match detail {
             Detail::Small => (0.0, width),
+            // A difference has a sign: cut off, a plus would look like a minus.
+            Detail::Full if width < 600.0 => (68.0, width - 6.0),
             _ if width < 600.0 => (58.0, width - 6.0),
             _ => (72.0, width - 10.0),
         };

@@ -1,7 +1,7 @@
 //! Geometry of overlays.
 
 use super::*;
-use crate::scene::Shape;
+use crate::scene::{Shape, text_width};
 use api::compare::Curve;
 
 /// Two runs of ten parts: the baseline at 100 MiB, the other 50 MiB lower except for one peak.
@@ -191,6 +191,23 @@ fn only_a_baseline_is_shaded_down_to_the_axis() {
     };
     assert!(shaded(true) > 0);
     assert_eq!(shaded(false), 0);
+}
+
+#[test]
+fn the_sign_of_a_difference_is_on_the_canvas() {
+    let curves = curves();
+    for width in [320.0, 682.0] {
+        let canvas = Canvas { width, ..CANVAS };
+        let scene = scene(&overlay(&curves, (0.0, 10.0)), canvas, &Palette::light());
+        let differs = |text: &&crate::scene::Text| text.text.starts_with(['+', '\u{2212}']);
+        let texts: Vec<_> = scene.texts.iter().filter(differs).collect();
+        assert_eq!(texts.len(), 2);
+        for text in texts {
+            // Some fonts are wider than what is reckoned with.
+            let long = f64::from(text_width("+99.9 GiB", text.size)) * 1.1;
+            assert!(f64::from(text.x) >= long, "{} at {width}", text.text);
+        }
+    }
 }
 
 #[test]
