@@ -20,6 +20,15 @@ const MOST_RUNNING: u32 = 2000;
 /// steps take: rows do not change places while somebody reads.
 const HEARD_MS: i64 = 10 * 60_000;
 
+/// How many live runs are read.
+#[derive(Clone, Copy, Debug)]
+pub struct MostLive {
+    /// In all.
+    pub runs: usize,
+    /// Ranks of one training that run, and as many that do not.
+    pub ranks: usize,
+}
+
 const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
                        seen_ms, outcome, what, capture, capture_steps";
 
@@ -36,21 +45,26 @@ impl Reader<'_> {
     /// Live runs; all, or the ranks of one training. Those first that run, in an order that stays
     /// while they report: the newest first, then by job and rank. Then those that have ended or
     /// fell silent, the one heard of last first.
+    ///
+    /// Of the ranks of a training, those that failed are the last to be left out.
     pub fn live_runs(
         &self,
         job: Option<&str>,
-        most: usize,
+        most: MostLive,
         now_ms: i64,
     ) -> StoreResult<Vec<LiveRun>> {
         let sql = format!(
-            "SELECT {COLUMNS}, outcome IS NULL AND seen_ms > :since AS runs FROM live \
-             WHERE :job IS NULL OR job = :job ORDER BY runs DESC, \
-             iif(runs, created_ms, seen_ms) DESC, job, rank, id LIMIT :most"
+            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY coalesce(job, id), runs \
+             ORDER BY outcome IS NOT NULL AND outcome <> 'done' DESC, rank, id) AS place FROM \
+             (SELECT {COLUMNS}, outcome IS NULL AND seen_ms > :since AS runs FROM live \
+             WHERE :job IS NULL OR job = :job)) WHERE place <= :ranks \
+             ORDER BY runs DESC, iif(runs, created_ms, seen_ms) DESC, job, rank, id LIMIT :most"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! {
             ":job": job,
-            ":most": most as i64,
+            ":most": most.runs as i64,
+            ":ranks": i64::try_from(most.ranks).unwrap_or(i64::MAX),
             ":since": now_ms - HEARD_MS,
         })?;
         let mut found = Vec::new();
@@ -290,6 +304,11 @@ mod tests {
     use crate::store::Store;
     use api::labels::Labels;
 
+    const ALL: MostLive = MostLive {
+        runs: 10,
+        ranks: usize::MAX,
+    };
+
     fn id(n: u32) -> LiveId {
         format!("live_{n}").parse().unwrap()
     }
@@ -350,7 +369,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("t.db")).unwrap();
         let check = |now_ms: i64, expected: &[u32]| {
-            let read = store.read_now(|reader| reader.live_runs(None, 10, now_ms));
+            let read = store.read_now(|reader| reader.live_runs(None, ALL, now_ms));
             let ids: Vec<LiveId> = read.unwrap().into_iter().map(|run| run.id).collect();
             let expected: Vec<LiveId> = expected.iter().copied().map(id).collect();
             assert_eq!(ids, expected, "at {now_ms}");
@@ -369,6 +388,33 @@ mod tests {
         check(7000, &[3, 1, 0, 2]);
         report(0, 7000 + HEARD_MS);
         check(7000 + HEARD_MS, &[0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn a_training_with_many_ranks_does_not_hide_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        begin(&store, 100..101, 0);
+        let filled = store.write_now(|writer| {
+            let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL \
+                       SELECT i + 1 FROM n WHERE i < 39) \
+                       INSERT INTO live (id, name, job, rank, device, labels, created_ms, seen_ms, \
+                       outcome) SELECT 'live_' || i, 'llama', 'j', i, 0, '{}', 9, 9, \
+                       iif(i = 30, 'failed', NULL) FROM n";
+            Ok(writer.tx.execute(sql, [])?)
+        });
+        assert_eq!(filled.unwrap(), 40);
+        let check = |ranks: usize, now_ms: i64, expected: &[u32]| {
+            let most = MostLive { ranks, ..ALL };
+            let read = store.read_now(|reader| reader.live_runs(None, most, now_ms));
+            let ids: Vec<LiveId> = read.unwrap().into_iter().map(|run| run.id).collect();
+            let expected: Vec<LiveId> = expected.iter().copied().map(id).collect();
+            assert_eq!(ids, expected, "{ranks} at {now_ms}");
+        };
+        check(usize::MAX, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        check(4, 10, &[0, 1, 2, 3, 100, 30]);
+        // All of them fell silent: the one that failed is among those that are shown.
+        check(4, 9 + HEARD_MS, &[0, 1, 2, 30, 100]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
 pub use jobs::{JobRow, RankOfJob, RankRun};
+pub use live::MostLive;
 pub use people::{IdentityRow, TokenRow};
 pub use projects::{MemberRow, ProjectRow, is_of_a_project};
 pub use rows::Slice;

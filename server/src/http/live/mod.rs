@@ -13,7 +13,7 @@ use crate::clock::now_ms;
 use crate::identity;
 use crate::live::{JUDGED, Warning, thinned, warnings};
 use crate::problems::Error;
-use crate::store::{Reader, StoreError, StoreResult};
+use crate::store::{MostLive, Reader, StoreError, StoreResult};
 use api::ids::LiveId;
 use api::labels::{self, Label, Labels};
 use api::live::{
@@ -238,14 +238,19 @@ async fn asked(app: &App, id: LiveId, steps: u32) -> Result<(), Error> {
 #[utoipa::path(get, path = "/api/live", tag = "live",
     responses((status = 200, description = "The newest.", body = LiveRuns)))]
 pub async fn list(Here(app): Here) -> Result<axum::Json<LiveRuns>, Error> {
-    of(&app, None).await.map(axum::Json)
+    of(&app, None, usize::MAX).await.map(axum::Json)
 }
 
-/// Live runs with their warnings; all, or the ranks of one training.
-async fn of(app: &App, job: Option<String>) -> Result<LiveRuns, Error> {
+/// Live runs with their warnings; all, or the ranks of one training. At most so many ranks of each
+/// training.
+async fn of(app: &App, job: Option<String>, ranks: usize) -> Result<LiveRuns, Error> {
     let read = app.store.read(move |reader| {
+        let most = MostLive {
+            runs: MOST_RUNS,
+            ranks,
+        };
         let runs = reader
-            .live_runs(job.as_deref(), MOST_RUNS, now_ms())?
+            .live_runs(job.as_deref(), most, now_ms())?
             .into_iter();
         let runs = runs.map(|run| judged(reader, run));
         Ok(LiveRuns {

@@ -26,6 +26,9 @@ use trace::units::Bytes;
 
 /// The address of the script that reads the page anew.
 pub const LIVE_SCRIPT: &str = "/live.js";
+/// How many ranks of one training that run are in the list of all, and how many that do not: one
+/// with hundreds of ranks would hide the others.
+const RANKS: usize = 8;
 /// How many snapshots of one training are listed.
 const SNAPSHOTS: u32 = 50;
 /// A training that runs and has not reported for this long is called silent.
@@ -50,7 +53,11 @@ pub async fn script() -> Response {
 /// The list.
 pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let runs = of(&app, None).await?;
+    let runs = of(&app, None, RANKS).await?;
+    let of_each = format!(
+        "Of each training at most {RANKS} ranks that run and {RANKS} that do not are here, those \
+         that failed first. Its page lists more."
+    );
     let body = html! {
         p class="muted" {
             "Trainings that report their memory after each step, while they run. Counters are "
@@ -64,7 +71,9 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
                 code { "python -m tidemark_capture --live --server http://… train.py" } "."
             }
         } @else {
-            div class="live-now" data-live="" { (table(&runs)) }
+            div class="live-now" data-live="" {
+                (left_out(&runs, &of_each)) (table(&runs))
+            }
         }
         script src=(LIVE_SCRIPT) {}
     };
@@ -76,14 +85,19 @@ fn away() -> Markup {
     html! { p class="live-warning" role="status" data-away="" hidden {} }
 }
 
-fn table(LiveRuns { runs, total }: &LiveRuns) -> Markup {
+/// Which are left out, by what rule.
+fn left_out(LiveRuns { runs, total }: &LiveRuns, rule: &str) -> Markup {
     html! {
         @if (runs.len() as u64) < u64::from(*total) {
             p class="muted" {
-                "The first " (runs.len()) " of " (total)
-                ": those that run, then those heard of last."
+                (runs.len()) " of " (total) ": those that run, then those heard of last. " (rule)
             }
         }
+    }
+}
+
+fn table(LiveRuns { runs, .. }: &LiveRuns) -> Markup {
+    html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
                 th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
@@ -159,7 +173,7 @@ async fn shown(
     let shown = curve(app, id.clone()).await?;
     let ranks = match &shown.run.job {
         None => LiveRuns::default(),
-        job => of(app, job.clone()).await?,
+        job => of(app, job.clone(), usize::MAX).await?,
     };
     let snapshots = snapshots(app, &id).await?;
     let run = &shown.run;
@@ -174,7 +188,11 @@ async fn shown(
             }
             @for warning in &run.warnings { p class="live-warning" role="status" { (warning) } }
             (drawn(&shown))
-            @if ranks.runs.len() > 1 { h2 { "Its ranks" } (table(&ranks)) }
+            @if ranks.runs.len() > 1 {
+                h2 { "Its ranks" }
+                (left_out(&ranks, ""))
+                (table(&ranks))
+            }
             (taken(run, &snapshots))
             @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }
         }

@@ -242,7 +242,12 @@ async fn a_list_that_leaves_trainings_out_says_of_how_many() {
     );
     let page = server.get("/live").await.expect(StatusCode::OK);
     let page = String::from_utf8(page.body.to_vec()).unwrap();
-    assert!(page.contains("The first 200 of 201:"), "{page}");
+    // All are ranks of one training: the others must not be hidden behind them.
+    assert!(page.contains("8 of 201:"), "{page}");
+    let of_one = format!("/live/{}", all.runs[0].id);
+    let page = server.get(&of_one).await.expect(StatusCode::OK);
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(page.contains("200 of 201:"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
