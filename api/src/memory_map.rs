@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the map; part of its entity tags.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;
@@ -41,6 +41,8 @@ pub struct RoomOverTime {
     pub reserved: Vec<Bytes>,
     /// Bytes in use; what another stream still waits for is.
     pub used: Vec<Bytes>,
+    /// Bytes of these that were given back and that another stream still uses.
+    pub waiting: Vec<Bytes>,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Vec<Bytes>,
     /// Free bytes of segments that are partly in use.

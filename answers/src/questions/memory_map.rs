@@ -5,7 +5,7 @@ use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, RoomOverTime
 use std::collections::BTreeMap;
 use trace::layout::{self, Layout, Place, Segment};
 use trace::levels::GivenBack;
-use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
+use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize, Series};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// The map after an event. Of a recording without events, `at` is `None`, and the map is that of
@@ -63,6 +63,9 @@ pub fn room_over_time(device: &DeviceTrace) -> RoomOverTime {
         columns.events.push(room.event);
         columns.reserved.push(room.reserved);
         columns.used.push(room.used);
+        let levels = device.levels_at(room.event);
+        let [active, allocated] = [Series::Active, Series::Allocated].map(|s| levels.get(s));
+        columns.waiting.push(active.saturating_sub(allocated));
         columns.cached.push(room.cached);
         columns.split.push(room.split);
         columns.largest_gap.push(room.largest_gap);

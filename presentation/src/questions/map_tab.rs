@@ -29,7 +29,11 @@ pub fn in_use(pools: &[PoolMap]) -> String {
         let sizes = sizes.filter_map(|&at| segment.sizes.get(at as usize).copied());
         sizes.sum()
     };
-    let pending: Bytes = segments(pools).map(waits).sum();
+    told_apart(used, segments(pools).map(waits).sum())
+}
+
+/// How much of what is in use or waits was given back.
+pub fn told_apart(used: Bytes, pending: Bytes) -> String {
     let own = used.saturating_sub(pending);
     match pending {
         Bytes::ZERO => format!("{own} in use"),

@@ -1,18 +1,21 @@
-//! Geometry of the picture of reserved memory over a recording. Three parts are stacked over the
-//! events, in a box of 1000 × 1000: memory in use, free memory between blocks, and free whole
-//! segments.
+//! Geometry of the picture of reserved memory over a recording. Four parts are stacked over the
+//! events, in a box of 1000 × 1000: memory in use, memory that was given back and that another
+//! stream still uses, free memory between blocks, and free whole segments.
 
 use super::areas::{SIDE, nice_above, step_of};
+use super::map_tab::told_apart;
 use ::timeline::format;
 use api::memory_map::RoomOverTime;
 use std::sync::Arc;
-use trace::units::EventIdx;
+use trace::units::{Bytes, EventIdx};
 
 /// Stacked parts of what is reserved, the lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// In use, or still used by another stream.
+    /// In use.
     Used,
+    /// Given back, still used by another stream.
+    Waiting,
     /// Free, between blocks in use.
     Split,
     /// Free in whole segments.
@@ -53,9 +56,11 @@ impl Room {
     fn edges(&self, part: Part, moment: usize) -> (u64, u64) {
         let of = |column: &[trace::units::Bytes]| column[moment].get();
         let used = of(&self.rooms.used);
+        let own = used.saturating_sub(of(&self.rooms.waiting));
         let split = used + of(&self.rooms.split);
         match part {
-            Part::Used => (0, used),
+            Part::Used => (0, own),
+            Part::Waiting => (own, used),
             Part::Split => (used, split),
             Part::Cached => (split, split + of(&self.rooms.cached)),
         }
@@ -96,15 +101,20 @@ impl Room {
         self.rooms.events[moment]
     }
 
+    /// Whether anything waits for another stream at one of the moments.
+    pub fn waits(&self) -> bool {
+        self.rooms.waiting.iter().any(|bytes| *bytes > Bytes::ZERO)
+    }
+
     /// The text about a moment, after its event.
     pub fn words(&self, moment: usize) -> String {
         let rooms = &self.rooms;
+        let in_use = told_apart(rooms.used[moment], rooms.waiting[moment]);
         let segments = format::plural(u64::from(rooms.segments[moment]), "segment");
         format!(
-            "{} reserved in {segments}, {} in use; free: {} between blocks, {} in whole \
+            "{} reserved in {segments}, {in_use}; free: {} between blocks, {} in whole \
              segments, largest gap {}",
             rooms.reserved[moment],
-            rooms.used[moment],
             rooms.split[moment],
             rooms.cached[moment],
             rooms.largest_gap[moment]
@@ -131,7 +141,6 @@ fn line(points: impl Iterator<Item = (f64, f64)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::units::Bytes;
 
     fn room() -> Room {
         let bytes = |all: [u64; 3]| all.map(Bytes::mib).to_vec();
@@ -139,6 +148,7 @@ mod tests {
             events: [0, 10, 100].map(EventIdx).to_vec(),
             reserved: bytes([64, 64, 128]),
             used: bytes([16, 32, 64]),
+            waiting: bytes([0, 0, 16]),
             split: bytes([0, 32, 32]),
             cached: bytes([48, 0, 32]),
             largest_gap: bytes([48, 16, 32]),
@@ -154,7 +164,11 @@ mod tests {
         let check = |part, expected: &str| assert_eq!(room.path(part), expected, "{part:?}");
         check(
             Part::Used,
-            "M0.0 875.0L100.0 750.0L1000.0 500.0L1000.0 1000.0L100.0 1000.0L0.0 1000.0Z",
+            "M0.0 875.0L100.0 750.0L1000.0 625.0L1000.0 1000.0L100.0 1000.0L0.0 1000.0Z",
+        );
+        check(
+            Part::Waiting,
+            "M0.0 875.0L100.0 750.0L1000.0 500.0L1000.0 625.0L100.0 750.0L0.0 875.0Z",
         );
         check(
             Part::Split,
@@ -165,6 +179,21 @@ mod tests {
             "M0.0 500.0L100.0 500.0L1000.0 0.0L1000.0 250.0L100.0 500.0L0.0 875.0Z",
         );
         assert_eq!(room.largest_gap(), "M0.0 625.0L100.0 875.0L1000.0 750.0");
+    }
+
+    #[test]
+    fn what_waits_for_another_stream_is_told_apart() {
+        let room = room();
+        assert!(room.waits());
+        let check = |moment: usize, expected: &str| {
+            let words = room.words(moment);
+            assert!(words.contains(expected), "{words}");
+        };
+        check(1, "1 segment, 32.0 MiB in use; free");
+        check(
+            2,
+            "2 segments, 48.0 MiB in use, 16.0 MiB given back that another stream still uses; free",
+        );
     }
 
     #[test]

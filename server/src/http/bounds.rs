@@ -219,6 +219,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("segments", MOST_MOMENTS),
             ("split", MOST_MOMENTS),
             ("used", MOST_MOMENTS),
+            ("waiting", MOST_MOMENTS),
         ],
     ),
     ("RedactionPreview", &[("examples", 32)]),

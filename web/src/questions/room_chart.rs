@@ -37,10 +37,14 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
     let labels = labels.collect_view();
     let paths = view! {
         <path class="map-used" d=room.path(Part::Used)></path>
+        <path class="map-pending" d=room.path(Part::Waiting)></path>
         <path class="map-split" d=room.path(Part::Split)></path>
         <path class="map-cached" d=room.path(Part::Cached)></path>
         <path class="room-gap" d=room.largest_gap()></path>
     };
+    let pending = room.waits().then(|| {
+        view! { <li class="pending">"given back, another stream still uses it"</li> }
+    });
     let room = StoredValue::new(room);
     let pointed = RwSignal::new(None::<usize>);
     let moment = move |event: &MouseEvent| {
@@ -84,6 +88,7 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
                 <p class="growth-readout" aria-live="polite">{words}</p>
                 <ul class="level-legend map-legend">
                     <li class="used">"in use"</li>
+                    {pending}
                     <li class="split">"free, between blocks"</li>
                     <li class="cached">"free segments"</li>
                     <li class="gap">"largest gap"</li>

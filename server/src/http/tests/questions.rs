@@ -285,6 +285,7 @@ async fn room_over_time_is_what_the_maps_of_its_moments_say() {
     let route = routes::room_over_time(&run, 0);
     let rooms: RoomOverTime = ok(&server, &route).await.read();
     assert!(rooms.events.len() > 100 && rooms.events.is_sorted());
+    assert!(rooms.waiting.iter().any(|bytes| *bytes > Bytes::ZERO));
     for moment in (0..rooms.events.len()).step_by(40) {
         let at = rooms.events[moment];
         let map: MemoryMap = ok(&server, &routes::memory_map(&run, 0, at)).await.read();
@@ -292,6 +293,9 @@ async fn room_over_time_is_what_the_maps_of_its_moments_say() {
         let sum = |of: fn(&api::memory_map::PoolMap) -> Bytes| pools.iter().map(of).sum::<Bytes>();
         assert_eq!(rooms.reserved[moment], sum(|pool| pool.reserved), "{at}");
         assert_eq!(rooms.used[moment], sum(|pool| pool.used), "{at}");
+        let segments = pools.iter().flat_map(|pool| &pool.segments);
+        let waits = segments.flat_map(|s| s.pending.iter().map(|&block| s.sizes[block as usize]));
+        assert_eq!(rooms.waiting[moment], waits.sum(), "{at}");
         assert_eq!(rooms.cached[moment], sum(|pool| pool.cached), "{at}");
         assert_eq!(rooms.split[moment], sum(|pool| pool.split), "{at}");
         let gaps = pools.iter().map(|pool| pool.largest_gap);
