@@ -26,11 +26,6 @@ impl Rgba {
         }
     }
 
-    /// In the form of a style sheet.
-    pub fn css(self) -> String {
-        format!("#{:02x}{:02x}{:02x}{:02x}", self.0, self.1, self.2, self.3)
-    }
-
     /// The same colour with another opacity, 0 to 1.
     pub fn with_alpha(self, alpha: f64) -> Rgba {
         Rgba(
@@ -214,6 +209,20 @@ impl Palette {
         }
     }
 
+    /// The same colour as a style sheet writes it: it follows the theme, also onto paper.
+    pub fn group_css(key: u32, order: u32) -> String {
+        if key == OTHER_KEY {
+            return "var(--cat-rest)".to_owned();
+        }
+        let colour = order as usize % N_GROUP_COLOURS;
+        let other = match order as usize / N_GROUP_COLOURS % TURNS {
+            0 => return format!("var(--cat-{colour})"),
+            1 => "surface",
+            _ => "text",
+        };
+        format!("color-mix(in srgb, var(--cat-{colour}) 75%, var(--{other}))")
+    }
+
     /// The colour of one block of a group that is drawn `height` pixels high. Blocks of a group
     /// differ a little in shade. The difference grows slowly with their height, so that no block
     /// changes colour suddenly.
@@ -260,6 +269,38 @@ mod tests {
         };
         check(light, Palette::light());
         check(dark, Palette::dark());
+    }
+
+    #[test]
+    fn a_style_sheet_names_the_colour_that_is_painted() {
+        let palette = Palette::dark();
+        let hex = |name: &str| match name {
+            "surface" => palette.surface,
+            "text" => palette.text,
+            "cat-rest" => palette.rest,
+            group => {
+                palette.groups[group
+                    .strip_prefix("cat-")
+                    .unwrap()
+                    .parse::<usize>()
+                    .unwrap()]
+            }
+        };
+        let names = |css: &str| -> Vec<String> {
+            let names = css.split("var(--").skip(1);
+            names
+                .map(|name| name.split(')').next().unwrap().to_owned())
+                .collect()
+        };
+        for (key, order) in [(0, 3), (7, 15), (7, 29), (7, 39), (OTHER_KEY, 4)] {
+            let named = names(&Palette::group_css(key, order));
+            let painted = match named.as_slice() {
+                [one] => hex(one),
+                [one, other] => hex(one).mixed(hex(other), 0.25),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(painted, palette.group(key, order), "{key} {order}");
+        }
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct GroupShare {
     pub caller: String,
     /// Its colour.
     pub colour: Rgba,
+    /// The same as a style sheet writes it.
+    pub css: String,
     /// Its blocks together.
     pub bytes: Bytes,
 }
@@ -98,6 +100,7 @@ pub fn composition(
             label: group.label.clone(),
             caller: group.caller.clone(),
             colour: palette.group(group.key, group.order),
+            css: Palette::group_css(group.key, group.order),
             bytes,
         })
         .collect();

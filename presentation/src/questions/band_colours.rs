@@ -2,7 +2,7 @@
 
 use api::alive::Growth;
 use std::collections::BTreeMap;
-use timeline::colours::{N_GROUP_COLOURS, TURNS};
+use timeline::colours::{N_GROUP_COLOURS, Palette, TURNS};
 
 /// The orders of groups of stacks in the picture, by the stack. An order gives a colour.
 pub type Orders = BTreeMap<u32, u32>;
@@ -32,20 +32,15 @@ pub fn colours(growth: &Growth, orders: &Orders) -> Vec<String> {
     bands
         .map(|(band, colour)| match colour {
             _ if band.key.is_empty() => "var(--cat-rest)".to_owned(),
-            &Some((colour, turn)) => css(colour, turn),
-            None => css(free.next().unwrap_or(BEFORE + 1), 0),
+            &Some((colour, turn)) => css(turn * N_GROUP_COLOURS + colour),
+            None => css(free.next().unwrap_or(BEFORE + 1)),
         })
         .collect()
 }
 
-/// The same shades as `timeline::colours::Palette::group` makes.
-fn css(colour: usize, turn: usize) -> String {
-    let other = match turn {
-        0 => return format!("var(--cat-{colour})"),
-        1 => "surface",
-        _ => "text",
-    };
-    format!("color-mix(in srgb, var(--cat-{colour}) 75%, var(--{other}))")
+/// The colour of this order in the picture.
+fn css(order: usize) -> String {
+    Palette::group_css(0, order as u32)
 }
 
 /// The colour of an order, and how often all colours were used before.

@@ -350,14 +350,15 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
         key,
         label,
         caller,
-        colour,
+        css,
         bytes,
+        ..
     } = group.clone();
     let width = format!(
         "width: {:.1}%",
         bytes.get() as f64 / total.max(1) as f64 * 100.0
     );
-    let swatch = format!("background: {}", colour.css());
+    let swatch = format!("background: {css}");
     let bar = format!("{width}; {swatch}");
     let title = with_caller(&label, &caller);
     let caller = (!caller.is_empty())
