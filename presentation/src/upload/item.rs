@@ -1,5 +1,6 @@
 //! One upload as a value, and everything that can happen to it.
 
+use crate::components::problem_note::{behind_colon, sentence};
 use ::timeline::format::{self, UnixMillis};
 use api::ids::{RunId, UploadId};
 use api::problem::{Problem, ProblemCode};
@@ -106,6 +107,8 @@ pub struct Item {
     pub name: String,
     /// The file's size, bytes.
     pub size: u64,
+    /// The archive that it was in.
+    pub archive: Option<String>,
     /// Which rank of which job it is.
     pub in_job: Option<(LocalJob, Rank)>,
     /// Its id on the server, once announced.
@@ -123,6 +126,7 @@ impl Item {
             id,
             name,
             size,
+            archive: None,
             in_job: None,
             upload: None,
             started: UnixMillis(0),
@@ -225,6 +229,17 @@ impl Item {
             State::Failed(problem) => problem.title.clone(),
             State::Cancelled => "Cancelled".to_owned(),
         }
+    }
+
+    /// Why it failed. A file of an archive is told with the archive: that is what was chosen.
+    pub fn why(&self) -> Option<String> {
+        let State::Failed(problem) = &self.state else {
+            return None;
+        };
+        Some(match &self.archive {
+            None => sentence(&problem.detail),
+            Some(archive) => format!("In {archive}: {}", behind_colon(&problem.detail)),
+        })
     }
 
     fn running_status(&self, running: &Running) -> String {
@@ -402,6 +417,27 @@ pub(super) mod tests {
         assert_eq!(item.status(), "The same bytes were here already");
         item.on(Change::Finished(run(), Novelty::New));
         assert_eq!(item.state, State::Done(run(), Novelty::Known));
+    }
+
+    #[test]
+    fn a_file_that_failed_is_told_with_its_archive() {
+        let failed = |archive: Option<&str>| {
+            let mut item = Item {
+                archive: archive.map(str::to_owned),
+                ..item()
+            };
+            assert_eq!(item.why(), None);
+            item.on(Change::Failed(Problem {
+                code: ProblemCode::BadSnapshot,
+                status: 422,
+                title: "Not a readable snapshot".to_owned(),
+                detail: "Not a memory snapshot".to_owned(),
+                offset: None,
+            }));
+            item.why().unwrap()
+        };
+        assert_eq!(failed(None), "Not a memory snapshot.");
+        assert_eq!(failed(Some("b.zip")), "In b.zip: not a memory snapshot.");
     }
 
     #[test]

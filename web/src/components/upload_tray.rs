@@ -7,12 +7,11 @@ use crate::context::expect_context;
 use crate::format;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;
-use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::{use_location, use_navigate};
-use presentation::components::problem_note::{place, sentence};
+use presentation::components::problem_note::place;
 use presentation::upload::item::{self, Item, LocalId, LocalJob, State};
 use presentation::upload::queue::{self, Line};
 
@@ -139,9 +138,16 @@ fn row(uploads: Uploads, id: LocalId) -> AnyView {
     let status = move || item.get().map(|item| item.status());
     let kind = move || item.get().map(|item| kind(&item.state)).unwrap_or_default();
     let controls = move || item.get().map(|item| controls(uploads, &item));
-    let problem = move || match item.get()?.state {
-        State::Failed(problem) => Some(problem_lines(&problem)),
-        _ => None,
+    let problem = move || {
+        let item = item.get()?;
+        let why = item.why()?;
+        let place = match &item.state {
+            State::Failed(problem) => place(problem),
+            _ => None,
+        };
+        Some(view! {
+            <p class="tray-problem" role="alert"><Prose text=why/> " " {place}</p>
+        })
     };
     let status = view! {
         <p class="tray-status">{status}</p>
@@ -212,16 +218,6 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
         .into_any(),
         State::Failed(_) | State::Cancelled => ().into_any(),
         State::Done(run, _) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
-    }
-}
-
-fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
-    let place = place(problem);
-    view! {
-        <p class="tray-problem" role="alert">
-            <Prose text=sentence(&problem.detail)/>
-            " " {place}
-        </p>
     }
 }
 

@@ -178,10 +178,13 @@ impl Uploads {
             let mut hidden = hidden.borrow_mut();
             let id = LocalId(hidden.next_id);
             hidden.next_id += 1;
-            let item = Item::waiting(id, file.name().to_owned(), file.size);
+            let item = Item {
+                in_job,
+                archive: file.archive.clone(),
+                ..Item::waiting(id, file.name().to_owned(), file.size)
+            };
             hidden.files.insert(id, file);
             drop(hidden);
-            let item = Item { in_job, ..item };
             self.edit(&mut |items| items.push(item.clone()));
         }
     }

@@ -28,6 +28,8 @@ pub struct Source {
     pub size: u64,
     /// Whether it is a part of a zip, packed with deflate.
     pub is_packed: bool,
+    /// The archive that it was in.
+    pub archive: Option<String>,
     blob: Blob,
 }
 
@@ -38,6 +40,7 @@ impl Source {
             path,
             size: blob.size() as u64,
             is_packed: false,
+            archive: None,
             blob,
         }
     }
@@ -86,7 +89,7 @@ impl Archive<'_> {
     pub async fn members(&self) -> Result<Option<Vec<Source>>, String> {
         let blob = &self.file.blob;
         let mut found = Found {
-            folder: stem(self.file.name()),
+            archive: self.file.name(),
             files: Vec::new(),
         };
         match self.kind {
@@ -137,7 +140,8 @@ async fn kind_of(file: &Blob) -> Result<Option<Kind>, String> {
 
 /// The files of an archive, as far as they are found.
 struct Found<'a> {
-    folder: &'a str,
+    /// Its name.
+    archive: &'a str,
     files: Vec<Source>,
 }
 
@@ -152,10 +156,11 @@ impl Found<'_> {
                 "It holds more than {MOST} files; send fewer at a time."
             ));
         }
-        let source = Source::whole(format!("{}/{path}", self.folder), blob);
+        let source = Source::whole(format!("{}/{path}", stem(self.archive)), blob);
         self.files.push(Source {
             size: deflated.unwrap_or(source.size),
             is_packed: deflated.is_some(),
+            archive: Some(self.archive.to_owned()),
             ..source
         });
         Ok(())
