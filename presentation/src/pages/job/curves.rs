@@ -27,6 +27,19 @@ pub fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
         .collect()
 }
 
+/// Of which ranks the median is, where it is not of all at each place: some ran fewer steps.
+pub fn of_which(job: &JobDetail) -> &'static str {
+    of_steps(job.ranks.iter().map(|rank| rank.row.steps))
+}
+
+fn of_steps(mut steps: impl Iterator<Item = u32>) -> &'static str {
+    let first = steps.next();
+    match steps.all(|steps| Some(steps) == first) {
+        true => "",
+        false => " of those that ran that long",
+    }
+}
+
 /// From the rank whose highest level is lowest to that whose is highest: flat where all are equal.
 pub fn band(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
     let parts = job.band.parts.iter();
@@ -86,6 +99,16 @@ pub fn why(rank: &JobRank) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_of_some_of_the_ranks_says_so() {
+        let check = |steps: &[u32], expected: &str| {
+            assert_eq!(of_steps(steps.iter().copied()), expected, "{steps:?}");
+        };
+        check(&[], "");
+        check(&[8, 8, 8], "");
+        check(&[8, 5, 8], " of those that ran that long");
+    }
 
     #[test]
     fn the_line_of_a_rank_lies_in_the_band_of_all() {

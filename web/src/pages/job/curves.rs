@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::problem_note::behind_colon;
 use presentation::pages::job::curves::{
-    band, by_oddness, highest, line, median, oddest_first, pictured, rank_of, reach, why,
+    band, by_oddness, highest, line, median, oddest_first, of_which, pictured, rank_of, reach, why,
 };
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub fn Curves(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
 #[component]
 fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     let high = highest(&job);
-    let base = median(&job);
+    let (base, which) = (median(&job), of_which(&job));
     let pictures = job.curves.iter().filter_map(|curve| {
         let rank = rank_of(&job, curve.rank)?;
         let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), reach(curve)])));
@@ -77,7 +77,7 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
             <h2 id="job-curves-title">"Rank by rank"</h2>
             <p class="muted">
                 {format!("{axis}, all on one scale; line: the most of each moment, shaded below \
-                          it: down to the least; grey: the median rank")}
+                          it: down to the least; grey: the median rank{which}")}
             </p>
             <div class="multiples">{pictures}</div>
         </section>
@@ -142,7 +142,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> im
         runs.push(band(&pictured_job));
         Arc::new(pictured(&pictured_job, runs))
     });
-    let high = highest(&job);
+    let (high, which) = (highest(&job), of_which(&job));
     let told = Arc::clone(&job);
     let about = move || {
         let rank = rank_of(&told, chosen.get())?;
@@ -163,7 +163,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> im
             <h2 id="job-curves-title">"All ranks"</h2>
             <p class="muted">
                 {format!("{axis}, the most of each moment; shaded: from the lowest to the highest \
-                          rank, grey: the median, line: the rank that is chosen below")}
+                          rank, grey: the median{which}, line: the rank that is chosen below")}
             </p>
             <div class="job-band">
                 <Plot curves=shown detail=Detail::Axes high=high band=true/>
