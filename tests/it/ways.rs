@@ -1,5 +1,5 @@
-//! Ways through the pages that are easily forgotten: back from what is not there, from the filter
-//! into the list, and what can be asked of a state alone.
+//! Ways through the pages that are easily forgotten: back from what is not there, past the header,
+//! from the filter into the list, and what can be asked of a state alone.
 
 use serde_json::json;
 use tests::{Browser, TestServer, Theme, Viewport};
@@ -27,6 +27,26 @@ async fn what_is_not_there_leads_back_to_the_runs() {
     browser.click("main a").await;
     let list = "return location.pathname === '/';";
     browser.wait_until("the runs", list).await;
+}
+
+#[tokio::test]
+async fn the_first_link_skips_to_the_content() {
+    let server = TestServer::start();
+    let browser = at_a_list_of_one(&server).await;
+    browser.press("Tab").await;
+    let shown = "const link = document.activeElement; \
+                 return link.className === 'skip-link' && link.getBoundingClientRect().top >= 0;";
+    browser.wait_until("the link on the page", shown).await;
+    browser.press("Enter").await;
+    let skipped = "return document.activeElement.id === 'main' && location.pathname === '/';";
+    browser
+        .wait_until("the content has the focus", skipped)
+        .await;
+    // The Tab key goes on from there, behind the header.
+    browser.press("Tab").await;
+    let inside = "return !!document.activeElement.closest('main') \
+                  && document.activeElement.id !== 'main';";
+    assert_eq!(browser.eval(inside).await, true);
 }
 
 /// A browser that shows the list with one run in it.
