@@ -95,7 +95,8 @@ pub async fn help_page(
         h2 { "Light and dark" }
         p {
             "Pages look as the browser wants it. A button at the top of the page "
-            a href=(routes::RUNS_PAGE) { "Runs" } " chooses one look for this browser, here too."
+            @if is_outside { "Runs" } @else { a href=(routes::RUNS_PAGE) { "Runs" } }
+            " chooses one look for this browser, here too."
         }
     };
     Ok(page(&app, Some(&entry), "Help", &body))

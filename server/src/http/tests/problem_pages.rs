@@ -157,5 +157,6 @@ async fn who_may_not_is_told_so_on_a_page() {
             let link = format!("href=\"{refused}\"");
             assert!(!page.contains(&link), "{path}: {page}");
         }
+        assert!(!page.contains("href=\"/\">Runs"), "{path}: {page}");
     }
 }
