@@ -261,6 +261,13 @@ impl Analysis<'_> {
             .copied()
             .filter(|&i| f64::from(covers(i)) >= ABOUT_THE_SAME * f64::from(most));
         let count = |i: &usize| loops[*i].iterations.len();
+        // A part of a loop's lines, read as a loop that goes round less often, is none.
+        let is_part = |i: &usize| {
+            let around = same.clone().filter(|j| count(i) < count(j));
+            let mut around = around.map(|j| &self.regions[loops[j].region]);
+            around.any(|region| region.has_within(&self.regions[loops[*i].region]))
+        };
+        let same = same.clone().filter(|i| !is_part(i));
         let enough = same
             .clone()
             .filter(|i| count(i) >= MIN_STEPS)

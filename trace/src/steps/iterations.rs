@@ -44,8 +44,8 @@ pub struct Mark {
     starts: Vec<SpotIdx>,
     /// … once any of these spots (sorted) was passed.
     lasts: Vec<SpotIdx>,
-    /// Whether the region has one line only.
-    is_one_line: bool,
+    /// … but not where the program comes back to one of these (sorted) from what its line calls.
+    returns: Vec<SpotIdx>,
 }
 
 /// How the first spot of an iteration is found.
@@ -103,10 +103,15 @@ impl Mark {
         let count = region.beats[beat].count;
         let exact = region.spots.iter().copied();
         let exact: Vec<SpotIdx> = exact
-            .filter(|s| ways.visits[s.index()].count == count)
+            .filter(|s| ways.visits[s.index()].count == count && ways.counts_passes(*s))
             .collect();
         let turns = turns(&exact, ways);
-        let is_one_line = !region.has_lines(calls);
+        // If there is no other line, the next pass follows.
+        let has_lines = region.has_lines(calls);
+        let returns = |starts: &[SpotIdx]| -> Vec<SpotIdx> {
+            let starts = starts.iter().copied().filter(|_| has_lines);
+            starts.filter(|s| ways.is_returned_to(*s)).collect()
+        };
         let mut marks = Vec::new();
         let mut from = 0;
         for (turn, own) in turns.iter().enumerate() {
@@ -116,9 +121,9 @@ impl Mark {
                 beat,
                 turn,
                 reading,
+                returns: returns(&starts),
                 starts,
                 lasts,
-                is_one_line,
             }));
             if turn == 0
                 && let Some((starts, lasts)) = Mark::after_cut(region, beat, ways, calls)
@@ -128,9 +133,9 @@ impl Mark {
                     beat,
                     turn,
                     reading: Reading::Cut,
+                    returns: returns(&starts),
                     starts,
                     lasts,
-                    is_one_line,
                 });
             }
             from = ways.visits[own[0].index()].second;
@@ -243,7 +248,7 @@ impl Mark {
 
     /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
-        of_vec(&self.starts) + of_vec(&self.lasts)
+        of_vec(&self.starts) + of_vec(&self.lasts) + of_vec(&self.returns)
     }
 }
 
@@ -493,9 +498,9 @@ impl Deeds {
                     && going.left.is_some_and(|l| cares(&of_spot[l.index()], mark));
                 let this = &marks[mark as usize];
                 // One line allocates several times: that begins no other iteration.
-                let is_same_line = |left| {
-                    left == *spot || (!this.is_one_line && calls.returns_to_line(left, *spot))
-                };
+                let comes_back = this.returns.binary_search(spot).is_ok();
+                let is_same_line =
+                    |left| left == *spot || (comes_back && calls.returns_to_line(left, *spot));
                 let goes_on = depth == going.depth && going.left.is_some_and(is_same_line);
                 self.deeds.push(Deed {
                     mark,

@@ -36,7 +36,8 @@ pub struct Visits {
     pub entry: bool,
     /// Whether the recording of its thread begins at this spot.
     pub begins: bool,
-    /// How often the program came back to it from a function that its line called.
+    /// How often the program came back to it from a function that its line called, within one pass
+    /// of the line.
     returns: u32,
 }
 
@@ -74,7 +75,6 @@ pub struct Ways {
 
 /// Regions as they are found.
 struct Search<'w> {
-    calls: &'w Calls,
     watch: Watch<'w>,
     found: Vec<Region>,
     /// The parts of the graph that were looked at already. The same part is met again and again:
@@ -128,7 +128,41 @@ impl Ways {
             next.sort_unstable();
             next.dedup();
         }
+        // A table of lines.
+        watch.look(held + calls.spots.len() * 64)?;
+        ways.tell_passes_from_returns(calls);
         Ok(ways)
+    }
+
+    /// A line that allocates what it calls something with, as `model(randn(16))` does, seems to be
+    /// come back to where its next pass follows. But it is visited no more often than what it
+    /// calls. What allocates again after the call is visited more often.
+    fn tell_passes_from_returns(&mut self, calls: &Calls) {
+        let mut called: FxHashMap<(ContextIdx, u32), u32> = FxHashMap::default();
+        for (spot, visits) in calls.spots.iter().zip(&self.visits) {
+            if !spot.is_allocation {
+                let most = called.entry((spot.context, spot.line)).or_default();
+                *most = visits.count.max(*most);
+            }
+        }
+        for (spot, visits) in calls.spots.iter().zip(&mut self.visits) {
+            let most = called.get(&(spot.context, spot.line));
+            let is_pass = most.is_some_and(|&most| visits.count <= most);
+            if visits.returns < visits.count && is_pass {
+                visits.returns = 0;
+            }
+        }
+    }
+
+    /// Whether the program comes back to a spot from what its line calls.
+    pub fn is_returned_to(&self, spot: SpotIdx) -> bool {
+        self.visits[spot.index()].returns > 0
+    }
+
+    /// Whether a spot is visited once in each pass of its line: not before and after a call.
+    pub fn counts_passes(&self, spot: SpotIdx) -> bool {
+        let visits = self.visits[spot.index()];
+        visits.returns == 0 || visits.returns == visits.count
     }
 
     /// Heap bytes that it uses.
@@ -180,7 +214,6 @@ impl Ways {
         let mut contexts: Vec<(u32, Vec<SpotIdx>)> = of_context.into_iter().collect();
         contexts.sort_unstable_by_key(|(context, _)| *context);
         let mut search = Search {
-            calls,
             watch: watch.beside(held),
             found: Vec::new(),
             seen: HashSet::new(),
@@ -209,7 +242,7 @@ impl Ways {
             part.sort_unstable_by_key(|s| self.visits[s.index()].first);
         }
         for part in parts {
-            let beats = self.beats(&part, search.calls);
+            let beats = self.beats(&part);
             if beats.is_empty() || !search.seen.insert(part.clone()) {
                 continue;
             }
@@ -234,15 +267,11 @@ impl Ways {
     /// a spot, so numbers that differ by one, or by little, count as one beat.
     ///
     /// A line that allocates before and after it calls something is passed once, but its own
-    /// allocation is visited twice. Where there are other lines, these count the iterations.
-    fn beats(&self, spots: &[SpotIdx], calls: &Calls) -> Vec<Beat> {
-        let has_lines = have_lines(spots, calls);
-        let counts_passes = |s: &&SpotIdx| {
-            let visits = self.visits[s.index()];
-            !has_lines || visits.returns == 0 || visits.returns == visits.count
-        };
+    /// allocation is visited twice. What it calls counts the iterations, and other lines do. The
+    /// visits that are no returns agree with them.
+    fn beats(&self, spots: &[SpotIdx]) -> Vec<Beat> {
         let visits = |s: &SpotIdx| self.visits[s.index()].count;
-        let counts = spots.iter().filter(counts_passes).map(visits);
+        let counts = spots.iter().filter(|s| self.counts_passes(**s)).map(visits);
         // A spot that is passed once (a first iteration's workspace) does not count iterations.
         let mut counts: Vec<u32> = counts.filter(|&count| count > 1).collect();
         counts.sort_unstable();
@@ -254,6 +283,14 @@ impl Ways {
             }
         }
         let mut beats: Vec<Beat> = beats.iter().map(|counts| Beat::of(counts)).collect();
+        for spot in spots.iter().filter(|s| !self.counts_passes(**s)) {
+            let visits = self.visits[spot.index()];
+            let passes = visits.count - visits.returns;
+            let at = beats.partition_point(|beat| beat.most < passes);
+            if let Some(beat) = beats.get_mut(at).filter(|beat| beat.has(passes)) {
+                beat.support += 1;
+            }
+        }
         // If there are very many numbers, those that most spots agree on.
         if beats.len() > MAX_BEATS {
             beats.sort_by_key(|b| (std::cmp::Reverse(b.support), b.count));
@@ -273,6 +310,13 @@ fn have_lines(spots: &[SpotIdx], calls: &Calls) -> bool {
 }
 
 impl Region {
+    /// Whether another region is a part of this one, without some of its lines.
+    pub fn has_within(&self, other: &Region) -> bool {
+        other.context == self.context
+            && other.spots.len() < self.spots.len()
+            && self.spots.contains(&other.spots[0])
+    }
+
     /// Whether it has more than one line.
     pub fn has_lines(&self, calls: &Calls) -> bool {
         have_lines(&self.spots, calls)
