@@ -82,8 +82,8 @@ pub struct Analysis<'a> {
     pub has_graph: bool,
     /// Per context, how many of its spots are visited.
     n_spots: Vec<u32>,
-    /// The last time that memory ran out.
-    last_oom: Option<usize>,
+    /// The events at which memory ran out.
+    ooms: Vec<u32>,
     watch: Watch<'a>,
 }
 
@@ -121,7 +121,11 @@ impl<'a> Analysis<'a> {
         }
         let watch = watch.beside(of_vec(&n_spots));
         let actions = &device.events.action;
-        let last_oom = actions.iter().rposition(|a| *a == Action::Oom);
+        let ooms = (0..)
+            .zip(actions.iter())
+            .filter(|(_, a)| **a == Action::Oom);
+        let ooms: Vec<u32> = ooms.map(|(at, _)| at).collect();
+        let watch = watch.beside(2 * of_vec(&ooms));
         let (mut total, mut setup) = (Tally::default(), 0);
         for kind in &blocks.kind[blocks.n_preexisting as usize..] {
             match works.of_kind[kind.index()] {
@@ -146,7 +150,7 @@ impl<'a> Analysis<'a> {
             setup,
             has_graph: has_graph(device),
             n_spots,
-            last_oom,
+            ooms,
             watch,
         }))
     }
@@ -253,6 +257,7 @@ impl<'a> Analysis<'a> {
         for one in &mut loops {
             self.leave_out_begun(&mut one.iterations);
             self.leave_out_failed(&mut one.iterations);
+            self.leave_out_attempts(one);
             self.leave_out_unfinished(&mut one.iterations);
         }
         loops.retain(|l| l.iterations.len() > 1);
@@ -315,9 +320,53 @@ impl<'a> Analysis<'a> {
             return;
         };
         let from = self.event(last.start) as usize;
-        if last.left && self.last_oom.is_some_and(|at| at >= from) {
+        if last.left && self.ooms.last().is_some_and(|&at| at as usize >= from) {
             iterations.pop();
         }
+    }
+
+    /// Leaves out iterations that ran out of memory and after which the loop was begun anew, as in
+    /// a search for the largest batch: they lack a kind of work that nearly each other one has.
+    fn leave_out_attempts(&self, one: &mut Loop) {
+        let iterations = &one.iterations;
+        let ran_out = |i: &Iteration| {
+            let from = self.ooms.partition_point(|&at| at < self.event(i.start));
+            self.ooms
+                .get(from)
+                .is_some_and(|&at| at < self.event(i.end))
+        };
+        if self.ooms.is_empty() || !iterations.iter().any(ran_out) {
+            return;
+        }
+        let others = iterations.iter().filter(|i| !ran_out(i));
+        let have = |work: fn(&Tally) -> u32| {
+            let have = others.clone().filter(|i| work(&i.work) > 0).count();
+            have > 0 && have as f64 >= NEARLY_EACH * others.clone().count() as f64
+        };
+        let (trained, optimized) = (have(|w| w.backward), have(|w| w.optimizer));
+        let lacks = |work: Tally| trained && work.backward == 0 || optimized && work.optimizer == 0;
+        let is_attempt = |at: usize| {
+            let this = &iterations[at];
+            let next = iterations.get(at + 1);
+            let anew = || this.left || next.is_some_and(|next| self.begins_anew(one, next));
+            lacks(this.work) && ran_out(this) && anew()
+        };
+        let kept = (0..iterations.len()).filter(|&at| !is_attempt(at));
+        one.iterations = kept.map(|at| iterations[at]).collect();
+    }
+
+    /// Whether an iteration of a loop begins at a spot that is passed less often than the others:
+    /// before the loop.
+    fn begins_anew(&self, one: &Loop, iteration: &Iteration) -> bool {
+        let region = &self.regions[one.region];
+        let blocks = &self.device.blocks;
+        let kind = blocks.kind[(blocks.n_preexisting + iteration.start) as usize];
+        let path = self.calls.path(blocks.kinds[kind.index()].alloc_stack);
+        let spot = path
+            .iter()
+            .find(|&&s| self.calls.spot(s).context == region.context);
+        let count = spot.map(|spot| self.ways.visits[spot.index()].count);
+        count.is_some_and(|count| region.beats[one.beat].is_more_frequent_than(count))
     }
 
     /// Leaves out a last iteration that lacks a kind of work that each other one has, if the

@@ -354,6 +354,11 @@ impl Beat {
         self.most < count
     }
 
+    /// Whether a spot with so many visits is visited less often than each of its spots.
+    pub fn is_more_frequent_than(&self, count: u32) -> bool {
+        self.least > count
+    }
+
     /// From sorted numbers.
     fn of(counts: &[u32]) -> Beat {
         let equal = counts.chunk_by(|a, b| a == b);

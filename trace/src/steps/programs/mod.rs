@@ -69,6 +69,11 @@ impl Program {
         })
     }
 
+    fn out_of_memory(&mut self) {
+        self.builder.out_of_memory(Bytes(4096));
+        self.events += 1;
+    }
+
     fn free(&mut self, block: BlockIdx) {
         self.builder.free_requested(block);
         self.builder.free_completed(block);
@@ -146,7 +151,8 @@ impl Program {
 
 /// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope, with what the
 /// rest of its line allocates in it. What a line with `=x` makes is held by the variable `x`, until
-/// `del x` or the next such line. After `capture`, a graph is captured, until `replay`.
+/// `del x` or the next such line. At `oom`, memory runs out. After `capture`, a graph is captured,
+/// until `replay`.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()
@@ -169,6 +175,7 @@ fn perform(program: &mut Program, lines: &[&str]) {
         }
         let Some(times) = lines[at].strip_suffix("x {") else {
             match (lines[at].split_once(" ="), lines[at].strip_prefix("del ")) {
+                _ if lines[at] == "oom" => program.out_of_memory(),
                 _ if lines[at] == "capture" => program.pool = PoolId(1, 0),
                 _ if lines[at] == "replay" => program.pool = PoolId::default(),
                 (Some((stack, variable)), _) => program.assign(stack, variable),

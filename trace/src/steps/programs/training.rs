@@ -309,6 +309,22 @@ fn the_updates_of_a_critic_are_parts_of_a_step() {
     check(&format!("5x {{\n50x {{\n{critic}}}\n{generator}}}"), 250);
 }
 
+/// A search for the largest batch: memory runs out in the first step of an attempt.
+#[test]
+fn attempts_that_run_out_of_memory_are_no_steps() {
+    let forward = "main:47 fit:15\nmain:47 fit:16 !forward:10\n";
+    let failed = format!("{forward}oom\n");
+    let trained = format!("{forward}main:47 fit:18 {BACKWARD}\n-\nmain:47 fit:19 {ADAM}\n");
+    let model = "main:47 fit:12 build:5\n";
+    let trial = format!("{model}{failed}{model}4x {{\n{trained}}}\n");
+    check(&format!("10x {{\n{trial}}}"), 40);
+    // A batch that is passed over is a step.
+    check(
+        &format!("{model}10x {{\n3x {{\n{trained}}}\n{failed}}}\n{trained}"),
+        41,
+    );
+}
+
 /// The larger one of two loops is the steps if it holds 60 % of the training.
 #[test]
 fn most_of_the_training_must_be_in_the_loop() {
