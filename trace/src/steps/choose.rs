@@ -248,7 +248,10 @@ impl Analysis<'_> {
         let is_any = candidates.iter().any(working);
         // A compiled function, or the replay of a graph, allocates little. If nothing else can be
         // the step, and it is done again and again, it is.
-        let is_only = candidates.len() == 1;
+        let is_only = candidates.windows(2).all(|two| {
+            let starts = |i: usize| loops[i].iterations.iter().map(|one| one.start);
+            starts(two[0]).eq(starts(two[1]))
+        });
         candidates.retain(|i| match is_any {
             true => working(i),
             false => {

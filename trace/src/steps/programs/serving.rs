@@ -228,6 +228,10 @@ fn a_short_loop_is_the_step_if_nothing_else_can_be() {
         &format!("capture\nmain:3 make:1 =out\nreplay\n{}", short(9)),
         9,
     );
+    // The first replays record the graph: the lines without what they call are the same loop.
+    let line = "main:5 feed:1\nmain:6\n";
+    let records = "main:5 feed:1\nmain:6 call:1 !forward:2\nmain:6\n".repeat(2);
+    check(&format!("{records}20x {{\n{line}}}"), 22);
     // An evaluation is no replay.
     let evaluation = "20x {\nmain:5 feed:1\nmain:6 !forward:2\nmain:8\n}\n";
     check(&format!("{warm_up}{evaluation}"), 3);
