@@ -98,24 +98,28 @@ impl Analysis<'_> {
     pub fn rounds<'l>(&self, loops: &'l [Loop], outer: &'l Loop) -> Option<Rounds<'l>> {
         let region = &self.regions[outer.region];
         let (from, to) = (outer.first, outer.iterations.last()?.end);
-        let inside = |inner: &&Loop| {
-            let other = &self.regions[inner.region];
-            other.context == region.context
-                && inner.iterations.len() >= 2 * outer.iterations.len()
+        let is_inside = |inner: &Loop| {
+            inner.iterations.len() >= 2 * outer.iterations.len()
                 && (from..to).contains(&inner.first)
-                && other.spots.len() < region.spots.len()
-                && region.spots.contains(&other.spots[0])
+                && region.has_within(&self.regions[inner.region])
         };
-        let inner = loops
-            .iter()
-            .filter(inside)
-            .max_by_key(|inner| inner.allocs)?;
+        // The reading on which most of its spots agree.
+        let is_best = |inner: &Loop| {
+            let beats = &self.regions[inner.region].beats;
+            beats
+                .iter()
+                .all(|beat| beat.support <= beats[inner.beat].support)
+        };
+        let inside = loops.iter().filter(|inner| is_inside(inner));
+        let inner = inside.max_by_key(|inner| (is_best(inner), inner.allocs))?;
         Some(Rounds { outer, inner })
     }
 
     /// Whether nearly each round makes anew what the iterations in it replace. At the end of some
     /// line, the first iteration of a round gives back what the round made before it, and nothing
-    /// older. There, the second one gives back what that line made in the first one.
+    /// older. There, the second one gives back what that line made in the first one. Another line
+    /// may have made it, if it is one block that goes from iteration to iteration. A branch within
+    /// an iteration does not begin a round.
     pub fn renew(&self, rounds: &Rounds<'_>) -> bool {
         let context = self.regions[rounds.outer.region].context;
         let every = rounds.outer.iterations.len().div_ceil(MAX_LOOKED_AT).max(1);
@@ -124,16 +128,20 @@ impl Analysis<'_> {
             let [one, two, ..] = round.inside else {
                 return false;
             };
+            if rounds.cuts_in_two(round) {
+                return false;
+            }
             let (before, then) = (self.passed(context, one), self.passed(context, two));
-            let takes_over = |line: u32| {
-                let here = before.given_back.iter().filter(|gone| gone.line == line);
-                let older: Vec<_> = here.filter(|gone| gone.made < one.start).collect();
+            let takes_over = |gone: &GivenBack| {
+                let older = before.older_at(gone.line);
                 let is_of_the_round = older.iter().all(|gone| gone.made >= round.this.start);
-                is_of_the_round && older.iter().any(|gone| gone.at_end)
+                let is_own = before.line_of(gone.made) == Some(gone.line);
+                let is_one = older.len() == 1 && then.older_at(gone.line).len() == 1;
+                is_of_the_round && older.iter().any(|gone| gone.at_end) && (is_own || is_one)
             };
             let replaced = then.given_back.iter().filter(|gone| gone.at_end);
-            let mut replaced = replaced.filter(|gone| before.made(gone.made) == Some(gone.line));
-            replaced.any(|gone| takes_over(gone.line))
+            let mut replaced = replaced.filter(|gone| before.line_of(gone.made).is_some());
+            replaced.any(takes_over)
         });
         renewed.count() as f64 >= NEARLY_EACH * looked_at.len() as f64 && !looked_at.is_empty()
     }
@@ -200,8 +208,14 @@ struct GivenBack {
 
 impl Passed {
     /// The line of an allocation; `None` if it is of another iteration.
-    fn made(&self, alloc: u32) -> Option<u32> {
+    fn line_of(&self, alloc: u32) -> Option<u32> {
         let at = alloc.checked_sub(self.start)?;
         self.lines.get(at as usize).copied()
+    }
+
+    /// What a line gives back of what was made before this iteration.
+    fn older_at(&self, line: u32) -> Vec<&GivenBack> {
+        let here = self.given_back.iter().filter(|gone| gone.line == line);
+        here.filter(|gone| gone.made < self.start).collect()
     }
 }

@@ -161,6 +161,23 @@ fn what_is_made_anew_before_an_inner_loop_begins_a_step() {
     );
 }
 
+/// The variable may be held by several lines in turn. A branch within an iteration that makes it
+/// anew begins nothing.
+#[test]
+fn what_several_lines_replace_was_made_for_an_image() {
+    let steps = "main:10\nmain:11 !forward:20\nmain:13 =x\nmain:15 =x\n".repeat(7);
+    let last = "main:10\nmain:11 !forward:20\nmain:13 =x\n";
+    check(&format!("9x {{\nmain:8 =x\n{steps}{last}}}"), 9);
+    // A ring that begins within an image.
+    check(
+        &format!("{last}{steps}{last}9x {{\nmain:8 =x\n{steps}{last}}}"),
+        9,
+    );
+    let usual = "main:53 =x\nmain:55 !forward:20\n";
+    let branch = "main:53 =x\nmain:54 =x\nmain:55 !forward:20\n";
+    check(&format!("5x {{\n{branch}3x {{\n{usual}}}\n}}"), 20);
+}
+
 /// Without a variable that shows it, nobody knows which of both is the loop.
 #[test]
 fn a_loop_that_looks_like_a_branch_can_be_chosen() {
