@@ -201,7 +201,7 @@ impl Analysis<'_> {
         });
         let mut updating = around.filter(|&i| {
             let rounds = self.rounds(loops, &loops[i]);
-            rounds.is_some_and(|rounds| rounds.update() && rounds.are_short())
+            rounds.is_some_and(|rounds| self.update(&rounds) && rounds.are_short())
         });
         updating.next()
     }

@@ -444,7 +444,7 @@ pub(super) fn word(
     };
     let updates = || {
         let rounds = analysis.rounds(others, one);
-        rounds.is_some_and(|rounds| rounds.update())
+        rounds.is_some_and(|rounds| analysis.update(&rounds))
     };
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());

@@ -11,10 +11,12 @@
 //!   of, step by step.
 
 use super::MIN_STEPS;
-use super::calls::ContextIdx;
+use super::calls::{ContextIdx, SpotIdx};
 use super::iterations::{Iteration, Tally};
 use super::loops::{Analysis, Loop, NEARLY_EACH};
 use crate::trace::Action;
+use crate::units::Bytes;
+use std::ops::Range;
 
 /// Rounds of more iterations are epochs.
 const LONGEST: usize = 32;
@@ -38,6 +40,24 @@ struct Round<'l> {
     inside: &'l [Iteration],
     /// The work outside of the inner loop.
     own: Tally,
+}
+
+/// What a line calls something to allocate.
+#[derive(Clone, Copy)]
+struct Called<'c> {
+    /// The spots of what it calls, outermost first; none without a stack.
+    spots: &'c [SpotIdx],
+    size: Bytes,
+}
+
+impl Round<'_> {
+    /// The allocations outside of the inner loop.
+    fn gaps(&self) -> impl Iterator<Item = Range<u32>> {
+        let starts = self.inside.iter().map(|i| i.start).chain([self.this.end]);
+        let ends = [self.this.start].into_iter();
+        let ends = ends.chain(self.inside.iter().map(|i| i.end));
+        ends.zip(starts).map(|(from, to)| from..to)
+    }
 }
 
 impl<'l> Rounds<'l> {
@@ -113,6 +133,76 @@ impl Analysis<'_> {
         let inside = loops.iter().filter(|inner| is_inside(inner));
         let inner = inside.max_by_key(|inner| (is_best(inner), inner.allocs))?;
         Some(Rounds { outer, inner })
+    }
+
+    /// Whether nearly each round updates something that the iterations in it do not update.
+    pub fn update(&self, rounds: &Rounds<'_>) -> bool {
+        rounds.update() && !self.try_again(rounds)
+    }
+
+    /// Whether nearly each round does of its own what the iterations in it do: it calls the same
+    /// function, once or more, which allocates the same. Something failed there, and is tried again
+    /// after them.
+    fn try_again(&self, rounds: &Rounds<'_>) -> bool {
+        let context = self.regions[rounds.outer.region].context;
+        let every = rounds.outer.iterations.len().div_ceil(MAX_LOOKED_AT).max(1);
+        let looked_at: Vec<Round<'_>> = rounds.each().step_by(every).collect();
+        let again = looked_at.iter().filter(|round| {
+            let own = || self.called(context, round.gaps().flatten());
+            let function = own().find_map(|called| self.function(called));
+            let last = round.inside.iter().rfind(|i| i.work.backward > 0);
+            let (Some(function), Some(last)) = (function, last) else {
+                return false;
+            };
+            let is_of_it =
+                |called: &Called<'_>| self.function(*called).is_none_or(|f| f == function);
+            let usual = || self.called(context, last.start..last.end).filter(is_of_it);
+            let n = usual().count();
+            let repeated = std::iter::repeat_with(usual).flatten();
+            n > 0
+                && own().count().is_multiple_of(n)
+                && own().zip(repeated).all(|(a, b)| self.is_alike(a, b))
+        });
+        again.count() as f64 >= NEARLY_EACH * looked_at.len() as f64
+    }
+
+    /// What is allocated in some allocations by what the lines of a context call.
+    fn called(
+        &self,
+        context: ContextIdx,
+        allocs: impl Iterator<Item = u32>,
+    ) -> impl Iterator<Item = Called<'_>> {
+        let blocks = &self.device.blocks;
+        allocs.filter_map(move |alloc| {
+            let kind = blocks.kind[(blocks.n_preexisting + alloc) as usize];
+            let kind = blocks.kinds[kind.index()];
+            let path = self.calls.path(kind.alloc_stack);
+            let at = path
+                .iter()
+                .position(|&s| self.calls.spot(s).context == context);
+            let spots = at.map_or(&path[path.len()..], |at| &path[at + 1..]);
+            let size = kind.size;
+            // A line's own allocation is no call.
+            (at.is_none() || !spots.is_empty()).then_some(Called { spots, size })
+        })
+    }
+
+    /// The function that a line calls.
+    fn function(&self, called: Called<'_>) -> Option<u32> {
+        let spot = self.calls.spot(*called.spots.first()?);
+        Some(self.calls.context(spot.context).function)
+    }
+
+    /// Whether two lines call the same, to allocate as much.
+    fn is_alike(&self, one: Called<'_>, other: Called<'_>) -> bool {
+        let place = |&spot: &SpotIdx| {
+            let spot = self.calls.spot(spot);
+            (self.calls.context(spot.context).function, spot.line)
+        };
+        let mut pairs = one.spots.iter().zip(other.spots);
+        one.size == other.size
+            && one.spots.len() == other.spots.len()
+            && pairs.all(|(a, b)| place(a) == place(b))
     }
 
     /// Whether nearly each round makes anew what the iterations in it replace. At the end of some

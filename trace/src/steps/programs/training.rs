@@ -309,6 +309,29 @@ fn the_updates_of_a_critic_are_parts_of_a_step() {
     check(&format!("5x {{\n50x {{\n{critic}}}\n{generator}}}"), 250);
 }
 
+/// Each epoch ends with a second try of what failed in it.
+#[test]
+fn what_is_tried_again_is_no_part_of_a_step() {
+    let train = |line: u32, function: &str| {
+        format!(
+            "main:{line} {function}:8 !forward:10
+             main:{line} {function}:15 {BACKWARD}
+             -
+             main:{line} {function}:16 {ADAM}\n"
+        )
+    };
+    let epochs = |again: &str| {
+        let (batch, again) = (train(29, "step"), train(35, again));
+        format!("4x {{\n8x {{\nmain:27\n{batch}}}\n{again}{again}}}")
+    };
+    assert_eq!(
+        levels_of(&epochs("step")),
+        "step 0: 4 epochs, 8 train.py:35 in main, 32 steps"
+    );
+    // Another function updates another model.
+    check(&epochs("generator_step"), 4);
+}
+
 /// A search for the largest batch: memory runs out in the first step of an attempt.
 #[test]
 fn attempts_that_run_out_of_memory_are_no_steps() {
