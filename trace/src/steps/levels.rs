@@ -451,7 +451,10 @@ pub(super) fn word(
     let word = match n.cmp(&steps) {
         std::cmp::Ordering::Equal if one.is_same(chosen) && trains => Word::Step,
         std::cmp::Ordering::Less
-            if trains && one.work.backward * 5 >= analysis.total.backward * 3 && !updates() =>
+            if trains
+                && one.work.backward * 5 >= analysis.total.backward * 3
+                && one.each(|work| work.backward > 0)
+                && !updates() =>
         {
             Word::Epoch
         }

@@ -348,6 +348,20 @@ fn attempts_that_run_out_of_memory_are_no_steps() {
     );
 }
 
+/// Only a loop that trains in each of its iterations is one over epochs.
+#[test]
+fn a_loop_over_trainings_and_evaluations_is_none_over_epochs() {
+    let train = format!("main:39\nmain:39 !forward:10\nmain:41 {BACKWARD}\n-\nmain:42 {ADAM}\n");
+    let evaluation = "main:45\nmain:45 !forward:10\nmain:46\nmain:47\nmain:48\n";
+    let levels = levels_of(&format!(
+        "6x {{\n6x {{\n{train}}}\n{evaluation}{evaluation}}}"
+    ));
+    assert!(
+        levels.contains("36 steps") && !levels.contains("epoch"),
+        "{levels}"
+    );
+}
+
 /// The larger one of two loops is the steps if it holds 60 % of the training.
 #[test]
 fn most_of_the_training_must_be_in_the_loop() {
