@@ -324,19 +324,21 @@ impl Family<'_> {
 
     /// Whether the last scope is no step: `prof.step()` ends a step and opens the next one, also
     /// after the last step. Then each scope begins where the one before it ends, and only the last
-    /// one allocates nothing. The first one may be cut by the begin of a ring.
+    /// one allocates nothing. The first one that a ring still holds may be cut.
     fn is_opened_in_vain(&self, device: &DeviceTrace) -> bool {
         let allocates = |scope: &Scope<'_>| {
             let events = scope.events.start().index()..scope.events.end().index();
             device.events.action[events].contains(&Action::Alloc)
         };
-        let [_, inner @ .., last] = self.scopes.as_slice() else {
+        let gone = |scope: &Scope<'_>| scope.events.end() == EventIdx(0);
+        let scopes = &self.scopes[self.scopes.partition_point(gone)..];
+        let [_, inner @ .., last] = scopes else {
             return false;
         };
         let follows = |w: &[Scope<'_>]| w[0].events.end() == w[1].events.start();
         self.numbered
             && inner.len() + 2 >= MIN_SCOPES
-            && self.scopes.windows(2).all(follows)
+            && scopes.windows(2).all(follows)
             && !allocates(last)
             && inner.iter().all(allocates)
     }
@@ -652,6 +654,7 @@ mod tests {
         check("aa..aa..", &[0, 2, 4, 6], 0, 4);
         // The begin of a ring.
         check(".aaaa", &[0, 1, 3, 5], 0, 3);
+        check(".aaaa", &[0, 0, 1, 3, 5], 0, 3);
         check("aaaaaa", &[0, 2, 4, 6], 1, 4);
     }
 
