@@ -39,6 +39,8 @@ pub struct Visits {
     /// How often the program came back to it from a function that its line called, within one pass
     /// of the line.
     returns: u32,
+    /// Whether the line comes to it several times in a pass, as the call in it shows.
+    repeats: bool,
 }
 
 /// Spots of one context between which the program goes round.
@@ -94,6 +96,7 @@ impl Ways {
             entry: false,
             begins: false,
             returns: 0,
+            repeats: false,
         };
         let mut ways = Ways {
             visits: vec![none; calls.spots.len()],
@@ -128,7 +131,7 @@ impl Ways {
             next.sort_unstable();
             next.dedup();
         }
-        // A table of lines.
+        // A table of lines, and another one after it.
         watch.look(held + calls.spots.len() * 64)?;
         ways.tell_passes_from_returns(calls);
         Ok(ways)
@@ -152,6 +155,26 @@ impl Ways {
                 visits.returns = 0;
             }
         }
+        self.find_repeats(calls);
+    }
+
+    /// In `(f - x).pow(2).mean() + (gram(f) - y).pow(2).mean()` the program comes back from `gram`
+    /// to the second difference. That tells how often the line is passed, and so that both powers
+    /// and both means are of one pass.
+    fn find_repeats(&mut self, calls: &Calls) {
+        let mut passes: FxHashMap<(ContextIdx, u32), u32> = FxHashMap::default();
+        for (spot, visits) in calls.spots.iter().zip(&self.visits) {
+            if visits.returns > 0 && visits.returns < visits.count {
+                let own = visits.count - visits.returns;
+                let fewest = passes.entry((spot.context, spot.line)).or_insert(own);
+                *fewest = own.min(*fewest);
+            }
+        }
+        for (spot, visits) in calls.spots.iter().zip(&mut self.visits) {
+            let passes = passes.get(&(spot.context, spot.line));
+            let is_more = passes.is_some_and(|&passes| visits.count > passes);
+            visits.repeats = spot.is_allocation && visits.returns == 0 && is_more;
+        }
     }
 
     /// Whether the program comes back to a spot from what its line calls.
@@ -159,10 +182,11 @@ impl Ways {
         self.visits[spot.index()].returns > 0
     }
 
-    /// Whether a spot is visited once in each pass of its line: not before and after a call.
+    /// Whether a spot is visited once in each pass of its line: not before and after a call, nor
+    /// for two terms of one sum.
     pub fn counts_passes(&self, spot: SpotIdx) -> bool {
         let visits = self.visits[spot.index()];
-        visits.returns == 0 || visits.returns == visits.count
+        !visits.repeats && (visits.returns == 0 || visits.returns == visits.count)
     }
 
     /// Heap bytes that it uses.

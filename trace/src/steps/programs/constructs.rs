@@ -165,6 +165,25 @@ fn a_line_that_only_makes_what_it_calls_something_with_is_a_whole_pass() {
     check(&format!("main:52\n14x {{\n{line}}}"), 14);
 }
 
+/// Both terms of a loss are of one pass of its line, though each has a power and a mean.
+#[test]
+fn terms_of_one_sum_are_no_iterations() {
+    let term = "main:28 ~sub:0\nmain:28 ~pow:0\nmain:28 ~mean:0\n";
+    let pass = format!(
+        "main:27 !forward:10
+         main:27 !forward:11
+         {term}
+         main:28 gram:10
+         {term}
+         main:29 {BACKWARD}
+         -
+         main:30 {ADAM}"
+    );
+    for n in [3, 20] {
+        check(&format!("{n}x {{\n{pass}\n}}"), n);
+    }
+}
+
 #[test]
 fn every_loop_of_a_function_has_a_key_of_its_own() {
     let loops = [3, 6, 9].map(|line| {
