@@ -432,12 +432,15 @@ impl Found {
     fn of(view: &View<'_>) -> Result<Found, Stopped> {
         let mut found = Found::default();
         let excuses = Excuses::new(view);
+        let began_late = view.device.unmatched_frees > 0;
         for (site, finding) in findings(view.survey, view.watch)? {
             let kept = view.survey.kept[site].as_deref();
             let finding = match finding {
                 Finding::Grows(growth) if kept.is_some_and(judge::is_filling) => {
                     Finding::TooFew(growth)
                 }
+                // At its beginning, a program makes much that it makes once.
+                Finding::TooFew(growth) if growth.growths == 1 && !began_late => Finding::Bounded,
                 found => found,
             };
             match finding {
@@ -450,7 +453,9 @@ impl Found {
                     }
                 },
                 Finding::TooFew(growth) => match excuses.of(site, &growth) {
-                    // However seldom a parameter is used, its state is bounded.
+                    // However seldom a parameter is used, its state is bounded. What was made once
+                    // has no rate to tell.
+                    Some(Excuse::OptimizerState) if growth.growths == 1 => {}
                     Some(Excuse::OptimizerState) => {
                         found.excused.push((Excuse::OptimizerState, growth));
                     }

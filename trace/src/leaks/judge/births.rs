@@ -6,6 +6,7 @@ use super::rhythm::{Rhythm, is_uneven};
 use super::series::{from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth, Jump};
 use crate::growth::settled;
+use crate::units::Bytes;
 
 /// How many ends a block may outlive before it counts as kept for good. If blocks were given back
 /// at three or more ages, of up to three periods and more, something collects them now and then
@@ -65,8 +66,11 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
     let Some((rhythm, goes_on)) = even.or_else(uneven).or_else(random) else {
         return match patience {
             // Two equal growths, and then a quiet time that is shorter than the distance between
-            // them.
-            0 | 1 => twice(births, kept, proven),
+            // them; or one, in a recording that is too short to show another.
+            0 | 1 => match *births {
+                [at] => once(at, kept, proven),
+                _ => twice(births, kept, proven),
+            },
             _ => Finding::Bounded,
         };
     };
@@ -221,6 +225,36 @@ pub(super) fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a
         }
         _ => births,
     }
+}
+
+/// A recording with fewer steps may hold one growth of a leak that comes seldom: a validation, a
+/// checkpoint.
+const SHORT: usize = 8;
+
+/// What is kept once in a short recording is told from this size on.
+const MUCH: Bytes = Bytes::kib(64);
+
+/// One growth in the middle of a short recording, which may be the first of many. What the first
+/// step makes, and what the last one may give back, says nothing.
+fn once(at: usize, kept: &Kept, proven: usize) -> Finding {
+    let bytes = kept.survivors[at];
+    if kept.live.len() >= SHORT || at == 0 || at + 1 >= proven || bytes < MUCH.0 {
+        return Finding::Bounded;
+    }
+    let bytes = bytes as f64;
+    Finding::TooFew(Growth {
+        pattern: Pattern::EveryNth(kept.live.len() as u32),
+        first: at,
+        last: at,
+        bytes_per_period: bytes / kept.live.len() as f64,
+        count_per_period: f64::from(kept.survivor_count[at]) / kept.live.len() as f64,
+        bytes_per_growth: bytes,
+        slope_error: slope_error(kept, 0),
+        uneven: false,
+        chances: 1,
+        growths: 1,
+        jump: None,
+    })
 }
 
 /// Two equal growths are too few to distinguish a slow leak from chance.

@@ -399,6 +399,34 @@ fn what_grows_after_the_older_ones_have_gone_does_not_take_their_place() {
     recorded(&[9, 9, 9, 9]).is(Verdict::Clean);
 }
 
+/// A validation that keeps its graph comes seldom. A few steps show it once.
+#[test]
+fn what_is_kept_once_in_a_short_recording_may_be_the_first_of_many() {
+    let judged = |steps: u32, at: u32, bytes: u64, from_before: u64| {
+        let program = Program::run(steps, |p, step| {
+            if step == at {
+                p.alloc(&KEEP, bytes);
+            }
+        });
+        let mut trace = program.trace();
+        trace.devices[0].unmatched_frees = from_before;
+        find(&trace.devices[0], &trace.stacks, &[])
+    };
+    let check = |steps, at, bytes, from_before, expected| {
+        let report = judged(steps, at, bytes, from_before);
+        assert_eq!(report.verdict, expected, "{}", report.reason);
+        let is_told = report.reason.starts_with("1.00 MiB were kept once so far");
+        assert_eq!(is_told, expected == Verdict::CannotTell);
+    };
+    check(5, 1, 1 << 20, 1, Verdict::CannotTell);
+    check(5, 1, 1 << 12, 1, Verdict::Clean);
+    check(5, 0, 1 << 20, 1, Verdict::Clean);
+    check(5, 4, 1 << 20, 1, Verdict::Clean);
+    check(8, 1, 1 << 20, 1, Verdict::Clean);
+    // From the program's beginning on, much is made once.
+    check(5, 1, 1 << 20, 0, Verdict::Clean);
+}
+
 #[test]
 fn a_leak_without_stacks_is_found_though_its_sizes_differ() {
     let random = |step: u32, of: u32| u64::from((step * 7919 + of * 104_729) % 997);
