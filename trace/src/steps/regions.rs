@@ -134,6 +134,7 @@ impl Ways {
         // A table of lines, and another one after it.
         watch.look(held + calls.spots.len() * 64)?;
         ways.tell_passes_from_returns(calls);
+        ways.find_repeats(calls);
         Ok(ways)
     }
 
@@ -155,7 +156,6 @@ impl Ways {
                 visits.returns = 0;
             }
         }
-        self.find_repeats(calls);
     }
 
     /// In `(f - x).pow(2).mean() + (gram(f) - y).pow(2).mean()` the program comes back from `gram`

@@ -169,15 +169,16 @@ fn a_line_that_only_makes_what_it_calls_something_with_is_a_whole_pass() {
 #[test]
 fn terms_of_one_sum_are_no_iterations() {
     let term = "main:28 ~sub:0\nmain:28 ~pow:0\nmain:28 ~mean:0\n";
+    let backward = "-\n".repeat(24);
     let pass = format!(
         "main:27 !forward:10
          main:27 !forward:11
-         {term}
+         {term}main:28 ~other:0
          main:28 gram:10
-         {term}
+         {term}main:28 ~mul:0
+         main:28 ~add:0
          main:29 {BACKWARD}
-         -
-         main:30 {ADAM}"
+         {backward}main:30 {ADAM}"
     );
     for n in [3, 20] {
         check(&format!("{n}x {{\n{pass}\n}}"), n);
