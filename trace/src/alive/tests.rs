@@ -10,6 +10,40 @@ use crate::watch::{Stopped, Watch};
 use proptest::prelude::*;
 use std::cell;
 
+/// A trace of which questions are asked.
+struct Asked {
+    trace: Trace,
+    live: LiveIndex,
+}
+
+impl Asked {
+    fn of(trace: Trace) -> Self {
+        let live = LiveIndex::new(&trace.devices[0].blocks);
+        Self { trace, live }
+    }
+
+    fn device(&self) -> &DeviceTrace {
+        &self.trace.devices[0]
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            device: self.device(),
+            stacks: &self.trace.stacks,
+            live: &self.live,
+            categories: None,
+        }
+    }
+
+    fn grouping(&self, by: Dimension) -> Grouping<'_> {
+        Grouping::new(self.device(), &self.trace.stacks, by)
+    }
+
+    fn last(&self) -> EventIdx {
+        EventIdx(self.device().events.len() - 1)
+    }
+}
+
 fn is_alive(device: &DeviceTrace, block: usize, at: u32) -> bool {
     device.blocks.alloc[block] <= at && at < device.blocks.free_requested[block]
 }
@@ -185,15 +219,14 @@ proptest! {
         by in 0..8_usize, top in 0..12_usize,
     ) {
         let trace = with_steps(trace, steps);
-        let device = &trace.devices[0];
-        prop_assume!(!device.events.is_empty());
-        let live = LiveIndex::new(&device.blocks);
-        let subject = Subject { device, stacks: &trace.stacks, live: &live, categories: None };
+        prop_assume!(!trace.devices[0].events.is_empty());
+        let asked = Asked::of(trace);
+        let (device, subject) = (asked.device(), asked.subject());
         let last = device.events.len() - 1;
         let (from, to) = (at.min(last), at.saturating_add(len).min(last));
         check_moment(subject, from);
         check_change(subject, from, to);
-        let categories = Categories::of(device, &trace.stacks);
+        let categories = Categories::of(device, subject.stacks);
         let known = Subject { categories: Some(&categories), ..subject };
         check_moment(known, from);
         check_change(known, from, to);
@@ -212,10 +245,9 @@ proptest! {
         alive_at in prop::option::of(0..400_u32),
     ) {
         let trace = with_steps(trace, steps);
-        let device = &trace.devices[0];
-        prop_assume!(!device.events.is_empty());
-        let live = LiveIndex::new(&device.blocks);
-        let subject = Subject { device, stacks: &trace.stacks, live: &live, categories: None };
+        prop_assume!(!trace.devices[0].events.is_empty());
+        let asked = Asked::of(trace);
+        let (device, subject) = (asked.device(), asked.subject());
         let last = device.events.len() - 1;
         check_filter(subject, &Filter {
             text: text.to_owned(),
@@ -234,20 +266,12 @@ proptest! {
 #[test]
 fn an_event_after_the_end_is_refused_with_the_last_one() {
     let check = |text: &str, at: u32, expected: Option<&str>| {
-        let trace = crate::testing::trace(text);
-        let device = &trace.devices[0];
-        let live = LiveIndex::new(&device.blocks);
-        let subject = Subject {
-            device,
-            stacks: &trace.stacks,
-            live: &live,
-            categories: None,
-        };
+        let asked = Asked::of(trace(text));
         let filter = Filter {
             alive_at: Some(EventIdx(at)),
             ..Filter::default()
         };
-        let found = select(subject, &filter, Order::Oldest, 0, 9);
+        let found = select(asked.subject(), &filter, Order::Oldest, 0, 9);
         let refused = found.err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), expected);
     };
@@ -256,44 +280,27 @@ fn an_event_after_the_end_is_refused_with_the_last_one() {
     check("a alloc 1MiB\nb alloc 1MiB", 2, Some(says));
     check("a pre 1MiB", 0, None);
     // No age is too large to be asked for.
-    let trace = with_steps(training_run(300), 4);
-    let device = &trace.devices[0];
-    let live = LiveIndex::new(&device.blocks);
-    let subject = Subject {
-        device,
-        stacks: &trace.stacks,
-        live: &live,
-        categories: None,
-    };
+    let asked = Asked::of(with_steps(training_run(300), 4));
     let filter = Filter {
         min_age: Some(u32::MAX),
         max_age: Some(u32::MAX),
         ..Filter::default()
     };
-    let found = select(subject, &filter, Order::Oldest, 0, 9).unwrap();
+    let found = select(asked.subject(), &filter, Order::Oldest, 0, 9).unwrap();
     assert_eq!(found.total.count, 0);
 }
 
 #[test]
 fn a_training_run_is_told_apart_by_every_dimension() {
-    let trace = with_steps(training_run(3000), 4);
-    let device = &trace.devices[0];
-    let live = LiveIndex::new(&device.blocks);
-    let subject = Subject {
-        device,
-        stacks: &trace.stacks,
-        live: &live,
-        categories: None,
-    };
-    let last = EventIdx(device.events.len() - 1);
-    let categories = Categories::of(device, &trace.stacks);
+    let asked = Asked::of(with_steps(training_run(3000), 4));
+    let categories = Categories::of(asked.device(), &asked.trace.stacks);
     let names = |by| {
         let subject = Subject {
             categories: (by == Dimension::Category).then_some(&categories),
-            ..subject
+            ..asked.subject()
         };
-        let cells = Watch::undisturbed(|watch| alive(subject, Some(last), watch));
-        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let cells = Watch::undisturbed(|watch| alive(subject, Some(asked.last()), watch));
+        let mut grouping = asked.grouping(by);
         let groups = Watch::undisturbed(|watch| grouping.sum(&cells, watch));
         let label = |(group, _): &(u32, Tally)| grouping.labels[*group as usize].text.clone();
         groups.iter().map(label).collect::<Vec<_>>()
@@ -324,26 +331,18 @@ fn lines_of_a_function(lines: &[(u32, u64)]) -> Trace {
 #[test]
 fn a_group_is_named_after_the_line_that_holds_most() {
     let check = |lines: &[(u32, u64)], by, expected: &str, at_line| {
-        let trace = lines_of_a_function(lines);
-        let device = &trace.devices[0];
-        let live = LiveIndex::new(&device.blocks);
-        let subject = Subject {
-            device,
-            stacks: &trace.stacks,
-            live: &live,
-            categories: None,
-        };
-        let last = EventIdx(device.events.len() - 1);
+        let asked = Asked::of(lines_of_a_function(lines));
+        let (subject, last) = (asked.subject(), asked.last());
         let cells = Watch::undisturbed(|watch| alive(subject, Some(last), watch));
-        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let mut grouping = asked.grouping(by);
         let groups = Watch::undisturbed(|watch| grouping.sum(&cells, watch));
         let told = grouping.labels[groups[0].0 as usize].clone();
-        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let mut grouping = asked.grouping(by);
         let at = [last];
         let growth =
             Watch::undisturbed(|watch| growth(subject, &mut grouping, &at, (&[], 1), watch));
         assert_eq!(growth.bands[0].label.as_ref(), Some(&told), "{lines:?}");
-        let line = trace.stacks.headline(told.stack).map(|frame| frame.line);
+        let line = subject.stacks.headline(told.stack).map(|frame| frame.line);
         assert_eq!((&*told.text, line), (expected, Some(at_line)), "{lines:?}");
     };
     let (site, function) = (Dimension::Site, Dimension::Function);
@@ -378,18 +377,11 @@ fn backward_run() -> Trace {
 
 #[test]
 fn a_band_without_a_stack_is_called_by_its_forward_operation() {
-    let trace = backward_run();
-    let device = &trace.devices[0];
-    let live = LiveIndex::new(&device.blocks);
-    let subject = Subject {
-        device,
-        stacks: &trace.stacks,
-        live: &live,
-        categories: None,
-    };
+    let asked = Asked::of(backward_run());
+    let subject = asked.subject();
     let moments = moments(subject);
     let bands = |by| {
-        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let mut grouping = asked.grouping(by);
         let growth =
             Watch::undisturbed(|watch| growth(subject, &mut grouping, &moments, (&[], 9), watch));
         check_members(subject, by, &moments, &growth);
@@ -421,15 +413,8 @@ fn a_band_without_a_stack_is_called_by_its_forward_operation() {
 
 #[test]
 fn steps_are_needed_only_where_they_are_asked_for() {
-    let trace = trace("a alloc 1KiB\nb alloc 2KiB\na free");
-    let device = &trace.devices[0];
-    let live = LiveIndex::new(&device.blocks);
-    let subject = Subject {
-        device,
-        stacks: &trace.stacks,
-        live: &live,
-        categories: None,
-    };
+    let asked = Asked::of(trace("a alloc 1KiB\nb alloc 2KiB\na free"));
+    let subject = asked.subject();
     let aged = Filter {
         min_age: Some(1),
         ..Filter::default()
@@ -470,26 +455,19 @@ fn looked(stop_at: Option<usize>, ask: impl Fn(Watch<'_>) -> Result<(), Stopped>
 #[test]
 fn questions_say_what_they_hold_and_end_when_they_are_stopped() {
     const SITES: u32 = 4000;
-    let trace = many_sites(SITES);
-    let device = &trace.devices[0];
-    let live = LiveIndex::new(&device.blocks);
-    let subject = Subject {
-        device,
-        stacks: &trace.stacks,
-        live: &live,
-        categories: None,
-    };
-    let last = EventIdx(device.events.len() - 1);
+    let asked = Asked::of(many_sites(SITES));
+    let (subject, last) = (asked.subject(), asked.last());
     let whole = Span::new(EventIdx(0), last);
     let grow = |watch: Watch<'_>| {
-        let mut grouping = Grouping::new(device, &trace.stacks, Dimension::Site);
+        let mut grouping = asked.grouping(Dimension::Site);
         let moments = moments(subject);
         growth(subject, &mut grouping, &moments, (&[], 11), watch).map(drop)
     };
     let group = |watch: Watch<'_>| {
         let cells = alive(subject, Some(last), watch)?;
-        Grouping::new(device, &trace.stacks, Dimension::Stack).sum(&cells, watch)?;
-        Tree::new(device, &trace.stacks, Dimension::Stack, &cells, watch).map(drop)
+        asked.grouping(Dimension::Stack).sum(&cells, watch)?;
+        let (device, stacks) = (subject.device, subject.stacks);
+        Tree::new(device, stacks, Dimension::Stack, &cells, watch).map(drop)
     };
     let came = |watch: Watch<'_>| came(subject, whole, watch).map(drop);
     let went = |watch: Watch<'_>| went(subject, Span::new(last, last), watch).map(drop);
