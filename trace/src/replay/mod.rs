@@ -58,13 +58,13 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     config.expandable_segments |= kinds.any(|kind| kind.action == Action::SegmentMap);
     let mut quality = quality::of_file(&snapshot);
     let raw_devices = std::mem::take(&mut snapshot.devices);
-    let ordinals = busy_devices(&raw_devices, &snapshot.segments);
+    let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
+    let ordinals = busy_devices(&raw_devices, &snapshot.segments, &actions);
     let several = ordinals.len() > 1;
     let host = pinned::since_the_devices(std::mem::take(&mut snapshot.host), &raw_devices);
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
-    let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
     let beside = snapshot.heap_bytes() + has_python.capacity() + actions.capacity();
     let from = From {
         snapshot: &snapshot,
@@ -172,15 +172,21 @@ fn replay_host(
     Ok((Some(trace), notes.collect()))
 }
 
-/// Devices with events or memory.
-fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
-    let with_events = traces
-        .iter()
-        .enumerate()
-        .filter(|(_, t)| !t.kind.is_empty());
-    let mut ordinals: Vec<u32> = with_events.map(|(i, _)| i as u32).collect();
+/// Devices with memory, or with events of their own. torch writes each snapshot into the events of
+/// every GPU of the machine, so from the second snapshot of a process on all of them have events.
+/// If no device has more than that, these count.
+fn busy_devices(traces: &[RawEvents], segments: &[RawSegment], actions: &[Action]) -> Vec<u32> {
+    let devices_with = |is_event: &dyn Fn(Action) -> bool| -> Vec<u32> {
+        let has = |t: &RawEvents| t.kind.iter().any(|&kind| is_event(actions[kind as usize]));
+        let found = traces.iter().enumerate().filter(|(_, t)| has(t));
+        found.map(|(ordinal, _)| ordinal as u32).collect()
+    };
+    let mut ordinals = devices_with(&|action| action != Action::Snapshot);
     let of_devices = segments.iter().map(|s| s.device);
     ordinals.extend(of_devices.filter(|&device| device != PINNED));
+    if ordinals.is_empty() {
+        return devices_with(&|_| true);
+    }
     ordinals.sort_unstable();
     ordinals.dedup();
     ordinals

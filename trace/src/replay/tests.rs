@@ -403,6 +403,35 @@ fn one_event_a_device_is_a_file_of_state_only() {
     assert!(!of_two(0).contains(&state_only));
 }
 
+/// torch writes each snapshot into the events of all GPUs of the machine.
+#[test]
+fn a_gpu_that_has_only_snapshots_is_none_of_the_program() {
+    let mut program = Program::default();
+    program.alloc(3 * MIB);
+    program.alloc(5 * MIB);
+    let check = |snapshots: usize, with_program: bool, expected: &[u32]| {
+        let mut snapshot = program.snapshot(0);
+        let mut taken = snapshot.devices[0].part(0..snapshots);
+        taken.kind.fill(snapshot.kinds.len() as u32);
+        snapshot.kinds.push(EventKind {
+            action: Action::Snapshot,
+            ..snapshot.kinds[0].clone()
+        });
+        snapshot.devices.push(taken.clone());
+        if !with_program {
+            snapshot.devices[0] = taken;
+            snapshot.segments.clear();
+        }
+        let found: Vec<u32> = run(snapshot).devices.iter().map(|d| d.device).collect();
+        assert_eq!(found, expected, "{snapshots} snapshots");
+    };
+    for snapshots in 0..4 {
+        check(snapshots, true, &[0]);
+    }
+    // Nobody allocated anything.
+    check(2, false, &[0, 1]);
+}
+
 #[test]
 fn segments_without_any_block_of_the_trace_say_that_it_was_cut() {
     let mut program = Program::default();
