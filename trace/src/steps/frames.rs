@@ -275,9 +275,9 @@ fn work(name: &str, file: &str, is_torch: bool) -> Work {
         return Work::Other;
     }
     let in_file = |part: &str| file.contains(part);
-    let optimizes = optimizer::part(file, name).is_some() || in_file("grad_scaler.py");
     match name {
-        _ if optimizes => Work::Optimizer,
+        // Of a `GradScaler`, too, without its `scale`, which each micro-batch calls.
+        _ if optimizer::part(file, name).is_some() => Work::Optimizer,
         _ if is_torch && BACKWARD.contains(&name) && !in_file("/nn/") => Work::Backward,
         _ if SETUP.contains(&name) => Work::Setup,
         _ => Work::Other,

@@ -54,6 +54,26 @@ fn epochs_and_micro_batches_are_not_the_steps() {
     check(&steps(3, 5, 2), 15);
 }
 
+/// Mixed precision in 16 bits: each micro-batch scales its loss, and none of them updates.
+#[test]
+fn micro_batches_that_scale_their_loss_are_not_the_steps() {
+    let scaler = |name: &str| format!("torch/amp/grad_scaler/{name}:9");
+    let micro = format!(
+        "main:4 !forward:10
+         main:5 {}
+         main:5 {BACKWARD}
+         -",
+        scaler("scale"),
+    );
+    let unscale = format!("main:6 {}", scaler("unscale_"));
+    check(
+        &format!("8x {{\n2x {{\n{micro}\n}}\n{unscale}\nmain:6 {ADAM}\n}}"),
+        8,
+    );
+    // One that makes nothing of its own: the scaler alone shows where a step ends.
+    check(&format!("8x {{\n2x {{\n{micro}\n}}\n{unscale}\n}}"), 8);
+}
+
 /// SGD with momentum.
 #[test]
 fn an_optimizer_that_allocates_only_in_its_first_step_does_not_hide_the_steps() {
