@@ -43,5 +43,8 @@ pub fn start() {
         web_sys::console::error_1(&info.to_string().into());
     }));
     theme::apply(theme::stored());
+    if let Ok(Some(note)) = document().query_selector(".starting") {
+        note.remove();
+    }
     mount_to_body(app::App);
 }
