@@ -54,8 +54,8 @@ pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
     });
     view! {
         <div class="legend">
+            <p class="muted">{move || if at_pointer() { "At the pointer" } else { "Peaks" }}</p>
             <ul>{items}{pinned}</ul>
-            <p class="muted">{move || if at_pointer() { "at the pointer" } else { "peak" }}</p>
         </div>
     }
 }
