@@ -38,8 +38,8 @@ pub fn Curves(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
         .iter()
         .any(|r| r.row.step_source != StepSource::None)
     {
-        true => "allocated over steps",
-        false => "allocated over the recording; no rank has steps",
+        true => "Allocated over steps",
+        false => "Allocated over the recording; no rank has steps",
     };
     match job.ranks.len() > JobDetail::MAX_CURVES {
         true => view! { <Many job=job axis=axis view=view/> }.into_any(),
@@ -76,8 +76,9 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
         <section aria-labelledby="job-curves-title">
             <h2 id="job-curves-title">"Rank by rank"</h2>
             <p class="muted">
-                {format!("{axis}, all on one scale; line: the most of each moment, shaded below \
-                          it: down to the least; grey: the median rank{which}")}
+                {format!("{axis}, all on one scale. The line is the most of each moment, and what \
+                          is shaded below it reaches down to the least. The grey line is the \
+                          median rank{which}.")}
             </p>
             <div class="multiples">{pictures}</div>
         </section>
@@ -162,8 +163,9 @@ fn Many(job: Arc<JobDetail>, axis: &'static str, view: UrlState<JobState>) -> im
         <section aria-labelledby="job-curves-title">
             <h2 id="job-curves-title">"All ranks"</h2>
             <p class="muted">
-                {format!("{axis}, the most of each moment; shaded: from the lowest to the highest \
-                          rank, grey: the median{which}, line: the rank that is chosen below")}
+                {format!("{axis}: the most of each moment. Shaded is what lies between the lowest \
+                          and the highest rank, grey is the median{which}, and the line is \
+                          the rank that is chosen below.")}
             </p>
             <div class="job-band">
                 <Plot curves=shown detail=Detail::Axes high=high band=true/>
