@@ -187,8 +187,10 @@ fn line_view(choice: Choice, catalog: &BenchCatalog, line: Line) -> impl IntoVie
     let (name, about, hypothesis) = match &line {
         Line::Patch(id) => match patch(catalog, id) {
             Some(patch) => {
-                let pr = patch.pr.clone().unwrap_or_else(|| "no source".to_owned());
-                let about = format!("{} {pr}", patch.project);
+                let about = match &patch.pr {
+                    Some(pr) => format!("{} {pr}", patch.project),
+                    None => "no source".to_owned(),
+                };
                 (patch.label.clone(), about, patch.hypothesis.clone())
             }
             None => (id.clone(), String::new(), None),

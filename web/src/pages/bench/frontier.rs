@@ -42,17 +42,13 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
                 <header class="offloaders-head">
                     <h2>"What memory costs in time"</h2>
                     <p class="muted">
-                        {format!(
-                            "Upwards the peak of memory, to the right the time of a step, of {}. \
-                             Computed ({}, {}: {}). No step is shorter than what it computes \
-                             (“compute”). With copies one way after the other none comes below \
-                             “copies”; one that copies both ways at once, or computes activations \
-                             again, can. Bars: engine on {}, matrix products by {} ({}, {}: {}).",
-                            frontier.workload, frontier.file, frontier.date, frontier.command,
-                            frontier.card.machine, frontier.card.compute, frontier.card.file,
-                            frontier.card.date, frontier.card.command,
-                        )}
+                        "The lower an offloader stands, the less memory it needs at its peak; the \
+                         further left, the faster is a step. No step is shorter than what it \
+                         computes (“compute”). With copies one way after the other none comes \
+                         below “copies”; one that copies both ways at once, or computes \
+                         activations again, can. Upright bars are the engine on a card."
                     </p>
+                    <p class="muted">{origin(frontier)}</p>
                 </header>
                 <div class="frontier-plot" role="group" aria-label="Peak against step time">
                     <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
@@ -75,6 +71,23 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
             </section>
         }
         .into_any(),
+    )
+}
+
+/// What ran, and where the numbers come from.
+fn origin(frontier: &Frontier) -> String {
+    let card = &frontier.card;
+    format!(
+        "Each step is {}. Computed ({}, {}: {}). Bars: {}, matrix products by {} ({}, {}: {}).",
+        frontier.workload,
+        frontier.file,
+        frontier.date,
+        frontier.command,
+        card.machine,
+        card.compute,
+        card.file,
+        card.date,
+        card.command,
     )
 }
 
