@@ -12,8 +12,8 @@ use presentation::questions::room::{Part, Room};
 use trace::units::EventIdx;
 use web_sys::MouseEvent;
 
-const POINT: &str = "Each point is the moment of its part of the recording at which most was \
-                     reserved and not in use. Click to see where memory lay then.";
+const POINT: &str = "Each point stands for a part of the recording: it shows the moment when most \
+                     was reserved and not in use. Click to see where memory lay then.";
 
 /// The picture, with a line at the event of the map.
 #[component]
