@@ -117,6 +117,22 @@ impl Areas {
         path + "Z"
     }
 
+    /// Where names stand at the right edge: each band that is high enough there (its position in
+    /// [`Growth::bands`]), and its middle, from the top.
+    pub fn names(&self) -> Vec<(usize, f64)> {
+        /// A line of text, where the box is at its lowest.
+        const LINE: f64 = 90.0;
+        let tops = self.tops.last().map_or(&[][..], Vec::as_slice);
+        let bottoms = std::iter::once(0).chain(tops.iter().copied());
+        let edges = bottoms
+            .zip(tops)
+            .map(|(low, &top)| (self.y(low), self.y(top)));
+        let bands = self.order.iter().copied().zip(edges);
+        let high = bands.filter(|(_, (low, top))| low - top >= LINE);
+        high.map(|(band, (low, top))| (band, (low + top) / 2.0))
+            .collect()
+    }
+
     /// What lies at a point, given as fractions of the width and of the height, downwards.
     pub fn spot(&self, x: f64, y: f64) -> Option<Spot> {
         let n = self.n_moments();
@@ -206,6 +222,19 @@ pub(super) mod tests {
         assert_eq!(spot(0.1, 0.1), Some((0, None)));
         let alone = Areas::new(&growth, Rest::Hidden);
         assert_eq!((alone.order.as_slice(), alone.high), (&[0][..], 256));
+    }
+
+    #[test]
+    fn a_band_has_a_name_where_a_line_of_text_fits_into_it() {
+        let names = |last: &[u64]| {
+            let bands: Vec<_> = last.iter().map(|&bytes| [0, bytes]).collect();
+            let bands: Vec<(&str, &[u64])> = bands.iter().map(|band| ("a", &band[..])).collect();
+            Areas::new(&growth(&bands), Rest::Shown).names()
+        };
+        assert_eq!(names(&[]), []);
+        assert_eq!(names(&[256]), [(0, 500.0)]);
+        assert_eq!(names(&[128, 10, 256]), [(2, 750.0), (0, 355.46875)]);
+        assert_eq!(names(&[0, 0]), []);
     }
 
     #[test]

@@ -120,6 +120,13 @@ fn counted(name: &str, counts: Option<usize>) -> (&str, &str) {
     (word, &rest[..digits])
 }
 
+/// The name of a band, with what it holds at the last moment.
+pub fn band_name(band: &GrowthBand) -> String {
+    let inferred = if band.inferred { " (inferred)" } else { "" };
+    let held = format::bytes(band.bytes.last().copied().unwrap_or(0));
+    format!("{}{inferred} · {held}", band.label)
+}
+
 /// The text about a spot of the chart.
 pub fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
     let moment = &growth.moments[spot.moment];
@@ -212,6 +219,14 @@ mod tests {
     use crate::questions::areas::tests::growth;
     use trace::alive::Dimension;
     use trace::units::EventIdx;
+
+    #[test]
+    fn the_name_of_a_band_says_what_it_holds_at_the_end() {
+        let mut growth = growth(&[("a", &[1 << 20, 3 << 20])]);
+        assert_eq!(band_name(&growth.bands[0]), "group a · 3.00 MiB");
+        growth.bands[0].inferred = true;
+        assert_eq!(band_name(&growth.bands[0]), "group a (inferred) · 3.00 MiB");
+    }
 
     #[test]
     fn arrows_walk_over_moments_and_bands() {

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use presentation::questions::areas::{Areas, Rest, SIDE, Spot};
 use presentation::questions::band_colours::{Orders, colours};
 use presentation::questions::growth_chart::{
-    moment_labels, moved, readout, select_band, selected_band,
+    band_name, moment_labels, moved, readout, select_band, selected_band,
 };
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -41,6 +41,7 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
             <div class="growth-frame">
                 {move || areas.with(level_labels)}
                 <Plot asker=asker growth=growth areas=areas spot=spot/>
+                {move || growth.with_value(|g| areas.with(|a| names(g, a)))}
                 {growth.with_value(|g| below(g))}
             </div>
             <figcaption class="growth-head">
@@ -170,6 +171,14 @@ fn level_labels(areas: &Areas) -> AnyView {
         view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
     });
     view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
+}
+
+fn names(growth: &Growth, areas: &Areas) -> AnyView {
+    let names = areas.names().into_iter().map(|(band, y)| {
+        let top = format!("{}%", y / SIDE * 100.0);
+        view! { <span class="growth-name" style:top=top>{band_name(&growth.bands[band])}</span> }
+    });
+    view! { <div aria-hidden="true">{names.collect_view()}</div> }.into_any()
 }
 
 fn below(growth: &Growth) -> AnyView {
