@@ -27,6 +27,8 @@ pub enum Icon {
     ThemeDark,
     /// An exclamation mark in a triangle.
     Warning,
+    /// The letter i in a circle.
+    Note,
     /// A circular arrow.
     Retry,
     /// A chevron to the right.
@@ -73,6 +75,7 @@ impl Icon {
             Icon::ThemeDark => "M13.3 9.6A5.8 5.8 0 0 1 6.4 2.7a5.8 5.8 0 1 0 6.9 6.9z",
             Icon::Warning => "M8 2.3l6.2 11H1.8zM8 6.5v3.3M8 11.5v.2",
             Icon::Retry => "M13 8a5 5 0 1 1-1.5-3.6M13.2 2.3v2.9h-2.9",
+            Icon::Note => "M8 2.2a5.8 5.8 0 1 0 0 11.6 5.8 5.8 0 0 0 0-11.6M8 7.3v3.6M8 5v.2",
             Icon::Forward => "M6 3.5 10.5 8 6 12.5",
         }
     }

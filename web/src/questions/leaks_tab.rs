@@ -38,6 +38,10 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         _ => view! { <div class="skeleton-row questions-skeleton"></div> }.into_any(),
     };
     let chart = move || match growth.get() {
+        // The verdict above says why already.
+        Answer::Failed(_) if leaks.with(|leaks| matches!(leaks, Answer::Failed(_))) => {
+            ().into_any()
+        }
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
         Answer::There(growth) => {
             let (growth, open) = ended_of(asker, growth);
@@ -93,7 +97,7 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     let is_pass = leaks.verdict == Verdict::CannotTell && leaks.recording.is_pass();
     let icon = match leaks.verdict {
         Verdict::Clean => Icon::Done,
-        Verdict::CannotTell if is_pass => Icon::Forward,
+        Verdict::CannotTell if is_pass => Icon::Note,
         Verdict::Leak | Verdict::CannotTell => Icon::Warning,
     };
     let class = match is_pass {
