@@ -69,6 +69,21 @@ fn what_is_fixed_to_the_screen_is_not_printed() {
     assert!(fixed > 3, "the walk found too little");
 }
 
+/// The dark look is written twice, for the system's choice and for a person's: both are the same.
+#[test]
+fn the_dark_look_is_the_same_wherever_it_is_chosen() {
+    let path = workspace_root().join("web/style/tokens.css");
+    let text = without_comments(&fs::read_to_string(path).unwrap());
+    let look = |selector: &str| -> Vec<String> {
+        let (_, body) = text.split_once(selector).expect("the look");
+        let (body, _) = body.split_once('}').expect("its end");
+        body.split(';').map(|line| line.trim().to_owned()).collect()
+    };
+    let system = look(":root:not([data-theme=\"light\"]) {");
+    assert!(system.len() > 40, "the walk found too little");
+    assert_eq!(system, look(":root[data-theme=\"dark\"] {"));
+}
+
 // ---------------------------------------------------------------------------------------- reading
 
 fn rules() -> Vec<Rule> {
