@@ -3,7 +3,7 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
-use super::super::extract::{Form, Path};
+use super::super::extract::{Form, Origin, Path};
 use super::super::here::Here;
 use super::super::permits;
 use super::super::shell::{date, page, problem};
@@ -51,7 +51,11 @@ pub async fn script() -> Response {
 }
 
 /// The list.
-pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Response, Error> {
+pub async fn live_page(
+    Here(app): Here,
+    SignedIn(entry): SignedIn,
+    origin: Origin,
+) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let runs = of(&app, None, RANKS).await?;
     let of_each = format!(
@@ -67,8 +71,8 @@ pub async fn live_page(Here(app): Here, SignedIn(entry): SignedIn) -> Result<Res
         @if runs.runs.is_empty() {
             p {
                 "None yet. In the training: "
-                code { "Capture(\"http://…\", live=True)" } ", or around a script: "
-                code { "python -m tidemark_capture --live --server http://… train.py" } "."
+                code { "Capture(\"" (origin) "\", live=True)" } ", or around a script: "
+                code { "python -m tidemark_capture --live --server " (origin) " train.py" } "."
             }
         } @else {
             div class="live-now" data-live="" {

@@ -251,6 +251,15 @@ async fn a_list_that_leaves_trainings_out_says_of_how_many() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_a_training_the_page_says_what_to_write_with_the_servers_address() {
+    let server = Server::start().await;
+    let page = server.get("/live").await.expect(StatusCode::OK);
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(page.contains("--live --server http://"), "{page}");
+    assert!(!page.contains("http://…"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_training_that_has_ended_is_not_asked_for_a_snapshot() {
     let server = Server::start().await;
     let live = begin(&server, 0).await;
