@@ -188,7 +188,10 @@ fn guesses(wrong: u64) -> Markup {
     html! {
         @if wrong > 0 {
             p class="muted" {
-                (timeline::format::plural(wrong, "wrong token or link"))
+                @match wrong {
+                    1 => "1 wrong token or link",
+                    wrong => { (timeline::format::count(wrong)) " wrong tokens or links" },
+                }
                 " since the server was started."
             }
         }
@@ -404,5 +407,21 @@ fn audit_rows(entries: &[AuditEntry]) -> Markup {
                 @if several { td { @if let Some(project) = &entry.project { (project) } } }
             } } }
         } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_tokens_and_links_are_counted_in_plain_english() {
+        let check = |wrong, expected: &str| {
+            let text = guesses(wrong).into_string();
+            assert!(text.contains(expected), "{text}");
+        };
+        assert_eq!(guesses(0).into_string(), "");
+        check(1, ">1 wrong token or link since");
+        check(1200, ">1,200 wrong tokens or links since");
     }
 }
