@@ -140,7 +140,8 @@ fn table(projects: &[Project]) -> Markup {
                 td data-label="Runs" { @if is_known { (project.runs) } @else { "not known" } }
                 td data-label="On disk" { @if is_known { (disk(project)) } @else { "not known" } }
                 td data-label="Since" {
-                    @if project.created_ms > 0 { (date(project.created_ms)) } @else { "ever" }
+                    @if project.created_ms > 0 { (date(project.created_ms)) }
+                    @else { "the beginning" }
                 }
             } } }
         } }

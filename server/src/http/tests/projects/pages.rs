@@ -171,6 +171,17 @@ async fn a_tab_stays_in_its_project_whatever_other_tabs_show() {
     assert!(String::from_utf8_lossy(&shown.body).contains("It was closed"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_project_is_there_since_the_beginning() {
+    let team = Team::start().await;
+    let list = team.get(with(&team.ada), "/projects").await;
+    let list = String::from_utf8(list.expect(StatusCode::OK).body.to_vec()).unwrap();
+    assert!(
+        list.contains("data-label=\"Since\">the beginning</td>"),
+        "{list}"
+    );
+}
+
 /// The forms do what the API does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_is_made_and_looked_after_on_its_pages() {
