@@ -2,6 +2,7 @@
 
 mod bounds;
 mod leaks;
+mod numbers;
 mod shown;
 mod verdicts;
 

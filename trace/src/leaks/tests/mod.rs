@@ -1,8 +1,10 @@
 //! Made-up programs, each with one pattern and a known answer.
 
 mod chance;
+mod enlarged;
 mod innocent;
 mod leaking;
+mod named;
 mod parts;
 mod spared;
 
@@ -148,6 +150,11 @@ impl Program {
         );
         report.reason
     }
+}
+
+/// The name of a scope in which an optimizer steps.
+fn optimizer_step(_: u64) -> String {
+    "Optimizer.step#Adam.step".to_owned()
 }
 
 const KEEP: [&str; 2] = ["keep cache.py", "step train.py"];

@@ -66,3 +66,45 @@ fn a_block_like_those_that_leak_is_one_of_them() {
     let group = program(3 << 20, true, three_mib).leaks();
     assert_eq!((group.live_count, group.spared.len()), (11, 0));
 }
+
+/// cuBLAS takes a workspace in the first product, which happens to be that of the line that leaks.
+#[test]
+fn a_workspace_at_the_line_that_leaks_is_not_counted() {
+    const WORKSPACE: u64 = 32 << 20;
+    let program = || {
+        Program::run(10, |p, step| {
+            if step == 0 {
+                p.alloc(&KEEP, WORKSPACE);
+            }
+            p.alloc(&KEEP, 3 << 20);
+        })
+    };
+    let group = program().leaks();
+    assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(30)));
+    let levels: Vec<Bytes> = (1..=10).map(|n| Bytes::mib(3 * n)).collect();
+    assert_eq!(group.per_step, levels);
+    assert_eq!(group.spared.len(), 1);
+    // What if it did not leak: only the workspace stays, and what the last step made until it ends.
+    let trace = program().trace();
+    let device = &trace.devices[0];
+    let report = find(device, &trace.stacks, &[]);
+    let early = crate::what_if::Early::leaks(device, &trace.stacks, &report);
+    let end = EventIdx(device.events.len() - 1);
+    assert_eq!(early.overdue(device, end), Bytes::mib(27));
+    // All is given back in the end but the workspace: that is no leak that is never given back.
+    let mut ended = program();
+    ended.alive.retain(|&block| block != group.spared[0]);
+    ended.end();
+    let reason = ended.is(Verdict::Leak);
+    assert!(reason.contains("given back only after"), "{reason}");
+}
+
+/// A leak of blocks that have the size of a workspace.
+#[test]
+fn many_blocks_of_that_size_are_no_workspaces() {
+    let group = Program::run(10, |p, _| {
+        p.alloc(&KEEP, 1 << 20);
+    })
+    .leaks();
+    assert_eq!((group.live_count, group.live_bytes), (10, Bytes::mib(10)));
+}
