@@ -60,6 +60,8 @@
 //!   is *cannot tell*. So it is if young blocks are added, not replaced, in more than a quarter of
 //!   the rises: blocks of random lives pile up like this before the first of them are given back.
 //!   Eight rises by one amount are no such pile: a queue is filled faster than it is emptied.
+//!   A buffer that is doubled whenever it is full rises more and more rarely, and each time by
+//!   twice as much: four such rises make the verdict *cannot tell*, until the next is overdue.
 //! * Where no site leaks, but [`SPREAD`] = four of five steps (at least [`MIN_SPREAD_STEPS`]) keep
 //!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
@@ -106,7 +108,7 @@ use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.

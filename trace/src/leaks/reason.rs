@@ -113,9 +113,15 @@ impl Teller<'_> {
         // Whole steps are the first ones of the device.
         let [first, last] = [growth.first, growth.last].map(|at| &self.device.steps[at]);
         let [first, last] = [first, last].map(redact::step_in_words);
+        // Larger blocks, not more of them.
+        let more = growth.count_per_period * (n - growth.first) as f64;
+        let is_replaced = growth.pattern == Pattern::Enlarged && more * 2.0 < growth.growths as f64;
         let seen = match growth.growths {
             1 => format!("{bytes} were kept once so far, at {first}"),
             2 => format!("{bytes} were kept at {first} and again at {last}"),
+            times if is_replaced => {
+                format!("a buffer was enlarged {times} times since {first}, by {bytes} on average")
+            }
             times => format!("{bytes} at a time are kept since {first}, {times} times so far"),
         };
         let reason = format!(

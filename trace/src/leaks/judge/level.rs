@@ -4,7 +4,7 @@ use super::super::survivors::Kept;
 use super::super::{MIN_GROWTHS, Pattern};
 use super::births::Room;
 use super::rhythm::Rhythm;
-use super::series::{FIRST_STEPS, from_the_right, longest_gap, slope_error};
+use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth};
 
 /// So many rises make a buffer that is enlarged, if they are of one amount.
@@ -15,6 +15,15 @@ const MIN_IRREGULAR_RISES: usize = 6;
 
 /// The same, if they are of one amount, but blocks are added, not replaced.
 const MIN_ADDED_RISES: usize = 8;
+
+/// So many rises by a factor make a buffer that is doubled again and again.
+const MIN_DOUBLINGS: usize = 4;
+
+/// Each of these rises is larger than the one before by this factor or more.
+const MIN_FACTOR: f64 = 1.25;
+
+/// How much the factors may differ: sizes are rounded up, and the first one is a program's own.
+const FACTOR_SPREAD: f64 = 1.25;
 
 /// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
 /// larger ones, where no block is old.
@@ -84,6 +93,64 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
         true => Finding::Grows(growth),
         false => Finding::TooFew(growth),
     }
+}
+
+/// A buffer that is made larger by one factor whenever it is full. What it holds may grow evenly
+/// all the while, yet each rise comes later than the one before, and is larger. Nobody knows its
+/// bound. `None` if the next rise is overdue, or if it is no such buffer.
+pub(super) fn doubling(kept: &Kept) -> Option<Growth> {
+    let level = &kept.requested;
+    let n = level.len();
+    let rises: Vec<usize> = (1..n).filter(|&i| level[i] > level[i - 1]).collect();
+    // The first rise may be that the buffer was made.
+    let starts = 0..(rises.len() + 1).saturating_sub(MIN_DOUBLINGS);
+    let rises = starts
+        .map(|from| &rises[from..])
+        .find(|rises| is_doubling(level, rises))?;
+    let rhythm = Rhythm::spanning(rises, n - 1)?;
+    let counts = kept.counts();
+    let more = counts[n - 1].saturating_sub(counts[rhythm.first - 1]) as usize;
+    if more * 2 >= rises.len() {
+        return None;
+    }
+    let bytes = (level[n - 1] - level[rhythm.first - 1]) as f64;
+    let span = (n - rhythm.first) as f64;
+    Some(Growth {
+        pattern: Pattern::Enlarged,
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period: bytes / span,
+        count_per_period: more as f64 / span,
+        bytes_per_growth: bytes / rises.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        uneven: false,
+        chances: rhythm.chances,
+        growths: rises.len(),
+        jump: None,
+    })
+}
+
+/// Whether a level does nothing from the first of these rises on but rise by one factor more each
+/// time, at longer and longer distances, and the next rise is not overdue.
+fn is_doubling(level: &[u64], rises: &[usize]) -> bool {
+    let (Some(&first), Some(&last)) = (rises.first(), rises.last()) else {
+        return false;
+    };
+    let amount = |at: usize| (level[at] - level[at - 1]) as f64;
+    let factors = || rises.windows(2).map(|w| amount(w[1]) / amount(w[0]));
+    let least = factors().fold(f64::INFINITY, f64::min);
+    let most = factors().fold(0.0, f64::max);
+    let gaps: Vec<usize> = rises.windows(2).map(|w| w[1] - w[0]).collect();
+    let (shortest, longest) = (gaps[0], gaps[gaps.len() - 1]);
+    // Distances become longer as amounts become larger.
+    let due = (longest as f64 * most) as usize;
+
+    level[first - 1..].is_sorted()
+        && least >= MIN_FACTOR
+        && most <= least * FACTOR_SPREAD
+        && gaps.is_sorted()
+        && longest > shortest
+        && !has_ended(level.len() - 1 - last, due)
 }
 
 /// The rhythm of the rises of a level, and whether it is even and goes on.

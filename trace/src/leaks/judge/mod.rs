@@ -151,6 +151,14 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
         {
             Finding::Bounded
         }
+        Finding::Bounded => {
+            let grows = |growth: &Growth| {
+                Rest::beside(kept, survey, growth) != Rest::GrowsToo
+                    && Older::of(kept, survey) == Older::None
+            };
+            let found = level::doubling(kept).filter(grows);
+            found.map_or(Finding::Bounded, Finding::TooFew)
+        }
         found => found,
     }
 }
@@ -255,7 +263,14 @@ pub fn judge_together(kept: &Kept, survey: &Survey) -> Together {
         }
         // These are many sites together, so a slower rhythm may come from any of them.
         Finding::Grows(growth) if growth.pattern == Pattern::EveryStep => Together::Grows(growth),
-        _ => until_the_last_end(kept, survey),
+        _ => match until_the_last_end(kept, survey) {
+            Together::Bounded => {
+                let grows = |g: &Growth| Rest::of(kept, g, &survey.temporary) == Rest::Constant;
+                let found = level::doubling(kept).filter(grows);
+                found.map_or(Together::Bounded, Together::TooFew)
+            }
+            found => found,
+        },
     }
 }
 

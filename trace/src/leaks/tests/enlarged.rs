@@ -279,3 +279,44 @@ fn what_rises_by_one_amount_now_and_then_is_not_called_clean() {
     queue(22, |step| 2 + step as usize / 6, Verdict::CannotTell);
     queue(22, |_| 5, Verdict::Clean);
 }
+
+/// A buffer that is doubled whenever it is full: each rise comes later than the one before, though
+/// what it holds grows evenly. Nobody knows where that ends.
+#[test]
+fn a_buffer_that_is_doubled_again_and_again_is_not_called_clean() {
+    let doubles = |n: u32, until: u32, stack: &'static [&'static str], is_of_data: bool| {
+        let mut program = Program::default();
+        let mut buffer: Option<BlockIdx> = None;
+        for step in 0..n {
+            let start = program.n_events;
+            let size = 1_u64 << (18 + (step.min(until) + 1).ilog2());
+            let work = if is_of_data { 4 * size } else { 8 << 20 };
+            let is_known = !stack.is_empty();
+            let scratch = match is_known {
+                true => program.alloc(&["forward model.py", "step train.py"], work),
+                false => program.alloc(&[], work),
+            };
+            if (step + 1).is_power_of_two() && step <= until || is_of_data {
+                let larger = program.alloc(stack, size);
+                let before = buffer.replace(larger);
+                before.into_iter().for_each(|block| program.free(block));
+            }
+            program.free(scratch);
+            let scope = match is_known {
+                true => format!("step {step}"),
+                false => optimizer_step(0),
+            };
+            program.scope(scope, start, 0);
+        }
+        program
+    };
+    let check = |n, until, stack, expected| doubles(n, until, stack, false).is(expected);
+    let told = check(40, 40, &KEEP, Verdict::CannotTell);
+    assert!(told.contains("was enlarged 5 times"), "{told}");
+    check(30, 40, &KEEP, Verdict::CannotTell);
+    check(40, 40, &[], Verdict::CannotTell);
+    // The next rise is overdue.
+    check(44, 16, &KEEP, Verdict::Clean);
+    // The last result of steps on longer and longer data.
+    doubles(40, 40, &KEEP, true).is(Verdict::Clean);
+}
