@@ -34,7 +34,8 @@
 //! * [`MIN_STEPS`] = 4: step 0 differs in every program (optimizer state, workspaces), so four
 //!   steps leave three chances to grow.
 //! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is not a rhythm. Two
-//!   equal growths with no time to see a third make the verdict *cannot tell*.
+//!   equal or large growths with no time to see a third make the verdict *cannot tell*, and so does
+//!   a large one, if it has been quiet for no longer since than it was before.
 //! * [`MIN_LATE_GROWTHS`] = 6 if growth begins after step 2 and lasts for less than half of the
 //!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer
 //!   growths the verdict is *cannot tell*.
@@ -365,6 +366,7 @@ fn judged(
         let others = others(&view, &groups);
         return Ok(teller.leak(groups, others, &beside));
     }
+    found.doubt_what_came_once();
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
     if let Some((_, growth)) = found.unsure.first()
         && doubtful >= MIN_BYTES.0 as f64
@@ -424,6 +426,9 @@ impl Spread {
 struct Found {
     grown: Vec<(usize, judge::Growth)>,
     unsure: Vec<(usize, judge::Growth)>,
+    /// What was kept once, and may be the first of many. Without stacks, sizes that differ may each
+    /// be kept once, and all of them again and again: so this comes last.
+    once: Vec<(usize, judge::Growth)>,
     /// Growth that has an innocent explanation.
     excused: Vec<(Excuse, judge::Growth)>,
     /// Bytes that the other growing sites add whenever they grow.
@@ -442,7 +447,13 @@ impl Found {
                     Finding::TooFew(growth)
                 }
                 // At its beginning, a program makes much that it makes once.
-                Finding::TooFew(growth) if growth.growths == 1 && !began_late => Finding::Bounded,
+                Finding::TooFew(growth)
+                    if growth.growths == 1
+                        && !began_late
+                        && !judge::is_halfway(growth.first, view.ends.len()) =>
+                {
+                    Finding::Bounded
+                }
                 found => found,
             };
             match finding {
@@ -461,11 +472,13 @@ impl Found {
                     Some(Excuse::OptimizerState) => {
                         found.excused.push((Excuse::OptimizerState, growth));
                     }
+                    _ if growth.growths == 1 => found.once.push((site, growth)),
                     _ => found.unsure.push((site, growth)),
                 },
                 Finding::Bounded => {}
             }
         }
+        found.forget_first_uses(began_late);
         let grown = found.grown.iter();
         let grown = grown.filter_map(|(at, g)| view.survey.kept[*at].as_deref().zip(Some(g)));
         if judge::takes_the_place_of_older(grown, view.survey) {
@@ -473,6 +486,24 @@ impl Found {
         }
         found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
         Ok(found)
+    }
+
+    /// Where several sites keep something once, in different steps, the code there is used for the
+    /// first time. In a program that had run before, little is.
+    fn forget_first_uses(&mut self, began_late: bool) {
+        let mut steps = self.once.iter().map(|(_, growth)| growth.first);
+        let first = steps.next();
+        if !began_late && steps.any(|step| Some(step) != first) {
+            self.once.clear();
+        }
+    }
+
+    /// Adds what was kept once to what is not sure, unless something else leaves a doubt already.
+    fn doubt_what_came_once(&mut self) {
+        let excuse = self.main_excuse();
+        if self.unsure.is_empty() && !excuse.is_some_and(|(why, _)| why.leaves_doubt()) {
+            self.unsure.append(&mut self.once);
+        }
     }
 
     /// The excuse to tell, with its bytes a period: one that leaves a doubt comes first, then the

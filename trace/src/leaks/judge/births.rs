@@ -3,10 +3,11 @@
 use super::super::survivors::Kept;
 use super::super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
 use super::rhythm::{Rhythm, is_uneven};
-use super::series::{from_the_right, has_ended, longest_gap, slope_error};
+use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth, Jump};
 use crate::growth::settled;
 use crate::units::Bytes;
+use crate::workspaces;
 
 /// How many ends a block may outlive before it counts as kept for good. If blocks were given back
 /// at three or more ages, of up to three periods and more, something collects them now and then
@@ -234,11 +235,14 @@ const SHORT: usize = 8;
 /// What is kept once in a short recording is told from this size on.
 const MUCH: Bytes = Bytes::kib(64);
 
-/// One growth in the middle of a short recording, which may be the first of many. What the first
-/// step makes, and what the last one may give back, says nothing.
+/// One growth that may be the first of many: in the middle of a short recording, or where it has
+/// been quiet for no longer since than it was before. What the first step makes, and what the last
+/// one may give back, says nothing.
 fn once(at: usize, kept: &Kept, proven: usize) -> Finding {
-    let bytes = kept.survivors[at];
-    if kept.live.len() >= SHORT || at == 0 || at + 1 >= proven || bytes < MUCH.0 {
+    let (bytes, n) = (kept.survivors[at], kept.live.len());
+    let is_workspace = workspaces::is_size(Bytes(kept.survivors_requested[at]));
+    let may_come_again = n < SHORT || is_halfway(at, n) && !is_workspace;
+    if !may_come_again || at == 0 || at + 1 >= proven || bytes < MUCH.0 {
         return Finding::Bounded;
     }
     let bytes = bytes as f64;
@@ -257,14 +261,26 @@ fn once(at: usize, kept: &Kept, proven: usize) -> Finding {
     })
 }
 
-/// Two equal growths are too few to distinguish a slow leak from chance.
+/// A recording with fewer steps may hold one growth of a rhythm that has shown no second one. In a
+/// longer one, what is made once is likelier.
+const FEW: usize = 24;
+
+/// Whether one growth of `n` periods came after the first ones, and no later one is overdue: if it
+/// comes in a rhythm, the quiet since may be as long as that before.
+pub fn is_halfway(at: usize, n: usize) -> bool {
+    n < FEW && at >= FIRST_STEPS && n - 1 - at <= at + 1
+}
+
+/// Two growths that are equal, or large, are too few to distinguish a slow leak from chance.
 fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let &[first, second] = births else {
         return Finding::Bounded;
     };
     let gap = second - first;
     let quiet = proven - 1 - second;
-    let alike = kept.survivors_requested[first] == kept.survivors_requested[second];
+    let [a, b] = [first, second].map(|at| kept.survivors_requested[at]);
+    // Data of any length are kept in any size; what the first step makes says nothing then.
+    let alike = a == b || first > 0 && a.min(b) >= MUCH.0;
     // Where one follows the other, even one quiet period may be the end of a warm-up.
     let most_quiet = if gap < 2 { 0 } else { gap };
     if quiet > most_quiet || !alike {

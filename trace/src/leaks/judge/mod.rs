@@ -23,7 +23,7 @@ mod older;
 mod rhythm;
 mod series;
 
-pub use births::is_emptied;
+pub use births::{is_emptied, is_halfway};
 pub use data::is_ambiguous;
 pub use filling::is_filling;
 pub use lines::{is_mixed, of_line};
