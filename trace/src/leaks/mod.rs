@@ -227,6 +227,16 @@ impl LeakGroup {
     pub fn is_within(&self) -> bool {
         self.pattern == Pattern::WithinStep
     }
+
+    /// How often it has grown, by its rhythm.
+    fn growths_seen(&self) -> usize {
+        let span = self.last_step - self.first_step;
+        let times = match self.pattern {
+            Pattern::EveryNth(n) => span / n.max(1),
+            _ => span,
+        };
+        times as usize + 1
+    }
 }
 
 /// What was found about one device.

@@ -2,7 +2,8 @@
 
 use super::excuse::Excuse;
 use super::judge;
-use super::{Beside, LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Spread, Verdict};
+use super::{Beside, LeakGroup, LeakReport, Pattern, Spread, Verdict};
+use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
 use crate::growth::{Growth, settled};
 use crate::redact;
 use crate::steps::Word;
@@ -286,6 +287,19 @@ impl Teller<'_> {
         }
     }
 
+    /// Says so where few growths were seen, which may be those of what has a bound.
+    fn note_few_growths(&mut self, groups: &[LeakGroup]) {
+        let across = || groups.iter().filter(|group| !group.is_within());
+        let seen = across().map(LeakGroup::growths_seen).max();
+        let enlarged = across().any(|group| group.pattern == Pattern::Enlarged);
+        if let Some(times) = seen.filter(|&seen| seen < MIN_LATE_GROWTHS && !enlarged) {
+            self.caveats.push(format!(
+                "it grew {times} times so far: a cache or a buffer that is being filled looks the \
+                 same"
+            ));
+        }
+    }
+
     /// The report if groups accumulate; `others` further sites grow without a rhythm, and `beside`
     /// is what is no growth of them.
     pub fn leak(
@@ -334,6 +348,7 @@ impl Teller<'_> {
             true => "given back only after the last one",
             false => "never given back",
         };
+        self.note_few_growths(&groups);
         let all = format!("{all} {}", self.word().a());
         let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
         if total > proven {

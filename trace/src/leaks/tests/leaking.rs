@@ -491,3 +491,17 @@ fn what_stays_for_much_longer_than_the_rest_is_a_leak() {
     // Perhaps all are given back in the end.
     keeps(6).is(Verdict::CannotTell);
 }
+
+/// What is being filled looks like a leak until it is full, and that is said.
+#[test]
+fn after_few_growths_it_is_said_that_a_cache_looks_the_same() {
+    for (n, few) in [(5, true), (7, false)] {
+        let (report, _) = Program::run(n, |p, _| {
+            p.alloc(&KEEP, 1 << 20);
+        })
+        .report();
+        assert_eq!(report.verdict, Verdict::Leak);
+        let says = report.caveats.iter().any(|told| told.contains("a cache"));
+        assert_eq!(says, few, "{n} steps: {:?}", report.caveats);
+    }
+}
