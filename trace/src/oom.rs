@@ -52,8 +52,8 @@ pub const MAX_FAILURES: usize = 256;
 pub struct Asker {
     /// `mm`, or the innermost function of a framework. Absent if the program itself asked.
     pub operation: Option<String>,
-    /// The innermost frame of the program. If there is none, the frame that a person would
-    /// recognise.
+    /// The innermost frame of the program that a person wrote. If there is none, one of code that
+    /// was generated, or the frame that a person would recognise.
     pub frame: Option<Frame>,
 }
 
@@ -75,7 +75,10 @@ impl Asker {
             let (name, file) = (stacks.str(inner.name), stacks.str(inner.filename));
             Some(format!("{name} at {}:{}", code::module(file), inner.line))
         };
-        let own = frames().find(is_own);
+        // Nobody can change code that `torch.compile` wrote: its caller is told.
+        let is_written =
+            |frame: &Frame| is_own(frame) && !code::is_generated(stacks.str(frame.filename));
+        let own = frames().find(is_written).or_else(|| frames().find(is_own));
         Asker {
             operation: native.or_else(|| own.and_then(|_| called())),
             frame: own.or_else(|| stacks.headline(stack)),
@@ -318,6 +321,9 @@ mod tests {
         let python = Some("forward at torch/nn/modules/linear.py:125");
         check(&[torch, own], python, Some(12));
         check(&[own], None, Some(12));
+        let compiled = ("call", "/tmp/torchinductor_me/ab/cabc.py", 53);
+        check(&[compiled, torch, own], None, Some(12));
+        check(&[compiled, torch], None, Some(53));
         check(&[malloc, addmm], Some("addmm"), Some(0));
         check(&[torch], None, Some(125));
         check(&[], None, None);
