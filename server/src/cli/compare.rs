@@ -2,7 +2,7 @@
 
 use super::categories::OwnArgs;
 use super::output::{json, print};
-use super::reading::trace_of;
+use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
 use crate::cards::{self, markdown, place, word};
@@ -26,7 +26,8 @@ Examples:
   tidemark compare base.pickle p3.pickle p4.pickle --json | jq '.against[].devices[0].headline'
   tidemark compare before.pickle after.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
 
-Exit status: 0 when the files were compared, 2 when one could not be read.";
+Exit status: 0 when every file was compared, 2 when one could not be read, 1 when Tidemark failed
+on one; the others are compared all the same, but for the baseline.";
 
 /// Rows printed of long tables.
 const SITES_SHOWN: usize = 20;
@@ -56,50 +57,70 @@ pub struct CompareArgs {
     own: OwnArgs,
 }
 
-/// Prints what differs.
+/// Prints what differs, for the files that can be read.
 ///
 /// # Errors
-/// [`CliError::BadInput`] for the first file that cannot be read.
+/// [`CliError::BadInput`] for the baseline, [`CliError::Several`] for others that cannot be read.
 pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
-    let comparison = compare_files(
-        &args.base,
-        &args.new,
-        &Limits::default(),
-        (args.steps.as_deref(), &args.own.rules()?),
-    )?;
-    let text = if args.json {
-        json(&comparison)
-    } else if args.markdown {
-        markdown::comparison(&comparison, None)
-    } else {
-        text(&comparison)
-    };
-    print(&text)
+    let all = || std::iter::once(&args.base).chain(&args.new);
+    files::input_once(all().map(PathBuf::as_path))?;
+    let rules = (args.steps.as_deref(), &args.own.rules()?);
+    let (comparison, unread) = compare_files(&args.base, &args.new, &Limits::default(), rules)?;
+    if !comparison.against.is_empty() {
+        print(&shown(args, &comparison))?;
+    }
+    match unread.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Several(unread)),
+    }
 }
 
-/// Reads the files one after the other, keeps only their profiles, and compares them.
+fn shown(args: &CompareArgs, comparison: &Comparison) -> String {
+    if args.json {
+        json(comparison)
+    } else if args.markdown {
+        markdown::comparison(comparison, None)
+    } else {
+        text(comparison)
+    }
+}
+
+/// Reads the files one after the other, keeps only their profiles, and compares them. With the
+/// comparison come the errors of those that could not be compared with the baseline.
+///
+/// # Errors
+/// Why the baseline cannot be read.
 pub(super) fn compare_files(
     base: &Path,
     new: &[PathBuf],
     limits: &Limits,
     (level, rules): (Option<&str>, &Rules),
-) -> Result<Comparison, CliError> {
-    let all = || std::iter::once(base).chain(new.iter().map(PathBuf::as_path));
-    files::input_once(all())?;
-    files::all_open(all())?;
-    let base_profile = profile(base, level, rules)?;
+) -> Result<(Comparison, Vec<CliError>), CliError> {
+    files::all_open(std::iter::once(base))?;
+    let opens = |path: &Path| files::all_open(std::iter::once(path));
+    let mut unread: Vec<CliError> = new.iter().filter_map(|path| opens(path).err()).collect();
     let mut comparison = Comparison {
-        runs: vec![compared(base, &base_profile)],
+        runs: Vec::new(),
         against: Vec::new(),
     };
-    for path in new {
-        let profile = profile(path, level, rules)?;
-        comparison.runs.push(compared(path, &profile));
-        comparison
-            .against
-            .push(Against::of(&base_profile, &profile, limits));
+    // A baseline may take long to read, and there may be nothing to compare it with.
+    if unread.len() == new.len() {
+        return Ok((comparison, unread));
     }
-    Ok(comparison)
+    unread.clear();
+    let base_profile = profile(base, level, rules)?;
+    comparison.runs.push(compared(base, &base_profile));
+    for path in new {
+        match apart(path, || profile(path, level, rules)) {
+            Ok(profile) => {
+                comparison.runs.push(compared(path, &profile));
+                let against = Against::of(&base_profile, &profile, limits);
+                comparison.against.push(against);
+            }
+            Err(error) => unread.push(error),
+        }
+    }
+    Ok((comparison, unread))
 }
 
 fn profile(path: &Path, level: Option<&str>, rules: &Rules) -> Result<Profile, CliError> {

@@ -1,11 +1,11 @@
 //! `tidemark gate`: whether a change may be merged.
 
-use super::CliError;
 use super::alert::AlertArgs;
 use super::compare::compare_files;
 use super::labels::{LabelArgs, environment};
 use super::output::{json, print};
 use super::pull_request::{self, CommentArgs};
+use super::{CliError, files};
 use crate::cards::markdown;
 use api::compare::Comparison;
 use clap::Args;
@@ -88,12 +88,12 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
     }
     let alert = args.alert.alert()?;
     let new = std::slice::from_ref(&args.new);
-    let comparison = compare_files(
-        &args.base,
-        new,
-        &limits,
-        (args.steps.as_deref(), &Rules::default()),
-    )?;
+    files::input_once([&args.base, &args.new].into_iter().map(PathBuf::as_path))?;
+    let by = (args.steps.as_deref(), &Rules::default());
+    let (comparison, unread) = compare_files(&args.base, new, &limits, by)?;
+    if !unread.is_empty() {
+        return Err(CliError::Several(unread));
+    }
     let verdicts = &comparison.against[0].gate;
     let answer = match verdicts.outcome {
         Outcome::Pass => Ok(()),

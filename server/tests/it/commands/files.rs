@@ -98,6 +98,28 @@ fn a_folder_in_place_of_a_file_is_called_one() {
     assert_eq!(left.count(), 1, "nothing was written");
 }
 
+#[test]
+fn one_bad_file_does_not_keep_the_others_from_being_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (snapshot, bad) = (fixture("plain_lm.pickle.zst"), "bad.pickle");
+    fs::write(folder.path().join(bad), "no snapshot").unwrap();
+    let check = |args: &[&str], compares: bool, named: &[&str]| {
+        let args = [&["compare"], args].concat();
+        let (out, error, status) = said(&tidemark_in(folder.path(), &args));
+        assert_eq!(status, 2, "{args:?}: {error}");
+        assert_eq!(!out.is_empty(), compares, "{args:?}: {out}");
+        let is_named = |name: &&str| error.contains(&format!("{name}: "));
+        assert!(named.iter().all(is_named), "{args:?}: {error}");
+    };
+    let gone = "gone.pickle";
+    check(&[&snapshot, bad, &snapshot], true, &[bad]);
+    check(&[&snapshot, gone, bad, &snapshot], true, &[gone, bad]);
+    check(&["--json", &snapshot, gone, &snapshot], true, &[gone]);
+    check(&[&snapshot, bad], false, &[bad]);
+    check(&[&snapshot, gone], false, &[gone]);
+    check(&[bad, &snapshot], false, &[bad]);
+}
+
 /// As in `tidemark inspect … 2>&1 | head`: the exit status still says what was wrong.
 #[test]
 fn a_person_who_stops_listening_changes_no_exit_status() {
