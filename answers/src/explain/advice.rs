@@ -269,12 +269,9 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
     let all = peak.categories.iter().find(|all| all.category == name);
     let all = all.map_or(bytes, |all| all.bytes);
     let of_category = |block: &&BlockIdx| look.categories.position(**block) == first;
-    let left_out = workspaces.iter().filter(of_category);
-    let left_out: Bytes = left_out.map(|&block| size(block)).sum();
-    let label = without(
-        (all > bytes + left_out, left_out > Bytes::ZERO),
-        name.label(),
-    );
+    let of_it = workspaces.iter().filter(of_category);
+    let of_it: Bytes = of_it.map(|&block| size(block)).sum();
+    let label = LeftOut::of(all, bytes, of_it).named(name.label());
     let verb = match category {
         Category::OptimizerState | Category::KvCache => "is",
         _ => "are",
@@ -288,13 +285,37 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
     })
 }
 
-/// `Without what leaks, temporaries`: a category without what leaks, and without workspaces.
-fn without((leaks, workspaces): (bool, bool), category: &str) -> String {
-    match (leaks, workspaces) {
-        (true, true) => format!("Without what leaks and workspaces of cuBLAS, {category}"),
-        (true, false) => format!("Without what leaks, {category}"),
-        (false, true) => format!("Without workspaces of cuBLAS, {category}"),
-        (false, false) => capital(category),
+/// What of a category is left out of its sum.
+#[derive(Clone, Copy)]
+enum LeftOut {
+    Nothing,
+    Leaks,
+    Workspaces,
+    LeaksAndWorkspaces,
+}
+
+impl LeftOut {
+    /// Of all bytes of a category, so many are counted; what is neither these nor `workspaces`
+    /// leaks.
+    fn of(all: Bytes, counted: Bytes, workspaces: Bytes) -> LeftOut {
+        match (all > counted + workspaces, workspaces > Bytes::ZERO) {
+            (true, true) => LeftOut::LeaksAndWorkspaces,
+            (true, false) => LeftOut::Leaks,
+            (false, true) => LeftOut::Workspaces,
+            (false, false) => LeftOut::Nothing,
+        }
+    }
+
+    /// `Without what leaks, temporaries`: at the beginning of a sentence.
+    fn named(self, category: &str) -> String {
+        match self {
+            LeftOut::LeaksAndWorkspaces => {
+                format!("Without what leaks and workspaces of cuBLAS, {category}")
+            }
+            LeftOut::Leaks => format!("Without what leaks, {category}"),
+            LeftOut::Workspaces => format!("Without workspaces of cuBLAS, {category}"),
+            LeftOut::Nothing => capital(category),
+        }
     }
 }
 
