@@ -194,6 +194,8 @@ pub struct Leaks {
 pub struct LeakExplained {
     /// The place that explains it best, in words.
     pub place: String,
+    /// Where `place` names other leaks, too: the innermost function that tells this one from them.
+    pub made_in: Option<FrameText>,
     /// How it grows.
     pub pattern: Pattern,
     /// Bytes added for each step (for each part, when it grows within steps).

@@ -216,6 +216,9 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// Where they are allocated.
     pub frame: FrameText,
+    /// Where `frame` names other groups, too: the innermost function that tells this one from them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_in: Option<FrameText>,
     /// From 0 to 1.
     pub confidence: f64,
     /// The call shape: equal in another trace of the same program.

@@ -46,7 +46,7 @@ use trace::watch::{Stopped, Watch};
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 11 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 12 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -179,7 +179,9 @@ fn explained(
 fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<'_>) -> Leaks {
     let named = questions::named(trace, device, report.clone(), watch);
     let word = Word::of(&device.steps);
-    let groups = named.groups.iter().zip(&report.groups).take(GROUPS);
+    let apart = report.told_apart(&trace.stacks);
+    let groups = named.groups.iter().zip(&report.groups).zip(apart);
+    let groups = groups.take(GROUPS);
     Leaks {
         verdict: named.verdict,
         reason: named.reason.clone(),
@@ -188,8 +190,9 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
         rate: report.rate(),
         groups_left_out: report.groups.len().saturating_sub(GROUPS) as u64,
         groups: groups
-            .map(|(group, found)| LeakExplained {
+            .map(|((group, found), made_in)| LeakExplained {
                 place: moment::leaking(&trace.stacks, found),
+                made_in: made_in.map(|frame| frame_text(&trace.stacks, frame)),
                 pattern: group.pattern,
                 bytes_per_step: group.bytes_per_step,
                 counted_by: leaks::counted_by(found.is_within(), word),

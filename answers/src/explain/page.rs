@@ -1,7 +1,7 @@
 //! The explanation as one page of Markdown, for a person or a language model.
 
 use super::moment::is_much;
-use super::words::called_by;
+use super::words::{called_by, made_in};
 use crate::cards::capital;
 use crate::cards::markdown::{code, escaped};
 use api::explain::{
@@ -256,11 +256,12 @@ fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "* {} {unit}, {} {when}: {}{}",
+            "* {} {unit}, {} {when}: {}{}{}",
             Bytes(group.bytes_per_step.max(0.0).round() as u64),
             group.live_bytes,
             code(&group.place),
-            called_by(group)
+            called_by(group),
+            made_in(group)
         );
         if let Some(forward) = &group.forward {
             let _ = write!(out, ", backward of {} (inferred)", code(forward));

@@ -315,6 +315,7 @@ fn a_leak() -> Leaks {
         bytes_per_step: 4e6,
         rate: 4e6,
         groups: vec![LeakExplained {
+            made_in: None,
             place: "forward llama.py:7".to_owned(),
             pattern: Pattern::EveryStep,
             bytes_per_step: 3e6,
@@ -428,11 +429,22 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
     );
 }
 
+#[test]
+fn leaks_of_one_line_are_told_by_what_makes_them() {
+    let mut leak = a_leak().groups.remove(0);
+    assert_eq!(words::made_in(&leak), "");
+    let file = "/v/site-packages/torch/nn/functional.py";
+    leak.made_in = Some(frame("gelu", file, 7));
+    let told = words::made_in(&leak);
+    assert_eq!(told, ", in `gelu torch/nn/functional.py:7`");
+}
+
 /// All figures are of the leak that is told, in what it is counted by.
 #[test]
 fn a_leak_within_steps_is_told_by_the_part_of_a_step() {
     let leak = a_leak();
     let group = LeakExplained {
+        made_in: None,
         pattern: Pattern::WithinStep,
         counted_by: "a part of a step".to_owned(),
         ..leak.groups[0].clone()

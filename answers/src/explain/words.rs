@@ -5,6 +5,7 @@ use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
 use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room};
+use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use trace::code::module;
 use trace::phases::Phase;
@@ -419,10 +420,20 @@ fn leaking(leaks: &Leaks) -> String {
 
 /// The program's line that led to a place in a package.
 pub(super) fn called_by(leak: &LeakExplained) -> String {
-    leak.caller.as_ref().map_or_else(String::new, |frame| {
-        let line = format!("{} {}:{}", frame.name, module(&frame.filename), frame.line);
-        format!(" (called by {})", code(&line))
-    })
+    let caller = leak.caller.as_ref();
+    caller.map_or_else(String::new, |frame| format!(" (called by {})", line(frame)))
+}
+
+/// `, in …`: what tells a leak from others that are named by the same line.
+pub(super) fn made_in(leak: &LeakExplained) -> String {
+    let frame = leak.made_in.as_ref();
+    frame.map_or_else(String::new, |frame| format!(", in {}", line(frame)))
+}
+
+/// A line of code.
+fn line(frame: &FrameText) -> String {
+    let module = module(&frame.filename);
+    code(&format!("{} {module}:{}", frame.name, frame.line))
 }
 
 /// ` by earlier steps`, unless it grows within steps.

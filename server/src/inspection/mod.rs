@@ -6,6 +6,7 @@ pub use text::text;
 
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::questions;
+use answers::names::frame_text;
 use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
@@ -322,17 +323,20 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let named = devices.iter().zip(reports);
     let named = named.map(|(device, report)| {
         let word = Word::of(&device.steps);
+        let apart = report.told_apart(&trace.stacks).into_iter();
+        let apart = apart.map(|frame| frame.map(|frame| frame_text(&trace.stacks, frame)));
+        let apart: Vec<Option<FrameText>> = apart.collect();
         (
-            device.device,
-            word,
+            (device.device, word),
+            apart,
             questions::named(trace, device, report, watch),
         )
     });
-    let named: Vec<(u32, Word, api::leaks::Leaks)> = named.collect();
+    let named: Vec<((u32, Word), Vec<Option<FrameText>>, api::leaks::Leaks)> = named.collect();
     let others = named
         .iter()
-        .filter(|(other, _, report)| *other != device && report.verdict == Verdict::Leak);
-    let others = others.map(|(other, word, report)| {
+        .filter(|((other, _), _, report)| *other != device && report.verdict == Verdict::Leak);
+    let others = others.map(|((other, word), _, report)| {
         let speed = Bytes(report.bytes_per_step.max(0.0).round() as u64);
         format!("{} {}", device_name(*other), leaks::in_words(speed, *word))
     });
@@ -343,9 +347,9 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     };
     let reasons = std::iter::once(reason).chain(others);
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
-    let groups = named.iter().flat_map(|(device, word, report)| {
-        let groups = report.groups.iter();
-        groups.map(|group| leak_group(*device, *word, group))
+    let groups = named.iter().flat_map(|(of, apart, report)| {
+        let groups = report.groups.iter().zip(apart);
+        groups.map(|(group, made_in)| leak_group(*of, group, made_in.clone()))
     });
     Ok(Leaks {
         device: Some(device),
@@ -355,7 +359,11 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     })
 }
 
-fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGroup {
+fn leak_group(
+    (device, word): (u32, Word),
+    group: &api::leaks::LeakGroup,
+    made_in: Option<FrameText>,
+) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),
@@ -369,6 +377,7 @@ fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGro
         count_per_step: group.count_per_step,
         live_bytes: group.live_bytes,
         frame: frame.unwrap_or_else(unknown),
+        made_in,
         confidence: group.confidence,
         site: group.site.clone(),
         pattern: group.pattern,

@@ -315,10 +315,12 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
             Pattern::WithinStep => "live after the last part",
             _ => "live",
         };
+        let made_in = group.made_in.as_ref();
+        let made_in = made_in.map_or_else(String::new, |f| format!(", in {}", frame_line(f)));
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "    {bytes} {}, {} {when}: {}{place}",
+            "    {bytes} {}, {} {when}: {}{made_in}{place}",
             group.counted_by,
             group.live_bytes,
             frame_line(&group.frame),
@@ -432,6 +434,31 @@ mod tests {
         check(Verdict::Clean, 0, true, "no leak (device 0): why");
         // The reason names it.
         check(Verdict::Leak, 1, true, "leaks: why");
+    }
+
+    #[test]
+    fn leaks_of_one_line_are_told_by_what_makes_them() {
+        let told = |made_in: serde_json::Value| {
+            let group = serde_json::json!({
+                "device": 0, "bytes_per_step": 1024.0, "counted_by": "a step",
+                "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
+                "frame": {"name": "f", "filename": "a.py", "line": 1}, "made_in": made_in,
+                "pattern": "every_step", "every": 1, "slope_error": 0.0, "first_step": 0,
+                "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
+            });
+            let found = Leaks {
+                device: Some(0),
+                verdict: Verdict::Leak,
+                reason: "why".to_owned(),
+                groups: vec![serde_json::from_value(group).unwrap()],
+            };
+            leaks(&found, false)
+        };
+        let function = serde_json::json!({"name": "g", "filename": "b.py", "line": 2});
+        let apart = told(function);
+        assert!(apart.ends_with("live: f a.py:1, in g b.py:2\n"), "{apart}");
+        let alone = told(serde_json::Value::Null);
+        assert!(alone.ends_with("live: f a.py:1\n"), "{alone}");
     }
 
     #[test]

@@ -76,6 +76,7 @@
 //! step change none of these numbers. *Cannot tell* is a verdict: too few steps, or only two
 //! growths. The report states what limits a verdict (ring wrapped, no stacks, steps inferred).
 
+mod apart;
 mod culprit;
 mod excuse;
 mod groups;

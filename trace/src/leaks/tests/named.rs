@@ -30,6 +30,35 @@ fn a_caller_is_named_when_others_call_the_same_code_without_a_leak() {
     assert_eq!(frame, Some("validate"));
 }
 
+/// One line is named for all of them: it is told which function makes each.
+#[test]
+fn leaks_that_one_line_is_named_for_are_told_apart() {
+    let (report, stacks) = Program::run(8, |p, _| {
+        for made_in in [&["linear layers.py"][..], &["gelu layers.py"], &[]] {
+            p.alloc(
+                &[made_in, &["forward net.py:3", "main train.py"]].concat(),
+                1 << 20,
+            );
+        }
+    })
+    .report();
+    let name = |frame: Option<Frame>| frame.map(|f| stacks.str(f.name));
+    let named = report.groups.iter().map(|group| name(group.frame));
+    let mut found: Vec<_> = named
+        .zip(report.told_apart(&stacks).into_iter().map(name))
+        .collect();
+    found.sort_unstable();
+    let forward = Some("forward");
+    let expected = [None, Some("gelu"), Some("linear")].map(|made_in| (forward, made_in));
+    assert_eq!(found, expected);
+    // A line that is named once needs nothing beside it.
+    let (report, stacks) = Program::run(8, |p, _| {
+        p.alloc(&["linear layers.py", "keep train.py"], 1 << 20);
+    })
+    .report();
+    assert_eq!(report.told_apart(&stacks), [None]);
+}
+
 #[test]
 fn a_retained_graph_is_named_by_what_built_it() {
     let mut program = Program::default();
