@@ -20,7 +20,7 @@ use trace::naming::Rules;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
-use trace::ranks::{Surveyor, missing};
+use trace::ranks::{Surveyor, missing, none_differs};
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -230,14 +230,9 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
 
 fn sites_table(report: &RanksReport) -> String {
     let same = report.sites_same;
-    if report.sites.is_empty() && report.sites_same == 0 {
-        return "\n  by stack: there is nothing to compare\n".to_owned();
-    }
     if report.sites.is_empty() {
-        return match same {
-            1 => "\n  by stack: the only site holds the same in all ranks\n".to_owned(),
-            _ => format!("\n  by stack: all {same} sites hold the same in all ranks\n"),
-        };
+        let told = none_differs(same, report.allocated.as_ref());
+        return format!("\n  by stack: {told}\n");
     }
     let mut table = Table::new(["at most", "median", "ranks", "differs most"]);
     let mut places = vec![String::new()];

@@ -215,6 +215,9 @@ pub struct SiteProfile {
     pub growth: f64,
     /// How much its peaks in settled steps differ, apart from their trend.
     pub wobble: Bytes,
+    /// How much it holds more or less at the ends of settled steps, apart from their trend, and
+    /// after the last event.
+    pub end_wobble: Bytes,
     /// Requested sizes and how many of each, those with most bytes first.
     pub sizes: Vec<(Bytes, u64)>,
     /// Whether it is one of the sites that leak.

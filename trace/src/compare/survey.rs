@@ -560,16 +560,36 @@ impl<'a> Survey<'a> {
             at_end: Bytes(self.live[site]),
             growth: crate::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
             wobble: Bytes(wobble(&column(&self.step_peaks))),
+            end_wobble: Bytes(end_wobble(&ends, self.live[site])),
             sizes,
             leaks: false,
         }
     }
 }
 
+/// How far the ends of steps lie from their trend, and what is live last from the last of them: a
+/// recording may end within a step.
+fn end_wobble(ends: &[u64], last: u64) -> u64 {
+    let after = ends.last().map_or(0, |end| end.abs_diff(last));
+    wobble(ends).max(after)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::phases::program::Program;
+
+    /// What is replaced while it is kept holds twice as much within a step, and never at its end.
+    #[test]
+    fn ends_wobble_by_themselves() {
+        let check = |ends: &[u64], last, expected| {
+            assert_eq!(end_wobble(ends, last), expected, "{ends:?}, {last}");
+        };
+        check(&[], 7, 0);
+        check(&[5, 5, 5], 5, 0);
+        check(&[10, 20, 30], 30, 0);
+        check(&[5, 5, 5], 9, 4);
+    }
 
     /// One function has a line that makes much and keeps nothing, and one that keeps little.
     #[test]

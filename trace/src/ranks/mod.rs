@@ -188,6 +188,13 @@ impl RankRow {
     }
 }
 
+/// What is said where no site differs between ranks: of so many, `all 9 sites hold the same in all
+/// ranks`. That is not said of ranks whose peaks differ: some site holds more, and its own steps
+/// differ as much.
+pub fn none_differs(same: u32, peaks: Option<&Spread>) -> String {
+    words::none_differs(same, peaks)
+}
+
 /// Takes profiles, one after the other.
 #[derive(Default)]
 pub struct Surveyor {

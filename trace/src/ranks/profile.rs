@@ -95,6 +95,9 @@ pub struct RankSite {
     pub at_end: Bytes,
     /// How much its own peaks in settled steps differ, apart from their trend.
     pub wobble: Bytes,
+    /// How much what it holds after the last event may differ from rank to rank: as much as it does
+    /// from step to step, at their ends or at its own peaks in them, whichever is less.
+    pub end_wobble: Bytes,
     /// Whether it is found to leak.
     pub leaks: bool,
 }
@@ -214,6 +217,7 @@ fn largest(device: &DeviceProfile) -> (Vec<RankSite>, Bytes) {
         most: site.peak,
         at_end: site.at_end,
         wobble: site.wobble,
+        end_wobble: site.end_wobble.min(site.wobble),
         leaks: site.leaks,
     });
     let floor = rest.iter().map(|site| held(site)).max();

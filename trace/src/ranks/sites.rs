@@ -3,7 +3,9 @@
 //! Sites are matched by their key ([`crate::site`]), the first way in which comparisons match them:
 //! all ranks run one program, so nothing is renamed between them. A rank that does not have a site
 //! holds 0 of it. If its smallest sites were left out, it may hold up to its floor; a difference
-//! below that does not count.
+//! below that does not count. Nor does one that is no larger than the differences between the steps
+//! of a rank, at their peaks or at their ends, whichever is compared; unless the ranks that hold
+//! less never hold nearly as much.
 //!
 //! What a site holds at the peaks of its ranks is compared only if these are the same moment of the
 //! program ([`super::moment`]). Otherwise the most that the site itself holds is compared, which
@@ -20,6 +22,7 @@ use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// How many sites of all ranks together are looked at. Only a file that was made to be large has
 /// more.
@@ -152,6 +155,7 @@ pub(super) struct Across {
 struct Site {
     place: Option<Place>,
     wobble: Bytes,
+    end_wobble: Bytes,
     /// Positions among the ranks, rising.
     held: Vec<Held>,
 }
@@ -194,6 +198,7 @@ impl Across {
             known.place.clone_from(&site.place);
         }
         known.wobble = known.wobble.max(site.wobble);
+        known.end_wobble = known.end_wobble.max(site.end_wobble);
         known.held.push(Held {
             at,
             at_peak: site.at_peak,
@@ -280,59 +285,114 @@ impl Across {
     }
 }
 
-/// The row of a site, if it differs then or at the ends.
-fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> Option<SiteAcross> {
-    let absent = ranks.len() - site.held.len();
-    let spread = |when: When| {
-        let held = site.held.iter().map(|held| held.level(when).0);
-        let mut values: Vec<u64> = held.chain(std::iter::repeat_n(0, absent)).collect();
-        let middle = median(&mut values);
-        let (low, high) = (values.first().copied(), values.last().copied());
-        [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
-    };
-    let (at_then, at_end) = (spread(then), spread(When::End));
-    let distance = |[low, middle, high]: [Bytes; 3]| (middle.0 - low.0).max(high.0 - middle.0);
-    let (when, middle) = match distance(at_end) > distance(at_then) {
-        true => (When::End, at_end[1]),
-        false => (then, at_then[1]),
-    };
-    let off = |held: &Held| Bytes(held.level(when).0.abs_diff(middle.0));
-    let nothing = (0..ranks.len() as u32)
-        .filter(|at| site.held.binary_search_by_key(at, |held| held.at).is_err())
-        .map(|at| Held {
+impl Site {
+    /// What each of so many ranks holds; those that do not have it hold nothing.
+    fn in_all(&self, ranks: usize) -> Vec<Held> {
+        let nothing = |at: u32| Held {
             at,
             at_peak: Bytes::ZERO,
             at_end: Bytes::ZERO,
             most: Bytes::ZERO,
             leaks: false,
-        });
-    // Among equally distant ranks, those that hold more come first, then the lower ranks.
-    let mut all: Vec<Held> = site.held.iter().copied().chain(nothing).collect();
-    let rank = |held: &Held| std::cmp::Reverse(held.at);
-    all.sort_by_key(|held| std::cmp::Reverse((off(held), held.level(when), rank(held))));
-    let difference = all.first().map(off)?;
-    let tolerance = noise::site(middle, middle, site.wobble);
-    let tolerance = if absent > 0 {
-        tolerance.max(floor)
-    } else {
-        tolerance
-    };
-    if difference <= tolerance {
-        return None;
+        };
+        let held = |at| match self.held.binary_search_by_key(&at, |held| held.at) {
+            Ok(found) => self.held[found],
+            Err(_) => nothing(at),
+        };
+        (0..ranks as u32).map(held).collect()
     }
-    let farthest = all.iter().take_while(|held| off(held) > tolerance);
+
+    /// How much its ranks may differ then, because its steps do.
+    fn wobble(&self, when: When) -> Bytes {
+        when.of(self.wobble, self.wobble, self.end_wobble)
+    }
+}
+
+/// Smallest, median and largest of what ranks hold then.
+fn spread(all: &[Held], when: When) -> [Bytes; 3] {
+    let mut values: Vec<u64> = all.iter().map(|held| held.level(when).0).collect();
+    let middle = median(&mut values);
+    let (low, high) = (values.first().copied(), values.last().copied());
+    [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
+}
+
+/// The ranks that differ from the median at one time.
+struct Differing {
+    when: When,
+    /// How far the farthest is.
+    difference: Bytes,
+    /// The farthest first.
+    farthest: Vec<Held>,
+}
+
+impl Differing {
+    /// Those that differ then by more than the wobble and `least`; `None` if none does. The wobble
+    /// does not excuse what can be odd and is out of reach: blocks of one size, without a stack,
+    /// are in one rank alone by chance.
+    fn of(
+        all: &[Held],
+        when: When,
+        (wobble, can_be_odd): (Bytes, bool),
+        least: Bytes,
+    ) -> Option<Differing> {
+        let middle = spread(all, when)[1];
+        let off = |held: &Held| Bytes(held.level(when).0.abs_diff(middle.0));
+        // Among equally distant ranks, those that hold more come first, then the lower ranks.
+        let mut farthest = all.to_vec();
+        let rank = |held: &Held| Reverse(held.at);
+        farthest.sort_by_key(|held| Reverse((off(held), held.level(when), rank(held))));
+        let wobble = match can_be_odd && is_out_of_reach(&farthest, when, middle) {
+            true => Bytes::ZERO,
+            false => wobble,
+        };
+        let tolerance = noise::site(middle, middle, wobble).max(least);
+        farthest.retain(|held| off(held) > tolerance);
+        Some(Differing {
+            when,
+            difference: off(farthest.first()?),
+            farthest,
+        })
+    }
+}
+
+/// Whether the farthest rank holds what the others never do, or never does what they hold: not even
+/// half of it. No step of theirs is like that, however much their steps differ.
+fn is_out_of_reach(farthest: &[Held], when: When, middle: Bytes) -> bool {
+    let never = |held: &Held, level: Bytes| held.most.0.saturating_mul(2) < level.0;
+    let Some((first, others)) = farthest.split_first() else {
+        return false;
+    };
+    match first.level(when) {
+        level if level > middle => others.iter().all(|other| never(other, level)),
+        _ => never(first, middle),
+    }
+}
+
+/// The row of a site, if it differs then or at the ends.
+fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> Option<SiteAcross> {
+    let all = site.in_all(ranks.len());
+    let is_in_all = site.held.len() == ranks.len();
+    let least = if is_in_all { Bytes::ZERO } else { floor };
+    let can_be_odd = !is_of_size(&id);
+    let of = |when| Differing::of(&all, when, (site.wobble(when), can_be_odd), least);
+    let seen = [then, When::End].map(of);
+    let seen = seen.into_iter().flatten();
+    let seen = seen.reduce(|then, end| match end.difference > then.difference {
+        true => end,
+        false => then,
+    })?;
+    let farthest = seen.farthest.iter().take(MAX_NAMED);
     Some(SiteAcross {
         id,
         place: site.place,
-        at_peak: spread(When::Peak),
-        at_end,
-        most: spread(When::Most),
-        when,
+        at_peak: spread(&all, When::Peak),
+        at_end: spread(&all, When::End),
+        most: spread(&all, When::Most),
+        when: seen.when,
         ranks: site.held.len() as u32,
         leaks: site.held.iter().filter(|held| held.leaks).count() as u32,
-        difference,
+        difference: seen.difference,
         farthest: farthest
-            .take(MAX_NAMED)
             .map(|held| RankHolds {
                 rank: ranks[held.at as usize],
                 at_peak: held.at_peak,

@@ -328,6 +328,20 @@ fn two_ranks_are_both_ranks() {
 }
 
 #[test]
+fn all_sites_do_not_hold_the_same_where_the_peaks_differ() {
+    let check = |same, peaks: [u64; 2], expected: &str| {
+        let survey = survey(peaks.map(peaking));
+        assert_eq!(none_differs(same, survey.allocated.as_ref()), expected);
+    };
+    check(0, [100, 200], "there is nothing to compare");
+    check(1, [100, 100], "the only site holds the same in all ranks");
+    check(9, [100, 100], "all 9 sites hold the same in all ranks");
+    let told = "the peaks differ, but none of 9 sites differs between ranks by more than between \
+                the steps of one";
+    check(9, [100, 200], told);
+}
+
+#[test]
 fn sentences_say_who_and_where() {
     let check = says;
     let and = |n: usize, profile: RankProfile| {
@@ -428,6 +442,7 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
         most: Bytes(bytes),
         at_end: Bytes::ZERO,
         wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
         leaks: false,
     };
     let holding = |bytes: u64| RankProfile {
@@ -456,6 +471,7 @@ fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
             most: Bytes::mib(at_peak),
             at_end: Bytes::mib(at_end),
             wobble: Bytes::ZERO,
+            end_wobble: Bytes::ZERO,
             leaks: false,
         }],
         ..peaking(100)
@@ -481,6 +497,49 @@ fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
     assert_eq!(named, [2, 0]);
 }
 
+/// What is kept and replaced, as a copy of the weights is, holds twice as much for a moment: its
+/// steps differ by more than it holds.
+#[test]
+fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
+    let holding = |[at_peak, at_end, most]: [u64; 3], wobbles: (u64, u64)| RankProfile {
+        sites: vec![RankSite {
+            id: "s1".to_owned(),
+            place: None,
+            at_peak: Bytes::mib(at_peak),
+            most: Bytes::mib(most),
+            at_end: Bytes::mib(at_end),
+            wobble: Bytes::mib(wobbles.0),
+            end_wobble: Bytes::mib(wobbles.1),
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let check = |first: RankProfile, other: [u64; 3], expected: Option<When>| {
+        for ranks in [2, 4] {
+            let others = vec![holding(other, (0, 0)); ranks - 1];
+            let found = survey([vec![first.clone()], others].concat()).sites;
+            let when = found.first().map(|site| site.when);
+            assert_eq!(when, expected, "{ranks} ranks, {other:?}");
+            let named = found.first().map(|site| site.farthest[0].rank);
+            assert_eq!(named, expected.map(|_| Rank(0)));
+        }
+    };
+    let kept = holding([14, 14, 28], (28, 0));
+    check(kept.clone(), [0, 0, 0], Some(When::Peak));
+    // Others hold as much at times, but not at the end.
+    check(kept, [14, 4, 28], Some(When::End));
+    // Only at the peak, where others never do.
+    let at_peak = holding([14, 0, 28], (28, 0));
+    check(at_peak.clone(), [0, 0, 1], Some(When::Peak));
+    // Batches of other lengths.
+    check(at_peak.clone(), [0, 0, 10], None);
+    check(at_peak, [10, 0, 20], None);
+    check(holding([14, 14, 28], (28, 28)), [14, 4, 28], None);
+    // One that never holds half of what most do at their peaks.
+    let less = survey([4, 20, 20, 20].map(|n| holding([n, 0, n], (30, 0)))).sites;
+    assert_eq!(less.len(), 1);
+}
+
 /// Two moments stand almost equally high, and chance decides which is the peak of a rank.
 #[test]
 fn peaks_at_different_moments_are_no_difference_between_ranks() {
@@ -491,6 +550,7 @@ fn peaks_at_different_moments_are_no_difference_between_ranks() {
         at_end: Bytes::ZERO,
         most: Bytes::mib(most),
         wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
         leaks: false,
     };
     let at = |name: &str, logits: (u64, u64), gradient: (u64, u64)| RankProfile {
@@ -613,6 +673,7 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
             most: Bytes::mib(8),
             at_end: Bytes::ZERO,
             wobble: Bytes::ZERO,
+            end_wobble: Bytes::ZERO,
             leaks: false,
         }],
         ..peaking(100)

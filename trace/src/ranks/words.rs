@@ -96,6 +96,20 @@ pub(super) fn elsewhere(ranks: &[Rank]) -> Option<String> {
     ))
 }
 
+/// What is said where no site differs.
+pub(super) fn none_differs(same: u32, peaks: Option<&Spread>) -> String {
+    let by_steps = "differs between ranks by more than between the steps of one";
+    match (same, peaks.is_some_and(differ)) {
+        (0, _) => "there is nothing to compare".to_owned(),
+        (1, false) => "the only site holds the same in all ranks".to_owned(),
+        (n, false) => format!("all {n} sites hold the same in all ranks"),
+        (n, true) => {
+            let sites = if n == 1 { "site" } else { "sites" };
+            format!("the peaks differ, but none of {n} {sites} {by_steps}")
+        }
+    }
+}
+
 /// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
 fn others(n: usize, [one, several]: [&str; 2]) -> String {
     match n {

@@ -8,8 +8,10 @@ use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
 use presentation::components::sites::Compared;
+use presentation::letters::capital;
 use std::sync::Arc;
 use trace::code::file_name;
+use trace::ranks::none_differs;
 use trace::ranks::sites::{SiteAcross, When};
 
 const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
@@ -45,7 +47,10 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
         left_out: u64::from(job.sites_left_out),
         same: u64::from(job.sites_same),
     };
-    let about = [&compared.in_words(" between ranks"), "."].concat();
+    let about = match compared.listed {
+        0 => capital(&none_differs(job.sites_same, job.allocated.as_ref())),
+        _ => compared.in_words(" between ranks"),
+    } + ".";
     let when = match job.moments_differ {
         true => {
             "The ranks peak at different moments: what is compared is the most that a site holds, \
