@@ -69,7 +69,26 @@ pub fn is_framework(filename: &str, line: u32) -> bool {
 /// Whether `torch.compile` wrote this code: a file of Inductor, or a graph of FX. Nobody can change
 /// it, so nobody is told to.
 pub fn is_generated(filename: &str) -> bool {
-    filename.contains("torchinductor") || filename.starts_with("<eval_with_key>")
+    is_of_inductor(filename) || filename.starts_with("<eval_with_key>")
+}
+
+/// Whether Inductor wrote a file. Its folder is called so, unless `TORCHINDUCTOR_CACHE_DIR` names
+/// another; a file is called by its content everywhere.
+pub fn is_of_inductor(filename: &str) -> bool {
+    filename.contains("torchinductor") || is_called_by_content(filename)
+}
+
+/// Whether a file is `ab/cab….py`: a `c` and 51 digits of base 32, in a folder that is called by
+/// the second and third of these characters.
+fn is_called_by_content(filename: &str) -> bool {
+    let mut parts = filename.rsplit(['/', '\\']);
+    let name = parts.next().and_then(|name| name.strip_suffix(".py"));
+    let (Some(name), Some(folder)) = (name, parts.next()) else {
+        return false;
+    };
+    let is_digit = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
+    let is_hash = name.len() == 52 && name.starts_with('c') && name.bytes().all(is_digit);
+    is_hash && *folder == name[1..3]
 }
 
 /// Whether a file lies in Python's own library on Windows: in `Lib` of an installation
@@ -228,6 +247,21 @@ mod tests {
         for (file, expected) in of_windows {
             check(file, 9, expected);
         }
+    }
+
+    #[test]
+    fn code_that_was_generated_is_told_by_its_folder_or_its_name() {
+        let check = |file: &str, expected| assert_eq!(is_generated(file), expected, "{file}");
+        let name = "c7dkyl7yo4tpxxylxgglj5oolpzbldnxmirpfnhuvvl3wwzjaice.py";
+        check(&format!("/cache/7d/{name}"), true);
+        check(&format!(r"C:\cache\7d\{name}"), true);
+        check("/tmp/torchinductor_me/ab/cab.py", true);
+        check("<eval_with_key>.12", true);
+        check(&format!("/cache/ab/{name}"), false);
+        check(name, false);
+        check(&format!("7d/{}", name.to_uppercase()), false);
+        check("/srv/al/call.py", false);
+        check("/cache/7d/c7d.py", false);
     }
 
     #[test]

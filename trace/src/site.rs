@@ -210,13 +210,14 @@ impl<'a> Keys<'a> {
 
 /// The call shape of a stack as a hash; `None` if there is no useful frame.
 fn shape_of(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
-    let functions = functions(stacks, stack);
-    if functions.is_empty() {
-        return None;
-    }
-    let mut hash = 0_u64;
+    hash_of(&functions(stacks, stack))
+}
+
+/// The hash of functions with their modules; `None` without any.
+fn hash_of(functions: &[(&str, &str)]) -> Option<u64> {
+    let mut hash = (!functions.is_empty()).then_some(0_u64)?;
     let mut last = None;
-    for (file, name) in functions {
+    for &(file, name) in functions {
         if last != Some((file, name)) {
             hash = Fingerprint::default()
                 .number(hash)
@@ -229,21 +230,48 @@ fn shape_of(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
     Some(hash)
 }
 
+/// The key of a site with this stack that is equal in all ranks of a job. Inductor calls its files
+/// by what is in them, and that names the rank's device: so all its files count as one. This key
+/// may be that of several sites, one for each graph.
+pub fn key_in_ranks(stacks: &Stacks, stack: StackIdx, key: SiteKey) -> SiteKey {
+    const GENERATED: &str = "<inductor>";
+    let SiteKey::Shape(_) = key else { return key };
+    let frames = counted(stacks, stack);
+    let is_generated = |frame: &Frame| code::is_of_inductor(stacks.str(frame.filename));
+    if !frames.iter().any(is_generated) {
+        return key;
+    }
+    let named = frames.iter().map(|frame| match is_generated(frame) {
+        true => (GENERATED, stacks.str(frame.name)),
+        false => named(stacks, *frame),
+    });
+    hash_of(&named.collect::<Vec<_>>()).map_or(key, SiteKey::Shape)
+}
+
 /// Module and function of each frame that counts, innermost first. These are the Python frames. If
 /// there are none (autograd's threads with C++ stacks), they are the C++ frames that are not
 /// plumbing.
 pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
+    let frames = counted(stacks, stack).into_iter();
+    frames.map(|frame| named(stacks, frame)).collect()
+}
+
+/// The frames that count, innermost first.
+fn counted(stacks: &Stacks, stack: StackIdx) -> Vec<Frame> {
     let frames = || stacks.frames(stack).iter().map(|&idx| stacks.frame(idx));
-    let name = |frame: Frame| (module(stacks.str(frame.filename)), stacks.str(frame.name));
     let python: Vec<_> = frames()
         .filter(|f| is_python(stacks, *f) && !is_module_call(stacks, *f))
-        .map(name)
         .collect();
     if !python.is_empty() {
         return python;
     }
     let native = frames().filter(|f| !stacks.is_plumbing(*f));
-    native.map(name).filter(|(_, n)| !n.is_empty()).collect()
+    native.filter(|f| !stacks.str(f.name).is_empty()).collect()
+}
+
+/// Module and function.
+fn named(stacks: &Stacks, frame: Frame) -> (&str, &str) {
+    (module(stacks.str(frame.filename)), stacks.str(frame.name))
 }
 
 /// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.

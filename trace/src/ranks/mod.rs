@@ -16,6 +16,7 @@ pub mod names;
 pub mod odd;
 pub mod profile;
 pub mod sites;
+mod together;
 mod words;
 
 use crate::compare::numbering::{Numbering, places_of_many};

@@ -115,13 +115,11 @@ fn allocated(
         let at = event as usize;
         let is_alloc = device.events.action[at] == Action::Alloc;
         let block = is_alloc.then_some(BlockIdx(device.events.target[at]))?;
-        Some((
-            EventIdx(event),
-            site::key(stacks, device.blocks.kind(block)),
-        ))
+        let kind = device.blocks.kind(block);
+        Some((EventIdx(event), site::key(stacks, kind), kind.alloc_stack))
     });
-    let (event, key) = made.find(|(_, key)| !leaks(*key))?;
-    Some((event, id(key)))
+    let (event, key, stack) = made.find(|(_, key, _)| !leaks(*key))?;
+    Some((event, id(site::key_in_ranks(stacks, stack, key))))
 }
 
 /// The step of a peak, if no settled step stands about as high. Only the first steps of a program

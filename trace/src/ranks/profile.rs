@@ -2,19 +2,22 @@
 
 use super::curves::{Curve, PARTS};
 use super::moment::Moment;
+use super::together::{self, Together};
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
-use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile, SiteProfile};
+use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile};
 use crate::compare::sites::id;
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::{Pattern, Verdict};
 use crate::main_device;
 use crate::redact::numbered;
+use crate::site::SiteKey;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// How many sites of a rank are kept, the largest ones.
 pub const MAX_SITES: usize = 256;
@@ -113,8 +116,9 @@ impl RankProfile {
         let devices = profile.devices.iter().zip(&trace.devices);
         let main = devices.max_by_key(|(_, device)| main_device::weight_of(device));
         let Some((profile, device)) = main else {
-            return Ok(RankProfile::of_device(&DeviceProfile::default()));
+            return Ok(RankProfile::of_device(&DeviceProfile::default(), &[]));
         };
+        let sites = together::sites(profile, device, &trace.stacks, watch)?;
         let alignment = Alignment::new(device, Align::Step, &[]);
         let domain = alignment.domain();
         let (extents, _) = alignment.curve(Series::Allocated, domain, PARTS);
@@ -125,11 +129,12 @@ impl RankProfile {
                 window: domain,
                 parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
             },
-            ..RankProfile::of_device(profile)
+            ..RankProfile::of_device(profile, &sites)
         })
     }
 
-    fn of_device(device: &DeviceProfile) -> RankProfile {
+    /// `sites` are all that the device has.
+    fn of_device(device: &DeviceProfile, sites: &[Together]) -> RankProfile {
         let leaks = &device.leaks;
         let name = |frame| device.names.place(frame);
         let summary = |series: Series| device.summary[series as usize];
@@ -138,7 +143,11 @@ impl RankProfile {
             .iter()
             .map(|step| step.peak.0)
             .collect();
-        let (sites, floor) = largest(device);
+        let (largest, floor) = largest(sites);
+        let id_of = |key: SiteKey| {
+            let found = sites.iter().find(|site| site.keys.contains(&key));
+            found.map_or_else(|| id(key), |site| site.held.id.clone())
+        };
         RankProfile {
             device: device.device,
             peak_allocated: summary(Series::Allocated).peak,
@@ -166,13 +175,13 @@ impl RankProfile {
                 .iter()
                 .take(MAX_PLACES)
                 .map(|group| RankPlace {
-                    site: id(group.key),
+                    site: id_of(group.key),
                     place: group.place.map(name).unwrap_or_default(),
                     bytes_per_step: group.bytes_per_step,
                     within_step: group.pattern == Pattern::WithinStep,
                 })
                 .collect(),
-            sites,
+            sites: largest,
             floor,
             curve: Curve::default(),
         }
@@ -198,28 +207,14 @@ fn out_of_memory(device: &DeviceProfile) -> Option<OutOfMemory> {
 }
 
 /// The largest sites, those that leak first; and the most that any other site holds.
-fn largest(device: &DeviceProfile) -> (Vec<RankSite>, Bytes) {
-    let sites = &device.sites;
-    let held = |site: &SiteProfile| site.peak.max(site.at_end);
-    let mut sorted: Vec<&SiteProfile> = sites.iter().collect();
-    sorted.sort_by_key(|site| (std::cmp::Reverse((site.leaks, held(site))), site.key));
-    let worth = |site: &&SiteProfile| site.leaks || held(site) > SITE_FLOOR;
-    let n = sorted
-        .iter()
-        .take(MAX_SITES)
-        .take_while(|s| worth(s))
-        .count();
+fn largest(sites: &[Together]) -> (Vec<RankSite>, Bytes) {
+    let held = |site: &RankSite| site.most.max(site.at_end);
+    let mut sorted: Vec<&Together> = sites.iter().collect();
+    sorted.sort_by_key(|site| (Reverse((site.held.leaks, held(&site.held))), site.keys[0]));
+    let worth = |site: &&&Together| site.held.leaks || held(&site.held) > SITE_FLOOR;
+    let n = sorted.iter().take(MAX_SITES).take_while(worth).count();
     let (kept, rest) = sorted.split_at(n);
-    let kept = kept.iter().map(|site| RankSite {
-        id: id(site.key),
-        place: site.headline.map(|frame| device.names.place(frame)),
-        at_peak: site.at_peak,
-        most: site.peak,
-        at_end: site.at_end,
-        wobble: site.wobble,
-        end_wobble: site.end_wobble.min(site.wobble),
-        leaks: site.leaks,
-    });
-    let floor = rest.iter().map(|site| held(site)).max();
+    let kept = kept.iter().map(|site| site.held.clone());
+    let floor = rest.iter().map(|site| held(&site.held)).max();
     (kept.collect(), floor.unwrap_or(Bytes::ZERO))
 }

@@ -1,11 +1,11 @@
 //! The same allocation site in all ranks.
 //!
 //! Sites are matched by their key ([`crate::site`]), the first way in which comparisons match them:
-//! all ranks run one program, so nothing is renamed between them. A rank that does not have a site
-//! holds 0 of it. If its smallest sites were left out, it may hold up to its floor; a difference
-//! below that does not count. Nor does one that is no larger than the differences between the steps
-//! of a rank, at their peaks or at their ends, whichever is compared; unless the ranks that hold
-//! less never hold nearly as much.
+//! all ranks run one program, so nothing is renamed between them but the files that `torch.compile`
+//! writes (the module `together`). A rank that does not have a site holds 0 of it. If its smallest
+//! sites were left out, it may hold up to its floor; a difference below that does not count. Nor
+//! does one that is no larger than the differences between the steps of a rank, at their peaks or
+//! at their ends, whichever is compared; unless the ranks that hold less never hold nearly as much.
 //!
 //! What a site holds at the peaks of its ranks is compared only if these are the same moment of the
 //! program ([`super::moment`]). Otherwise the most that the site itself holds is compared, which
@@ -70,7 +70,8 @@ impl When {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SiteAcross {
-    /// Names the row: equal in all ranks, and in comparisons.
+    /// Names the row: equal in all ranks, and in comparisons too where none of its code was
+    /// generated.
     pub id: String,
     /// The frame that a person would recognise; absent without a stack.
     pub place: Option<Place>,

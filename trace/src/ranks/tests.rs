@@ -433,6 +433,51 @@ fn a_rank_that_leaks_is_found_with_its_site() {
     assert_eq!(highest, survey.allocated.map(|spread| spread.max));
 }
 
+/// Two files of Inductor; each is called by what is in it.
+const INDUCTOR: [&str; 2] = [
+    "7d/c7dkyl7yo4tpxxylxgglj5oolpzbldnxmirpfnhuvvl3wwzjaice.py",
+    "uw/cuw7zwf75bshsvlnjcq43ymxsyiqt6cvk3owbc5fjtbcxvq64oww.py",
+];
+
+#[test]
+fn code_that_torch_compile_wrote_is_the_same_in_all_ranks() {
+    let compiled = |file| Program {
+        leak: 3 * MIB,
+        leaker: ("call", file),
+        ..Program::default()
+    };
+    let survey = survey(INDUCTOR.map(|file| of(&compiled(file))));
+    assert_eq!((survey.sites.len(), survey.moments_differ), (0, false));
+    let first = &survey.sentences[0];
+    let told = "Both ranks leak 3.00 MiB a step in train_step (train.py:10)";
+    assert!(first.starts_with(told), "{first}");
+    // Where it was called is not known.
+    let written = |file: &str| {
+        let mut profile = leaking(3);
+        profile.leaks[0].place.filename = format!("/cache/{file}");
+        profile
+    };
+    let told = &self::survey(INDUCTOR.map(written)).sentences[0];
+    assert!(told.starts_with("Both ranks leak 3.00 MiB"), "{told}");
+}
+
+#[test]
+fn the_graphs_of_one_call_are_one_site_of_a_rank() {
+    let [one, two] = INDUCTOR.map(|file| format!("call /cache/{file}"));
+    let script = format!(
+        "a alloc 4MiB at {one}:1\nb alloc 2MiB at {two}:1\na free\nc alloc 3MiB at {two}:1"
+    );
+    let trace = crate::testing::trace(&script);
+    let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
+    let [site] = &profile.sites[..] else {
+        panic!("{:?}", profile.sites)
+    };
+    let levels = [site.at_peak, site.most, site.at_end];
+    assert_eq!(levels, [6, 6, 5].map(Bytes::mib));
+    let line = site.place.as_ref().map(|place| place.filename.as_str());
+    assert_eq!(line, Some(&two["call ".len()..]));
+}
+
 #[test]
 fn a_site_that_was_too_small_to_keep_is_no_difference() {
     let site = |bytes: u64| RankSite {
