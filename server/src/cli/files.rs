@@ -14,6 +14,8 @@ use trace::ranks::{MAX_RANKS, Rank};
 
 /// The largest number of files in a folder, including its subfolders.
 const MOST: usize = 2 * MAX_RANKS as usize;
+/// Files that are named one by one.
+const LISTED: usize = 8;
 /// The largest depth of subfolders.
 const DEEPEST: usize = 6;
 
@@ -77,6 +79,24 @@ impl Found {
     pub fn called(&self, file: &Path) -> String {
         let in_archive = self.archives.iter().find_map(|one| one.called(file));
         in_archive.unwrap_or_else(|| file.display().to_string())
+    }
+
+    /// The rank that a file names.
+    pub fn rank_of(&self, file: &Path) -> Option<Rank> {
+        self.ranks.get(file).copied()
+    }
+
+    /// A line for each of the first files, by what is said of it, and how many more there are.
+    pub fn listed<'f>(
+        &self,
+        files: impl ExactSizeIterator<Item = &'f PathBuf>,
+        says: impl Fn(&Path) -> String,
+    ) -> Vec<String> {
+        let more = files.len().saturating_sub(LISTED);
+        let line = |file: &PathBuf| format!("  {}{}", self.called(file), says(file));
+        let mut lines: Vec<String> = files.take(LISTED).map(line).collect();
+        lines.extend((more > 0).then(|| format!("  … {more} more")));
+        lines
     }
 
     /// Whether a file lies in an archive: then it cannot be named, only unpacked.

@@ -216,9 +216,9 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
         (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
     }
     let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
-    for told in not_sent(left.len() - in_archives, in_archives) {
-        tell(&told);
-    }
+    let told = not_sent(left.len() - in_archives, in_archives).into_iter();
+    let listed = found.listed(left.iter().copied(), |_| String::new());
+    told.chain(listed).for_each(|line| tell(&line));
     all_or(refused)
 }
 
@@ -475,6 +475,11 @@ mod tests {
         for name in ["before.pickle", "later.pickle"] {
             File::create(folder.path().join(name)).unwrap();
         }
+        let listed = found.listed(found.others.iter(), |_| ": left".to_owned());
+        let a_and_b =
+            ["a", "b"].map(|one| format!("  {}:{one}_rank0.pickle: left", archive.display()));
+        assert_eq!(listed, a_and_b);
+
         std::fs::remove_file(archive).unwrap();
         let found = files::find(&[folder.path().to_owned()]).unwrap();
         let refused = no_job(&found, &found.others.iter().collect::<Vec<_>>());

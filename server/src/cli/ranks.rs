@@ -10,13 +10,14 @@ use crate::questions::JUDGING;
 use crate::table::Table;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use timeline::format::doing;
 use trace::code::file_name;
 use trace::compare::headline::signed;
 use trace::compare::profile::Place;
 use trace::leaks::Verdict;
 use trace::naming::Rules;
+use trace::oom;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
@@ -88,12 +89,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
         (true, several) => json(&several),
         (false, several) => {
             let told: Vec<String> = several.iter().map(for_people).collect();
-            let left = match found.others.len() {
-                0 => String::new(),
-                1 => "\n1 other file is no rank of a job.\n".to_owned(),
-                n => format!("\n{n} other files are no ranks of a job.\n"),
-            };
-            told.join("\n") + &left
+            told.join("\n") + &left_out(&found)
         }
     };
     print(&text)?;
@@ -101,6 +97,34 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
         true => Ok(()),
         false => Err(CliError::Several(panicked)),
     }
+}
+
+/// The files that are no ranks of a job. A rank that ran out of memory often writes alone: the
+/// others were ended.
+fn left_out(found: &Found) -> String {
+    let head = match found.others.len() {
+        0 => return String::new(),
+        1 => "1 other file is no rank of a job:".to_owned(),
+        n => format!("{n} other files are no ranks of a job:"),
+    };
+    let says = |file: &Path| match found.rank_of(file) {
+        Some(rank) if ran_out(file) => format!(": rank {rank} ran out of memory"),
+        _ => String::new(),
+    };
+    let lines = found.listed(found.others.iter(), says);
+    format!("\n{head}\n{}\n", lines.join("\n"))
+}
+
+/// Whether it is a recording that has a failed allocation.
+fn ran_out(path: &Path) -> bool {
+    let failed = || {
+        let trace = trace_of(path, None, &Rules::default())?;
+        Ok(trace
+            .devices
+            .iter()
+            .any(|device| oom::first(device).is_some()))
+    };
+    apart(path, failed).unwrap_or(false)
 }
 
 /// Why there is nothing to compare.
@@ -290,4 +314,33 @@ fn beside<const N: usize>(table: &Table<N>, texts: &[String]) -> String {
     let line =
         |(line, text): (&str, &String)| format!("{}\n", format!("{line}  {text}").trim_end());
     lines.map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_ran_out_of_memory_alone_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, fixture: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/");
+            std::fs::copy(format!("{from}{fixture}"), path).unwrap();
+        };
+        put("step_5/rank0_s.pickle.zst", "ddp_rank0.pickle.zst");
+        put("step_5/rank1_s.pickle.zst", "ddp_rank1.pickle.zst");
+        let found = files::find(&[folder.path().to_owned()]).unwrap();
+        assert_eq!(left_out(&found), "");
+        put("step_8_exit/rank1_s.pickle.zst", "oom.pickle.zst");
+        std::fs::write(folder.path().join("notes_rank0.txt"), "x").unwrap();
+        let found = files::find(&[folder.path().to_owned()]).unwrap();
+        let at = folder.path().display();
+        let expected = format!(
+            "\n2 other files are no ranks of a job:\n  {at}/notes_rank0.txt\n  \
+             {at}/step_8_exit/rank1_s.pickle.zst: rank 1 ran out of memory\n"
+        );
+        assert_eq!(left_out(&found), expected);
+    }
 }

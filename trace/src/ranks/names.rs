@@ -17,6 +17,9 @@
 //! have ([`MAX_RANKS`]) is something else, such as a date.
 
 use super::{MAX_RANKS, Rank};
+use crate::code::file_name;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The largest number of digits of a rank.
@@ -68,6 +71,7 @@ pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
         Chosen::OneByOne => by_rest(paths, &named, 0..paths.len()),
     };
     sets.retain(|set| set.files.len() > 1);
+    tell_apart(&mut sets, paths);
     let mut is_taken = vec![false; paths.len()];
     for (_, at) in sets.iter().flat_map(|set| &set.files) {
         is_taken[*at] = true;
@@ -255,15 +259,89 @@ fn grouped(
     in_groups(keyed.collect())
 }
 
-/// Files with equal keys, by rank; the groups by key.
+/// Files with equal keys, by rank; the groups by key, with numbers in it as numbers: `step5` comes
+/// before `step10`.
 fn in_groups(mut keyed: Vec<(String, Rank, usize)>) -> Vec<Vec<(Rank, usize)>> {
-    keyed.sort_unstable();
+    keyed.sort_by(|a, b| {
+        let keys = by_number(&a.0, &b.0).then_with(|| a.0.cmp(&b.0));
+        keys.then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
+    });
     let groups = keyed.chunk_by(|a, b| a.0 == b.0);
     let files = |group: &[(String, Rank, usize)]| {
         let files = group.iter().map(|&(_, rank, at)| (rank, at));
         files.collect()
     };
     groups.map(files).collect()
+}
+
+/// The order of two texts whose numbers count as numbers.
+fn by_number(a: &str, b: &str) -> Ordering {
+    let parts = parts_of(a).into_iter().zip(parts_of(b));
+    let of_parts = parts.map(|(a, b)| {
+        let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+        match is_number(a) && is_number(b) {
+            true => {
+                let [a, b] = [a, b].map(|part| part.trim_start_matches('0'));
+                a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+            }
+            false => a.cmp(b),
+        }
+    });
+    let first = of_parts.into_iter().find(|order| order.is_ne());
+    first.unwrap_or_else(|| parts_of(a).len().cmp(&parts_of(b).len()))
+}
+
+/// Adds to names that several sets have the part of the path in which they differ: the folder
+/// before the name, or what comes behind it.
+fn tell_apart(sets: &mut [RankSet], paths: &[&str]) {
+    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (at, set) in sets.iter().enumerate() {
+        by_name.entry(set.name.clone()).or_default().push(at);
+    }
+    for (name, same) in by_name.into_iter().filter(|(_, same)| same.len() > 1) {
+        let first = |&at: &usize| sets[at].files.first().map(|&(_, file)| paths[file]);
+        let files: Vec<&str> = same.iter().filter_map(first).collect();
+        let apart = common_folders(&files);
+        // A name is that of a folder if it is not in the file's own.
+        let is_of_folder = |file: &&str| {
+            let mut folders = file[..apart].split('/');
+            folders.any(|folder| folder == name) && !file_name(file).contains(&name)
+        };
+        let is_before = !files.iter().all(is_of_folder);
+        for (&at, part) in same.iter().zip(differing(&files, apart)) {
+            sets[at].name = match (part.as_str(), is_before) {
+                ("", _) => continue,
+                (part, true) => format!("{part}/{name}"),
+                (part, false) => format!("{name}/{part}"),
+            };
+        }
+    }
+}
+
+/// The folders behind this position that files do not have in common; their own names without the
+/// ending if that is all.
+fn differing(files: &[&str], apart: usize) -> Vec<String> {
+    let folders = |file: &str| folder_of(&file[apart..]).unwrap_or_default().to_owned();
+    let all: Vec<String> = files.iter().map(|file| folders(file)).collect();
+    if all.iter().all(|folder| *folder == all[0]) {
+        let own = files.iter().map(|file| without_ending(&file[apart..]));
+        return own.map(str::to_owned).collect();
+    }
+    let parts: Vec<Vec<&str>> = all
+        .iter()
+        .map(|folder| folder.split('/').collect())
+        .collect();
+    let is_common = |at: usize| {
+        let same = |other: &Vec<&str>| other.get(at) == parts[0].get(at);
+        parts
+            .iter()
+            .all(|other| other.len() == parts[0].len() && same(other))
+    };
+    let own = parts.iter().map(|parts| {
+        let kept = parts.iter().enumerate().filter(|&(at, _)| !is_common(at));
+        kept.map(|(_, part)| *part).collect::<Vec<_>>().join("/")
+    });
+    own.collect()
 }
 
 /// The common name of all files without the rank, or of their folder.
@@ -400,6 +478,25 @@ mod tests {
         check("/", None);
     }
 
+    #[test]
+    fn numbers_are_sorted_as_numbers() {
+        let check = |a: &str, b: &str, expected| {
+            assert_eq!(by_number(a, b), expected, "{a} {b}");
+            assert_eq!(by_number(b, a), expected.reverse(), "{b} {a}");
+        };
+        check("step5/x", "step10/x", Ordering::Less);
+        check("step05", "step5", Ordering::Equal);
+        check("a", "a1", Ordering::Less);
+        check("", "1", Ordering::Less);
+        check("a9", "b1", Ordering::Less);
+        check("1", "a", Ordering::Less);
+        check(
+            "x99999999999999999999",
+            "x100000000000000000000",
+            Ordering::Less,
+        );
+    }
+
     /// Sets as `name: rank rank …`, and how many files belong to none.
     fn told(paths: &[&str], chosen: Chosen) -> (Vec<String>, usize) {
         let (sets, left) = sets(paths, chosen);
@@ -460,17 +557,6 @@ mod tests {
             0,
         );
         check(&["job/rank_0/s.pkl", "job/rank_1/s.pkl"], &["job: 0 1"], 0);
-        // Ranks that were packed one by one, with several files each.
-        check(
-            &[
-                "job/x_rank0/s10.pkl",
-                "job/x_rank0/s20.pkl",
-                "job/x_rank1/s10.pkl",
-                "job/x_rank1/s20.pkl",
-            ],
-            &["job: 0 1", "job: 0 1"],
-            0,
-        );
         check(
             &["d/mem_0.pkl", "d/mem_1.pkl", "d/mem_10.pkl"],
             &["mem: 0 1 10"],
@@ -491,6 +577,49 @@ mod tests {
         check(&["d/a0.pkl", "d/a00.pkl"], &[], 2);
         check(&["d/rank0.pkl"], &[], 1);
         check(&[], &[], 0);
+    }
+
+    #[test]
+    fn jobs_with_one_name_are_told_apart_by_their_folders() {
+        let check = |paths: &[&str], expected: &[&str], left: usize| {
+            let (sets, n) = told(paths, Chosen::Folder);
+            assert_eq!(sets, expected, "{paths:?}");
+            assert_eq!(n, left, "{paths:?}");
+        };
+        // Ranks that were packed one by one, with several files each.
+        check(
+            &[
+                "job/x_rank0/s10.pkl",
+                "job/x_rank0/s20.pkl",
+                "job/x_rank1/s10.pkl",
+                "job/x_rank1/s20.pkl",
+            ],
+            &["job/s10: 0 1", "job/s20: 0 1"],
+            0,
+        );
+        // A folder for each step, and the same name in all.
+        check(
+            &[
+                "d/step_10/rank0_s.pkl",
+                "d/step_10/rank1_s.pkl",
+                "d/step_5/rank0_s.pkl",
+                "d/step_5/rank1_s.pkl",
+            ],
+            &["step_5/s: 0 1", "step_10/s: 0 1"],
+            0,
+        );
+        check(
+            &[
+                "d/step_10/out/a_r0.pkl",
+                "d/step_10/out/a_r1.pkl",
+                "d/step_9/out/a_r0.pkl",
+                "d/step_9/out/a_r1.pkl",
+                "d/step_9/out/b_r0.pkl",
+                "d/step_9/out/b_r1.pkl",
+            ],
+            &["step_9/a: 0 1", "b: 0 1", "step_10/a: 0 1"],
+            0,
+        );
     }
 
     #[test]
