@@ -269,7 +269,8 @@ fn sites_table(report: &RanksReport) -> String {
             site.ranks.to_string(),
             farthest.map_or_else(String::new, |holds| told(site, holds)),
         ]);
-        places.push(site.place.as_ref().map_or_else(no_stack, place));
+        let without = || site.without_stack();
+        places.push(site.place.as_ref().map_or_else(without, place));
     }
     let total = report.sites.len() + report.sites_left_out as usize;
     let more = match total.saturating_sub(SHOWN) {
@@ -301,10 +302,6 @@ fn place(place: &Place) -> String {
         0 => format!("{} ({file})", place.name),
         line => format!("{} ({file}:{line})", place.name),
     }
-}
-
-fn no_stack() -> String {
-    "without a stack".to_owned()
 }
 
 /// A table with a text of any length after each line.

@@ -97,6 +97,14 @@ pub struct SiteAcross {
 }
 
 impl SiteAcross {
+    /// What is told of it where it has no stack: `no stack, 4.00 MiB each`.
+    pub fn without_stack(&self) -> String {
+        match self.id.strip_prefix('b').and_then(|size| size.parse().ok()) {
+            Some(size) => format!("no stack, {} each", Bytes(size)),
+            None => "no stack".to_owned(),
+        }
+    }
+
     /// The three levels that are compared.
     pub fn shown(&self) -> [Bytes; 3] {
         self.when.of(self.at_peak, self.most, self.at_end)

@@ -92,9 +92,7 @@ fn table(rows: &[SiteAcross]) -> AnyView {
 fn row(site: &SiteAcross) -> AnyView {
     let [least, median, most] = site.shown();
     let place = site.place.as_ref();
-    let name = place
-        .map_or("without a stack", |place| &place.name)
-        .to_owned();
+    let name = place.map_or_else(|| site.without_stack(), |place| place.name.clone());
     let file = place.map(|place| {
         let file = file_name(&place.filename);
         match place.line {
