@@ -86,7 +86,7 @@ impl JobDetail {
     /// The largest number of curves of single ranks in an answer.
     pub const MAX_CURVES: usize = 16;
     /// The largest number of sentences.
-    pub const MAX_SENTENCES: usize = 8;
+    pub const MAX_SENTENCES: usize = 9;
 }
 
 /// One rank of a job.

@@ -3,6 +3,7 @@
 use super::curves::{Curve, PARTS};
 use super::moment::Moment;
 use super::together::{self, Together};
+use crate::code;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
@@ -13,6 +14,7 @@ use crate::leaks::{Pattern, Verdict};
 use crate::main_device;
 use crate::redact::numbered;
 use crate::site::SiteKey;
+use crate::stacks::Frame;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -77,6 +79,9 @@ pub struct RankPlace {
     pub site: String,
     /// The function that explains it best.
     pub place: Place,
+    /// The innermost line of the program itself, if that function is in a package.
+    #[serde(default)]
+    pub caller: Option<Place>,
     /// Bytes a step (a part of a step, when it grows within steps).
     pub bytes_per_step: f64,
     /// Whether it grows within steps and is given back at their ends.
@@ -177,6 +182,9 @@ impl RankProfile {
                 .map(|group| RankPlace {
                     site: id_of(group.key),
                     place: group.place.map(name).unwrap_or_default(),
+                    caller: group
+                        .place
+                        .and_then(|place| caller(device, group.key, place)),
                     bytes_per_step: group.bytes_per_step,
                     within_step: group.pattern == Pattern::WithinStep,
                 })
@@ -186,6 +194,19 @@ impl RankProfile {
             curve: Curve::default(),
         }
     }
+}
+
+/// The innermost frame of the program itself in the stack of a leak, for a place in a package.
+fn caller(device: &DeviceProfile, key: SiteKey, place: Frame) -> Option<Place> {
+    let place = device.names.place(place);
+    code::is_installed(&place.filename).then_some(())?;
+    let site = device.sites.iter().find(|site| site.key == key)?;
+    let mut frames = site.frames.iter().map(|&frame| device.names.place(frame));
+    frames.find(|frame| {
+        let file = &frame.filename;
+        let is_package = code::is_installed(file) || code::is_framework(file, frame.line);
+        !is_package && !code::is_generated(file)
+    })
 }
 
 /// The first failed allocation, with its step by the program's number: ranks whose rings wrapped

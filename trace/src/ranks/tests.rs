@@ -48,6 +48,7 @@ fn leaking(mib: u64) -> RankProfile {
                 filename: "/srv/train.py".to_owned(),
                 line: 41,
             },
+            caller: None,
             bytes_per_step: (mib * MIB) as f64,
             within_step: false,
         }],
@@ -339,6 +340,43 @@ fn all_sites_do_not_hold_the_same_where_the_peaks_differ() {
     let told = "the peaks differ, but none of 9 sites differs between ranks by more than between \
                 the steps of one";
     check(9, [100, 200], told);
+}
+
+#[test]
+fn a_leak_in_a_package_is_told_with_the_line_that_called_it() {
+    let site = "v/lib/python3.12/site-packages/acc/operations.py";
+    let gathering = Program {
+        leak: 3 * MIB,
+        leaker: ("gather", site),
+        ..Program::default()
+    };
+    let told = &survey([of(&gathering), of(&gathering)]).sentences[0];
+    let expected = "Both ranks leak 3.00 MiB a step in gather (operations.py:10), called by \
+                    train_step (train.py:10).";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_ranks_reserve_is_told_where_only_that_differs() {
+    let reserving = |mib, allocated| RankProfile {
+        peak_reserved: Bytes::mib(mib),
+        ..peaking(allocated)
+    };
+    let check = |ranks: &[RankProfile], expected: Option<&str>| {
+        let said = survey(ranks.to_vec()).sentences;
+        let about = said.iter().find(|said| said.starts_with("Reserved"));
+        assert_eq!(about.map(String::as_str), expected);
+    };
+    let told = "Reserved is 300 MiB (rank 1) and 442 MiB (rank 0).";
+    check(&[reserving(442, 199), reserving(300, 199)], Some(told));
+    let told = "Reserved lies between 300 MiB (rank 1) and 442 MiB (rank 0).";
+    let three = [442, 300, 310].map(|mib| reserving(mib, 199));
+    check(&three, Some(told));
+    // One segment more, a twentieth more, and more because more is allocated.
+    check(&[reserving(120, 80), reserving(100, 80)], None);
+    check(&[reserving(8400, 80), reserving(8000, 80)], None);
+    check(&[reserving(442, 299), reserving(300, 199)], None);
+    check(&[reserving(442, 199), wrapped(199)], None);
 }
 
 #[test]

@@ -11,6 +11,8 @@ use crate::steps::Word;
 use crate::units::Bytes;
 use std::cmp::Reverse;
 
+/// What ranks may reserve more than others, whatever it is of all: one large segment.
+const RESERVED_FLOOR: Bytes = Bytes::mib(20);
 /// How many ranks are named one by one.
 const NAMED: usize = 4;
 
@@ -29,6 +31,7 @@ pub(super) fn sentences(ranks: &[RankRow], peaks: Option<&Spread>) -> Vec<String
     } else if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
         found.push(spread(ranks, peaks));
     }
+    found.extend(reserves(ranks, peaks));
     found.extend(unknown(ranks));
     found
 }
@@ -200,15 +203,19 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
     })
 }
 
+/// ` in keep (train.py:41)`; with the line of the program that called it, if it is in a package.
 fn place(leak: &RankPlace) -> String {
-    let place = &leak.place;
-    let file = file_name(&place.filename);
-    match (place.name.as_str(), file, place.line) {
-        ("", _, _) => String::new(),
-        (name, "", _) => format!(" in {name}"),
-        (name, file, 0) => format!(" in {name} ({file})"),
-        (name, file, line) => format!(" in {name} ({file}:{line})"),
-    }
+    let of = |place: &Place, word: &str| {
+        let file = file_name(&place.filename);
+        match (place.name.as_str(), file, place.line) {
+            ("", _, _) => String::new(),
+            (name, "", _) => format!("{word} {name}"),
+            (name, file, 0) => format!("{word} {name} ({file})"),
+            (name, file, line) => format!("{word} {name} ({file}:{line})"),
+        }
+    };
+    let caller = leak.caller.as_ref();
+    of(&leak.place, " in") + &caller.map_or_else(String::new, |by| of(by, ", called by"))
 }
 
 /// Whether some peaks are only known to be no lower.
@@ -302,6 +309,29 @@ fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
         true if ranks.len() == 2 => format!("Their peaks are {}.", ends(ranks, peaks, "and")),
         true => format!("Peaks lie between {}.", ends(ranks, peaks, "and")),
     }
+}
+
+/// What is said of *reserved* where it differs and *allocated* does not: other pieces of memory lie
+/// unused, and a rank may run out of memory alone.
+fn reserves(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
+    let of = |row: &RankRow| (row.rank, row.peak_reserved);
+    let reserved = Spread::of(&ranks.iter().map(of).collect::<Vec<_>>())?;
+    let more = reserved.max.saturating_sub(reserved.min);
+    let share = Bytes((reserved.max.0 as f64 * noise::RESERVED_SHARE) as u64);
+    let counts = more > share.max(RESERVED_FLOOR);
+    if !counts || differ(peaks) || some_are_least(ranks) {
+        return None;
+    }
+    let Spread { min, max, .. } = reserved;
+    let (least, most) = (reserved.min_rank, reserved.max_rank);
+    let between = if ranks.len() == 2 {
+        "is"
+    } else {
+        "lies between"
+    };
+    Some(format!(
+        "Reserved {between} {min} (rank {least}) and {max} (rank {most})."
+    ))
 }
 
 fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
