@@ -319,10 +319,39 @@ impl<'a> Analysis<'a> {
         let Some(last) = iterations.last() else {
             return;
         };
-        let from = self.event(last.start) as usize;
-        if last.left && self.ooms.last().is_some_and(|&at| at as usize >= from) {
+        let from = self.event(last.start);
+        let ran_out = self.ooms.last().is_some_and(|&at| at >= from);
+        if last.left && ran_out && !self.is_done(iterations) {
             iterations.pop();
         }
+    }
+
+    /// Whether memory ran out only after all that the last iteration allocates: at the same places
+    /// as most others, from the first to the last.
+    fn is_done(&self, iterations: &[Iteration]) -> bool {
+        let Some((last, others)) = iterations.split_last() else {
+            return false;
+        };
+        let from = self.ooms.partition_point(|&at| at < self.event(last.start));
+        let is_after = |&at: &u32| at > self.event(last.end - 1);
+        let blocks = &self.device.blocks;
+        let stacks = |of: &Iteration| {
+            let (from, to) = (
+                blocks.n_preexisting + of.start,
+                blocks.n_preexisting + of.end,
+            );
+            let kinds = blocks.kind[from as usize..to as usize].iter();
+            kinds.map(|kind| blocks.kinds[kind.index()].alloc_stack)
+        };
+        let same = others.iter().filter(|one| stacks(one).eq(stacks(last)));
+        self.ooms[from..].iter().all(is_after) && 2 * same.count() >= others.len()
+    }
+
+    /// The first event after an allocation at which memory ran out.
+    fn ran_out_after(&self, alloc: u32) -> Option<u32> {
+        let from = self.event(alloc);
+        let first = self.ooms.partition_point(|&at| at < from);
+        self.ooms.get(first).copied()
     }
 
     /// Leaves out iterations that ran out of memory and after which the loop was begun anew, as in
@@ -413,6 +442,10 @@ impl<'a> Analysis<'a> {
                 // does.
                 if iteration.left && iteration.end < n && iterations.len() > 1 {
                     end = end.min(self.event(iteration.end - 1) + 1 + tail);
+                }
+                // Nor does what follows once memory has run out.
+                if iteration.left {
+                    end = end.min(self.ran_out_after(iteration.end - 1).unwrap_or(end));
                 }
                 Step {
                     index: index as u32,

@@ -1,6 +1,7 @@
 //! Where the first step begins, and where the last one ends.
 
 use super::*;
+use crate::trace::Action;
 
 /// The model outlives the function with the loop, so most memory stays when that returns. But the
 /// stacks of frees show that it has.
@@ -304,4 +305,30 @@ fn a_recording_that_starts_or_ends_within_an_iteration() {
         ),
         6,
     );
+}
+
+/// Memory runs out where the next iteration would begin, or in what follows the loop.
+#[test]
+fn an_iteration_after_which_memory_runs_out_is_a_step() {
+    let lines = [
+        "main:9 train:10",
+        "main:9 train:11 !forward:5",
+        &format!("main:9 train:13 {BACKWARD}"),
+        "-",
+        &format!("main:9 train:14 {ADAM}"),
+        "main:9 train:16",
+    ]
+    .map(|line| format!("{line}\n"));
+    let steps = |n: usize| lines.concat().repeat(n);
+    check(&format!("{}oom", steps(9)), 9);
+    check(&format!("{}oom\nmain:9 report:3", steps(9)), 9);
+    for done in 1..lines.len() {
+        let part = lines[..done].concat();
+        check(&format!("{}{part}oom", steps(9)), 9);
+    }
+    // What the exception gives back is no part of the step.
+    let trace = run(&format!("main:2 =x\n{}oom\ndel x", steps(9)));
+    let device = &trace.devices[0];
+    let oom = device.events.action.iter().position(|a| *a == Action::Oom);
+    assert_eq!(device.steps[8].events.end().index(), oom.unwrap());
 }
