@@ -249,15 +249,9 @@ fn with_steps(
         let events = |of: &[Step]| of.iter().map(|s| s.events).collect::<Vec<_>>();
         now(steps) && events(steps) == events(&device.steps)
     };
-    // Of several readings of one loop, the one that is the steps stays.
-    levels.sort_by_key(|(_, steps)| (!exactly(steps), !now(steps)));
-    let mut seen: Vec<(u32, String)> = Vec::new();
-    levels.retain(|(level, _)| {
-        let this = (level.count, level.place.clone());
-        let new = !seen.contains(&this);
-        seen.push(this);
-        new
-    });
+    // Of several readings of one loop, the one that is the steps stays; or one with a word.
+    levels.sort_by_key(|(l, steps)| (!exactly(steps), !now(steps), l.label == l.place));
+    let mut levels = each_once(levels);
     levels.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
     levels.truncate(MOST_LEVELS);
     tell_apart(levels.iter_mut().map(|(level, _)| level).collect());
@@ -267,6 +261,38 @@ fn with_steps(
         levels[chosen].0.chosen = !device.steps.is_empty();
     }
     Ok(levels)
+}
+
+/// Levels without those that are one before them again. It keeps the first key of both, so that
+/// this is the same in other recordings.
+fn each_once(levels: Vec<(Level, Vec<Step>)>) -> Vec<(Level, Vec<Step>)> {
+    let mut kept: Vec<(Level, Vec<Step>)> = Vec::new();
+    for (level, steps) in levels {
+        let is_before =
+            |(other, others): &&mut (Level, Vec<Step>)| is_again(&level, &steps, other, others);
+        match kept.iter_mut().find(is_before) {
+            None => kept.push((level, steps)),
+            Some((before, _)) if before.place.is_empty() => {}
+            Some((before, _)) => {
+                let order = |key: &str| (key.len(), key.to_owned());
+                before.key = std::cmp::min_by_key(level.key, before.key.clone(), |k| order(k));
+            }
+        }
+    }
+    kept
+}
+
+/// Whether a level is another one again: a loop of the same place; or of the same function, or of
+/// scopes, whose iterations are at the same time.
+fn is_again(level: &Level, steps: &[Step], other: &Level, others: &[Step]) -> bool {
+    fn function(level: &Level) -> Option<(&str, &str)> {
+        let (place, name) = level.place.rsplit_once(" in ")?;
+        Some((place.rsplit_once(':')?.0, name))
+    }
+    let is_of_it = function(level) == function(other) || other.key == ANNOTATED;
+    let overlap = |(one, other): (&Step, &Step)| one.events.overlaps(other.events);
+    level.count == other.count
+        && (level.place == other.place || is_of_it && steps.iter().zip(others).all(overlap))
 }
 
 /// Gives loops that are the same in words their places, or what else it takes: a label chooses a

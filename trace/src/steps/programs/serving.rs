@@ -143,14 +143,13 @@ fn what_is_made_anew_before_an_inner_loop_begins_a_step() {
              }}"
         ))
     };
-    let iterations = "8 iterations, 160 train.py:3 in main, 160 train.py:6 in main";
+    let iterations = "8 iterations, 160 train.py:3 in main";
     assert_eq!(sampling("main", ""), format!("step 0: {iterations}"));
     assert_eq!(
         sampling("main", "main:4 !forward:30"),
         format!("step 0: {iterations}")
     );
-    let images = "image 0: 8 images, 160 denoising steps at train.py:3 in denoise, 160 \
-                  denoising steps at train.py:6 in denoise";
+    let images = "image 0: 8 images, 160 denoising steps";
     assert_eq!(sampling("main:1 denoise", ""), images);
     // What the function made on its way to the first result of a report, and gives back when it
     // returns, does not take the place of that result.
@@ -188,7 +187,7 @@ fn a_loop_that_looks_like_a_branch_can_be_chosen() {
             line.repeat(rest)
         ))
     };
-    let both = "step 0: 6 train.py:3 in main, 48 iterations, 48 train.py:6 in main";
+    let both = "step 0: 6 train.py:3 in main, 48 iterations";
     assert_eq!(rounds(0), both);
     // A branch: no round is cut off in its middle.
     assert!(!rounds(6).contains("6 train.py:3"), "{}", rounds(6));

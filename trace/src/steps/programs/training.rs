@@ -455,3 +455,21 @@ fn what_is_trained_is_no_token() {
         levels_of(&program)
     );
 }
+
+/// Each trial makes a model, and its loop has as many iterations for some lines as for all.
+#[test]
+fn a_loop_is_listed_once() {
+    let trial = format!(
+        "main:3 objective:9
+         main:3 objective:10
+         12x {{
+           main:3 objective:13
+           main:3 objective:14 !forward:5
+           main:3 objective:16 {BACKWARD}
+           -
+           main:3 objective:17 {ADAM}
+         }}\n"
+    );
+    let levels = levels_of(&format!("6x {{\n{trial}}}"));
+    assert_eq!(levels, "step 0: 6 epochs, 72 steps");
+}
