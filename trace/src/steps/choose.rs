@@ -349,7 +349,7 @@ impl Analysis<'_> {
         self.rounds(loops, this)
             .is_some_and(|rounds| match self.total.backward {
                 0 => rounds.are_equal() || self.renew(&rounds),
-                _ => rounds.update(),
+                _ => rounds.update() || rounds.collect(),
             })
     }
 

@@ -110,6 +110,18 @@ impl<'l> Rounds<'l> {
         let all = n * first == self.inner.iterations.len();
         first > 1 && n >= MIN_STEPS && all && counts.all(|n| n == first)
     }
+
+    /// Whether all rounds have as many iterations, which train, and none begins within one: so many
+    /// updates follow what each round collects.
+    pub fn collect(&self) -> bool {
+        let trains = |work: Tally| work.backward > 0;
+        self.are_equal()
+            && self.inner.each(trains)
+            && !self.each().any(|round| self.cuts_in_two(&round))
+            && self
+                .each()
+                .all(|round| round.inside[0].start > round.this.start)
+    }
 }
 
 impl Analysis<'_> {

@@ -456,6 +456,23 @@ fn what_is_trained_is_no_token() {
     );
 }
 
+/// Each round of a reinforced agent collects something, and then trains for so many batches. It
+/// can be chosen: the batches are the steps.
+#[test]
+fn rounds_that_collect_before_they_train_can_be_chosen() {
+    let collect = "5x {\nmain:38 !forward:10\nmain:39\n}\nmain:47\nmain:48\n";
+    let batch = format!("main:55 !forward:10\nmain:57\nmain:61 {BACKWARD}\n-\nmain:63 {ADAM}\n");
+    let all = |rounds: &str| levels_of(rounds);
+    let rounds = all(&format!("6x {{\n{collect}8x {{\n{batch}}}\n}}"));
+    assert!(rounds.starts_with("step 0: 6 epochs, "), "{rounds}");
+    assert!(rounds.contains(", 48 steps"), "{rounds}");
+    // What is done after some iterations, or within them, makes no rounds.
+    let seldom = all(&format!("6x {{\n8x {{\n{batch}}}\nmain:66\nmain:67\n}}"));
+    assert_eq!(seldom, "step 0: 48 steps");
+    let uneven = format!("{batch}5x {{\n{collect}8x {{\n{batch}}}\n}}");
+    assert!(!all(&uneven).contains("epochs"), "{}", all(&uneven));
+}
+
 /// Each trial makes a model, and its loop has as many iterations for some lines as for all.
 #[test]
 fn a_loop_is_listed_once() {
