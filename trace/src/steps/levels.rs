@@ -451,23 +451,18 @@ pub(super) fn word(
     let named = |parts: &[&str]| says(analysis, stacks, one.owner, parts);
     let chosen = chosen?;
     let makes_tokens = |one: &Loop| makes_tokens(analysis, stacks, one, chosen);
-    // Around a loop over tokens there can only be a loop over requests.
-    let is_around_tokens = || {
-        let inside = |other: &&Loop| {
-            other.iterations.len() > one.iterations.len()
-                && analysis.calls.is_in(other.owner, one.owner)
-        };
-        one.work.backward == 0 && others.iter().filter(inside).any(makes_tokens)
-    };
-    let is_around_denoising = || {
-        let inside = |other: &&Loop| {
+    // A line that is passed twice looks like a loop in its own function, so that one must be long.
+    let inside = || {
+        let others = others.iter().filter(|_| one.work.backward == 0);
+        others.filter(|other| {
             let (inner, outer) = (other.iterations.len(), one.iterations.len());
             let is_other = other.owner != one.owner && inner > outer;
             (is_other || inner >= MIN_STEPS * outer) && analysis.calls.is_in(other.owner, one.owner)
-        };
-        let mut inside = others.iter().filter(inside);
-        one.work.backward == 0 && inside.any(|other| denoises(analysis, stacks, other.owner))
+        })
     };
+    // Around a loop over tokens there can only be a loop over requests.
+    let is_around_tokens = || inside().any(makes_tokens);
+    let is_around_denoising = || inside().any(|other| denoises(analysis, stacks, other.owner));
     let updates = || {
         let rounds = analysis.rounds(others, one);
         rounds.is_some_and(|rounds| analysis.update(&rounds))

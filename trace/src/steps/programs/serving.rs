@@ -126,6 +126,26 @@ fn what_is_around_tokens_are_requests() {
     assert_eq!(levels_of(one), "token 0: 200 tokens");
 }
 
+/// A token passes some lines twice: they look like a loop in it, but no request is as short.
+#[test]
+fn a_token_that_passes_lines_twice_is_no_request() {
+    let twice = "main:3 hf/utils/generate:50 hf/utils/_sample:7
+                 main:3 hf/utils/generate:50 hf/utils/_sample:8 !forward:11\n";
+    let text = format!(
+        "6x {{
+           main:2
+           10x {{
+             main:3 hf/utils/generate:50 hf/utils/_sample:5
+             {twice}{twice}
+             main:3 hf/utils/generate:50 hf/utils/_sample:9
+           }}
+         }}"
+    );
+    let levels = levels_of(&text);
+    assert!(levels.starts_with("request 0: 6 requests, "), "{levels}");
+    assert_eq!(levels.matches("requests").count(), 1, "{levels}");
+}
+
 /// An image is made of noise, step by step. The lines of the outer loop all stand before those of
 /// the inner one, as those of a branch that is seldom taken do.
 #[test]
