@@ -16,7 +16,7 @@
 //! they call themselves steps and there is nothing else. Numbered scopes that are not the program's
 //! (`save_checkpoint_step_500`) count only where nothing else shows steps.
 
-use super::{MAX_STEPS, STEP_NAME, hooks, replays};
+use super::{MAX_STEPS, STEP_NAME, hooks, replays, skipped};
 use crate::clip::clipped;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
@@ -147,8 +147,17 @@ impl<'a> Scopes<'a> {
 
     /// Steps from the optimizer that ends the cycle.
     pub fn up_to_each_optimizer_step(&self) -> Option<Vec<Step>> {
-        let steps = up_to_each(self.device, self.optimizer_of_the_cycle()?);
+        let family = self.optimizer_of_the_cycle()?;
+        let steps = up_to_each(self.device, family, self.cleared_by(family));
         (steps.len() > 1).then_some(steps)
+    }
+
+    /// The scopes in which an optimizer clears its gradients.
+    fn cleared_by(&self, optimizer: &Family<'a>) -> Option<&Family<'a>> {
+        let class = optimizer.name.strip_prefix("Optimizer.step#")?;
+        let class = class.strip_suffix(".step")?;
+        let name = format!("Optimizer.zero_grad#{class}.zero_grad");
+        self.families.iter().find(|family| family.name == name)
     }
 
     /// The replays of a CUDA graph that follow the optimizer's steps.
@@ -380,31 +389,53 @@ fn enclosed(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
 
 /// Makes a step up to the end of each optimizer step, including what belongs directly to it: the
 /// following scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after
-/// them.
-fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
+/// them. An iteration whose optimizer's step was left out is a step, too.
+fn up_to_each(device: &DeviceTrace, family: &Family<'_>, clears: Option<&Family<'_>>) -> Vec<Step> {
     let scopes = hooks::joined(device, runs(family));
+    let mut skipped = left_out(device, &scopes, family, clears)
+        .into_iter()
+        .peekable();
     let mut steps: Vec<Step> = Vec::new();
-    let mut start = EventIdx(0);
-    for (index, &(scope, name)) in scopes.iter().enumerate() {
-        let limit = match scopes.get(index + 1) {
+    let (mut start, mut index) = (EventIdx(0), 0);
+    for (at, &(scope, name)) in scopes.iter().enumerate() {
+        let limit = match scopes.get(at + 1) {
             Some((next, _)) => next.start(),
             None => EventIdx(device.events.len()),
         };
         let end = tail(device, scope.end(), limit).max(start);
-        // Optimizer steps from before the first event keep their number. Frees that follow the last
-        // of them are no step.
-        if scope.end() > EventIdx(0) && steps.len() < MAX_STEPS {
-            let name = name.trim_start_matches("Optimizer.");
-            let name = clipped(name, STEP_NAME - "4294967295 ".len());
-            steps.push(Step {
-                index: index as u32,
-                name: format!("{name} {index}"),
-                events: Span::new(start, end),
-            });
+        let within = std::iter::from_fn(|| skipped.next_if(|&begin| begin < end));
+        for end in within.chain([end]) {
+            // Optimizer steps from before the first event keep their number. Frees that follow the
+            // last of them are no step.
+            if scope.end() > EventIdx(0) && steps.len() < MAX_STEPS {
+                let name = name.trim_start_matches("Optimizer.");
+                let name = clipped(name, STEP_NAME - "4294967295 ".len());
+                steps.push(Step {
+                    index,
+                    name: format!("{name} {index}"),
+                    events: Span::new(start, end),
+                });
+            }
+            (start, index) = (end, index + 1);
         }
-        start = end;
     }
     steps
+}
+
+/// Where iterations begin that follow one without an optimizer's step. There are none if several
+/// scopes are one step.
+fn left_out(
+    device: &DeviceTrace,
+    scopes: &[(Span<EventIdx>, &str)],
+    family: &Family<'_>,
+    clears: Option<&Family<'_>>,
+) -> Vec<EventIdx> {
+    let Some(clears) = clears.filter(|_| scopes.len() == family.scopes.len()) else {
+        return Vec::new();
+    };
+    let steps: Vec<Span<EventIdx>> = scopes.iter().map(|(events, _)| *events).collect();
+    let clears: Vec<Span<EventIdx>> = clears.scopes.iter().map(|scope| scope.events).collect();
+    skipped::begins(device, &steps, &clears)
 }
 
 /// The scopes, where scopes that follow each other directly are joined: two optimizers of one class

@@ -3,6 +3,7 @@
 //! ```text
 //! annotated    scopes that call themselves steps
 //! hooks        optimizers that step within the backward pass
+//! skipped      iterations whose optimizer's step was left out
 //! frames       what a frame says of where the program is
 //! calls        stacks -> contexts and spots
 //! walk         allocations -> moves from stack to stack
@@ -33,6 +34,7 @@ pub mod recording;
 mod regions;
 mod replays;
 mod rounds;
+mod skipped;
 mod walk;
 mod word;
 

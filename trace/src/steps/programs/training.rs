@@ -490,3 +490,16 @@ fn a_loop_is_listed_once() {
     let levels = levels_of(&format!("6x {{\n{trial}}}"));
     assert_eq!(levels, "step 0: 6 epochs, 72 steps");
 }
+
+/// Without stacks. Where gradients are not finite, a scaler leaves out the optimizer's step, but
+/// they are cleared.
+#[test]
+fn an_iteration_whose_step_a_scaler_leaves_out_is_a_step() {
+    let pass = format!("[Optimizer.zero_grad#SGD.zero_grad]\n{}", "-\n".repeat(6));
+    let step = format!("{pass}[Optimizer.step#SGD.step]\n");
+    let trace = run(&format!("-\n-\n5x {{\n{step}}}\n{pass}{step}{step}"));
+    let names = trace.devices[0].steps.iter().map(|step| step.name.as_str());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names[7], "step#SGD.step 7");
+}
