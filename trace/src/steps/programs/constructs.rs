@@ -59,7 +59,8 @@ fn a_line_that_allocates_again_and_again_is_visited_once() {
 /// calls modules.
 #[test]
 fn a_line_that_allocates_before_and_after_a_call_is_passed_once() {
-    let step = |line: u32| format!("[Optimizer.step#Adam.step] main:{line} {ADAM}");
+    let backward = "-\n".repeat(3);
+    let step = |line: u32| format!("{backward}[Optimizer.step#Adam.step] main:{line} {ADAM}");
     let discriminator = format!(
         "main:27
          main:28
@@ -69,7 +70,6 @@ fn a_line_that_allocates_before_and_after_a_call_is_passed_once() {
          main:29 !forward:12
          main:29
          main:31 {BACKWARD}
-         -
          {}",
         step(32)
     );
@@ -79,7 +79,6 @@ fn a_line_that_allocates_before_and_after_a_call_is_passed_once() {
          main:41 !forward:12
          main:41
          main:43 {BACKWARD}
-         -
          {}",
         step(44)
     );
@@ -91,7 +90,6 @@ fn a_line_that_allocates_before_and_after_a_call_is_passed_once() {
          main:36
          main:38
          main:38 {BACKWARD}
-         -
          {}",
         step(39)
     );
@@ -147,6 +145,14 @@ fn documents_that_a_cache_misses_are_no_requests() {
     // Those that miss nothing look as if they belonged to the one after them.
     let late = [&all[1], &all[0], &all[2]].map(String::as_str);
     check(&format!("10x {{\n{}}}", late.concat()), 30);
+}
+
+#[test]
+fn a_line_that_the_program_comes_back_to_begins_no_iteration() {
+    let line = "main:39\nmain:39 !forward:10\nmain:39 !forward:11\nmain:39\n";
+    let step = format!("{line}main:41 {BACKWARD}\n-\n-\n");
+    let part = "main:39\nmain:39 !forward:10\n";
+    check(&format!("9x {{\n{step}}}\n{part}"), 9);
 }
 
 #[test]
