@@ -321,35 +321,31 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     };
     let (device, verdict) = (devices[worst].device, reports[worst].verdict);
     let named = devices.iter().zip(reports);
-    let named = named.map(|(device, report)| {
-        let word = Word::of(&device.steps);
-        let apart = report.told_apart(&trace.stacks).into_iter();
-        let apart = apart.map(|frame| frame.map(|frame| frame_text(&trace.stacks, frame)));
-        let apart: Vec<Option<FrameText>> = apart.collect();
-        (
-            (device.device, word),
-            apart,
-            questions::named(trace, device, report, watch),
-        )
+    let named = named.map(|(device, report)| DeviceLeaks {
+        device: device.device,
+        word: Word::of(&device.steps),
+        made_in: made_in(trace, &report),
+        report: questions::named(trace, device, report, watch),
     });
-    let named: Vec<((u32, Word), Vec<Option<FrameText>>, api::leaks::Leaks)> = named.collect();
+    let named: Vec<DeviceLeaks> = named.collect();
     let others = named
         .iter()
-        .filter(|((other, _), _, report)| *other != device && report.verdict == Verdict::Leak);
-    let others = others.map(|((other, word), _, report)| {
-        let speed = Bytes(report.bytes_per_step.max(0.0).round() as u64);
-        format!("{} {}", device_name(*other), leaks::in_words(speed, *word))
+        .filter(|other| other.device != device && other.report.verdict == Verdict::Leak);
+    let others = others.map(|other| {
+        let speed = Bytes(other.report.bytes_per_step.max(0.0).round() as u64);
+        let name = device_name(other.device);
+        format!("{name} {}", leaks::in_words(speed, other.word))
     });
-    let report = &named[worst].2;
+    let report = &named[worst].report;
     let reason = match (verdict, device) {
         (Verdict::Leak, 1..) => format!("{}: {}", device_name(device), report.reason),
         _ => report.reason.clone(),
     };
     let reasons = std::iter::once(reason).chain(others);
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
-    let groups = named.iter().flat_map(|(of, apart, report)| {
-        let groups = report.groups.iter().zip(apart);
-        groups.map(|(group, made_in)| leak_group(*of, group, made_in.clone()))
+    let groups = named.iter().flat_map(|of| {
+        let groups = of.report.groups.iter().zip(&of.made_in);
+        groups.map(|(group, made_in)| leak_group((of.device, of.word), group, made_in.clone()))
     });
     Ok(Leaks {
         device: Some(device),
@@ -357,6 +353,22 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
         reason: reasons.join("; "),
         groups: groups.collect(),
     })
+}
+
+/// What leaks on one device.
+struct DeviceLeaks {
+    device: u32,
+    word: Word,
+    /// For each group, the function that tells it from others of its line.
+    made_in: Vec<Option<FrameText>>,
+    report: api::leaks::Leaks,
+}
+
+/// For each group of a report, the function that tells it from others of its line.
+fn made_in(trace: &Trace, report: &LeakReport) -> Vec<Option<FrameText>> {
+    let frames = report.told_apart(&trace.stacks).into_iter();
+    let texts = frames.map(|frame| frame.map(|frame| frame_text(&trace.stacks, frame)));
+    texts.collect()
 }
 
 fn leak_group(

@@ -415,7 +415,7 @@ fn a_gpu_that_has_only_snapshots_is_none_of_the_program() {
         taken.kind.fill(snapshot.kinds.len() as u32);
         snapshot.kinds.push(EventKind {
             action: Action::Snapshot,
-            ..snapshot.kinds[0].clone()
+            ..snapshot.kinds[0]
         });
         snapshot.devices.push(taken.clone());
         if !with_program {
