@@ -308,6 +308,14 @@ pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
         && code::slashed(stacks.str(frame.filename)).ends_with("torch/nn/modules/module.py")
 }
 
+/// Functions of `torch.distributed` that replace the weights of a module by this process's shards:
+/// FSDP2, and tensor parallelism. `distribute_tensor` alone is none: it also splits data.
+pub(crate) fn shards_module(stacks: &Stacks, frame: Frame) -> bool {
+    const NAMES: [&str; 3] = ["fully_shard", "parallelize_module", "distribute_module"];
+    NAMES.contains(&stacks.str(frame.name))
+        && code::slashed(stacks.str(frame.filename)).contains("torch/distributed/")
+}
+
 /// The program's `forward`: a module's, also where it is called without PyTorch's wrappers
 /// (`model.forward(x)`). Compiled graphs call their code so, too, whatever they compute.
 pub(crate) fn is_forward(stacks: &Stacks, frame: Frame) -> bool {

@@ -131,6 +131,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         _ if file.ends_with("torch/nn/utils/clip_grad.py") => Says::Clips,
         _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
         "deepcopy" | "from_pretrained" => Says::OfModule,
+        _ if site::shards_module(stacks, frame) => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
             Says::OfModule
         }

@@ -207,6 +207,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         _ if in_torch("torch/nn/functional.py") => Says::Forward,
         _ if in_torch("torch/nn/init.py") || in_torch("torch/serialization.py") => Says::ModelSetup,
         "from_pretrained" | "load_state_dict" | "load_checkpoint_and_dispatch" => Says::ModelSetup,
+        _ if site::shards_module(stacks, frame) => Says::ModelSetup,
         // A data class has one without a file. What it holds is data, not a model.
         "__init__" if file == "<string>" => plain,
         "__init__" if !file.contains("/torch/") || file.contains("/torch/nn/") => Says::ModelSetup,

@@ -215,3 +215,41 @@ fn of_what_was_there_before_only_behaviour_tells() {
     assert_eq!(lasting(1), Category::Parameter, "one for each gradient");
     assert_eq!(lasting(3), Category::Before, "a parameter, or its state");
 }
+
+/// FSDP2 and tensor parallelism replace the weights of a model that is on the device already. What
+/// is reduced over processes is no gradient of a weight's size.
+#[test]
+fn shards_of_a_model_are_its_parameters() {
+    let dist = "/v/site-packages/torch/distributed";
+    let check = |outer: &[&str], file: &str, names: [&str; 2], expected| {
+        let mut p = Program::default();
+        let full = [1 << 20, 8192].map(|bytes| alloc(&mut p, bytes, &moved(10)));
+        let [called, made] = names.map(|name| format!("{name} {dist}/{file}:9"));
+        let frames = [outer, &[called.as_str(), made.as_str()]].concat();
+        let shard = p.alloc(4096, &frames);
+        p.free(full[1]);
+        for _ in 0..2 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+            p.alloc(1 << 20, &[]);
+            p.alloc(8, &["<module> train.py:13"]);
+        }
+        let of = of(p);
+        assert_eq!(of(full[0]), Category::Parameter);
+        assert_eq!(of(shard), expected, "{outer:?} {file}");
+    };
+    let fsdp = "fsdp/_fully_shard/_fully_shard.py";
+    let shards = ["fully_shard", "_init_sharded_param"];
+    let main = ["<module> train.py:3"];
+    let init = [main[0], "__init__ own.py:3"];
+    check(&main, fsdp, shards, Category::Parameter);
+    check(&init, fsdp, shards, Category::Parameter);
+    let split = ["parallelize_module", "_shard_tensor"];
+    check(&main, "tensor/parallel/api.py", split, Category::Parameter);
+    let split = ["distribute_module", "_shard_tensor"];
+    check(&main, "tensor/_api.py", split, Category::Parameter);
+    // So may the data be split.
+    let split = ["distribute_tensor", "_shard_tensor"];
+    check(&main, "tensor/_api.py", split, Category::Input);
+}
