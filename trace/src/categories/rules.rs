@@ -32,7 +32,7 @@ pub(super) fn apply(
     let phases = Phases::watched(device, stacks, &roles, watch)?;
     let survey = Survey::of(device, &roles, &facts, &phases, watch)?;
     let watch = watch.beside(survey.heap_bytes());
-    let growing = caches::growing(device, &roles, &facts);
+    let growing = caches::growing(device, &roles, &facts, &survey);
     let mut rules = Rules {
         device,
         stacks,
@@ -230,7 +230,8 @@ impl<'a> Rules<'a> {
             return Verdict::Is(Category::Gradient);
         }
         let span = &self.survey.spans[life.span];
-        let cached = fact.cache || self.growing.binary_search(&life.kind.alloc_stack).is_ok();
+        let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
+        let cached = fact.cache || grows && !self.may_be_workspace(life);
         if cached
             && (life.role != Role::ModelSetup || fact.of_cache)
             && span.phase != Phase::Backward
@@ -280,6 +281,15 @@ impl<'a> Rules<'a> {
             }
             () => Verdict::Is(Category::KvCache),
         }
+    }
+
+    /// Whether a block stays, and by its size may be a workspace. Where nothing learns, it must be
+    /// the only one of that size on its stream.
+    fn may_be_workspace(&self, life: &Life<'_>) -> bool {
+        let requested = life.kind.requested;
+        self.lasts(life)
+            && (workspaces::is_size(requested) && self.survey.learns
+                || self.survey.is_like_workspace(life.kind))
     }
 
     /// Whether a block is gone before the next call of the model. Such a block of a cache's code is
@@ -398,11 +408,7 @@ impl<'a> Rules<'a> {
             return match () {
                 () if saved => Verdict::Is(Category::Activation),
                 () if !lasts => Verdict::Is(Category::Temporary),
-                () if workspaces::is_size(life.kind.requested) && self.survey.learns
-                    || self.survey.is_like_workspace(life.kind) =>
-                {
-                    Verdict::AsBefore(Category::Temporary)
-                }
+                () if self.may_be_workspace(life) => Verdict::AsBefore(Category::Temporary),
                 () if self.survey.learns || self.survey.keeps => {
                     Verdict::AsBefore(Category::Activation)
                 }

@@ -251,6 +251,12 @@ impl Survey {
         gradients > 0 && gradients * 2 >= self.of_modules.bytes()
     }
 
+    /// The events at which backward passes begin.
+    pub fn backward_starts(&self) -> Vec<u32> {
+        let backward = self.spans.iter().filter(|s| s.phase == Phase::Backward);
+        backward.map(|s| s.start).collect()
+    }
+
     /// How many backward passes end between the end of a given one and an event.
     pub fn passes_between(&self, backward: usize, event: u32) -> usize {
         let ended = self.spans.partition_point(|s| s.end <= event);

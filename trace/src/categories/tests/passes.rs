@@ -124,6 +124,75 @@ fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
     check(false, false);
 }
 
+/// A variable holds the output of the last call until the next one is there.
+#[test]
+fn an_output_that_a_larger_one_replaces_is_no_cache() {
+    // The sizes that one line makes in each call; the last one is held. Whether the call goes on
+    // then, and whether the model is trained.
+    let check = |calls: &[Vec<u64>], (goes_on, trains): (bool, bool), expected| {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let (mut held, mut found) = (None, Vec::new());
+        for call in calls {
+            p.alloc(8, &["<module> train.py:8"]);
+            let made: Vec<_> = call.iter().map(|&size| forward(&mut p, size, 4)).collect();
+            found.extend(held.replace(made[made.len() - 1]));
+            found.last().into_iter().for_each(|&old| p.free(old));
+            if goes_on {
+                let attention = forward(&mut p, 16, 5);
+                p.free(attention);
+            }
+            made[..made.len() - 1]
+                .iter()
+                .for_each(|&block| p.free(block));
+            if trains {
+                backward(&mut p);
+                p.alloc(4096, &[]);
+                p.alloc(8, &["<module> train.py:13"]);
+            }
+        }
+        found.extend(held);
+        let of = of(p);
+        let caches = found.into_iter().filter(|&b| of(b) == Category::KvCache);
+        assert_eq!(caches.count() > 0, expected, "{calls:?} {goes_on} {trains}");
+    };
+    let one = |sizes: &[u64]| sizes.iter().map(|&size| vec![size]).collect::<Vec<_>>();
+    let tokens = one(&[512, 1024, 1536, 2048, 2560, 3072]);
+    check(&tokens, (true, false), true);
+    check(&tokens, (true, true), false);
+    // A model that gets all tokens in each call.
+    check(&tokens, (false, false), false);
+    // An evaluation whose batches are sorted by length.
+    check(
+        &one(&[3520, 3968, 5312, 6656, 7040, 8832]),
+        (true, false),
+        false,
+    );
+    // Layers at one line: hidden ones, and the one whose output is held.
+    check(
+        &[(); 6].map(|()| vec![4096, 2048, 512]),
+        (true, false),
+        false,
+    );
+}
+
+/// The first call makes a workspace at the line that grows the cache.
+#[test]
+fn a_workspace_at_the_line_of_a_cache_is_none() {
+    let mut p = Program::default();
+    let mut keys: Option<BlockIdx> = None;
+    let workspace = forward(&mut p, 32 << 20, 4);
+    for token in 1..9 {
+        let grown = forward(&mut p, 512 * token, 4);
+        keys.replace(grown).into_iter().for_each(|old| p.free(old));
+        forward(&mut p, 16, 5);
+        p.alloc(8, &["<module> train.py:12"]);
+    }
+    let of = of(p);
+    assert_eq!(of(keys.expect("eight tokens")), Category::KvCache);
+    assert_eq!(of(workspace), Category::Temporary);
+}
+
 /// With `use_cache=True`, a model that is trained fills a cache that nobody reads.
 #[test]
 fn the_cache_of_a_training_step_is_an_activation() {
