@@ -20,6 +20,7 @@
 mod caches;
 mod facts;
 mod history;
+mod kept;
 pub mod own;
 mod rules;
 mod sizes;

@@ -4,7 +4,7 @@ use super::facts::{Fact, Facts};
 use super::history::{History, Nth, Place};
 use super::sizes::Sizes;
 use super::survey::Survey;
-use super::{Category, caches};
+use super::{Category, caches, kept};
 use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
@@ -173,6 +173,10 @@ impl<'a> Rules<'a> {
         for open in open {
             let category = &mut categories[open.block.index()];
             *category = self.recall(&open).unwrap_or(*category);
+        }
+        if self.survey.learns {
+            let trace = (self.device, self.stacks);
+            kept::forget(&mut categories, trace, self.facts, &self.failures, watch)?;
         }
         Ok(categories)
     }

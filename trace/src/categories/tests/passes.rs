@@ -3,7 +3,9 @@
 use super::{MAIN, alloc, backward, forward, moved, of};
 use crate::categories::*;
 use crate::phases::program::{MODULE, Program, TENSOR};
+use crate::span::Span;
 use crate::testing::block_of;
+use crate::trace::Step;
 
 /// A module that a checkpoint calls again. The first two frames are the backward pass itself.
 fn recomputed() -> [String; 4] {
@@ -191,6 +193,62 @@ fn a_workspace_at_the_line_of_a_cache_is_none() {
     let of = of(p);
     assert_eq!(of(keys.expect("eight tokens")), Category::KvCache);
     assert_eq!(of(workspace), Category::Temporary);
+}
+
+/// What a list collects outlives its step, which neither an input nor a temporary does.
+#[test]
+fn what_step_after_step_is_kept_is_unknown() {
+    use Category::{Input, Temporary, Unknown};
+    const STEPS: usize = 9;
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let data = p.alloc(1 << 16, &["<module> train.py:3"]);
+    let mut made = Vec::new();
+    for step in 0..STEPS {
+        // In each step: a batch, one that is loaded four steps ahead, labels that a list collects,
+        // scores of which a list keeps every second one.
+        let lines = [(640, 5), (320, 6), (160, 7)];
+        let [batch, ahead, labels] =
+            lines.map(|(size, line)| p.alloc(size, &[&format!("<module> train.py:{line}")]));
+        let saved = forward(&mut p, 2048, 4);
+        let scores = p.alloc(80, &["<module> train.py:10"]);
+        backward(&mut p);
+        p.free(saved);
+        p.alloc(4096, &[]);
+        made.push([batch, ahead, labels, scores]);
+        p.alloc(8, &["<module> train.py:13"]);
+        p.free(batch);
+        if step >= 4 {
+            p.free(made[step - 4][1]);
+        }
+        if step % 2 == 1 {
+            p.free(scores);
+        }
+    }
+    let mut trace = p.finish();
+    let device = &mut trace.devices[0];
+    let mut starts: Vec<u32> = made
+        .iter()
+        .map(|blocks| device.blocks.alloc[blocks[0].index()])
+        .collect();
+    starts.push(device.events.len());
+    let step = |(index, events): (usize, &[u32])| Step {
+        index: index as u32,
+        name: format!("step {index}"),
+        events: Span::new(EventIdx(events[0]), EventIdx(events[1])),
+    };
+    device.steps = starts.windows(2).enumerate().map(step).collect();
+    let categories = Categories::of(&trace.devices[0], &trace.stacks);
+    let of = |block: BlockIdx| categories.found(block);
+    assert_eq!(of(data), Input);
+    for (step, blocks) in made.iter().enumerate() {
+        let expected = match (step + 3 <= STEPS, step % 2 == 0) {
+            (true, true) => [Input, Input, Unknown, Unknown],
+            (true, false) => [Input, Input, Unknown, Temporary],
+            (false, _) => [Input, Input, Input, Temporary],
+        };
+        assert_eq!(blocks.map(&of), expected, "{step}");
+    }
 }
 
 /// With `use_cache=True`, a model that is trained fills a cache that nobody reads.
