@@ -213,8 +213,9 @@ fn about_workspaces(share: f64) -> Advice {
     Advice {
         basis: Basis::NotComputed,
         sentence: format!(
-            "Workspaces of cuBLAS are {:.0} % of the peak. They are made once for each stream, and \
-             grow neither with the model nor with the batch; the variable {} sets their size.",
+            "Workspaces of cuBLAS are {:.0} % of the peak. They are made once for each stream and \
+             thread, and grow neither with the model nor with the batch; the variable {} sets \
+             their size.",
             100.0 * share,
             code("CUBLAS_WORKSPACE_CONFIG")
         ),
