@@ -16,6 +16,12 @@ const CHUNK: u64 = 32 << 20;
 const TOP: u64 = 1 << 46;
 /// How many chunks are searched for room for a segment, newest first.
 const LOOKED_AT: usize = 256;
+/// From this number on, an order is drawn at random.
+const FIRST_DRAWN: u32 = 7;
+/// How often a place is drawn before the usual one is taken.
+const DRAWS: u32 = 8;
+/// So many chunks are places to be drawn: a power of two, much more than a process has.
+const PLACES: u64 = 1 << 20;
 
 /// How new address space is chosen where the recording does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +31,8 @@ pub enum Placement {
     Seen,
     /// Now above everything and now below. A process also maps files and host memory, and what it
     /// unmaps makes room above: in two runs of one program, segments do not lie in the same order.
-    /// The number chooses the order, always the same; 0 is upwards only.
+    /// The number chooses the order, always the same; 0 is upwards only. From 7 on each chunk
+    /// lies anywhere: CUDA also fills room between what it has, and goes both ways in turn.
     Other(u32),
 }
 
@@ -67,6 +74,8 @@ pub(super) struct Driver {
     reserved: u32,
     /// Whether a segment lies where no recording says.
     is_guessed: bool,
+    /// The chunk that drawn places lie around.
+    around: Option<u64>,
     /// How many chunks were looked at in search of room.
     #[cfg(test)]
     looks: usize,
@@ -112,6 +121,7 @@ impl Driver {
             placement,
             reserved: 0,
             is_guessed: false,
+            around: None,
             #[cfg(test)]
             looks: 0,
             chunks: BTreeMap::new(),
@@ -259,6 +269,9 @@ impl Driver {
     fn reserve(&mut self, size: u64) -> u64 {
         let size = size.next_multiple_of(CHUNK);
         self.reserved += 1;
+        if let Some(base) = self.anywhere(size) {
+            return base;
+        }
         let above = self.ceiling.checked_next_multiple_of(CHUNK);
         let above = above.filter(|base| base.checked_add(size).is_some());
         if self.placement.is_above(self.reserved)
@@ -283,6 +296,26 @@ impl Driver {
             self.holes.insert(base, end - size);
         }
         end - size
+    }
+
+    /// A place above, below or between what there is, where places are drawn.
+    fn anywhere(&mut self, size: u64) -> Option<u64> {
+        let Placement::Other(order @ FIRST_DRAWN..) = self.placement else {
+            return None;
+        };
+        let around = *self.around.get_or_insert(self.ceiling / CHUNK);
+        let places = (0..DRAWS).filter_map(|draw| {
+            let drawn = fx_hash(&(order, self.reserved, draw)) % PLACES;
+            let chunk = (around + drawn).checked_sub(PLACES / 2)?;
+            chunk.checked_mul(CHUNK)
+        });
+        let mut places = places.filter_map(|base| Some((base, base.checked_add(size)?)));
+        places.find_map(|(base, end)| {
+            let below = self.chunks.range(..end).next_back();
+            below
+                .is_none_or(|(_, chunk)| chunk.end <= base)
+                .then_some(base)
+        })
     }
 
     /// The lowest room between chunks, for when there is none below all of them. Recordings may
@@ -359,6 +392,22 @@ mod tests {
         assert_eq!(driver.allocate(12 * MIB), 4 * CHUNK + 8 * MIB);
     }
 
+    /// Some of what is drawn lies above what was recorded, and some below: in all orders of three.
+    #[test]
+    fn drawn_places_come_in_every_order() {
+        let recorded = Call::Allocate {
+            addr: 7 * PLACES * CHUNK,
+            size: 20 * MIB,
+        };
+        let orders = (FIRST_DRAWN..FIRST_DRAWN + 56).map(|order| {
+            let mut driver = Driver::new([recorded].into(), Placement::Other(order));
+            let [was, one, other] = [20, 60, 60].map(|size| driver.allocate(size * MIB));
+            [was < one, one < other, other < was]
+        });
+        let orders: HashSet<[bool; 3]> = orders.collect();
+        assert_eq!(orders.len(), 6);
+    }
+
     /// A program: segments in MiB that are allocated (with a gap in front of the recorded ones),
     /// and segments that are freed.
     #[derive(Clone, Debug)]
@@ -428,7 +477,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn room_is_found_as_by_looking_at_every_chunk(is in ops(), order in 0..8_u32) {
+        fn room_is_found_as_by_looking_at_every_chunk(is in ops(), order in 0..16_u32) {
             let mut driver = Driver::new(VecDeque::new(), Placement::Other(order));
             let mut live: Vec<u64> = Vec::new();
             for op in is {
@@ -450,7 +499,7 @@ mod tests {
         /// requests begin to differ.
         #[test]
         fn no_two_segments_share_an_address(
-            was in ops(), same in 0..60_usize, is in ops(), order in prop::option::of(0..8_u32),
+            was in ops(), same in 0..60_usize, is in ops(), order in prop::option::of(0..16_u32),
         ) {
             let placement = order.map_or(Placement::Seen, Placement::Other);
             let calls = recorded(&was);

@@ -9,6 +9,7 @@
 //! run         the requests, one by one, through allocator::caching
 //! curve       the levels on the way, for a picture
 //! spread      the same with segments at other addresses
+//! waiting     the same if no free waited for another stream
 //! remedies    which single change would have got past a recorded failure
 //! ```
 //!
@@ -28,6 +29,7 @@ mod refusals;
 mod remedies;
 mod run;
 mod spread;
+mod waiting;
 pub mod words;
 
 use crate::allocator::Config;
@@ -43,6 +45,7 @@ pub use recorded::{Evidence, LimitSeen};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
 pub use run::{Conditions, replay, replay_drawn};
 pub use spread::Spread;
+pub use waiting::Waiting;
 
 /// A question; all its parts apply together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,6 +117,9 @@ pub struct Outcome {
     /// How much this depends on such addresses. `None` if it does not, or if it was not tried: only
     /// [`ask`] does, and not for the longest recordings.
     pub spread: Option<Spread>,
+    /// How much this depends on when other streams are done with blocks. `None` if it hardly does,
+    /// or if it was not tried, as above.
+    pub waiting: Option<Waiting>,
 }
 
 /// What was recorded.
@@ -204,17 +210,16 @@ pub fn ask(
         } => own_limit,
         _ => question.limit.map(Limit::of_process),
     };
-    let early = &question.early;
     let under = |limit| Conditions {
         settings,
         limit,
-        early,
+        early: &question.early,
         batch: None,
         placement: Placement::Seen,
         before: Before::AsRecorded,
     };
     let run = |limit, columns| {
-        let as_recorded = settings == own && limit == own_limit && early.is_empty();
+        let as_recorded = settings == own && limit == own_limit && question.early.is_empty();
         match as_recorded && columns == 0 {
             true => Ok((calibration.own, None)),
             false => {
@@ -222,6 +227,9 @@ pub fn ask(
                 let (mut outcome, curve) =
                     replay_drawn(device, &evidence, &conditions, columns, watch)?;
                 outcome.spread = Spread::of(device, &evidence, &conditions, &outcome, watch)?;
+                if !as_recorded {
+                    outcome.waiting = Waiting::of(device, &evidence, &conditions, &outcome, watch)?;
+                }
                 Ok((outcome, Some(curve)))
             }
         }

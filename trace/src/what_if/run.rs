@@ -58,11 +58,36 @@ pub fn replay_drawn(
     columns: u32,
     watch: Watch<'_>,
 ) -> Result<(Outcome, Curve), Stopped> {
+    replay_with(device, evidence, conditions, columns, true, watch)
+}
+
+/// The same without a curve, if no free waited for another stream.
+///
+/// # Errors
+/// [`Stopped`].
+pub(super) fn replay_without_waits(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    conditions: &Conditions<'_>,
+    watch: Watch<'_>,
+) -> Result<Outcome, Stopped> {
+    Ok(replay_with(device, evidence, conditions, 0, false, watch)?.0)
+}
+
+fn replay_with(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    conditions: &Conditions<'_>,
+    columns: u32,
+    waits: bool,
+    watch: Watch<'_>,
+) -> Result<(Outcome, Curve), Stopped> {
     let n_blocks = device.blocks.len();
     watch.look(n_blocks * size_of::<Slot>())?;
     let watch = watch.beside(n_blocks * size_of::<Slot>());
     let mut run = Run::new(device, conditions, columns);
     run.least = &evidence.least;
+    run.waits = waits;
     if !run.lay_out(conditions, watch)? {
         run.fail(0, None);
         run.outcome.reach = Reach::Failure;
@@ -126,6 +151,8 @@ struct Run<'a> {
     /// Blocks that a request will wait for if it must empty the cache; otherwise they complete
     /// after the request.
     awaited: Vec<u32>,
+    /// Whether frees wait for other streams, as recorded.
+    waits: bool,
     batch: Option<(&'a Batch, Share)>,
     /// Recorded failures after which the program went on at once.
     passed_over: Vec<EventIdx>,
@@ -154,6 +181,7 @@ impl<'a> Run<'a> {
             slots: vec![Slot::NONE; device.blocks.len()],
             allocated: 0,
             awaited: Vec::new(),
+            waits: true,
             batch: conditions.batch,
             passed_over: oom::passed_over(device),
             is_served: false,
@@ -168,6 +196,7 @@ impl<'a> Run<'a> {
                 reach: Reach::End,
                 is_guessed: false,
                 spread: None,
+                waiting: None,
             },
         }
     }
@@ -318,8 +347,11 @@ impl Run<'_> {
         let slot = self.slots[block as usize];
         if slot != Slot::NONE {
             self.lower(slot);
+            if !self.waits {
+                self.slots[block as usize] = Slot::NONE;
+                self.allocator.free(slot);
             // Most frees complete immediately.
-            if self.device.blocks.free_completed[block as usize] != event + 1 {
+            } else if self.device.blocks.free_completed[block as usize] != event + 1 {
                 self.allocator.wait(slot, block);
             }
         }

@@ -12,8 +12,12 @@ use crate::trace::DeviceTrace;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 
-/// How many other orders are tried.
-const OTHERS: usize = 7;
+/// How many other orders are tried. A peak that is reached in few orders of a hundred is not met by
+/// a few guesses.
+const OTHERS: usize = 63;
+
+/// How many where many questions are asked.
+const FEW: usize = 7;
 
 /// The most allocations that are replayed for this: fewer than the recordings have for which one
 /// replay takes a second or more.
@@ -39,7 +43,8 @@ impl Spread {
     /// How many other orders are tried where so many questions are asked about a device.
     pub(super) fn others(device: &DeviceTrace, questions: usize) -> u32 {
         let replays = MOST_ALLOCS / (device.blocks.len() * questions).max(1);
-        OTHERS.min(replays) as u32
+        let most = if questions == 1 { OTHERS } else { FEW };
+        most.min(replays) as u32
     }
 
     /// Of an outcome under these conditions.
@@ -88,6 +93,13 @@ impl Spread {
     /// Whether a request fails in some orders and none in others.
     pub fn is_torn(&self) -> bool {
         (1..self.orders).contains(&self.failed)
+    }
+
+    /// Whether nothing fails, but the limit is no further from the highest peak than the peaks are
+    /// from each other: then it may fail in an order that was not tried.
+    pub fn is_near(&self, limit: Bytes) -> bool {
+        let [low, high] = self.peak_reserved;
+        self.failed == 0 && low < high && limit.saturating_sub(high) < high - low
     }
 }
 

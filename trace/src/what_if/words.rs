@@ -1,6 +1,6 @@
 //! Answers in words.
 
-use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread};
+use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread, Waiting};
 use crate::redact::place_in_words;
 use crate::trace::{Fidelity, Step};
 use crate::units::size::exact;
@@ -9,7 +9,14 @@ use crate::units::{Bytes, grouped};
 /// How far an answer can be trusted, in words.
 pub fn trust(answer: &Answer) -> String {
     let told = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
-    let spread = told.spread.as_ref().map(spread).unwrap_or_default();
+    let limit = match &answer.at_recorded_limit {
+        Some(_) => answer.recorded.limit.map(super::LimitSeen::taken),
+        None => answer.limit,
+    };
+    let spread = told.spread.as_ref();
+    let spread = spread.map(|found| self::spread(found, limit));
+    let spread = spread.unwrap_or_default();
+    let waiting = told.waiting.as_ref().map(waiting).unwrap_or_default();
     let collecting = match answer.needs_fraction {
         true => {
             " `garbage_collection_threshold` works only where a memory fraction is set \
@@ -19,7 +26,7 @@ pub fn trust(answer: &Answer) -> String {
     };
     let left_out = left_out(answer.left_out, answer.recorded.peak_reserved);
     format!(
-        "{}{spread}{collecting}{left_out}",
+        "{}{spread}{waiting}{collecting}{left_out}",
         calibration(&answer.calibration)
     )
 }
@@ -39,7 +46,23 @@ fn left_out(cached: Bytes, peak_reserved: Bytes) -> String {
 /// So large a share of the recorded peak is worth a sentence if it is left out.
 const LEFT_OUT: f64 = 0.02;
 
-fn spread(spread: &Spread) -> String {
+fn waiting(found: &Waiting) -> String {
+    let without = match found.fails {
+        true => "it would run out of memory".to_owned(),
+        false => format!(
+            "reserved memory would peak at {}",
+            size(found.peak_reserved)
+        ),
+    };
+    format!(
+        " Of {} frees {} waited for another stream. How long they wait differs from run to run; if \
+         none had waited, {without}.",
+        grouped(found.frees),
+        grouped(found.waited)
+    )
+}
+
+fn spread(spread: &Spread, limit: Option<Bytes>) -> String {
     let Spread {
         orders,
         failed,
@@ -70,6 +93,9 @@ fn spread(spread: &Spread) -> String {
     if spread.is_torn() {
         let run = if failed == 1 { "runs" } else { "run" };
         text += &format!(", and {failed} of them {run} out of memory");
+    }
+    if limit.is_some_and(|limit| spread.is_near(limit)) {
+        text += ", so near the limit that another guess may not fit";
     }
     text + "."
 }
@@ -119,11 +145,19 @@ pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
     text
 }
 
+/// Whether it depends on what no recording tells if a request fails.
+fn is_doubtful(outcome: &Outcome, limit: Option<Bytes>) -> bool {
+    let is_torn =
+        |spread: &Spread| spread.is_torn() || limit.is_some_and(|limit| spread.is_near(limit));
+    let waiting = outcome.waiting.as_ref();
+    outcome.spread.as_ref().is_some_and(is_torn)
+        || waiting.is_some_and(|found| found.fails != outcome.failed.is_some())
+}
+
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
     let at_once = outcome.failed.is_some_and(|failed| failed.at_once);
     let may_be_less = outcome.failed.is_some_and(|failed| failed.may_be_less);
-    let would = match at_once || may_be_less || outcome.spread.as_ref().is_some_and(Spread::is_torn)
-    {
+    let would = match at_once || may_be_less || is_doubtful(outcome, limit) {
         true => "might",
         false => "would",
     };
@@ -268,6 +302,7 @@ mod tests {
                     reach: Reach::End,
                     is_guessed: false,
                     spread: None,
+                    waiting: None,
                 },
                 peak_reserved_error,
             });
@@ -287,7 +322,8 @@ mod tests {
     fn what_depends_on_addresses_is_said() {
         let check = |found: Spread, expected: &str| {
             let begin = " The addresses of some segments are guessed; ";
-            assert_eq!(spread(&found).strip_prefix(begin), Some(expected));
+            let told = spread(&found, Some(Bytes(315 * MIB)));
+            assert_eq!(told.strip_prefix(begin), Some(expected));
         };
         check(
             spread_of(0, [300, 300], [1, 1]),
@@ -307,6 +343,11 @@ mod tests {
             "over 8 guesses the peak of reserved memory is 300 MiB, with 1 to 4 retries, and 3 \
              of them run out of memory.",
         );
+        check(
+            spread_of(0, [300, 310], [1, 1]),
+            "over 8 guesses the peak of reserved memory is 300 MiB to 310 MiB, so near the limit \
+             that another guess may not fit.",
+        );
     }
 
     #[test]
@@ -317,7 +358,7 @@ mod tests {
             failed: None,
             limit: None,
         };
-        let check = |spread: Option<Spread>, expected: &str| {
+        let check = |spread: Option<Spread>, fails: Option<bool>, expected: &str| {
             let told = Outcome {
                 peak_allocated: Bytes(MIB),
                 peak_reserved: Bytes(2 * MIB),
@@ -326,16 +367,27 @@ mod tests {
                 reach: Reach::End,
                 is_guessed: spread.is_some(),
                 spread,
+                waiting: fails.map(|fails| Waiting {
+                    waited: 1,
+                    frees: 2,
+                    peak_reserved: Bytes(MIB),
+                    fails,
+                }),
             };
-            let peak = "fit: reserved memory would peak at 2 MiB, as recorded.";
+            let peak = "reserved memory would peak at 2 MiB, as recorded.";
             assert_eq!(
-                outcome(&recorded, &told, None, &[]),
-                format!("{expected} {peak}")
+                outcome(&recorded, &told, Some(Bytes(5 * MIB)), &[]),
+                format!("{expected} fit under a limit of 5 MiB: {peak}")
             );
         };
-        check(None, "It would");
-        check(Some(spread_of(0, [2, 2], [0, 0])), "It would");
-        check(Some(spread_of(3, [2, 2], [0, 0])), "It might");
+        check(None, None, "It would");
+        check(Some(spread_of(0, [2, 2], [0, 0])), None, "It would");
+        check(Some(spread_of(3, [2, 2], [0, 0])), None, "It might");
+        // The limit is as near as the peaks are to each other, or nearer.
+        check(Some(spread_of(0, [2, 3], [0, 0])), None, "It would");
+        check(Some(spread_of(0, [2, 4], [0, 0])), None, "It might");
+        check(None, Some(false), "It would");
+        check(None, Some(true), "It might");
     }
 
     #[test]
@@ -365,6 +417,7 @@ mod tests {
             reach: Reach::Recorded(EventIdx(9)),
             is_guessed: false,
             spread: None,
+            waiting: None,
         };
         let check = |limit: Option<Bytes>, expected: &str| {
             let text = outcome(&recorded, &told, limit, &[]);
@@ -415,6 +468,7 @@ mod tests {
                 reach: Reach::Failure,
                 is_guessed: false,
                 spread: None,
+                waiting: None,
             };
             let text = outcome(&recorded, &told, None, &[]);
             assert!(text.starts_with(expected), "{text}");

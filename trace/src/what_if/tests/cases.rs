@@ -278,3 +278,42 @@ fn an_answer_can_be_stopped() {
     );
     assert_eq!(stopped, Err(Stopped));
 }
+
+/// Blocks that wait for another stream are in the way of others; in another run they may not be.
+#[test]
+fn an_answer_that_depends_on_waiting_frees_says_so() {
+    let check = |waits: bool, expected: Option<(bool, u64)>| {
+        let own = Config::default();
+        let mut process = Process::run(&[], &own, None);
+        for _ in 0..4 {
+            process.step(&Op::Alloc(30 * MIB, 0));
+            match waits {
+                true => process.request_and_wait(process.held.len() - 1),
+                false => process.step(&Op::FreeNewest),
+            }
+        }
+        let device = process.trace().unwrap();
+        let question = Question {
+            settings: Some(Config {
+                max_split_size: Some(512 * MIB),
+                ..own.clone()
+            }),
+            limit: Some(Bytes(200 * MIB)),
+            ..Question::default()
+        };
+        let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
+        let found = answer.what_if.waiting;
+        let told = found.map(|found| (found.fails, found.peak_reserved.0 / MIB));
+        assert_eq!(told, expected);
+        let said = words::sentence(&answer, &device.steps);
+        assert!(said.starts_with("It would fit"), "{said}");
+        let trust = words::trust(&answer);
+        assert_eq!(
+            trust.contains("waited for another stream"),
+            waits,
+            "{trust}"
+        );
+    };
+    check(false, None);
+    check(true, Some((false, 30)));
+}
