@@ -436,48 +436,41 @@ mod tests {
         check(Verdict::Leak, 1, true, "leaks: why");
     }
 
+    /// What is told of a leak in a group with these fields of its own.
+    fn told(own: serde_json::Value) -> String {
+        let mut group = serde_json::json!({
+            "device": 0, "bytes_per_step": 1024.0, "counted_by": "a step",
+            "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
+            "frame": {"name": "f", "filename": "a.py", "line": 1},
+            "pattern": "every_step", "every": 1, "slope_error": 0.0, "first_step": 0,
+            "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
+        });
+        for (field, value) in own.as_object().expect("fields") {
+            group[field] = value.clone();
+        }
+        let found = Leaks {
+            device: Some(0),
+            verdict: Verdict::Leak,
+            reason: "why".to_owned(),
+            groups: vec![serde_json::from_value(group).expect("a group")],
+        };
+        leaks(&found, false)
+    }
+
     #[test]
     fn leaks_of_one_line_are_told_by_what_makes_them() {
-        let told = |made_in: serde_json::Value| {
-            let group = serde_json::json!({
-                "device": 0, "bytes_per_step": 1024.0, "counted_by": "a step",
-                "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
-                "frame": {"name": "f", "filename": "a.py", "line": 1}, "made_in": made_in,
-                "pattern": "every_step", "every": 1, "slope_error": 0.0, "first_step": 0,
-                "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
-            });
-            let found = Leaks {
-                device: Some(0),
-                verdict: Verdict::Leak,
-                reason: "why".to_owned(),
-                groups: vec![serde_json::from_value(group).unwrap()],
-            };
-            leaks(&found, false)
-        };
         let function = serde_json::json!({"name": "g", "filename": "b.py", "line": 2});
-        let apart = told(function);
+        let apart = told(serde_json::json!({ "made_in": function }));
         assert!(apart.ends_with("live: f a.py:1, in g b.py:2\n"), "{apart}");
-        let alone = told(serde_json::Value::Null);
+        let alone = told(serde_json::json!({ "made_in": null }));
         assert!(alone.ends_with("live: f a.py:1\n"), "{alone}");
     }
 
     #[test]
     fn what_grows_within_steps_is_alive_after_their_last_part() {
         let told = |pattern: &str| {
-            let group = serde_json::json!({
-                "device": 0, "bytes_per_step": 1024.0, "counted_by": "a part of a step",
-                "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
-                "frame": {"name": "f", "filename": "a.py", "line": 1},
-                "pattern": pattern, "every": 1, "slope_error": 0.0, "first_step": 0,
-                "last_step": 3, "live_count": 4, "frame_inferred": false, "forward": null
-            });
-            let found = Leaks {
-                device: Some(0),
-                verdict: Verdict::Leak,
-                reason: "why".to_owned(),
-                groups: vec![serde_json::from_value(group).unwrap()],
-            };
-            leaks(&found, false)
+            let counted_by = "a part of a step";
+            told(serde_json::json!({ "pattern": pattern, "counted_by": counted_by }))
         };
         let within = told("within_step");
         assert!(

@@ -274,8 +274,8 @@ fn in_groups(mut keyed: Vec<(String, Rank, usize)>) -> Vec<Vec<(Rank, usize)>> {
     groups.map(files).collect()
 }
 
-/// The order of two texts whose numbers count as numbers.
-fn by_number(a: &str, b: &str) -> Ordering {
+/// The order of two texts whose numbers count as numbers: `step5` comes before `step10`.
+pub fn by_number(a: &str, b: &str) -> Ordering {
     let parts = parts_of(a).into_iter().zip(parts_of(b));
     let of_parts = parts.map(|(a, b)| {
         let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());

@@ -9,6 +9,7 @@ use api::runs::RunSummary;
 use api::view_state::BadViewState;
 use std::cmp::Ordering;
 use timeline::order;
+use trace::ranks::names::by_number;
 
 /// The version written.
 const VERSION: u32 = 1;
@@ -214,36 +215,7 @@ fn value_of<'a>(run: &'a RunSummary, key: &str) -> &'a str {
 
 /// Ignores case, and compares numbers by value: `rank2` comes before `rank10`.
 fn natural_order(a: &str, b: &str) -> Ordering {
-    let (a, b) = (lower(a), lower(b));
-    let (mut a, mut b) = (a.as_str(), b.as_str());
-    loop {
-        let (number_a, number_b) = (leading_digits(a), leading_digits(b));
-        if !number_a.is_empty() && !number_b.is_empty() {
-            let (x, y) = (
-                number_a.trim_start_matches('0'),
-                number_b.trim_start_matches('0'),
-            );
-            let by_value = x.len().cmp(&y.len()).then_with(|| x.cmp(y));
-            if by_value != Ordering::Equal {
-                return by_value;
-            }
-            (a, b) = (&a[number_a.len()..], &b[number_b.len()..]);
-            continue;
-        }
-        let (mut rest_a, mut rest_b) = (a.chars(), b.chars());
-        match (rest_a.next(), rest_b.next()) {
-            (None, None) => return Ordering::Equal,
-            (x, y) if x != y => return x.cmp(&y),
-            _ => (a, b) = (rest_a.as_str(), rest_b.as_str()),
-        }
-    }
-}
-
-fn leading_digits(text: &str) -> &str {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    &text[..end]
+    by_number(&lower(a), &lower(b))
 }
 
 /// Whether every word (lower case) occurs in the run's data. Of an id and a hash only the beginning
