@@ -48,7 +48,7 @@ pub fn of(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Result<Vec
             leak(look),
             settings(look)?,
             waiting(look),
-            largest(look, places, peak),
+            largest(look, places, peak, "the peak"),
         ],
     };
     Ok(all.into_iter().flatten().collect())
@@ -209,11 +209,11 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
 }
 
 /// In a small program they are most of what there is, and nothing that it does lowers them.
-fn about_workspaces(share: f64) -> Advice {
+fn about_workspaces(share: f64, whole: &str) -> Advice {
     Advice {
         basis: Basis::NotComputed,
         sentence: format!(
-            "Workspaces of cuBLAS are {:.0} % of the peak. They are made once for each stream and \
+            "Workspaces of cuBLAS are {:.0} % of {whole}. They are made once for each stream and \
              thread, and grow neither with the model nor with the batch; the variable {} sets \
              their size.",
             100.0 * share,
@@ -222,8 +222,14 @@ fn about_workspaces(share: f64) -> Advice {
     }
 }
 
-/// Advice to lower the largest part of the peak, apart from what leaks and from workspaces.
-fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Advice> {
+/// Advice to lower the largest part of a moment, apart from what leaks and from workspaces; `whole`
+/// names all that was in use then.
+pub fn largest(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    peak: &Moment,
+    whole: &str,
+) -> Option<Advice> {
     let leaking = look.leaking();
     let alive = categories::alive(look.device, peak.event);
     let alive = alive.filter(|block| !leaking.has(*block));
@@ -240,7 +246,7 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
     let share = |bytes: Bytes| bytes.0 as f64 / peak.allocated.0.max(1) as f64;
     let of_libraries: Bytes = workspaces.iter().map(|&block| size(block)).sum();
     if of_libraries > bytes && share(of_libraries) >= LARGE {
-        return Some(about_workspaces(share(of_libraries)));
+        return Some(about_workspaces(share(of_libraries), whole));
     }
     let share = share(bytes);
     // What would lower a category of the team's own, only the team knows.
@@ -280,7 +286,7 @@ fn largest(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Option<Ad
     Some(Advice {
         basis: Basis::NotComputed,
         sentence: format!(
-            "{label} {verb} {:.0} % of the peak (inferred). What lowers that: {what}.",
+            "{label} {verb} {:.0} % of {whole} (inferred). What lowers that: {what}.",
             100.0 * share
         ),
     })

@@ -1,18 +1,21 @@
 //! The first failed allocation: what refused it, its cause, and what gets past it.
 
 use super::moment::{self, Places};
-use super::{Look, room, words};
+use super::{Look, advice, room, words};
 use crate::pictures::marks;
 use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
 use api::leaks::Verdict;
 use api::timeline::OomMark;
 use trace::allocator::Config;
+use trace::categories::Category;
+use trace::need;
 use trace::oom::{self, Asker, Failure};
-use trace::phases::Phases;
+use trace::phases::{Phase, Phases};
+use trace::saved::Saved;
 use trace::stacks::Frame;
 use trace::steps::Word;
 use trace::tiles::frame_label;
-use trace::trace::{Action, DeviceTrace, Series};
+use trace::trace::{Action, BlockIdx, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::batch::Batch;
@@ -29,14 +32,31 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let own = what_if::own_settings(&look.trace.format, look.device);
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let phases = Phases::of(look.device, look.stacks());
-    let diagnosis = diagnosis(look, &own, (&phases, &failure), &early)?;
+    let batch = Batch::of(
+        look.device,
+        look.stacks(),
+        (&look.categories, &phases),
+        &failure,
+    );
+    let tried = Tried {
+        leaks: Some(&early),
+        batch: Some(&batch),
+    };
+    let diagnosis = what_if::remedies(look.device, &own, tried, look.watch)?;
     let room = room::at(look, places, Some(failure.event));
     let leaked = early.overdue(look.device, failure.event);
+    let optimizer_made = state_made(look, &phases, failure.event);
     let marks = marks(look.device, look.trace, look.watch)?;
     let mut ooms = marks.ooms.iter();
     let mark = ooms.find(|mark| mark.event == failure.event);
     let found = diagnosis.as_ref();
     let [limit_at_least, limit_below] = limits(found, mark);
+    // Where something leaks, steps are told apart by that.
+    let may_need_more = look.leaks.verdict != Verdict::Leak;
+    let need = need::of(look.device, (&look.categories, &phases), failure.event);
+    let whole_step =
+        need.filter(|need| may_need_more && limit_below.is_some_and(|below| *need >= below));
+    let is_more = optimizer_made > failure.asked || whole_step.is_some();
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: phases.at(failure.event),
@@ -54,8 +74,12 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
         later_failures: later_failures(look.device),
-        cause: cause(look, (&own, &failure), (room.as_ref(), found), leaked),
-        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks)),
+        cause: match cause(look, (&own, &failure), (room.as_ref(), found), leaked) {
+            // The pieces might have served this request, but not all that were to follow.
+            Cause::Fragmentation if is_more => Cause::Demand,
+            cause => cause,
+        },
+        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, whole_step)),
         room,
         why: String::new(),
         what_would_have_helped: String::new(),
@@ -72,15 +96,24 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             operation: asker.operation.as_deref(),
             line: line.as_deref(),
             is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
+            optimizer_made,
             step,
         };
         let went_on = words::went_on(steps_after(look.device), step);
         let why = Some(words::why(&explained, &look.leaks, &request));
         explained.why = why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ");
     }
+    let lowers = match explained.cause {
+        Cause::Leak => None,
+        _ => advice::largest(look, places, &explained.held, "what was in use"),
+    };
     let replays = words::Replays {
+        whole_step,
+        grows: batch.alive(look.device, failure.event),
+        lowers: lowers.as_ref().map(|advice| advice.sentence.as_str()),
         fails: found.is_some(),
         expands: own.expandable_segments,
+        saved: saved(look, &phases, failure.event),
         step,
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
@@ -119,19 +152,29 @@ fn steps_after(device: &DeviceTrace) -> usize {
     after.count()
 }
 
-fn diagnosis(
-    look: &Look<'_>,
-    own: &Config,
-    (phases, failure): (&Phases, &Failure),
-    early: &Early,
-) -> Result<Option<Diagnosis>, Stopped> {
-    let device = look.device;
-    let batch = Batch::of(device, look.stacks(), (&look.categories, phases), failure);
-    let tried = Tried {
-        leaks: Some(early),
-        batch: Some(&batch),
+/// The state that the optimizer has made in the step in which memory ran out, if it ran out there:
+/// as much as there may be still to be made.
+fn state_made(look: &Look<'_>, phases: &Phases, failure: EventIdx) -> Bytes {
+    let spans = phases.spans().iter();
+    let mut around = spans.filter(|span| span.events.contains(failure));
+    let Some(update) = around.find(|span| span.phase == Phase::Optimizer) else {
+        return Bytes::ZERO;
     };
-    what_if::remedies(device, own, tried, look.watch)
+    let blocks = &look.device.blocks;
+    let is_state = |block: &u32| {
+        look.categories.found(BlockIdx(*block)) == Category::OptimizerState
+            && blocks.free_requested[*block as usize] > failure.0
+    };
+    let made = blocks.allocated_in(update.events).filter(is_state);
+    made.map(|block| blocks.kind(BlockIdx(block)).size).sum()
+}
+
+/// What waits for a backward pass when memory runs out in a forward pass.
+fn saved(look: &Look<'_>, phases: &Phases, failure: EventIdx) -> Saved {
+    match phases.at(failure) {
+        Phase::Forward => Saved::at(look.device, (&look.categories, phases), failure),
+        _ => Saved::default(),
+    }
 }
 
 /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
@@ -170,12 +213,14 @@ fn cause(
 
 /// Remedies that end the cause come before those that only get past the failure; estimates come
 /// last.
-fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
+fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, whole_step: Option<Bytes>) -> Vec<Remedy> {
     let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
     remedies.sort_by_key(|remedy| match remedy.change {
         Change::NoLeaks => 0,
-        Change::Settings(_) => 1,
+        Change::Settings(_) if whole_step.is_none() => 1,
         Change::Batch(_) => 2,
+        // The step needs more than there is, wherever it lies.
+        Change::Settings(_) => 3,
     });
     let rate = match leaks.verdict {
         Verdict::Leak => leaks.bytes_per_step,

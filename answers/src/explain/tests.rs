@@ -9,10 +9,11 @@ use api::explain::{
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::path::Path;
-use trace::categories::Category;
+use trace::categories::{Category, Named};
 use trace::main_device;
 use trace::phases::Phase;
 use trace::reader::{Limits, Reader};
+use trace::saved::Saved;
 use trace::snapshot::Snapshot;
 use trace::steps::Word;
 use trace::trace::Trace;
@@ -344,16 +345,25 @@ fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
     }
 }
 
-const FAILS: words::Replays = words::Replays {
+const FAILS: words::Replays<'_> = words::Replays {
+    whole_step: None,
+    grows: Bytes::mib(700),
+    lowers: None,
     fails: true,
     expands: false,
+    saved: NOTHING,
     step: Word::Step,
+};
+const NOTHING: Saved = Saved {
+    bytes: Bytes::ZERO,
+    usual: None,
 };
 const NOBODY: words::Request<'_> = words::Request {
     place: "",
     operation: None,
     line: None,
     is_rounded: false,
+    optimizer_made: Bytes::ZERO,
     step: Word::Step,
 };
 
@@ -367,6 +377,7 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
         operation: Some("mm"),
         line: Some("forward model.py:12"),
         is_rounded: false,
+        optimizer_made: Bytes::ZERO,
         step: Word::Step,
     };
     check(
@@ -569,8 +580,17 @@ fn what_would_have_helped_is_ranked_and_labelled() {
     let begin = "Without settings, by its defaults, the allocator gets past it with 950 MiB \
                  reserved under a limit of 970 MiB (computed); so does `max_split_size_mb:64`.";
     assert!(told.starts_with(begin), "{told}");
+    // Under the largest limit that fits the recording there may have been room.
+    let told = words::helped(&failure(Cause::Demand), &no_leaks(), FAILS);
+    let begin = "No allocator setting that was tried is sure to get past it. That depends on the \
+                 limit, which the recording does not tell exactly: ask *What if*";
+    assert!(told.starts_with(begin), "{told}");
+    let known = OutOfMemory {
+        limit_below: Some(Bytes(Bytes::mib(970).0 + 1)),
+        ..failure(Cause::Demand)
+    };
     check(
-        &failure(Cause::Demand),
+        &known,
         &no_leaks(),
         "No allocator setting that was tried gets past it: the memory was in use, not in pieces. \
          A quarter of the batch would not have been enough (estimated). What lowers demand: a \
@@ -616,6 +636,104 @@ fn a_leak_is_told_by_what_the_steps_are() {
         assert!(told.contains("at the end of each layer,"), "{told}");
         assert!(!told.contains("step"), "{told}");
     }
+}
+
+/// What forward passes keep for a backward pass that may never come.
+#[test]
+fn an_evaluation_that_keeps_its_graphs_is_told_how_not_to() {
+    let check = |bytes: u64, usual: Option<u64>, expected: &str| {
+        let saved = Saved {
+            bytes: Bytes::mib(bytes),
+            usual: usual.map(Bytes::mib),
+        };
+        let replays = words::Replays { saved, ..FAILS };
+        let told = words::helped(&failure(Cause::Demand), &no_leaks(), replays);
+        let says = told.contains("`torch.no_grad()`");
+        assert_eq!(says, !expected.is_empty(), "{told}");
+        assert!(told.contains(expected), "{told}");
+    };
+    check(
+        600,
+        Some(200),
+        "600 MiB of activations for another one, 3.0 times as much",
+    );
+    check(300, Some(200), "");
+    check(
+        600,
+        None,
+        "No backward pass was recorded before this: if none is to follow",
+    );
+    check(300, None, "");
+}
+
+/// Where the step needs more than the limit, a setting comes last, and what lowers the largest part
+/// is told.
+#[test]
+fn a_step_that_needs_more_than_the_limit_is_no_matter_of_settings() {
+    let oom = OutOfMemory {
+        remedies: vec![
+            remedy("1/2 of the batch", Basis::Estimated, None),
+            remedy("expandable_segments:True", Basis::Computed, None),
+        ],
+        ..failure(Cause::Demand)
+    };
+    let replays = words::Replays {
+        whole_step: Some(Bytes::gib(2)),
+        lowers: Some("Activations are 70 % of it."),
+        ..FAILS
+    };
+    let told = words::helped(&oom, &no_leaks(), replays);
+    let at = |part: &str| {
+        told.find(part)
+            .unwrap_or_else(|| panic!("{part} in {told}"))
+    };
+    let parts = [
+        "A batch 1/2",
+        "expandable_segments:True",
+        "it needs about 2.00 GiB in all",
+        "Activations are 70 %",
+    ];
+    assert!(parts.map(at).is_sorted(), "{told}");
+}
+
+#[test]
+fn a_batch_that_is_not_known_is_not_judged() {
+    let check = |grows: u64, expected: &str| {
+        let replays = words::Replays {
+            grows: Bytes::mib(grows),
+            ..FAILS
+        };
+        let told = words::helped(&failure(Cause::Demand), &no_leaks(), replays);
+        assert!(told.contains(expected), "{told}");
+    };
+    check(700, "A quarter of the batch would not have been enough");
+    check(100, "cannot be estimated: only 100 MiB of what was in use");
+    let mut lasts = failure(Cause::Demand);
+    lasts.held.categories = vec![CategoryBytes {
+        category: Named::Ours(Category::OptimizerState),
+        bytes: Bytes::mib(800),
+        inferred: Bytes::mib(800),
+    }];
+    let replays = words::Replays {
+        grows: Bytes::mib(100),
+        ..FAILS
+    };
+    let told = words::helped(&lasts, &no_leaks(), replays);
+    let says = "A smaller batch would save little: only 100 MiB of what was in use grow with it.";
+    assert!(told.contains(says), "{told}");
+}
+
+#[test]
+fn an_optimizer_that_makes_its_state_is_told() {
+    let request = words::Request {
+        optimizer_made: Bytes::mib(64),
+        ..NOBODY
+    };
+    let told = words::why(&failure(Cause::Demand), &no_leaks(), &request);
+    assert!(
+        told.contains("making its state, of which 64.0 MiB were there"),
+        "{told}"
+    );
 }
 
 /// Expandable segments are no advice where they were in use, or were tried in vain.

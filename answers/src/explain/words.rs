@@ -7,8 +7,10 @@ use api::contents::CategoryBytes;
 use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room};
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
+use trace::categories::{Category, Named};
 use trace::code::module;
 use trace::phases::Phase;
+use trace::saved::Saved;
 use trace::steps::Word;
 use trace::units::Bytes;
 use trace::units::size::of_between;
@@ -24,17 +26,27 @@ pub struct Request<'a> {
     pub line: Option<&'a str>,
     /// Whether the recording tells its size rounded up to a division of a power of two.
     pub is_rounded: bool,
+    /// The state that the optimizer had made in this step, if it was the optimizer that asked.
+    pub optimizer_made: Bytes,
     /// What the device's steps are.
     pub step: Word,
 }
 
-/// What is known of settings that may help.
+/// What is known of what may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replays {
+pub struct Replays<'a> {
+    /// What the pass would have needed at its peak, if that is more than the limit.
+    pub whole_step: Option<Bytes>,
+    /// How much of what was in use is taken to grow with the batch.
+    pub grows: Bytes,
+    /// What lowers the largest part of what was in use: a sentence.
+    pub lowers: Option<&'a str>,
     /// Whether replay gives the failure, so that changes were tried.
     pub fails: bool,
     /// Whether segments expanded already.
     pub expands: bool,
+    /// What waits for a backward pass.
+    pub saved: Saved,
     /// What the device's steps are.
     pub step: Word,
 }
@@ -43,6 +55,7 @@ pub struct Replays {
 pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
     let mut sentences = vec![refused(oom, request), cause(oom, leaks, request.step)];
     sentences.extend(contributed(oom, leaks, request.step));
+    sentences.extend(state(request.optimizer_made));
     sentences.extend(match oom.retries_before {
         None | Some(0) => None,
         Some(1) => Some("The cache had been emptied for a request once before.".to_owned()),
@@ -51,6 +64,16 @@ pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
         )),
     });
     sentences.join(" ")
+}
+
+/// That the optimizer was making its state.
+fn state(made: Bytes) -> Option<String> {
+    (made > Bytes::ZERO).then(|| {
+        format!(
+            "The optimizer was making its state, of which {made} were there; it makes as much for \
+             each weight that has a gradient."
+        )
+    })
 }
 
 /// That the program went on, if so many steps ran to their end after the last failure.
@@ -248,7 +271,7 @@ fn mostly(oom: &OutOfMemory) -> String {
 }
 
 /// What would have got past it: first what ends the cause, then what only gets past.
-pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
+pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String {
     if !replays.fails {
         return format!(
             "Which change would have got past it cannot be computed: replayed under its own \
@@ -274,19 +297,41 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
             leaking(leaks)
         ));
     }
-    sentences.push(settings(
+    let settings = settings(
         oom,
         (leaks, replays.step),
         &is(Kind::Setting).collect::<Vec<_>>(),
-    ));
-    sentences.push(match is(Kind::Batch).next() {
+    );
+    let batch = match is(Kind::Batch).next() {
         Some(remedy) => batch(remedy, (leaks, replays.step)),
+        None if lasts(oom) => format!(
+            "A smaller batch would save little: only {} of what was in use grow with it.",
+            replays.grows
+        ),
+        // A recording without modules does not show what an activation is.
+        None if replays.grows.0 * 4 < oom.held.allocated.0 => format!(
+            "What a smaller batch would save cannot be estimated: only {} of what was in use are \
+             known to grow with it.",
+            replays.grows
+        ),
         None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
+    };
+    // Where the step needs more than there is, a setting only puts off the end.
+    sentences.extend(match replays.whole_step {
+        None => vec![settings, batch],
+        Some(need) => vec![batch, settings, needs_more(need, replays.step)],
     });
+    sentences.extend(kept_for_backward(oom, replays.saved));
+    sentences.extend(replays.lowers.map(str::to_owned));
     sentences.push(match (oom.remedies.is_empty(), oom.phase) {
         // Expandable segments were tried, or in use.
-        (true, _) => in_general(oom.cause, false).to_owned(),
-        (false, Phase::Forward) => {
+        (true, _) if oom.cause == Cause::Demand && lasts(oom) => {
+            "What lowers demand: sharding or a lower precision of what lasts, or an optimizer with \
+             a smaller state."
+                .to_owned()
+        }
+        (true, _) if replays.lowers.is_none() => in_general(oom.cause, false).to_owned(),
+        (_, Phase::Forward) => {
             "What would have been asked for next was not recorded; within a forward pass memory \
              still grows, so take more than the least that helps."
                 .to_owned()
@@ -294,6 +339,44 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays) -> String {
         _ => "What would have been asked for next was not recorded.".to_owned(),
     });
     sentences.join(" ")
+}
+
+/// Whether three quarters of what was in use are the model, its gradients and its optimizer.
+fn lasts(oom: &OutOfMemory) -> bool {
+    use Category::{Gradient, OptimizerState, Parameter};
+    let lasting = [Parameter, Gradient, OptimizerState].map(Named::Ours);
+    let categories = oom.held.categories.iter();
+    let lasting = categories.filter(|c| lasting.contains(&c.category));
+    let bytes: Bytes = lasting.map(|c| c.bytes).sum();
+    bytes.0 * 4 >= oom.held.allocated.0 * 3
+}
+
+/// That what gets past one request is not enough for the rest of its step.
+fn needs_more(need: Bytes, step: Word) -> String {
+    let (one, many) = (step.one(), step.many());
+    format!(
+        "If this {one} is like the {many} before, it needs about {need} in all (computed from their \
+         peaks), more than the limit: what only gets past this request runs out later in it."
+    )
+}
+
+/// That forward passes keep what no backward pass may ask for: several since the last one, or no
+/// backward pass was recorded at all.
+fn kept_for_backward(oom: &OutOfMemory, saved: Saved) -> Option<String> {
+    let bytes = saved.bytes;
+    let is_much = bytes.0 * 2 >= oom.held.allocated.0;
+    match (saved.usual, saved.times()) {
+        (_, Some(times)) => Some(format!(
+            "Since the last backward pass, forward passes have kept {bytes} of activations for \
+             another one, {times:.1} times as much as waited for any before: if none is to follow, \
+             as in an evaluation, `torch.no_grad()` keeps none of it."
+        )),
+        (None, _) if is_much => Some(format!(
+            "No backward pass was recorded before this: if none is to follow, `torch.no_grad()` \
+             keeps none of these {bytes} of activations."
+        )),
+        _ => None,
+    }
 }
 
 /// What a remedy changes.
@@ -317,6 +400,15 @@ impl Kind {
 fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> String {
     let Some(first) = found.first() else {
         let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
+        // What would have been enough under the largest limit that fits may be too little under the
+        // smallest.
+        let needed = oom.held.allocated + oom.asked;
+        if !in_pieces && oom.limit_below.is_some_and(|below| needed < below) {
+            return "No allocator setting that was tried is sure to get past it. That depends on \
+                    the limit, which the recording does not tell exactly: ask *What if* with the \
+                    one that was set."
+                .to_owned();
+        }
         // Of memory in pieces, a setting may help that is not told, because it does not in all
         // readings of the recording.
         let gets_past = match oom.cause {

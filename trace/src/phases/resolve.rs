@@ -67,7 +67,7 @@ pub(super) fn spans(
     // Between two major runs lies a window: the way to a backward pass, or from a backward pass to
     // the optimizer.
     let mut at = 0;
-    let mut functional = false;
+    let (mut functional, mut led) = (false, !runs.iter().any(Run::is_major));
     while at < runs.len() {
         if runs[at].is_major() {
             let phase = match runs[at].mark {
@@ -85,8 +85,13 @@ pub(super) fn spans(
             before: at.checked_sub(1).map(|i| runs[i]),
             then: end.map(|i| runs[i].mark),
             functional,
+            failed: match end {
+                None if led => failed(device, runs[at].start),
+                _ => None,
+            },
         };
         functional |= window.is_functional();
+        led |= window.leads_to_backward() && window.forwards().is_some();
         for (run, phase) in window.runs.iter().zip(window.phases()) {
             push(phase, run);
         }
@@ -125,6 +130,13 @@ fn runs(
     Ok(runs)
 }
 
+/// The last failed allocation from an event on.
+fn failed(device: &DeviceTrace, from: u32) -> Option<u32> {
+    let actions = &device.events.action[from as usize..];
+    let at = actions.iter().rposition(|&action| action == Action::Oom)?;
+    Some(from + at as u32)
+}
+
 /// The runs between two major runs.
 struct Window<'a> {
     device: &'a DeviceTrace,
@@ -133,6 +145,9 @@ struct Window<'a> {
     then: Option<Mark>,
     /// Whether an earlier way to a backward pass called no module.
     functional: bool,
+    /// Where memory ran out on a way that leads nowhere, if earlier ones led from modules to a
+    /// backward pass, or if there were none: up to there it was such a way, too.
+    failed: Option<u32>,
 }
 
 impl Window<'_> {
@@ -146,6 +161,12 @@ impl Window<'_> {
         self.then == Some(Mark::Known(Phase::Backward))
     }
 
+    /// Whether a run leads to a backward pass, or would have if memory had not run out.
+    fn leads(&self, run: usize) -> bool {
+        let fails = self.failed.is_some_and(|at| self.runs[run].start <= at);
+        self.leads_to_backward() || fails
+    }
+
     /// Whether this window leads to a backward pass and calls no module.
     fn is_functional(&self) -> bool {
         self.leads_to_backward() && self.forwards().is_none()
@@ -155,9 +176,7 @@ impl Window<'_> {
         let forwards = self.forwards();
         let update = self.is_update();
         let program = |at: usize| match forwards {
-            Some((first, last)) if at > first && (at < last || self.leads_to_backward()) => {
-                Phase::Forward
-            }
+            Some((first, last)) if at > first && (at < last || self.leads(at)) => Phase::Forward,
             None if self.leads_to_backward() || (self.functional && self.then.is_none()) => {
                 Phase::Forward
             }
@@ -254,6 +273,7 @@ impl<'a> Marks<'a> {
             Action::SegmentAlloc | Action::SegmentMap => {
                 (events.segments[target as usize].stack, false)
             }
+            Action::Oom => (events.others[target as usize].stack, false),
             _ => return Mark::Same,
         };
         let role = self.roles.get(stack);

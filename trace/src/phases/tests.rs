@@ -2,7 +2,8 @@
 
 use super::program::{ADAM, CHECKPOINT, MODULE, Program, TENSOR};
 use super::*;
-use crate::trace::{Annotation, Trace};
+use crate::trace::{Action, Annotation, Trace};
+use crate::units::Bytes;
 use proptest::prelude::*;
 
 /// The phases of a program and how many events each has.
@@ -50,6 +51,43 @@ fn a_step_of_a_program_that_uses_torch() {
         ("optimizer", 7),
     ];
     assert_eq!(phases(p), [step, step].concat());
+}
+
+/// The loss is the program's own code. A request for it that fails belongs to the pass, though no
+/// backward pass follows.
+#[test]
+fn memory_that_runs_out_in_the_loss_runs_out_in_the_forward_pass() {
+    let check = |steps: usize, expected: Phase| {
+        let mut p = Program::default();
+        for _ in 0..steps {
+            let a = p.alloc(512, &strs(&call(1)));
+            p.alloc(4, &["<module> train.py:10"]);
+            p.alloc(
+                4,
+                &["<module> train.py:11", &format!("backward {TENSOR}:5")],
+            );
+            p.alloc(100, &[]);
+            p.free(a);
+        }
+        p.alloc(64, &["<module> train.py:8"]);
+        p.alloc(512, &strs(&call(1)));
+        p.alloc(4, &["<module> train.py:10"]);
+        p.builder.out_of_memory(Bytes(4096));
+        p.alloc(4, &["<module> train.py:20"]);
+        let trace = p.finish();
+        let device = &trace.devices[0];
+        let phases = Phases::of(device, &trace.stacks);
+        let actions = device.events.action.iter();
+        let failed = actions.take_while(|&&action| action != Action::Oom).count();
+        assert_eq!(
+            phases.at(EventIdx(failed as u32)),
+            expected,
+            "{steps} steps"
+        );
+    };
+    check(2, Phase::Forward);
+    // Nothing shows that this is no training.
+    check(0, Phase::Forward);
 }
 
 #[test]

@@ -88,6 +88,18 @@ impl Batch {
         }
     }
 
+    /// How much of what is allocated at an event grows with the batch.
+    pub fn alive(&self, device: &DeviceTrace, event: EventIdx) -> Bytes {
+        let blocks = &device.blocks;
+        let alive = |&block: &u32| {
+            let at = block as usize;
+            blocks.alloc[at] < event.0 && event.0 <= blocks.free_requested[at]
+        };
+        let grows = (0..self.blocks.len() as u32).filter(|block| self.blocks[*block as usize]);
+        let alive = grows.filter(alive);
+        alive.map(|block| blocks.kind(BlockIdx(block)).size).sum()
+    }
+
     /// The size that a block has when only a share of the batch is computed at once.
     pub(super) fn size(&self, share: Share, block: u32, size: Bytes) -> Bytes {
         match self.blocks.get(block as usize) {

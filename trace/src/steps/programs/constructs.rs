@@ -325,6 +325,27 @@ fn layers_of_a_forward_that_is_called_directly_are_no_steps() {
     check(&trains, 12);
 }
 
+/// What a pass saves for its backward pass stays, and then memory runs out: the calls of a module
+/// look the same as its layers, but they would have given back most of what they made.
+#[test]
+fn layers_that_save_what_they_make_are_no_calls_of_a_module() {
+    let layers = |saves: bool| -> String {
+        let held = |name: &str, nth: i32| match saves {
+            true => format!(" ={name}{nth}"),
+            false => String::new(),
+        };
+        let layer = |nth: i32| {
+            let (weight, saved) = (held("weight", nth), held("saved", nth));
+            format!(
+                "main:4 forward:17{weight}\nmain:4 forward:18 linear:3\nmain:4 forward:18{saved}\n"
+            )
+        };
+        (0..6).map(layer).collect()
+    };
+    check(&format!("main:3 data:1 =x\n{}oom", layers(true)), 0);
+    check(&format!("main:3 data:1 =x\n{}", layers(false)), 6);
+}
+
 #[test]
 fn a_model_that_is_loaded_is_no_loop() {
     check(
