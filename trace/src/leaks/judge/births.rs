@@ -1,7 +1,7 @@
 //! Survivors that appear again and again, and buffers that are full.
 
 use super::super::survivors::Kept;
-use super::super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use super::super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use super::rhythm::{Rhythm, is_uneven};
 use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth, Jump};
@@ -75,12 +75,25 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
             _ => Finding::Bounded,
         };
     };
+    let growth = growth_of(births, &rhythm, kept);
+    let room = Room::beside_a_variable(&kept.counts(), kept, births);
+    let slows = rhythm.slows(births, end) || ever_rarer(births);
+    let is_unsure = rhythm.is_late(n) || !goes_on || slows;
+    match (room, is_unsure) {
+        (Room::Full, _) => Finding::Bounded,
+        (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
+        (Room::Unknown, false) => Finding::Grows(growth),
+    }
+}
+
+/// What survivors of these periods say of the growth of a site.
+fn growth_of(births: &[usize], rhythm: &Rhythm, kept: &Kept) -> Growth {
     let bytes = |p: &usize| kept.survivors[*p] as f64;
     let count = |p: &usize| f64::from(kept.survivor_count[*p]);
     let span = (rhythm.last - rhythm.first) as f64;
     // The first growth is the start of the span; only the later ones count for the rate.
     let after = &births[1..];
-    let growth = Growth {
+    Growth {
         pattern: rhythm.pattern(),
         first: rhythm.first,
         last: rhythm.last,
@@ -92,14 +105,6 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: births.len(),
         jump: jump(births, kept),
-    };
-    let room = Room::beside_a_variable(&kept.counts(), kept, births);
-    let slows = rhythm.slows(births, end) || ever_rarer(births);
-    let is_unsure = rhythm.is_late(n) || !goes_on || slows;
-    match (room, is_unsure) {
-        (Room::Full, _) => Finding::Bounded,
-        (Room::JustFull, _) | (_, true) => Finding::TooFew(growth),
-        (Room::Unknown, false) => Finding::Grows(growth),
     }
 }
 
@@ -245,20 +250,12 @@ fn once(at: usize, kept: &Kept, proven: usize) -> Finding {
     if !may_come_again || at == 0 || at + 1 >= proven || bytes < MUCH.0 {
         return Finding::Bounded;
     }
-    let bytes = bytes as f64;
-    Finding::TooFew(Growth {
-        pattern: Pattern::EveryNth(kept.live.len() as u32),
-        first: at,
-        last: at,
-        bytes_per_period: bytes / kept.live.len() as f64,
-        count_per_period: f64::from(kept.survivor_count[at]) / kept.live.len() as f64,
-        bytes_per_growth: bytes,
-        slope_error: slope_error(kept, 0),
-        uneven: false,
-        chances: 1,
-        growths: 1,
-        jump: None,
-    })
+    too_few(&[at], n, kept)
+}
+
+/// Growth that may go on at this distance.
+fn too_few(births: &[usize], distance: usize, kept: &Kept) -> Finding {
+    Growth::of_few(births, distance, kept).map_or(Finding::Bounded, Finding::TooFew)
 }
 
 /// A recording with fewer steps may hold one growth of a rhythm that has shown no second one. In a
@@ -286,18 +283,5 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     if quiet > most_quiet || !alike {
         return Finding::Bounded;
     }
-    let bytes = kept.survivors[first] as f64;
-    Finding::TooFew(Growth {
-        pattern: Pattern::EveryNth(gap as u32),
-        first,
-        last: second,
-        bytes_per_period: bytes / gap as f64,
-        count_per_period: f64::from(kept.survivor_count[first]) / gap as f64,
-        bytes_per_growth: bytes,
-        slope_error: slope_error(kept, 0),
-        uneven: false,
-        chances: 2,
-        growths: 2,
-        jump: None,
-    })
+    too_few(births, gap, kept)
 }

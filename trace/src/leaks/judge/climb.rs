@@ -4,8 +4,9 @@ use super::super::MIN_GROWTHS;
 use super::super::survivors::Kept;
 use super::Growth;
 use super::births::Room;
+use super::growth::Risen;
 use super::rhythm::Rhythm;
-use super::series::{from_the_right, slope_error};
+use super::series::from_the_right;
 use crate::growth::settled;
 
 /// A level that rises by this share of itself in a third of the time has not come close to a bound.
@@ -28,21 +29,11 @@ pub(super) fn climbing(kept: &Kept) -> Option<Growth> {
     let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
     let rhythm = Rhythm::spanning(&rises, n - 1)?;
     let (from, to) = (rhythm.first - 1, n - 1);
-    let span = (n - rhythm.first) as f64;
-    let bytes = (floor[to] - floor[from]) as f64;
-    Some(Growth {
-        pattern: rhythm.pattern(),
-        first: rhythm.first,
-        last: rhythm.last,
-        bytes_per_period: bytes / span,
-        count_per_period: counts[to].saturating_sub(counts[from]) as f64 / span,
-        bytes_per_growth: bytes / rises.len() as f64,
-        slope_error: slope_error(kept, rhythm.first),
-        uneven: false,
-        chances: rhythm.chances,
-        growths: rises.len(),
-        jump: None,
-    })
+    let risen = Risen {
+        bytes: floor[to] - floor[from],
+        blocks: counts[to].saturating_sub(counts[from]),
+    };
+    Some(Growth::of_level(rhythm.pattern(), &rhythm, risen, kept))
 }
 
 /// Whether a level rises from each third of the time to the next, in its highest and its lowest

@@ -3,8 +3,9 @@
 use super::super::survivors::Kept;
 use super::super::{MIN_GROWTHS, Pattern};
 use super::births::Room;
+use super::growth::Risen;
 use super::rhythm::Rhythm;
-use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
+use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap};
 use super::{Finding, Growth};
 
 /// So many rises make a buffer that is enlarged, if they are of one amount.
@@ -69,24 +70,15 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     if is_bounded {
         return Finding::Bounded;
     }
-    let span = (n - rhythm.first) as f64;
-    let bytes_per_period = (to - from) as f64 / span;
-    let growth = Growth {
-        pattern: match replaced || is_young {
-            true => Pattern::Enlarged,
-            false => rhythm.pattern(),
-        },
-        first: rhythm.first,
-        last: rhythm.last,
-        bytes_per_period,
-        count_per_period: more as f64 / span,
-        bytes_per_growth: (to - from) as f64 / rises.len() as f64,
-        slope_error: slope_error(kept, rhythm.first),
-        uneven: false,
-        chances: rhythm.chances,
-        growths: rises.len(),
-        jump: None,
+    let pattern = match replaced || is_young {
+        true => Pattern::Enlarged,
+        false => rhythm.pattern(),
     };
+    let risen = Risen {
+        bytes: to - from,
+        blocks: more,
+    };
+    let growth = Growth::of_level(pattern, &rhythm, risen, kept);
     let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
     let is_chance = is_short || ((replaced || is_young) && is_chance);
     match (replaced || room == Room::Unknown) && !is_chance && is_even {
@@ -109,25 +101,12 @@ pub(super) fn doubling(kept: &Kept) -> Option<Growth> {
         .find(|rises| is_doubling(level, rises))?;
     let rhythm = Rhythm::spanning(rises, n - 1)?;
     let counts = kept.counts();
-    let more = counts[n - 1].saturating_sub(counts[rhythm.first - 1]) as usize;
-    if more * 2 >= rises.len() {
-        return None;
-    }
-    let bytes = (level[n - 1] - level[rhythm.first - 1]) as f64;
-    let span = (n - rhythm.first) as f64;
-    Some(Growth {
-        pattern: Pattern::Enlarged,
-        first: rhythm.first,
-        last: rhythm.last,
-        bytes_per_period: bytes / span,
-        count_per_period: more as f64 / span,
-        bytes_per_growth: bytes / rises.len() as f64,
-        slope_error: slope_error(kept, rhythm.first),
-        uneven: false,
-        chances: rhythm.chances,
-        growths: rises.len(),
-        jump: None,
-    })
+    let risen = Risen {
+        bytes: level[n - 1] - level[rhythm.first - 1],
+        blocks: counts[n - 1].saturating_sub(counts[rhythm.first - 1]),
+    };
+    let is_replaced = (risen.blocks as usize) * 2 < rises.len();
+    is_replaced.then(|| Growth::of_level(Pattern::Enlarged, &rhythm, risen, kept))
 }
 
 /// Whether a level does nothing from the first of these rises on but rise by one factor more each

@@ -9,6 +9,7 @@
 //! data      whether the program's data grow instead
 //! filling   pools, tables and queues that are not full yet
 //! lines     one line of a site that keeps what the others give back
+//! growth    what is told of growth that was found
 //! rhythm    how often something happens
 //! series    what all of these compute of levels and periods
 //! ```
@@ -17,6 +18,7 @@ mod births;
 mod climb;
 mod data;
 mod filling;
+mod growth;
 mod level;
 mod lines;
 mod older;
@@ -26,6 +28,7 @@ mod series;
 pub use births::{is_emptied, is_halfway};
 pub use data::is_ambiguous;
 pub use filling::is_filling;
+pub use growth::{Growth, Jump};
 pub use lines::{is_mixed, of_line};
 pub use older::takes_the_place_of_older;
 
@@ -38,79 +41,6 @@ use level::{MIN_RISES, by_level};
 use older::Older;
 use series::{has_ended, longest_gap};
 use std::collections::HashSet;
-
-/// Growth that was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Growth {
-    /// How it grows.
-    pub pattern: Pattern,
-    /// First period that adds to it.
-    pub first: usize,
-    /// Last period that adds to it.
-    pub last: usize,
-    /// Bytes added for each period.
-    pub bytes_per_period: f64,
-    /// Blocks added for each period.
-    pub count_per_period: f64,
-    /// Bytes added whenever it grows.
-    pub bytes_per_growth: f64,
-    /// Half of the 95 % interval of the slope, bytes per period.
-    pub slope_error: f64,
-    /// Whether chance seems to decide when it grows.
-    pub uneven: bool,
-    /// How often it could have grown, given its own rhythm.
-    pub chances: usize,
-    /// How often it did.
-    pub growths: usize,
-    /// The growth that makes it more than metrics, where that is only one.
-    pub jump: Option<Jump>,
-}
-
-/// One growth that holds most of the bytes, where the others are too small for a leak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
-    /// The period.
-    pub at: usize,
-    /// What it added.
-    pub bytes: u64,
-}
-
-impl Growth {
-    /// The growth without its jump, and the jump as what was kept once so far.
-    pub fn apart(self) -> (Growth, Option<Growth>) {
-        let Some(Jump { at, bytes }) = self.jump else {
-            return (self, None);
-        };
-        let bytes = bytes as f64;
-        let others = self.growths as f64 - 1.0;
-        // The first growth is no part of the rate.
-        let a_period = match at > self.first {
-            true => bytes / (self.last - self.first) as f64,
-            false => 0.0,
-        };
-        let once = Growth {
-            first: at,
-            last: at,
-            bytes_per_growth: bytes,
-            chances: 1,
-            growths: 1,
-            jump: None,
-            ..self
-        };
-        let rest = Growth {
-            bytes_per_period: (self.bytes_per_period - a_period).max(0.0),
-            bytes_per_growth: (self.bytes_per_growth * self.growths as f64 - bytes) / others,
-            jump: None,
-            ..self
-        };
-        (rest, Some(once))
-    }
-
-    /// How likely it is that it grows at the next chance too, by Laplace's rule of succession.
-    pub fn confidence(&self) -> f64 {
-        (self.growths as f64 + 1.0) / (self.chances as f64 + 2.0)
-    }
-}
 
 /// What can be said of a site.
 #[derive(Clone, Debug, PartialEq)]
