@@ -6,10 +6,11 @@
 //! site is judged again, line by line. What a line keeps must be older than anything that the whole
 //! site gave back.
 
+use super::beside::{Beside, add};
 use super::excuse::Excuses;
 use super::judge::{self, Finding};
 use super::survivors::Survey;
-use super::{Beside, LeakGroup, MIN_BYTES, View, add};
+use super::{LeakGroup, MIN_BYTES, View};
 use crate::fingerprint::Fingerprint;
 use crate::site::{SiteKey, Sites, is_module_call, is_python};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};

@@ -63,7 +63,7 @@
 //!   Eight rises by one amount are no such pile: a queue is filled faster than it is emptied.
 //!   A buffer that is doubled whenever it is full rises more and more rarely, and each time by
 //!   twice as much: four such rises make the verdict *cannot tell*, until the next is overdue.
-//! * Where no site leaks, but [`SPREAD`] = four of five steps (at least [`MIN_SPREAD_STEPS`]) keep
+//! * Where no site leaks, but [`spread::SPREAD`] = four of five steps (at least [`spread::MIN_SPREAD_STEPS`]) keep
 //!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
@@ -77,8 +77,10 @@
 //! growths. The report states what limits a verdict (ring wrapped, no stacks, steps inferred).
 
 mod apart;
+mod beside;
 mod culprit;
 mod excuse;
+mod found;
 mod groups;
 mod judge;
 mod last;
@@ -86,6 +88,7 @@ mod leaking;
 mod lines;
 mod reason;
 mod spared;
+mod spread;
 mod survivors;
 mod within;
 
@@ -93,7 +96,7 @@ pub use crate::steps::MIN_STEPS;
 pub use leaking::Leaking;
 pub use survivors::MAX_CELLS;
 
-use crate::growth::{Growth, Line, settled};
+use crate::growth::Growth;
 use crate::phases::{Role, Roles};
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
@@ -102,11 +105,13 @@ use crate::steps::Word;
 use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
-use excuse::{Excuse, Excuses};
-use judge::{Finding, Together};
+use beside::{Beside, beside, others};
+use excuse::Excuse;
+use found::Found;
+use judge::Together;
 use reason::Teller;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use spread::Spread;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
@@ -119,10 +124,6 @@ pub const MIN_LATE_GROWTHS: usize = 6;
 pub const MAX_GAP_SPREAD: f64 = 4.0;
 /// All sites together must add at least this much whenever they grow.
 pub const MIN_BYTES: Bytes = Bytes::kib(2);
-/// Share of the steps that must keep something, if no site alone has a rhythm.
-const SPREAD: f64 = 0.8;
-/// The least number of such steps.
-const MIN_SPREAD_STEPS: usize = 8;
 /// The largest number of blocks listed as evidence of a group, the oldest first.
 pub const MAX_EVIDENCE: usize = 256;
 
@@ -394,147 +395,6 @@ fn judged(
     })
 }
 
-/// What nearly every step keeps, though no site keeps it with a rhythm: for example code that is
-/// generated anew in each step.
-struct Spread {
-    /// Bytes that such a step keeps, on average.
-    bytes_per_step: f64,
-    /// How many sites keep something.
-    sites: usize,
-}
-
-impl Spread {
-    /// `None` if too few steps keep anything.
-    fn of(view: &View<'_>) -> Option<Spread> {
-        let n = view.ends.len();
-        // What the last step keeps may be given back in the next one.
-        let (from, to) = (settled(n), n - 1);
-        let mut of_steps = vec![0_u64; to - from];
-        let mut sites = 0;
-        for kept in view.survey.kept.iter().flatten() {
-            // Younger ones may be given back as others of the site were.
-            let proven = (n - kept.longest_freed.min(n)).clamp(from, to);
-            let own = &kept.survivors[from..proven];
-            sites += usize::from(own.iter().any(|&bytes| bytes > 0));
-            for (all, &bytes) in of_steps.iter_mut().zip(own) {
-                *all = all.saturating_add(bytes);
-            }
-        }
-        let keep = of_steps.iter().filter(|&&bytes| bytes >= MIN_BYTES.0);
-        let keep = keep.count();
-        let is_spread =
-            sites > 1 && keep >= MIN_SPREAD_STEPS && keep as f64 >= SPREAD * of_steps.len() as f64;
-        let bytes: f64 = of_steps.iter().map(|&bytes| bytes as f64).sum();
-        is_spread.then(|| Spread {
-            bytes_per_step: bytes / of_steps.len() as f64,
-            sites,
-        })
-    }
-}
-
-/// The result for all sites.
-#[derive(Default)]
-struct Found {
-    grown: Vec<(usize, judge::Growth)>,
-    unsure: Vec<(usize, judge::Growth)>,
-    /// What was kept once, and may be the first of many. Without stacks, sizes that differ may each
-    /// be kept once, and all of them again and again: so this comes last.
-    once: Vec<(usize, judge::Growth)>,
-    /// Growth that has an innocent explanation.
-    excused: Vec<(Excuse, judge::Growth)>,
-    /// Bytes that the other growing sites add whenever they grow.
-    at_once: f64,
-}
-
-impl Found {
-    fn of(view: &View<'_>) -> Result<Found, Stopped> {
-        let mut found = Found::default();
-        let excuses = Excuses::new(view);
-        let began_late = view.device.unmatched_frees > 0;
-        for (site, finding) in findings(view.survey, view.watch)? {
-            let kept = view.survey.kept[site].as_deref();
-            let finding = match finding {
-                Finding::Grows(growth) if kept.is_some_and(judge::is_filling) => {
-                    Finding::TooFew(growth)
-                }
-                // At its beginning, a program makes much that it makes once.
-                Finding::TooFew(growth)
-                    if growth.growths == 1
-                        && !began_late
-                        && !judge::is_halfway(growth.first, view.ends.len()) =>
-                {
-                    Finding::Bounded
-                }
-                found => found,
-            };
-            match finding {
-                Finding::Grows(growth) => match excuses.of(site, &growth) {
-                    Some(excuse) => found.excused.push((excuse, growth)),
-                    None => {
-                        let (growth, once) = growth.apart();
-                        found.grown.push((site, growth));
-                        found.unsure.extend(once.map(|once| (site, once)));
-                    }
-                },
-                Finding::TooFew(growth) => match excuses.of(site, &growth) {
-                    // However seldom a parameter is used, its state is bounded. What was made once
-                    // has no rate to tell.
-                    Some(Excuse::OptimizerState) if growth.growths == 1 => {}
-                    Some(Excuse::OptimizerState) => {
-                        found.excused.push((Excuse::OptimizerState, growth));
-                    }
-                    _ if growth.growths == 1 => found.once.push((site, growth)),
-                    _ => found.unsure.push((site, growth)),
-                },
-                Finding::Bounded => {}
-            }
-        }
-        found.forget_first_uses(began_late);
-        let grown = found.grown.iter();
-        let grown = grown.filter_map(|(at, g)| view.survey.kept[*at].as_deref().zip(Some(g)));
-        if judge::takes_the_place_of_older(grown, view.survey) {
-            found.unsure.append(&mut found.grown);
-        }
-        found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
-        Ok(found)
-    }
-
-    /// Where several sites keep something once, in different steps, the code there is used for the
-    /// first time. In a program that had run before, little is.
-    fn forget_first_uses(&mut self, began_late: bool) {
-        let mut steps = self.once.iter().map(|(_, growth)| growth.first);
-        let first = steps.next();
-        if !began_late && steps.any(|step| Some(step) != first) {
-            self.once.clear();
-        }
-    }
-
-    /// Adds what was kept once to what is not sure, unless something else leaves a doubt already.
-    fn doubt_what_came_once(&mut self) {
-        let excuse = self.main_excuse();
-        if self.unsure.is_empty() && !excuse.is_some_and(|(why, _)| why.leaves_doubt()) {
-            self.unsure.append(&mut self.once);
-        }
-    }
-
-    /// The excuse to tell, with its bytes a period: one that leaves a doubt comes first, then the
-    /// one for most bytes. Growth of less than [`MIN_BYTES`] needs none.
-    fn main_excuse(&self) -> Option<(Excuse, f64)> {
-        let total = |why: Excuse| {
-            let alike = self.excused.iter().filter(|(other, _)| *other == why);
-            alike
-                .map(|(_, growth)| growth.bytes_per_period)
-                .sum::<f64>()
-        };
-        let all = self.excused.iter().map(|&(why, _)| (why, total(why)));
-        let enough = all.filter(|&(_, bytes)| bytes >= MIN_BYTES.0 as f64);
-        enough.max_by(|(a, more), (b, less)| {
-            let doubts = a.leaves_doubt().cmp(&b.leaves_doubt());
-            doubts.then(more.total_cmp(less))
-        })
-    }
-}
-
 /// Growth that has ended, of all sites together; `None` if there was none.
 fn ended(view: &View<'_>) -> Option<judge::Ended> {
     let sites = view.survey.kept.iter().zip(&view.sites.stacks);
@@ -550,61 +410,6 @@ fn ended(view: &View<'_>) -> Option<judge::Ended> {
         last: a.last.max(b.last),
         bytes: a.bytes.saturating_add(b.bytes),
     })
-}
-
-/// What of *allocated* at the ends of steps is no growth, in sites outside of the groups.
-#[derive(Default)]
-struct Beside {
-    /// What each step has made itself: it may be the results of longer and longer data, which the
-    /// next step replaces.
-    young: Vec<u64>,
-    /// The same, and all that sites hold that give it all back now and then: where such a site
-    /// stands in its saw-tooth at the end is no growth.
-    emptied: Vec<u64>,
-}
-
-fn beside(view: &View<'_>, groups: &[LeakGroup]) -> Beside {
-    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
-    let sites = view.sites.keys.iter().zip(&view.survey.kept);
-    let outside = sites.filter(|(key, _)| !known.contains(key));
-    let none = vec![0_u64; view.ends.len()];
-    let mut beside = Beside {
-        young: none.clone(),
-        emptied: none,
-    };
-    for kept in outside.filter_map(|(_, kept)| kept.as_deref()) {
-        add(&mut beside.young, &kept.new_bytes);
-        add(
-            &mut beside.emptied,
-            match judge::is_emptied(kept) {
-                true => &kept.live,
-                false => &kept.new_bytes,
-            },
-        );
-    }
-    beside
-}
-
-fn add(levels: &mut [u64], more: &[u64]) {
-    for (level, more) in levels.iter_mut().zip(more) {
-        *level = level.saturating_add(*more);
-    }
-}
-
-/// How many sites outside of the groups grow too, but with too few growths for a rhythm.
-fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
-    let from = settled(view.ends.len());
-    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
-    let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
-    let covered = |key: &SiteKey| {
-        known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
-    };
-    let sites = view.sites.keys.iter().zip(&view.survey.kept);
-    let outside = sites.filter(|(key, _)| !covered(key));
-    outside
-        .filter_map(|(_, kept)| Line::fit(&kept.as_ref()?.live[from..]))
-        .filter(|line| line.slope >= 1.0)
-        .count()
 }
 
 /// Allocations without a stack are distinguished by their size. If sizes differ from step to step,
@@ -683,21 +488,6 @@ pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
 
 fn len(events: Span<EventIdx>) -> u32 {
     events.end().0 - events.start().0
-}
-
-fn findings(survey: &Survey, watch: Watch<'_>) -> Result<Vec<(usize, Finding)>, Stopped> {
-    let mut found = Vec::new();
-    for (site, kept) in survey.kept.iter().enumerate() {
-        let Some(kept) = kept.as_deref() else {
-            continue;
-        };
-        watch.look(0)?;
-        let finding = judge::judge(kept, survey);
-        if finding != Finding::Bounded {
-            found.push((site, finding));
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Verdicts in words. They say only what is known. If there is no verdict, they say what to do.
 
+use super::beside::Beside;
 use super::excuse::Excuse;
 use super::judge;
-use super::{Beside, LeakGroup, LeakReport, Pattern, Spread, Verdict};
+use super::spread::Spread;
+use super::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
 use crate::growth::{Growth, settled};
 use crate::redact;

@@ -20,6 +20,7 @@
 //!   Otherwise it is building something up for a later one.
 
 use super::excuse::is_backward;
+use super::found::findings;
 use super::judge::{self, Finding};
 use super::survivors::{Ends, Survey};
 use super::{LeakGroup, MIN_BYTES, Pattern, View};
@@ -240,7 +241,7 @@ fn of_parts(view: &View<'_>, parts: &Parts) -> Result<Vec<LeakGroup>, Stopped> {
 
 /// Sites that grow with every part of one step and are given back together near its end.
 fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, Stopped> {
-    let found = super::findings(view.survey, view.watch)?;
+    let found = findings(view.survey, view.watch)?;
     let mut grown: Vec<(usize, judge::Growth)> = found
         .into_iter()
         .filter_map(|(site, finding)| match finding {

@@ -2,6 +2,7 @@
 
 use super::innocent::any;
 use super::*;
+use std::collections::HashSet;
 
 #[test]
 fn growth_at_uneven_distances_is_clean_only_if_luck_is_ruled_out() {

@@ -1,0 +1,61 @@
+//! What of the level is no growth of the leaks: other sites that grow, and those that only hold.
+
+use super::{LeakGroup, View, judge};
+use crate::growth::{Line, settled};
+use crate::site::SiteKey;
+use std::collections::HashSet;
+
+/// What of *allocated* at the ends of steps is no growth, in sites outside of the groups.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// What each step has made itself: it may be the results of longer and longer data, which the
+    /// next step replaces.
+    pub(super) young: Vec<u64>,
+    /// The same, and all that sites hold that give it all back now and then: where such a site
+    /// stands in its saw-tooth at the end is no growth.
+    pub(super) emptied: Vec<u64>,
+}
+
+pub(super) fn beside(view: &View<'_>, groups: &[LeakGroup]) -> Beside {
+    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
+    let sites = view.sites.keys.iter().zip(&view.survey.kept);
+    let outside = sites.filter(|(key, _)| !known.contains(key));
+    let none = vec![0_u64; view.ends.len()];
+    let mut beside = Beside {
+        young: none.clone(),
+        emptied: none,
+    };
+    for kept in outside.filter_map(|(_, kept)| kept.as_deref()) {
+        add(&mut beside.young, &kept.new_bytes);
+        add(
+            &mut beside.emptied,
+            match judge::is_emptied(kept) {
+                true => &kept.live,
+                false => &kept.new_bytes,
+            },
+        );
+    }
+    beside
+}
+
+pub(super) fn add(levels: &mut [u64], more: &[u64]) {
+    for (level, more) in levels.iter_mut().zip(more) {
+        *level = level.saturating_add(*more);
+    }
+}
+
+/// How many sites outside of the groups grow too, but with too few growths for a rhythm.
+pub(super) fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
+    let from = settled(view.ends.len());
+    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
+    let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
+    let covered = |key: &SiteKey| {
+        known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
+    };
+    let sites = view.sites.keys.iter().zip(&view.survey.kept);
+    let outside = sites.filter(|(key, _)| !covered(key));
+    outside
+        .filter_map(|(_, kept)| Line::fit(&kept.as_ref()?.live[from..]))
+        .filter(|line| line.slope >= 1.0)
+        .count()
+}

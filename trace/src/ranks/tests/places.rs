@@ -1,0 +1,239 @@
+//! The same allocation site in all ranks.
+
+use super::super::sites::When;
+use super::*;
+
+#[test]
+fn a_rank_that_leaks_is_found_with_its_site() {
+    let clean = Program::default();
+    let leaks = Program {
+        leak: 3 * MIB,
+        leaker: ("keep_on_rank", "ddp.py"),
+        ..Program::default()
+    };
+    let survey = survey([of(&clean), of(&clean), of(&leaks), of(&clean)]);
+    assert_eq!(odd(&survey), "2 Leaks PeakHigh");
+    let first = &survey.sentences[0];
+    assert!(
+        first.starts_with("Rank 2 leaks 3.00 MiB a step in keep_on_rank (ddp.py:10)"),
+        "{first}"
+    );
+    let site = &survey.sites[0];
+    let place = site.place.as_ref().map(|place| place.name.as_str());
+    assert_eq!(place, Some("keep_on_rank"));
+    assert_eq!((site.ranks, site.leaks), (1, 1));
+    assert_eq!(site.at_end, [Bytes(0), Bytes(0), Bytes(12 * 3 * MIB)]);
+    let named: Vec<u32> = site.farthest.iter().map(|holds| holds.rank.0).collect();
+    assert_eq!(named, [2]);
+    assert_eq!(survey.ranks[2].leaks[0].site, site.id);
+    // The other sites hold the same in all ranks.
+    assert_eq!(survey.sites.len(), 1);
+    assert!(survey.sites_same >= 2);
+    let highest = survey.band.parts.iter().flatten().map(|part| part[2]).max();
+    assert_eq!(highest, survey.allocated.map(|spread| spread.max));
+}
+
+/// Two files of Inductor; each is called by what is in it.
+const INDUCTOR: [&str; 2] = [
+    "7d/c7dkyl7yo4tpxxylxgglj5oolpzbldnxmirpfnhuvvl3wwzjaice.py",
+    "uw/cuw7zwf75bshsvlnjcq43ymxsyiqt6cvk3owbc5fjtbcxvq64oww.py",
+];
+
+#[test]
+fn code_that_torch_compile_wrote_is_the_same_in_all_ranks() {
+    let compiled = |file| Program {
+        leak: 3 * MIB,
+        leaker: ("call", file),
+        ..Program::default()
+    };
+    let survey = survey(INDUCTOR.map(|file| of(&compiled(file))));
+    assert_eq!((survey.sites.len(), survey.moments_differ), (0, false));
+    let first = &survey.sentences[0];
+    let told = "Both ranks leak 3.00 MiB a step in train_step (train.py:10)";
+    assert!(first.starts_with(told), "{first}");
+    // Where it was called is not known.
+    let written = |file: &str| {
+        let mut profile = leaking(3);
+        profile.leaks[0].place.filename = format!("/cache/{file}");
+        profile
+    };
+    let told = &self::survey(INDUCTOR.map(written)).sentences[0];
+    assert!(told.starts_with("Both ranks leak 3.00 MiB"), "{told}");
+}
+
+#[test]
+fn the_graphs_of_one_call_are_one_site_of_a_rank() {
+    let [one, two] = INDUCTOR.map(|file| format!("call /cache/{file}"));
+    let script = format!(
+        "a alloc 4MiB at {one}:1\nb alloc 2MiB at {two}:1\na free\nc alloc 3MiB at {two}:1"
+    );
+    let trace = crate::testing::trace(&script);
+    let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
+    let [site] = &profile.sites[..] else {
+        panic!("{:?}", profile.sites)
+    };
+    let levels = [site.at_peak, site.most, site.at_end];
+    assert_eq!(levels, [6, 6, 5].map(Bytes::mib));
+    let line = site.place.as_ref().map(|place| place.filename.as_str());
+    assert_eq!(line, Some(&two["call ".len()..]));
+}
+
+#[test]
+fn a_site_that_was_too_small_to_keep_is_no_difference() {
+    let site = |bytes: u64| RankSite {
+        id: "s1".to_owned(),
+        place: None,
+        at_peak: Bytes(bytes),
+        most: Bytes(bytes),
+        at_end: Bytes::ZERO,
+        wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    let holding = |bytes: u64| RankProfile {
+        sites: vec![site(bytes)],
+        ..peaking(100)
+    };
+    let without = |floor: u64| RankProfile {
+        floor: Bytes(floor),
+        ..peaking(100)
+    };
+    let rows = |profiles: [RankProfile; 3]| survey(profiles).sites.len();
+    assert_eq!(rows([holding(MIB), without(0), without(0)]), 1);
+    assert_eq!(rows([holding(MIB), without(2 * MIB), without(0)]), 0);
+    assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
+}
+
+/// At the peaks two ranks are equally far from the median on either side of it; at the end one rank
+/// is farther, though all of them lie closer together.
+#[test]
+fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
+    let holding = |at_peak: u64, at_end: u64| RankProfile {
+        sites: vec![RankSite {
+            id: "s1".to_owned(),
+            place: None,
+            at_peak: Bytes::mib(at_peak),
+            most: Bytes::mib(at_peak),
+            at_end: Bytes::mib(at_end),
+            wobble: Bytes::ZERO,
+            end_wobble: Bytes::ZERO,
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let site_of = |levels: [(u64, u64); 3]| {
+        let survey = survey(levels.map(|(at_peak, at_end)| holding(at_peak, at_end)));
+        survey.sites.into_iter().next().expect("the ranks differ")
+    };
+    let farther = site_of([(40, 5), (50, 5), (60, 20)]);
+    assert_eq!(
+        (farther.when, farther.difference),
+        (When::End, Bytes::mib(15))
+    );
+    // The others differ by less, and the difference is one of the numbers that are shown.
+    let named: Vec<u32> = farther.farthest.iter().map(|held| held.rank.0).collect();
+    assert_eq!(named, [2]);
+    let at_peak = site_of([(40, 5), (50, 5), (80, 10)]);
+    assert_eq!(
+        (at_peak.when, at_peak.difference),
+        (When::Peak, Bytes::mib(30))
+    );
+    let named: Vec<u32> = at_peak.farthest.iter().map(|held| held.rank.0).collect();
+    assert_eq!(named, [2, 0]);
+}
+
+/// What is kept and replaced, as a copy of the weights is, holds twice as much for a moment: its
+/// steps differ by more than it holds.
+#[test]
+fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
+    let holding = |[at_peak, at_end, most]: [u64; 3], wobbles: (u64, u64)| RankProfile {
+        sites: vec![RankSite {
+            id: "s1".to_owned(),
+            place: None,
+            at_peak: Bytes::mib(at_peak),
+            most: Bytes::mib(most),
+            at_end: Bytes::mib(at_end),
+            wobble: Bytes::mib(wobbles.0),
+            end_wobble: Bytes::mib(wobbles.1),
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let check = |first: RankProfile, other: [u64; 3], expected: Option<When>| {
+        for ranks in [2, 4] {
+            let others = vec![holding(other, (0, 0)); ranks - 1];
+            let found = survey([vec![first.clone()], others].concat()).sites;
+            let when = found.first().map(|site| site.when);
+            assert_eq!(when, expected, "{ranks} ranks, {other:?}");
+            let named = found.first().map(|site| site.farthest[0].rank);
+            assert_eq!(named, expected.map(|_| Rank(0)));
+        }
+    };
+    let kept = holding([14, 14, 28], (28, 0));
+    check(kept.clone(), [0, 0, 0], Some(When::Peak));
+    // Others hold as much at times, but not at the end.
+    check(kept, [14, 4, 28], Some(When::End));
+    // Only at the peak, where others never do.
+    let at_peak = holding([14, 0, 28], (28, 0));
+    check(at_peak.clone(), [0, 0, 1], Some(When::Peak));
+    // Batches of other lengths.
+    check(at_peak.clone(), [0, 0, 10], None);
+    check(at_peak, [10, 0, 20], None);
+    check(holding([14, 14, 28], (28, 28)), [14, 4, 28], None);
+    // One that never holds half of what most do at their peaks.
+    let less = survey([4, 20, 20, 20].map(|n| holding([n, 0, n], (30, 0)))).sites;
+    assert_eq!(less.len(), 1);
+}
+
+#[test]
+fn ranks_that_do_not_say_where_are_not_compared_by_site() {
+    let holding = |id: &str| RankProfile {
+        sites: vec![RankSite {
+            id: id.to_owned(),
+            place: None,
+            at_peak: Bytes::mib(8),
+            most: Bytes::mib(8),
+            at_end: Bytes::ZERO,
+            wobble: Bytes::ZERO,
+            end_wobble: Bytes::ZERO,
+            leaks: false,
+        }],
+        ..peaking(100)
+    };
+    let (told, nameless) = (holding("s0000000000000001"), holding("b8388608"));
+    let wrapped = RankProfile {
+        wrapped: true,
+        ..nameless.clone()
+    };
+    let check = |third: &RankProfile, sentence: Option<&str>| {
+        let survey = survey([told.clone(), told.clone(), third.clone()]);
+        assert_eq!((survey.sites.len(), survey.sites_same), (0, 1));
+        let last = survey.sentences.last().map(String::as_str);
+        assert_eq!(last.filter(|last| last.contains("left out")), sentence);
+    };
+    let sentence = "Rank 2 is left out of the comparison by stack: it lost events, or was recorded \
+                    without stacks.";
+    check(&told, None);
+    check(&nameless, Some(sentence));
+    check(&wrapped, Some(sentence));
+    // Without stacks in any rank, sizes are compared.
+    let sizes = [nameless.clone(), nameless.clone(), holding("b4194304")];
+    let survey = survey(sizes);
+    let words: Vec<String> = survey
+        .sites
+        .iter()
+        .map(|site| site.without_stack())
+        .collect();
+    assert_eq!(
+        words,
+        ["no stack, 4.00 MiB each", "no stack, 8.00 MiB each"]
+    );
+    // One rank that tells has nothing to be compared with.
+    let lone = self::survey([nameless.clone(), told.clone()]);
+    assert_eq!((lone.sites.len(), lone.sites_same), (0, 0));
+    // The ranks that are named are those that stay.
+    let other = holding("s0000000000000002");
+    let survey = self::survey([nameless, told.clone(), told, other]);
+    let named: Vec<u32> = survey.sites[0].farthest.iter().map(|h| h.rank.0).collect();
+    assert_eq!((survey.sites[0].ranks, named), (2, vec![3]));
+}
