@@ -12,7 +12,7 @@ use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::watch::{Stopped, Watch};
-use crate::workspaces;
+use crate::workspaces::Alike;
 
 /// A block that outlives so many whole steps after its own is there for long.
 const LONG: u32 = 2;
@@ -99,8 +99,11 @@ pub(super) fn forget(
     long.retain(|of| of.outlives > given_back[of.stack.index()]);
     long.sort_unstable_by_key(|of| (of.stack, of.step));
     for of_stack in long.chunk_by(|a, b| a.stack == b.stack) {
-        if of_stack.chunk_by(|a, b| a.step == b.step).count() >= ENOUGH {
-            for of in of_stack {
+        let alike = Alike::of(of_stack.iter().map(|of| blocks.kind(of.block)));
+        let is_own = |of: &&Long| !alike.has_alone(blocks.kind(of.block));
+        let own: Vec<&Long> = of_stack.iter().filter(is_own).collect();
+        if own.chunk_by(|a, b| a.step == b.step).count() >= ENOUGH {
+            for of in own {
                 categories[of.block.index()] = Category::Unknown;
             }
         }
@@ -108,13 +111,13 @@ pub(super) fn forget(
     Ok(())
 }
 
-/// Whether a block is an input or a temporary, as far as the rules say, and no workspace.
+/// Whether a block is an input or a temporary, as far as the rules say, and not in the
+/// code of workspaces.
 fn may_leak(category: Category, kind: &BlockKind, stacks: &Stacks, facts: &Facts) -> bool {
     let fact = facts.get(kind.alloc_stack);
     matches!(category, Category::Input | Category::Temporary)
         && kind.alloc_stack != StackIdx::NONE
         && !fact.workspace
         && !fact.clips
-        && !workspaces::is_size(kind.requested)
         && !super::is_recorded(stacks, kind)
 }

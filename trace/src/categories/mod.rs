@@ -174,10 +174,9 @@ impl Categories {
     /// a size that is still there at the end.
     pub fn is_workspace(&self, device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> bool {
         let kind = device.blocks.kind(block);
-        let mut frames = stacks.frames(kind.alloc_stack).iter();
         let lasts = || device.blocks.free_requested[block.index()] >= device.events.len();
         self.found(block) == Category::Temporary
-            && (frames.any(|&frame| workspaces::is_frame(stacks, stacks.frame(frame)))
+            && (workspaces::is_stack(stacks, kind.alloc_stack)
                 || workspaces::is_size(kind.requested) && lasts())
     }
 

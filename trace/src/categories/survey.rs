@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, Origin};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
-use crate::workspaces;
+use crate::workspaces::Alike;
 use std::collections::HashSet;
 
 /// If at least this share of a forward pass's blocks stays, they wait for a backward pass. A model
@@ -57,7 +57,7 @@ pub(super) struct Survey {
     /// Events at which the program allocates outside of any module.
     pub program: Vec<u32>,
     /// How many blocks there are of each size of a workspace, by stream.
-    like_workspaces: FxHashMap<(Bytes, u64), u32>,
+    like_workspaces: Alike,
     /// Backward passes.
     passes: u32,
     /// Whether, for nearly all gradients, as many lasting blocks of the same size are from before
@@ -92,7 +92,7 @@ impl Survey {
             shard_line: None,
             copies: HashSet::new(),
             program: Vec::new(),
-            like_workspaces: FxHashMap::default(),
+            like_workspaces: Alike::default(),
             keeps: false,
             passes: 0,
             bare: false,
@@ -118,7 +118,7 @@ impl Survey {
         ];
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
         // The rules keep a copy of `gradients`: those whose parameter is not found yet.
-        let tables = of_vec(&self.program) + of_map(&self.like_workspaces);
+        let tables = of_vec(&self.program) + self.like_workspaces.heap_bytes();
         of_vec(&self.spans) + tables + sizes + self.gradients.heap_bytes()
     }
 
@@ -201,12 +201,9 @@ impl Survey {
         watch: Watch<'_>,
     ) -> Result<(), Stopped> {
         for index in 0..device.blocks.len() as u32 {
-            watch.at_row(index as usize, || 3 * of_map(&self.like_workspaces))?;
-            let kind = device.blocks.kind(BlockIdx(index));
-            if workspaces::is_size(kind.requested) {
-                let alike = self.like_workspaces.entry((kind.requested, kind.stream));
-                *alike.or_default() += 1;
-            }
+            watch.at_row(index as usize, || 3 * self.like_workspaces.heap_bytes())?;
+            self.like_workspaces
+                .add(device.blocks.kind(BlockIdx(index)));
         }
         Ok(())
     }
@@ -241,8 +238,7 @@ impl Survey {
     /// Whether a block is the only one of its size on its stream, and that is a workspace's. What a
     /// model makes comes again in the next call.
     pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
-        let alike = self.like_workspaces.get(&(kind.requested, kind.stream));
-        alike == Some(&1)
+        self.like_workspaces.has_alone(kind)
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.

@@ -63,8 +63,9 @@
 //!   Eight rises by one amount are no such pile: a queue is filled faster than it is emptied.
 //!   A buffer that is doubled whenever it is full rises more and more rarely, and each time by
 //!   twice as much: four such rises make the verdict *cannot tell*, until the next is overdue.
-//! * Where no site leaks, but [`spread::SPREAD`] = four of five steps (at least [`spread::MIN_SPREAD_STEPS`]) keep
-//!   something somewhere, the verdict is *cannot tell*: each of the sites may be a first use.
+//! * Where no site leaks, but four of five steps ([`spread::SPREAD`], at least
+//!   [`spread::MIN_SPREAD_STEPS`]) keep something somewhere, the verdict is *cannot tell*: each of
+//!   the sites may be a first use.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
 //!   a step. The reason mentions such growth, but does not call it a leak. If one growth alone

@@ -120,10 +120,9 @@ impl Batch {
 /// Whether a failed request was for a workspace: it was made in their code, or has such a size, and
 /// what was served of that size is still there.
 fn is_workspace(blocks: &Blocks, stacks: &Stacks, failure: &Failure) -> bool {
-    let mut frames = stacks.frames(failure.stack).iter();
     let lasts = |block: u32| blocks.free_requested[block as usize] > failure.event.0;
     let alike = |block: &u32| blocks.kind(BlockIdx(*block)).requested == failure.asked;
-    frames.any(|&frame| workspaces::is_frame(stacks, stacks.frame(frame)))
+    workspaces::is_stack(stacks, failure.stack)
         || workspaces::is_size(failure.asked) && (0..blocks.len() as u32).filter(alike).all(lasts)
 }
 

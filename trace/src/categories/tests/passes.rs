@@ -195,9 +195,16 @@ fn a_workspace_at_the_line_of_a_cache_is_none() {
     assert_eq!(of(workspace), Category::Temporary);
 }
 
-/// What a list collects outlives its step, which neither an input nor a temporary does.
+/// What a list collects outlives its step, which neither an input nor a temporary does. So do
+/// workspaces, of which only one is made.
 #[test]
 fn what_step_after_step_is_kept_is_unknown() {
+    for labels in [160, 1 << 20] {
+        keep_step_after_step(labels);
+    }
+}
+
+fn keep_step_after_step(labels: u64) {
     use Category::{Input, Temporary, Unknown};
     const STEPS: usize = 9;
     let mut p = Program::default();
@@ -207,7 +214,7 @@ fn what_step_after_step_is_kept_is_unknown() {
     for step in 0..STEPS {
         // In each step: a batch, one that is loaded four steps ahead, labels that a list collects,
         // scores of which a list keeps every second one.
-        let lines = [(640, 5), (320, 6), (160, 7)];
+        let lines = [(640, 5), (320, 6), (labels, 7)];
         let [batch, ahead, labels] =
             lines.map(|(size, line)| p.alloc(size, &[&format!("<module> train.py:{line}")]));
         let saved = forward(&mut p, 2048, 4);
