@@ -36,7 +36,7 @@ pub struct Leaks {
 impl Leaks {
     /// Version of the meaning of these answers, combined with that of the method; part of their
     /// address.
-    pub const VERSION: u32 = 5 + 100 * trace::leaks::VERSION;
+    pub const VERSION: u32 = 6 + 100 * trace::leaks::VERSION;
 }
 
 /// The answer in a list of runs: of the device that leaks most. Pinned memory of the host is named
@@ -93,6 +93,9 @@ pub struct LeakGroup {
     pub frame_inferred: bool,
     /// Where it was allocated.
     pub alloc_frame: Option<FrameText>,
+    /// Where `frame` names other groups, too: the innermost function that tells this one from them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_in: Option<FrameText>,
     /// For allocations of a backward pass without a Python stack: the forward operation, inferred.
     pub forward: Option<ForwardOp>,
     /// How it grows.

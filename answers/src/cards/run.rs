@@ -342,7 +342,8 @@ fn sites(
 ) -> (String, Vec<(String, String)>) {
     let word = Word::of(&device.steps);
     if report.verdict == Verdict::Leak {
-        let groups = report.groups.iter().take(MAX_SITES);
+        let apart = report.told_apart(stacks);
+        let groups = report.groups.iter().zip(apart).take(MAX_SITES);
         let sites = groups.map(|group| leaking(group, word, stacks)).collect();
         return ("What accumulates".to_owned(), sites);
     }
@@ -361,15 +362,22 @@ fn sites(
     (title, sites.collect())
 }
 
-fn leaking(group: &LeakGroup, word: Word, stacks: &Stacks) -> (String, String) {
+/// A leak, and the function that tells it from others of its line.
+fn leaking(
+    (group, made_in): (&LeakGroup, Option<Frame>),
+    word: Word,
+    stacks: &Stacks,
+) -> (String, String) {
     let frame = group.frame.or(group.alloc_frame);
-    let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place(f, stacks));
+    let place = frame.map_or_else(|| "no stack recorded".to_owned(), |f| place_of(f, stacks));
+    let made_in = made_in.map_or_else(String::new, |f| format!(", in {}", place_of(f, stacks)));
     let unit = leaks::counted_by(group.is_within(), word);
-    (format!("{} {unit}", amount(group.bytes_per_step)), place)
+    let rate = format!("{} {unit}", amount(group.bytes_per_step));
+    (rate, [place, made_in].concat())
 }
 
 /// Function and line, with the file but without most of its folders.
-fn place(frame: Frame, stacks: &Stacks) -> String {
+fn place_of(frame: Frame, stacks: &Stacks) -> String {
     let file = stacks.str(frame.filename);
     let kept = last_components(file, 2);
     let name = stacks.str(frame.name);

@@ -179,9 +179,7 @@ fn explained(
 fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<'_>) -> Leaks {
     let named = questions::named(trace, device, report.clone(), watch);
     let word = Word::of(&device.steps);
-    let apart = report.told_apart(&trace.stacks);
-    let groups = named.groups.iter().zip(&report.groups).zip(apart);
-    let groups = groups.take(GROUPS);
+    let groups = named.groups.iter().zip(&report.groups).take(GROUPS);
     Leaks {
         verdict: named.verdict,
         reason: named.reason.clone(),
@@ -190,9 +188,9 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport, watch: Watch<
         rate: report.rate(),
         groups_left_out: report.groups.len().saturating_sub(GROUPS) as u64,
         groups: groups
-            .map(|((group, found), made_in)| LeakExplained {
+            .map(|(group, found)| LeakExplained {
                 place: moment::leaking(&trace.stacks, found),
-                made_in: made_in.map(|frame| frame_text(&trace.stacks, frame)),
+                made_in: group.made_in.clone(),
                 pattern: group.pattern,
                 bytes_per_step: group.bytes_per_step,
                 counted_by: leaks::counted_by(found.is_within(), word),

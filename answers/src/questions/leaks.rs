@@ -29,6 +29,7 @@ pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
 /// A report about a device, with names added. If `watch` stops it, it does not say what the
 /// recording holds.
 pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watch<'_>) -> Leaks {
+    let apart = found.told_apart(&trace.stacks);
     let LeakReport {
         verdict,
         reason,
@@ -50,8 +51,12 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport, watch: Watc
         step: Word::of(&device.steps).one().to_owned(),
         groups: groups
             .into_iter()
+            .zip(apart)
             .take(MAX_LEAKS)
-            .map(|group| leak_group(trace, device, &mut forwards, group))
+            .map(|(group, made_in)| LeakGroup {
+                made_in: made_in.map(|frame| frame_text(&trace.stacks, frame)),
+                ..leak_group(trace, device, &mut forwards, group)
+            })
             .collect(),
     }
 }
@@ -76,6 +81,8 @@ fn leak_group(
         frame: group.frame.map(|frame| frame_text(stacks, frame)),
         frame_inferred: group.frame_inferred,
         alloc_frame: group.alloc_frame.map(|frame| frame_text(stacks, frame)),
+        // It takes the others to know this.
+        made_in: None,
         forward: usual_forward(trace, forwards, &group.evidence),
         pattern,
         every,
@@ -112,4 +119,73 @@ fn usual_forward(
         .into_values()
         .max_by_key(|(n, forward)| (*n, forward.stack.0));
     most.map(|(_, forward)| forward_op(&trace.stacks, &forward))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::redact::{self, Key};
+    use trace::span::Span;
+    use trace::stacks::Frame;
+    use trace::testing::{TraceBuilder, block_of};
+    use trace::trace::{BlockKind, Step};
+    use trace::units::{Bytes, EventIdx};
+
+    /// Eight steps that keep what two functions make, which one line of the program calls.
+    fn of_one_line() -> Trace {
+        let mut builder = TraceBuilder::default();
+        let makers = ["linear", "gelu"].map(|name| builder.stack(name, "/srv/app/layers.py", 7));
+        for alloc_stack in makers.iter().copied().cycle().take(16) {
+            builder.alloc(BlockKind {
+                alloc_stack,
+                ..block_of(Bytes::mib(1))
+            });
+        }
+        let mut trace = builder.finish();
+        let callers = [("forward", "net.py"), ("<module>", "train.py")].map(|(name, file)| {
+            let frame = Frame {
+                name: trace.stacks.strings.push(name),
+                filename: trace.stacks.strings.push(file),
+                line: 3,
+            };
+            trace.stacks.push_frame(frame)
+        });
+        for kind in &mut trace.devices[0].blocks.kinds {
+            let own = trace.stacks.frames(kind.alloc_stack)[0];
+            kind.alloc_stack = trace.stacks.push_stack(&[own, callers[0], callers[1]]);
+        }
+        let step = |index: u32| Step {
+            index,
+            name: format!("step {index}"),
+            events: Span::new(EventIdx(2 * index), EventIdx(2 * index + 2)),
+        };
+        trace.devices[0].steps = (0..8).map(step).collect();
+        trace
+    }
+
+    fn made_in(trace: &Trace) -> Vec<String> {
+        let found = report(trace, &trace.devices[0], Watch::nobody());
+        let frames = found.groups.iter().map(|group| {
+            assert!(group.frame.is_some());
+            group.made_in.as_ref().map(crate::names::frame_line)
+        });
+        let mut told: Vec<String> = frames.flatten().collect();
+        told.sort_unstable();
+        told
+    }
+
+    #[test]
+    fn leaks_of_one_line_are_told_by_what_makes_them() {
+        let mut trace = of_one_line();
+        let expected = ["gelu /srv/app/layers.py:7", "linear /srv/app/layers.py:7"];
+        assert_eq!(made_in(&trace), expected);
+        // Who may not read names sees stand-ins, which differ.
+        redact::trace(&mut trace, Key::new([7; 16]));
+        let [one, other] = &made_in(&trace)[..] else {
+            panic!("both are told apart")
+        };
+        assert_ne!(one, other);
+        let told = [one.as_str(), other].concat();
+        assert!(!told.contains("srv") && !told.contains("layers"), "{told}");
+    }
 }

@@ -99,6 +99,7 @@ mod tests {
             frame: None,
             frame_inferred: false,
             alloc_frame: None,
+            made_in: None,
             forward: None,
             pattern: Pattern::EveryStep,
             every: None,

@@ -55,9 +55,10 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
     let row = |group: &LeakGroup| {
         let frame = group.alloc_frame.as_ref().or(group.frame.as_ref());
         let at = frame.map_or_else(String::new, |frame| format!(" {}", code(&place(frame))));
+        let made_in = made_in(group);
         vec![
             format!(
-                "{}{at}, {}",
+                "{}{at}{made_in}, {}",
                 code(&words::group_name(group)),
                 words::pattern(group, &leaks.step)
             ),
@@ -80,6 +81,14 @@ pub fn leaks(run: &str, leaks: &Leaks) -> String {
     text += "\n";
     text += &table(&heads, leaks.groups.iter().take(LISTED).map(row));
     text + &left_out(more, "group")
+}
+
+/// The function that tells a group from others that one line is named for.
+fn made_in(group: &LeakGroup) -> String {
+    let frame = group.made_in.as_ref();
+    frame.map_or_else(String::new, |frame| {
+        format!(", in {}", code(&format!("{} {}", frame.name, place(frame))))
+    })
 }
 
 /// What is alive of a group when its growth is over: what grows within steps is given back at their
@@ -238,6 +247,18 @@ mod tests {
             Pattern::WithinStep,
             "20.0 KiB (20,480 B) after the last part",
         );
+    }
+
+    #[test]
+    fn groups_of_one_line_are_told_by_what_makes_them() {
+        let mut group = words::tests::group();
+        assert_eq!(made_in(&group), "");
+        group.made_in = Some(FrameText {
+            name: "gelu".to_owned(),
+            filename: "layers.py".to_owned(),
+            line: 7,
+        });
+        assert_eq!(made_in(&group), ", in `gelu layers.py:7`");
     }
 
     #[test]

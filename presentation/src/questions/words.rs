@@ -1,8 +1,10 @@
 //! The names in answers: verdicts, patterns, groups, badges.
 
 use crate::components::badge::{Badge, Weight, badge};
+use crate::components::frames::short_path;
 pub use crate::letters::{a, capital, several};
 use ::timeline::format;
+use api::frames::FrameText;
 use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::runs::{DeviceSummary, RunDetail};
@@ -64,6 +66,34 @@ pub fn group_name(group: &LeakGroup) -> String {
             Some(Ok(size)) => format!("no stack recorded, {} each", Bytes(size)),
             _ => "no stack recorded".to_owned(),
         },
+    }
+}
+
+/// A name and what tells the group from others that it names, too: `forward, in gelu`.
+pub fn full_name(group: &LeakGroup) -> String {
+    let name = group_name(group);
+    match &group.made_in {
+        Some(frame) => format!("{name}, in {}", frame.name),
+        None => name,
+    }
+}
+
+/// Where a group is made and how it grows: `net.py:3 · in gelu layers.py:7 · every step`.
+pub fn whereabouts(group: &LeakGroup, step: &str) -> String {
+    let made_in = group.made_in.as_ref();
+    let made_in = made_in.map(|frame| format!("in {} {}", frame.name, place(frame)));
+    let named = group.frame.as_ref().map(place);
+    let known = [named, made_in, Some(pattern(group, step))];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    known.join(" · ")
+}
+
+/// The telling end of a file, and the line where one is known.
+fn place(frame: &FrameText) -> String {
+    let file = short_path(&frame.filename);
+    match frame.line {
+        0 => file.to_owned(),
+        line => format!("{file}:{line}"),
     }
 }
 
@@ -156,7 +186,6 @@ fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use api::frames::FrameText;
     use trace::trace::Fidelity;
 
     pub fn group() -> LeakGroup {
@@ -166,6 +195,7 @@ pub(super) mod tests {
             frame: None,
             frame_inferred: false,
             alloc_frame: None,
+            made_in: None,
             forward: None,
             pattern: Pattern::EveryNth,
             every: Some(5),
@@ -196,6 +226,27 @@ pub(super) mod tests {
             line: 3,
         });
         assert_eq!(group_name(&group), "keep");
+    }
+
+    #[test]
+    fn groups_of_one_line_are_told_by_what_makes_them() {
+        let mut group = group();
+        assert_eq!(whereabouts(&group, "step"), "every 5 steps");
+        let frame = |name: &str, filename: &str, line| FrameText {
+            name: name.to_owned(),
+            filename: filename.to_owned(),
+            line,
+        };
+        group.frame = Some(frame("forward", "/srv/app/models/net.py", 3));
+        assert_eq!(full_name(&group), "forward");
+        assert_eq!(
+            whereabouts(&group, "step"),
+            "models/net.py:3 · every 5 steps"
+        );
+        group.made_in = Some(frame("gelu", "/srv/app/models/layers.py", 7));
+        assert_eq!(full_name(&group), "forward, in gelu");
+        let expected = "models/net.py:3 · in gelu models/layers.py:7 · every 5 steps";
+        assert_eq!(whereabouts(&group, "step"), expected);
     }
 
     #[test]

@@ -6,7 +6,6 @@ pub use text::text;
 
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::questions;
-use answers::names::frame_text;
 use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
@@ -324,7 +323,6 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let named = named.map(|(device, report)| DeviceLeaks {
         device: device.device,
         word: Word::of(&device.steps),
-        made_in: made_in(trace, &report),
         report: questions::named(trace, device, report, watch),
     });
     let named: Vec<DeviceLeaks> = named.collect();
@@ -344,8 +342,8 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let reasons = std::iter::once(reason).chain(others);
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
     let groups = named.iter().flat_map(|of| {
-        let groups = of.report.groups.iter().zip(&of.made_in);
-        groups.map(|(group, made_in)| leak_group((of.device, of.word), group, made_in.clone()))
+        let groups = of.report.groups.iter();
+        groups.map(|group| leak_group((of.device, of.word), group))
     });
     Ok(Leaks {
         device: Some(device),
@@ -359,23 +357,10 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
 struct DeviceLeaks {
     device: u32,
     word: Word,
-    /// For each group, the function that tells it from others of its line.
-    made_in: Vec<Option<FrameText>>,
     report: api::leaks::Leaks,
 }
 
-/// For each group of a report, the function that tells it from others of its line.
-fn made_in(trace: &Trace, report: &LeakReport) -> Vec<Option<FrameText>> {
-    let frames = report.told_apart(&trace.stacks).into_iter();
-    let texts = frames.map(|frame| frame.map(|frame| frame_text(&trace.stacks, frame)));
-    texts.collect()
-}
-
-fn leak_group(
-    (device, word): (u32, Word),
-    group: &api::leaks::LeakGroup,
-    made_in: Option<FrameText>,
-) -> LeakGroup {
+fn leak_group((device, word): (u32, Word), group: &api::leaks::LeakGroup) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),
@@ -389,7 +374,7 @@ fn leak_group(
         count_per_step: group.count_per_step,
         live_bytes: group.live_bytes,
         frame: frame.unwrap_or_else(unknown),
-        made_in,
+        made_in: group.made_in.clone(),
         confidence: group.confidence,
         site: group.site.clone(),
         pattern: group.pattern,

@@ -190,6 +190,8 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
     }
     let frame = group.frame.as_ref().or(group.alloc_frame.as_ref());
     let place = frame.map_or_else(|| "no stack recorded".to_owned(), frame_line);
+    let made_in = group.made_in.as_ref();
+    let made_in = made_in.map_or_else(String::new, |frame| format!(", in {}", frame_line(frame)));
     // What grows within steps is given back at their ends.
     let is_within = group.pattern == Pattern::WithinStep;
     let when = if is_within {
@@ -198,7 +200,7 @@ fn leak_row(trace: &Trace, word: Word, group: &LeakGroup) -> Row {
         "at the end"
     };
     let mut text = format!(
-        "{} {}, {} alive {when}: {place}\n",
+        "{} {}, {} alive {when}: {place}{made_in}\n",
         Bytes(group.bytes_per_step.max(0.0).round() as u64),
         counted_by(is_within, word),
         group.live_bytes

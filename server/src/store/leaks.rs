@@ -152,7 +152,8 @@ impl Writer<'_> {
         group: &LeakGroup,
     ) -> StoreResult<()> {
         let sql = "INSERT INTO leak_groups VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
-                   ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+                   ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, \
+                   ?28)";
         let (frame, alloc) = (group.frame.as_ref(), group.alloc_frame.as_ref());
         self.tx.prepare_cached(sql)?.execute(params![
             run.as_str(),
@@ -182,6 +183,7 @@ impl Writer<'_> {
             json(&group.evidence),
             group.first_number,
             group.last_number,
+            group.made_in.as_ref().map(json),
         ])?;
         Ok(())
     }
@@ -190,12 +192,15 @@ impl Writer<'_> {
 fn group_of(row: &Row) -> StoreResult<LeakGroup> {
     let forward: Option<String> = row.get("forward")?;
     let forward = forward.map(|text| parsed::<ForwardOp>("forward", &text));
+    let made_in: Option<String> = row.get("made_in")?;
+    let made_in = made_in.map(|text| parsed::<FrameText>("made_in", &text));
     Ok(LeakGroup {
         site: row.get("site")?,
         stack: row.get("stack")?,
         frame: frame_of(row, ["function", "file", "line"])?,
         frame_inferred: row.get("inferred")?,
         alloc_frame: frame_of(row, ["alloc_function", "alloc_file", "alloc_line"])?,
+        made_in: made_in.transpose()?,
         forward: forward.transpose()?,
         pattern: pattern_of(&row.get::<_, String>("pattern")?)?,
         every: row.get("every")?,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 37] = [
+const STEPS: [&str; 38] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -47,6 +47,7 @@ const STEPS: [&str; 37] = [
     include_str!("../../../migrations/0035_step_numbers.sql"),
     include_str!("../../../migrations/0036_equal_ranks.sql"),
     include_str!("../../../migrations/0037_bench_began.sql"),
+    include_str!("../../../migrations/0038_made_in.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

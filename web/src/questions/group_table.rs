@@ -4,7 +4,6 @@ use super::Asker;
 use crate::format;
 use api::leaks::{LeakGroup, Leaks};
 use leptos::prelude::*;
-use presentation::components::frames::short_path;
 use presentation::questions::group_table::{
     COLUMNS, Column, INFERRED, aria, head, is_inferred, sorted,
 };
@@ -67,15 +66,6 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
             .update(|state| state.filter.site = Some(site.clone()));
         asker.select_stack(stack);
     };
-    let place = group.frame.as_ref().map(|frame| match frame.line {
-        0 => frame.filename.clone(),
-        line => format!("{}:{line}", short_path(&frame.filename)),
-    });
-    let pattern = words::pattern(group, step);
-    let place = match place {
-        Some(place) => format!("{place} · {pattern}"),
-        None => pattern,
-    };
     let inferred =
         is_inferred(group).then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
     let confidence = format!("{:.0} %", group.confidence * 100.0);
@@ -93,7 +83,7 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
                     {words::group_name(group)}
                 </button>
                 {inferred}
-                <span class="muted group-place">{place}</span>
+                <span class="muted group-place">{words::whereabouts(group, step)}</span>
             </th>
             <td role="cell" class="num" data-label=a.clone()>
                 {words::rate(group.bytes_per_step, group.slope_error)}

@@ -159,7 +159,7 @@ fn Selected(
                 Pattern::WithinStep => "its allocations, step by step",
                 _ => "what it keeps, step by step",
             };
-            return Some(format!("{}: {what}", words::group_name(&group)));
+            return Some(format!("{}: {what}", words::full_name(&group)));
         }
         let (site, of) = chosen.get();
         let what = match site {
