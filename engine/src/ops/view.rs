@@ -24,8 +24,9 @@ fn transpose_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErro
     )])
 }
 
-/// Gradient of a part: zeros in the size of the whole, with the part copied in.
-fn part_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
+/// Gradient in the size of the input, which is another one than that of the output. Of a part, it
+/// is zeros with the part copied in; where each element was written several times, a sum.
+fn in_full_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
@@ -52,14 +53,6 @@ fn split_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let out = s.empty(call.inputs[0].shape, dtype)?;
     let reads: SmallVec<[&Tensor; 5]> = parts.iter().collect();
     s.kernel_over(&reads, &[&out])?;
-    Ok(smallvec![Some(out)])
-}
-
-/// Each source element was written several times, so its gradient is a sum.
-fn repeat_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
-    let grad = call.grad()?;
-    let out = s.empty(call.inputs[0].shape, grad.dtype())?;
-    s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
@@ -166,7 +159,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn reshape(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
-        let node = self.record("ReshapeBackward0", repeat_back, &[x]);
+        let node = self.record("ReshapeBackward0", in_full_back, &[x]);
         let layout = Layout {
             offset: x.layout().offset,
             ..Layout::contiguous(shape)
@@ -180,7 +173,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn part(&mut self, x: &Tensor, shape: &[u64], offset: u64) -> Result<Tensor, RunError> {
-        let node = self.record("SliceBackward0", part_back, &[x]);
+        let node = self.record("SliceBackward0", in_full_back, &[x]);
         let base = x.layout();
         let shape = Dims::from(shape);
         // A selected dimension is gone; the last dimensions keep their strides.
@@ -227,7 +220,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn repeat_to(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
-        let node = self.record("RepeatInterleaveBackward0", repeat_back, &[x]);
+        let node = self.record("RepeatInterleaveBackward0", in_full_back, &[x]);
         let out = self.empty(shape, x.dtype())?;
         self.kernel_over(&[x], &[&out])?;
         Ok(self.attach(out, node))

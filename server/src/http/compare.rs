@@ -161,9 +161,7 @@ pub async fn svg(
     Query(query): Query<RunsQuery>,
     asked: Asked,
 ) -> Result<Response, Error> {
-    let runs = compared_runs(&query.runs)?;
-    let subject = Subject::comparison(&app, runs, &asked.query).await?;
-    cards::respond(&app, subject, asked, Format::Svg).await
+    card(&app, &query, asked, Format::Svg).await
 }
 
 /// The card of a comparison as PNG.
@@ -178,9 +176,18 @@ pub async fn png(
     Query(query): Query<RunsQuery>,
     asked: Asked,
 ) -> Result<Response, Error> {
+    card(&app, &query, asked, Format::Png).await
+}
+
+async fn card(
+    app: &App,
+    query: &RunsQuery,
+    asked: Asked,
+    format: Format,
+) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
-    let subject = Subject::comparison(&app, runs, &asked.query).await?;
-    cards::respond(&app, subject, asked, Format::Png).await
+    let subject = Subject::comparison(app, runs, &asked.query).await?;
+    cards::respond(app, subject, asked, format).await
 }
 
 /// Curves of the runs of a comparison over one axis.

@@ -54,13 +54,12 @@ pub fn alive(
     at: Option<EventIdx>,
     watch: Watch<'_>,
 ) -> Result<Vec<Cell>, Stopped> {
-    let mut cells = Cells::new(subject, watch);
-    match at {
-        Some(at) => each_alive(subject, at, |block| cells.add_if(true, block))?,
-        None => categories::alive(subject.device, None)
-            .try_for_each(|block| cells.add_if(true, block))?,
-    }
-    Ok(cells.finish())
+    let Some(at) = at else {
+        let mut cells = Cells::new(subject, watch);
+        categories::alive(subject.device, None).try_for_each(|block| cells.add_if(true, block))?;
+        return Ok(cells.finish());
+    };
+    alive_where(subject, at, watch, |_| true)
 }
 
 /// What is alive at the end of a span and was not yet alive before its first event.
@@ -72,13 +71,10 @@ pub fn came(
     events: Span<EventIdx>,
     watch: Watch<'_>,
 ) -> Result<Vec<Cell>, Stopped> {
-    let mut cells = Cells::new(subject, watch);
     let blocks = &subject.device.blocks;
-    each_alive(subject, events.end(), |block| {
-        let new = block.0 >= blocks.n_preexisting && blocks.alloc[block.index()] > events.start().0;
-        cells.add_if(new, block)
-    })?;
-    Ok(cells.finish())
+    alive_where(subject, events.end(), watch, |block| {
+        block.0 >= blocks.n_preexisting && blocks.alloc[block.index()] > events.start().0
+    })
 }
 
 /// What is alive at the start of a span and no longer at its end.
@@ -90,14 +86,21 @@ pub fn went(
     events: Span<EventIdx>,
     watch: Watch<'_>,
 ) -> Result<Vec<Cell>, Stopped> {
+    let freed = &subject.device.blocks.free_requested;
+    alive_where(subject, events.start(), watch, |block| {
+        freed[block.index()] <= events.end().0
+    })
+}
+
+/// What is alive at an event, of some blocks.
+fn alive_where(
+    subject: Subject<'_>,
+    at: EventIdx,
+    watch: Watch<'_>,
+    counts: impl Fn(BlockIdx) -> bool,
+) -> Result<Vec<Cell>, Stopped> {
     let mut cells = Cells::new(subject, watch);
-    let blocks = &subject.device.blocks;
-    each_alive(subject, events.start(), |block| {
-        cells.add_if(
-            blocks.free_requested[block.index()] <= events.end().0,
-            block,
-        )
-    })?;
+    each_alive(subject, at, |block| cells.add_if(counts(block), block))?;
     Ok(cells.finish())
 }
 
