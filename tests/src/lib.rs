@@ -4,7 +4,8 @@
 //! * [`TestServer`] is the `tidemark` binary on a free port with a data folder of its own;
 //! * [`StaticSite`] is a plain web server of a folder;
 //! * [`Browser`] is Chromium, driven through chromedriver;
-//! * [`Firefox`] is Firefox; [`Page`] is what both can do.
+//! * [`Firefox`] is Firefox; [`Page`] is what both can do;
+//! * [`process`] is what the kernel says of a process's memory.
 //!
 //! There are no stand-ins here. The tests themselves are in `it/`.
 
@@ -15,6 +16,7 @@ mod firefox;
 pub mod fleet;
 mod page;
 mod places;
+pub mod process;
 pub mod recording;
 mod static_site;
 mod steps;

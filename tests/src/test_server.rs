@@ -53,6 +53,24 @@ impl TestServer {
         format!("{}{path}", self.url)
     }
 
+    /// Sends it a file over loopback; returns the address of the run's page.
+    ///
+    /// # Panics
+    /// If it is not taken.
+    pub fn push(&self, file: &Path) -> String {
+        let output = Command::new(places::tidemark())
+            .args(["push", "--json", "--server", &self.url("/")])
+            .arg(file)
+            .output()
+            .expect("tidemark push runs");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{why}");
+        let printed: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("push prints JSON");
+        let url = printed["url"].as_str();
+        url.expect("push prints the run's address").to_owned()
+    }
+
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -5,8 +5,9 @@
 use fantoccini::Locator;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tests::process::{self, Memory};
 use tests::{Browser, StaticSite, Theme, Viewport, target_dir};
 
 const DRAWN: &str = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \
@@ -58,8 +59,8 @@ fn largest_tab() -> u64 {
     let numbers = fs::read_dir("/proc").expect("this is Linux").flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let tabs = numbers.filter(|&number| is_tab(number) && is_ours(number));
-    let memory = tabs.filter_map(|number| status(number, "VmHWM:"));
-    memory.max().unwrap_or(0) * 1024
+    let memory = tabs.map(|number| process::memory(number, Memory::Peak));
+    memory.max().unwrap_or(0)
 }
 
 fn is_tab(number: u32) -> bool {
@@ -69,13 +70,6 @@ fn is_tab(number: u32) -> bool {
 
 /// Whether this process is among its ancestors.
 fn is_ours(number: u32) -> bool {
-    let parent = |number: &u32| status(*number, "PPid:").and_then(|parent| parent.try_into().ok());
-    std::iter::successors(Some(number), parent).any(|number| number == process::id())
-}
-
-/// A number in the status of a process.
-fn status(number: u32, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    let parent = |number: &u32| process::parent(*number);
+    std::iter::successors(Some(number), parent).any(|number| number == std::process::id())
 }

@@ -4,7 +4,6 @@
 //! The large snapshot is `../shared/big/big.pickle.zst` if that exists, else a file named on the
 //! command line. Nothing is asserted, because a busy machine must not fail a build.
 
-mod memory;
 mod page;
 mod reading;
 mod table;

@@ -1,12 +1,10 @@
 //! Times that a person at the page waits for.
 
-use crate::memory;
 use crate::table::Table;
 use api::ids::RunId;
-use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
+use tests::process::{self, Memory};
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// How often the page is opened again.
@@ -15,7 +13,7 @@ const AGAIN: usize = 15;
 /// Uploads the file over loopback; returns the address of the run's page.
 pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Table) -> String {
     let started = Instant::now();
-    let url = push(server, big);
+    let url = server.push(big);
     let seconds = started.elapsed().as_secs_f64();
     table.seconds(
         "upload → run ready",
@@ -25,27 +23,11 @@ pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Ta
     table.bytes(
         "— server's peak memory",
         "≤ 700 MB",
-        memory::peak(server.pid()),
+        process::memory(server.pid(), Memory::Peak),
     );
     let arrived = folder(server.data());
     table.share("stored on arrival (blob and database)", "", arrived);
     url
-}
-
-fn push(server: &TestServer, file: &Path) -> String {
-    let output = Command::new(tests::tidemark())
-        .args(["push", "--json", "--server", &server.url("/")])
-        .arg(file)
-        .output()
-        .expect("tidemark push runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("push prints JSON");
-    let url = printed["url"].as_str();
-    url.expect("push prints the run's address").to_owned()
 }
 
 /// Waits until the idle server has compressed the blob again, and measures what is stored then.
@@ -116,7 +98,7 @@ async fn opened_again(browser: &Browser, url: &str, from: Option<&str>) -> f64 {
 /// Compares the run with a second recording as large, on a newly started server: its answer to
 /// the first question about the two.
 pub fn compare(server: &mut TestServer, url: &str, other: &Path, table: &mut Table) {
-    let second = push(server, other);
+    let second = server.push(other);
     server.restart();
     let runs: Vec<RunId> = [url, &second]
         .iter()

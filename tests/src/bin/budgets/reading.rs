@@ -1,11 +1,11 @@
 //! Time to read and analyse a file, compared with CPython's own unpickling of it.
 
-use crate::memory;
 use crate::table::Table;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tests::process::{self, Memory};
 
 /// CPython only loads the file.
 const PICKLE_LOAD: &str = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))";
@@ -62,7 +62,7 @@ fn watch(mut child: Child) -> u64 {
         .expect("the child can be waited for")
         .is_none()
     {
-        peak = peak.max(memory::peak(child.id()));
+        peak = peak.max(process::memory(child.id(), Memory::Peak));
         sleep(Duration::from_millis(5));
     }
     peak

@@ -15,11 +15,12 @@ mod viewers;
 
 use client::Connection;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tests::{TestServer, shared_dir, tidemark};
+use tests::process::{self, Memory};
+use tests::{TestServer, shared_dir};
 use viewers::{Picture, Times};
 
 /// People who look at the same time.
@@ -53,22 +54,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let server = TestServer::start();
-    let output = Command::new(tidemark())
-        .args(["push", "--json", "--server", &server.url("/")])
-        .arg(&big)
-        .output()
-        .expect("tidemark push runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let pushed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let run = pushed["run"]["id"].as_str().or(pushed["url"].as_str());
-    let run = run
-        .and_then(|text| text.rsplit('/').next())
-        .expect("a run")
-        .to_owned();
+    let page = server.push(&big);
+    let run = page.rsplit('/').next().expect("a run").to_owned();
     let picture = Picture::of(&server.url(""), &run);
     println!(
         "{VIEWERS} viewers of {} events, {} cores",
@@ -83,7 +70,7 @@ fn main() -> ExitCode {
         (Beside::UploadsAndBenches, "and benches"),
     ] {
         let (times, most, sent) = phase(&server, &picture, beside);
-        let memory = resident(server.pid());
+        let memory = process::memory(server.pid(), Memory::Now);
         println!(
             "| {name} | {} | {} | {:.0} ms | {:.0} ms | {:.0} ms | {} MiB | {} MiB |",
             times.count(),
@@ -101,7 +88,10 @@ fn main() -> ExitCode {
     let quiet = Instant::now();
     while quiet.elapsed() < Duration::from_secs(60) {
         thread::sleep(Duration::from_secs(10));
-        let (after, memory) = (quiet.elapsed().as_secs(), resident(server.pid()) >> 20);
+        let (after, memory) = (
+            quiet.elapsed().as_secs(),
+            process::memory(server.pid(), Memory::Now) >> 20,
+        );
         println!("quiet for {after} s: {memory} MiB resident");
     }
     ExitCode::SUCCESS
@@ -116,7 +106,10 @@ fn phase(server: &TestServer, picture: &Picture, beside: Beside) -> (Times, u64,
     let times = thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                most.fetch_max(resident(server.pid()), Ordering::Relaxed);
+                most.fetch_max(
+                    process::memory(server.pid(), Memory::Now),
+                    Ordering::Relaxed,
+                );
                 thread::sleep(LOOK_EVERY);
             }
         });
@@ -187,12 +180,4 @@ fn seconds() -> Duration {
 
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// `VmRSS` of a process in bytes; 0 once the process has ended.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }
