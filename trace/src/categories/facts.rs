@@ -33,6 +33,9 @@ pub(super) struct Fact {
     pub shard_line: Option<u32>,
     /// In the clipping of gradients, which computes norms and keeps nothing.
     pub clips: bool,
+    /// Made by a line of the program: in between, there is only PyTorch, and no optimizer of it or
+    /// of a library.
+    pub of_program: bool,
     /// Below a call of a module.
     pub calls_module: bool,
     /// In code of `torch.nn`, or copied with its module.
@@ -62,6 +65,7 @@ impl Facts {
             let made_by = maker(stacks, &says, stack).filter(|file| !modules.contains(file));
             Fact {
                 of_object: made_by.is_some() && !fact.of_module,
+                of_program: is_of_program(stacks, &says, stack),
                 ..fact
             }
         });
@@ -100,6 +104,8 @@ enum Says {
     Clips,
     /// An optimizer of DeepSpeed is made.
     Shards,
+    /// Other code of an optimizer of PyTorch or of a library.
+    Optimizer,
     /// An object of the program is made.
     Init,
     /// Python of the framework.
@@ -138,6 +144,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         "__init__" if is_cache_file(code::file_name(&file)) => Says::CacheInit,
         _ if is_cache(name) || is_cache(site::module(&file)) => Says::Cache,
         "__init__" if optimizer::is_of_deepspeed(&file) => Says::Shards,
+        _ if optimizer::part(&file, name).is_some() => Says::Optimizer,
         "__init__" if !code::is_installed(&file) && !site::is_framework(stacks, frame) => {
             Says::Init
         }
@@ -163,6 +170,17 @@ fn maker(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrIdx> {
     let mut frames = stacks.frames(stack).iter();
     let frame = frames.find(|frame| !quiet(says[frame.index()]))?;
     (says[frame.index()] == Says::Init).then(|| stacks.frame(*frame).filename)
+}
+
+/// Whether a stack's innermost frame outside of frameworks is the program's own.
+fn is_of_program(stacks: &Stacks, says: &[Says], stack: StackIdx) -> bool {
+    let quiet = |says: Says| matches!(says, Says::Framework | Says::Nothing);
+    let mut frames = stacks.frames(stack).iter();
+    let frame = frames.find(|frame| !quiet(says[frame.index()]));
+    frame.is_some_and(|frame| {
+        let file = stacks.str(stacks.frame(*frame).filename);
+        says[frame.index()] == Says::Program && !code::is_installed(&code::slashed(file))
+    })
 }
 
 /// The file of a program's object that makes a module of PyTorch: it is a module itself, or holds
@@ -222,7 +240,7 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             Says::Shards => {
                 fact.shard_line.get_or_insert(stacks.frame(*frame).line);
             }
-            Says::Framework | Says::Program | Says::Init | Says::Nothing => {}
+            Says::Optimizer | Says::Framework | Says::Program | Says::Init | Says::Nothing => {}
         }
         let frame = stacks.frame(*frame);
         if site::is_python(stacks, frame) {

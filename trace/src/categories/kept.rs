@@ -1,13 +1,18 @@
-//! Inputs and temporaries that a program keeps, step after step.
+//! What a program keeps, step after step, though its category says that it would go.
 //!
 //! An input is for its step, and a temporary is gone before its phase ends, or when the next step
 //! sets its variable again. What a list collects, or a cache without a limit, is neither, though it
 //! is made in the same way. What the program does with it, no recording shows.
 //!
 //! Data that is made once and kept is an input all the same, and so is what was loaded ahead.
+//!
+//! There is one gradient for each parameter, and of what one line of an optimizer makes, one block
+//! of state. Where a line of the program's own keeps more of a size, it collects them: updates
+//! that are written down, weights that an old graph holds, tensors that a hook brings back.
 
 use super::Category;
 use super::facts::Facts;
+use super::survey::Survey;
 use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
@@ -16,17 +21,46 @@ use crate::workspaces::Alike;
 
 /// A block that outlives so many whole steps after its own is there for long.
 const LONG: u32 = 2;
-/// A stack must keep blocks of so many steps.
+/// A stack must keep blocks of so many steps, unless they are temporaries.
 const ENOUGH: usize = 3;
 
-/// A block that is there for long, and is not given back.
-struct Long {
+/// A block that is not given back.
+struct Lasting {
     stack: StackIdx,
     /// How many steps had begun when it was made.
     step: u32,
     block: BlockIdx,
     /// How many whole steps it outlives.
     outlives: u32,
+}
+
+/// What is known of each stack when all blocks were seen.
+struct Kept {
+    /// For each stack, how many steps a block of it outlived before it was given back.
+    given_back: Vec<u32>,
+    /// Inputs and temporaries that are there for long.
+    passing: Vec<Lasting>,
+    /// What is made once for each parameter: gradients and optimizer state, of the program's code.
+    owned: Vec<Lasting>,
+}
+
+impl Kept {
+    fn heap_bytes(&self) -> usize {
+        of_vec(&self.given_back) + 2 * (of_vec(&self.passing) + of_vec(&self.owned))
+    }
+
+    /// Whether a block is there for long, and for longer than any that its stack gave back.
+    fn is_long(&self, of: &Lasting) -> bool {
+        of.outlives >= LONG && of.outlives > self.given_back[of.stack.index()]
+    }
+
+    /// In how many steps blocks were made that are there for long. They are in order.
+    fn steps(&self, of_stack: &[Lasting]) -> usize {
+        let steps = of_stack.chunk_by(|a, b| a.step == b.step);
+        steps
+            .filter(|one| one.iter().any(|of| self.is_long(of)))
+            .count()
+    }
 }
 
 /// The steps of a device.
@@ -55,8 +89,9 @@ impl Steps {
     }
 }
 
-/// Sets to unknown the inputs and temporaries that step after step leaves behind: those that
-/// outlive two steps after their own, and more than any block that their stack gave back.
+/// Sets to unknown what outlives two steps after its own, and more than any block that its stack
+/// gave back: temporaries; inputs, if step after step leaves some behind; and gradients and
+/// optimizer state, if there are then more of a size than the `survey` knows parameters.
 /// `failures` are the events at which memory ran out: what goes then was not given back.
 ///
 /// # Errors
@@ -65,45 +100,31 @@ pub(super) fn forget(
     categories: &mut [Category],
     (device, stacks): (&DeviceTrace, &Stacks),
     facts: &Facts,
+    survey: &Survey,
     failures: &[u32],
     watch: Watch<'_>,
 ) -> Result<(), Stopped> {
-    let blocks = &device.blocks;
-    let steps = Steps::of(device);
-    // For each stack, how many steps a block of it outlived before it was given back.
-    let mut given_back = vec![0_u32; facts.len()];
-    let mut long: Vec<Long> = Vec::new();
-    let held = 2 * of_vec(&steps.ends) + of_vec(&given_back) + categories.len();
-    for index in blocks.n_preexisting..blocks.len() as u32 {
-        watch.at_row(index as usize, || held + 4 * of_vec(&long))?;
-        let block = BlockIdx(index);
-        let (kind, made) = (blocks.kind(block), blocks.alloc[block.index()]);
-        let freed = blocks.free_requested[block.index()];
-        let failed = failures.get(failures.partition_point(|&event| event <= made));
-        let failed = failed.copied().filter(|&event| event <= freed);
-        let outlives = steps.between(made, failed.unwrap_or(freed));
-        if failed.is_none() && freed < device.events.len() {
-            let most = &mut given_back[kind.alloc_stack.index()];
-            *most = (*most).max(outlives);
-            continue;
-        }
-        if outlives >= LONG && may_leak(categories[block.index()], kind, stacks, facts) {
-            long.push(Long {
-                stack: kind.alloc_stack,
-                step: steps.begun(made),
-                block,
-                outlives,
-            });
+    let mut kept = look(categories, (device, stacks), facts, failures, watch)?;
+    let mut passing = std::mem::take(&mut kept.passing);
+    passing.retain(|of| kept.is_long(of));
+    passing.sort_unstable_by_key(|of| (of.stack, of.step));
+    for of_stack in passing.chunk_by(|a, b| a.stack == b.stack) {
+        let again = kept.steps(of_stack) >= ENOUGH;
+        for of in of_stack {
+            let category = &mut categories[of.block.index()];
+            // Data may be made once; but a temporary that stays was none.
+            if again || *category == Category::Temporary {
+                *category = Category::Unknown;
+            }
         }
     }
-    long.retain(|of| of.outlives > given_back[of.stack.index()]);
-    long.sort_unstable_by_key(|of| (of.stack, of.step));
-    for of_stack in long.chunk_by(|a, b| a.stack == b.stack) {
-        let alike = Alike::of(of_stack.iter().map(|of| blocks.kind(of.block)));
-        let is_own = |of: &&Long| !alike.has_alone(blocks.kind(of.block));
-        let own: Vec<&Long> = of_stack.iter().filter(is_own).collect();
-        if own.chunk_by(|a, b| a.step == b.step).count() >= ENOUGH {
-            for of in own {
+    let mut owned = std::mem::take(&mut kept.owned);
+    let requested = |of: &Lasting| device.blocks.kind(of.block).requested;
+    owned.sort_unstable_by_key(|of| (of.stack, requested(of), of.step));
+    for alike in owned.chunk_by(|a, b| a.stack == b.stack && requested(a) == requested(b)) {
+        let parameters = survey.parameters_of(requested(&alike[0]));
+        if alike.len() > parameters as usize && kept.steps(alike) >= ENOUGH {
+            for of in alike {
                 categories[of.block.index()] = Category::Unknown;
             }
         }
@@ -111,12 +132,68 @@ pub(super) fn forget(
     Ok(())
 }
 
-/// Whether a block is an input or a temporary, as far as the rules say, and not in the
-/// code of workspaces.
-fn may_leak(category: Category, kind: &BlockKind, stacks: &Stacks, facts: &Facts) -> bool {
+/// Walks over the blocks once.
+fn look(
+    categories: &[Category],
+    (device, stacks): (&DeviceTrace, &Stacks),
+    facts: &Facts,
+    failures: &[u32],
+    watch: Watch<'_>,
+) -> Result<Kept, Stopped> {
+    let blocks = &device.blocks;
+    let steps = Steps::of(device);
+    let mut kept = Kept {
+        given_back: vec![0; facts.len()],
+        passing: Vec::new(),
+        owned: Vec::new(),
+    };
+    let held = 2 * of_vec(&steps.ends) + categories.len();
+    for index in 0..blocks.len() as u32 {
+        watch.at_row(index as usize, || held + 2 * kept.heap_bytes())?;
+        let block = BlockIdx(index);
+        let is_older = index < blocks.n_preexisting;
+        let kind = blocks.kind(block);
+        let made = match is_older {
+            true => 0,
+            false => blocks.alloc[block.index()],
+        };
+        let freed = blocks.free_requested[block.index()];
+        let failed = failures.get(failures.partition_point(|&event| event <= made));
+        let failed = failed.copied().filter(|&event| event <= freed);
+        let outlives = steps.between(made, failed.unwrap_or(freed));
+        let stack = kind.alloc_stack;
+        if failed.is_none() && freed < device.events.len() {
+            if is_older {
+                continue;
+            }
+            let most = &mut kept.given_back[stack.index()];
+            *most = (*most).max(outlives);
+            continue;
+        }
+        let of = Lasting {
+            stack,
+            step: steps.begun(made),
+            block,
+            outlives,
+        };
+        let fact = facts.get(stack);
+        let is_passing = !is_older && outlives >= LONG && !workspaces::is_size(kind.requested);
+        match categories[block.index()] {
+            _ if !may_leak(kind, stacks, facts) => {}
+            Category::Input | Category::Temporary if is_passing => kept.passing.push(of),
+            Category::Gradient | Category::OptimizerState if fact.of_program => {
+                kept.owned.push(of);
+            }
+            _ => {}
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether it is known where a block was made, and that is nowhere where workspaces are.
+fn may_leak(kind: &BlockKind, stacks: &Stacks, facts: &Facts) -> bool {
     let fact = facts.get(kind.alloc_stack);
-    matches!(category, Category::Input | Category::Temporary)
-        && kind.alloc_stack != StackIdx::NONE
+    kind.alloc_stack != StackIdx::NONE
         && !fact.workspace
         && !fact.clips
         && !super::is_recorded(stacks, kind)

@@ -176,7 +176,8 @@ impl<'a> Rules<'a> {
         }
         if self.survey.learns {
             let trace = (self.device, self.stacks);
-            kept::forget(&mut categories, trace, self.facts, &self.failures, watch)?;
+            let (facts, survey) = (self.facts, self.survey);
+            kept::forget(&mut categories, trace, facts, survey, &self.failures, watch)?;
         }
         Ok(categories)
     }

@@ -236,15 +236,24 @@ impl Survey {
     }
 
     /// Whether a block is the only one of its size on its stream, and that is a workspace's. What a
-    /// model makes comes again in the next call.
+    /// model makes comes again in the next call. Where it learns, autograd's thread has a workspace
+    /// of its own.
     pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
-        self.like_workspaces.has_alone(kind)
+        let alike = self.like_workspaces.get(&(kind.requested, kind.stream));
+        alike == Some(&1) || self.learns && alike == Some(&2)
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.
     pub fn shows_gradients(&self) -> bool {
         let gradients = self.gradients.bytes();
         gradients > 0 && gradients * 2 >= self.of_modules.bytes()
+    }
+
+    /// How many trained parameters of a size are known: as many as were made as part of a module,
+    /// or as one backward pass left gradients of.
+    pub fn parameters_of(&self, requested: Bytes) -> u32 {
+        let made = self.of_modules.count(requested);
+        made.max(self.gradients.count(requested))
     }
 
     /// The events at which backward passes begin.

@@ -8,10 +8,30 @@ use super::*;
 use crate::phases::program::{ADAM, MODULE, Program, TENSOR, on_windows};
 use crate::series::Series;
 use crate::site;
+use crate::span::Span;
 use crate::testing::{TraceBuilder, arbitrary, block_of};
+use crate::trace::Step;
 
 fn of(p: Program) -> impl Fn(BlockIdx) -> Category {
     let trace = p.finish();
+    let categories = Categories::of(&trace.devices[0], &trace.stacks);
+    move |block| categories.found(block)
+}
+
+/// The same of a program with steps; these are the first blocks of each.
+fn of_steps(p: Program, firsts: impl Iterator<Item = BlockIdx>) -> impl Fn(BlockIdx) -> Category {
+    let mut trace = p.finish();
+    let device = &mut trace.devices[0];
+    let mut starts: Vec<u32> = firsts
+        .map(|block| device.blocks.alloc[block.index()])
+        .collect();
+    starts.push(device.events.len());
+    let step = |(index, events): (usize, &[u32])| Step {
+        index: index as u32,
+        name: format!("step {index}"),
+        events: Span::new(EventIdx(events[0]), EventIdx(events[1])),
+    };
+    device.steps = starts.windows(2).enumerate().map(step).collect();
     let categories = Categories::of(&trace.devices[0], &trace.stacks);
     move |block| categories.found(block)
 }

@@ -1,11 +1,9 @@
 //! What a pass makes: activations, caches, what waits, and what memory running out cuts off.
 
-use super::{MAIN, alloc, backward, forward, moved, of};
+use super::{MAIN, alloc, backward, forward, moved, of, of_steps};
 use crate::categories::*;
 use crate::phases::program::{MODULE, Program, TENSOR};
-use crate::span::Span;
 use crate::testing::block_of;
-use crate::trace::Step;
 
 /// A module that a checkpoint calls again. The first two frames are the backward pass itself.
 fn recomputed() -> [String; 4] {
@@ -232,21 +230,7 @@ fn keep_step_after_step(labels: u64) {
             p.free(scores);
         }
     }
-    let mut trace = p.finish();
-    let device = &mut trace.devices[0];
-    let mut starts: Vec<u32> = made
-        .iter()
-        .map(|blocks| device.blocks.alloc[blocks[0].index()])
-        .collect();
-    starts.push(device.events.len());
-    let step = |(index, events): (usize, &[u32])| Step {
-        index: index as u32,
-        name: format!("step {index}"),
-        events: Span::new(EventIdx(events[0]), EventIdx(events[1])),
-    };
-    device.steps = starts.windows(2).enumerate().map(step).collect();
-    let categories = Categories::of(&trace.devices[0], &trace.stacks);
-    let of = |block: BlockIdx| categories.found(block);
+    let of = of_steps(p, made.iter().map(|blocks| blocks[0]));
     assert_eq!(of(data), Input);
     for (step, blocks) in made.iter().enumerate() {
         let expected = match (step + 3 <= STEPS, step % 2 == 0) {
@@ -256,6 +240,38 @@ fn keep_step_after_step(labels: u64) {
         };
         assert_eq!(blocks.map(&of), expected, "{step}");
     }
+}
+
+/// What an evaluation keeps was no temporary of its step, however seldom it comes.
+#[test]
+fn weights_that_are_kept_twice_are_no_temporaries() {
+    const STEPS: usize = 9;
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let (mut firsts, mut copies, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..STEPS {
+        firsts.push(p.alloc(640, &["<module> train.py:5"]));
+        losses.drain(..).for_each(|loss| p.free(loss));
+        let saved = forward(&mut p, 2048, 4);
+        losses.push(p.alloc(4, &["<module> train.py:10"]));
+        backward(&mut p);
+        p.free(saved);
+        let gradient = p.alloc(4096, &[]);
+        p.alloc(8, &["<module> train.py:13"]);
+        p.free(gradient);
+        p.free(firsts[step]);
+        if step % 4 == 2 {
+            let scores = forward(&mut p, 512, 6);
+            p.free(scores);
+            copies.push(p.alloc(4096, &["<module> train.py:15"]));
+        }
+    }
+    let of = of_steps(p, firsts.into_iter());
+    assert_eq!(
+        copies.into_iter().map(&of).collect::<Vec<_>>(),
+        [Category::Unknown; 2]
+    );
+    assert_eq!(of(losses[0]), Category::Temporary);
 }
 
 /// With `use_cache=True`, a model that is trained fills a cache that nobody reads.

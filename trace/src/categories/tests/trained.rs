@@ -1,8 +1,8 @@
 //! What is trained, and what an optimizer keeps of it.
 
-use super::{alloc, backward, forward, moved, of};
+use super::{alloc, backward, forward, moved, of, of_steps};
 use crate::categories::*;
-use crate::phases::program::{ADAM, MODULE, Program};
+use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
 
 #[test]
 fn a_list_of_weights_and_copies_of_it() {
@@ -73,6 +73,66 @@ fn a_norm_that_clipping_returns_is_no_state_of_an_optimizer() {
         assert_eq!(of(norm), Category::Temporary);
         assert_eq!(of(state), Category::OptimizerState);
     }
+}
+
+/// There is one gradient for each parameter, and one block of state at a line of an optimizer. What
+/// a line of the program's own keeps in each step is neither.
+#[test]
+fn what_the_program_collects_in_an_update_or_a_backward_pass_is_no_state_and_no_gradient() {
+    use Category::{Gradient, OptimizerState, Unknown};
+    // A workspace may be as large.
+    const SIZE: u64 = 1 << 20;
+    let wrapper = "wrapper /v/site-packages/torch/optim/optimizer.py:533";
+    let own = |line: u32| {
+        [
+            "<module> train.py:12",
+            wrapper,
+            &format!("step muon.py:{line}"),
+        ]
+        .map(str::to_owned)
+    };
+    let hook = "unpack train.py:30";
+    let mut p = Program::default();
+    let weights: Vec<BlockIdx> = (0..2).map(|_| alloc(&mut p, SIZE, &moved(10))).collect();
+    let (mut made, mut momentum, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..8 {
+        let input = p.alloc(640, &["<module> train.py:8"]);
+        let saved = forward(&mut p, 2048, 4);
+        backward(&mut p);
+        let call = format!("backward {TENSOR}:5");
+        let back = p.alloc(SIZE, &["<module> train.py:11", &call, hook]);
+        p.free(saved);
+        let gradients = [p.alloc(SIZE, &[]), p.alloc(SIZE, &[])];
+        if step == 0 {
+            first = (0..2).map(|_| alloc(&mut p, SIZE, &own(10))).collect();
+        }
+        let update = alloc(&mut p, SIZE, &own(20));
+        let next = alloc(&mut p, SIZE, &own(30));
+        momentum.drain(..).for_each(|old| p.free(old));
+        momentum.push(next);
+        // Of a parameter that is used for the first time.
+        let library = ["<module> train.py:12", &format!("step {ADAM}:7")];
+        let state = p.alloc(SIZE, &library);
+        gradients.into_iter().for_each(|gradient| p.free(gradient));
+        p.free(input);
+        made.push((input, [back, update, state], gradients));
+    }
+    let of = of_steps(p, made.iter().map(|(input, ..)| *input));
+    for (_, kept, gradients) in &made {
+        assert_eq!(kept.map(&of), [Unknown, Unknown, OptimizerState]);
+        assert_eq!(gradients.map(&of), [Gradient; 2]);
+    }
+    assert!(
+        weights
+            .iter()
+            .all(|&weight| of(weight) == Category::Parameter)
+    );
+    assert!(
+        first
+            .iter()
+            .chain(&momentum)
+            .all(|&state| of(state) == OptimizerState)
+    );
 }
 
 #[test]
@@ -196,6 +256,37 @@ fn a_workspace_is_no_gradient_though_it_stays() {
     let of = of(p);
     assert_eq!(workspaces.map(&of), [Category::Temporary; 2]);
     assert_eq!(of(gradient), Category::Gradient);
+}
+
+/// A state that is recorded with stacks says where older blocks were made. One workspace is of the
+/// forward pass, and one of autograd's thread, which shows no stack.
+#[test]
+fn workspaces_from_before_are_no_activations() {
+    let check = |n: usize, expected| {
+        let mut p = Program::default();
+        let call = format!("_call_impl {MODULE}:1");
+        let made = p.stack(&["<module> train.py:9", &call, "forward net.py:4"]);
+        let workspace = |p: &mut Program, alloc_stack| {
+            let kind = crate::testing::block_of(Bytes(32 << 20));
+            p.builder.preexisting(crate::trace::BlockKind {
+                alloc_stack,
+                ..kind
+            })
+        };
+        let first = workspace(&mut p, made);
+        for _ in 1..n {
+            workspace(&mut p, crate::stacks::StackIdx::NONE);
+        }
+        for _ in 0..2 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+        }
+        assert_eq!(of(p)(first), expected, "{n}");
+    };
+    check(1, Category::Temporary);
+    check(2, Category::Temporary);
+    check(3, Category::Activation);
 }
 
 #[test]
