@@ -10,7 +10,8 @@
 //!    then).
 //! 2. The periods must be alike: most have about the median length, by number of periods and by
 //!    number of allocations. Together they must cover the recording.
-//! 3. They must look like training steps, because layers repeat, too.
+//! 3. They must look like training steps, because layers repeat, too, and so do the parts of a long
+//!    backward pass: of these, each leaves less memory than the one before.
 //! 4. If there are several candidates, the one with the most anchors is taken.
 //! 5. A step begins at the anchor before which the least memory is allocated, on average. That is
 //!    after gradients were dropped and before the next batch arrives. Or it begins a little
@@ -21,7 +22,7 @@
 use crate::span::Span;
 use crate::stacks::{FxHashMap, fx_hash};
 use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
-use crate::units::EventIdx;
+use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 
 /// The least number of anchors: fewer agree by chance.
@@ -95,7 +96,19 @@ pub fn steps(device: &DeviceTrace, watch: Watch<'_>) -> Result<Option<Vec<Step>>
         .max_by_key(|a| (a.places.len(), a.places[0].at.len()));
     Ok(best
         .map(|best| cut(device, &best))
-        .filter(|steps| is_training(device, steps)))
+        .filter(|steps| is_training(device, steps) && !only_falls(device, steps)))
+}
+
+/// Whether each period ends with less memory than the one before. Then they are parts of a backward
+/// pass, which gives back what a forward pass made before the recording began.
+fn only_falls(device: &DeviceTrace, steps: &[Step]) -> bool {
+    let every = steps.len().div_ceil(MAX_LEVELS).max(1);
+    let level = |step: &Step| {
+        let levels = device.levels_before(step.events.end());
+        levels.get(Series::Requested)
+    };
+    let ends: Vec<Bytes> = steps.iter().step_by(every).map(level).collect();
+    ends.windows(2).all(|pair| pair[1] < pair[0])
 }
 
 /// Whether periods look like training steps. What the forward pass saves is held until the backward
@@ -340,4 +353,39 @@ fn freed_before(device: &DeviceTrace, at: EventIdx) -> u64 {
         }
     }
     freed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TraceBuilder, block_of};
+    use crate::trace::BlockIdx;
+
+    /// A ring that begins within the backward pass of twelve chunks, which saved what it gives back.
+    #[test]
+    fn parts_of_one_backward_pass_are_no_steps() {
+        let found = |is_given_back: bool| {
+            let mut program = TraceBuilder::default();
+            let give_back = |program: &mut TraceBuilder, block: BlockIdx| {
+                program.free_requested(block);
+                program.free_completed(block);
+            };
+            let saved = |_| program.preexisting(block_of(Bytes::mib(1)));
+            let mut saved: Vec<BlockIdx> = (0..12).map(saved).collect();
+            for _ in 0..12 {
+                let sizes = (1..=10).map(|n| block_of(Bytes::kib(n)));
+                let made: Vec<BlockIdx> = sizes.map(|kind| program.alloc(kind)).collect();
+                made.into_iter()
+                    .for_each(|block| give_back(&mut program, block));
+                if is_given_back && let Some(block) = saved.pop() {
+                    give_back(&mut program, block);
+                }
+            }
+            let trace = program.finish();
+            let steps = steps(&trace.devices[0], Watch::nobody()).unwrap();
+            steps.map_or(0, |steps| steps.len())
+        };
+        assert_eq!(found(false), 12);
+        assert_eq!(found(true), 0);
+    }
 }

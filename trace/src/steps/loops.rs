@@ -97,7 +97,6 @@ impl<'a> Analysis<'a> {
         stacks: &'a Stacks,
         watch: Watch<'a>,
     ) -> Result<Option<Analysis<'a>>, Stopped> {
-        const ENOUGH_STACKS: f64 = 0.05;
         let blocks = &device.blocks;
         let frames = Frames::new(stacks, watch)?;
         let watch = watch.beside(frames.heap_bytes());
@@ -105,8 +104,7 @@ impl<'a> Analysis<'a> {
         let watch = watch.beside(calls.heap_bytes());
         let walk = Walk::new(blocks, &calls, watch)?;
         let watch = watch.beside(walk.heap_bytes());
-        let walked: u64 = walk.moves.iter().map(|m| u64::from(m.count)).sum();
-        if walked == 0 || (walked as f64) < ENOUGH_STACKS * walk.of_alloc.len() as f64 {
+        if !walk.has_enough_stacks() {
             return Ok(None);
         }
         let ways = Ways::new(&walk, &calls, watch)?;

@@ -14,6 +14,13 @@ use crate::watch::{Stopped, Watch};
 /// No move: the stack of the allocation does not show where the program is.
 pub const NO_MOVE: u32 = u32::MAX;
 
+/// This share of the allocations must have a stack.
+const ENOUGH_STACKS: f64 = 0.05;
+/// With so many stacks, …
+const MANY_STACKS: usize = 64;
+/// … more allocations than these, one after the other without a stack, count as these.
+const LONG_RUN: usize = 64;
+
 /// From one allocation's stack to the next's, on one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
@@ -92,6 +99,19 @@ impl Walk {
             walk.of_alloc.push(id);
         }
         Ok(walk)
+    }
+
+    /// Whether enough allocations show where the program is: one in twenty. A backward pass has no
+    /// stacks, and may be long. So where there are many stacks, each run of allocations without any
+    /// counts as few.
+    pub fn has_enough_stacks(&self) -> bool {
+        let shows = |id: &u32| *id != NO_MOVE;
+        let walked = self.of_alloc.iter().filter(|id| shows(id)).count();
+        let enough = |all: usize| walked > 0 && walked as f64 >= ENOUGH_STACKS * all as f64;
+        let runs = self.of_alloc.chunk_by(|a, b| shows(a) == shows(b));
+        let silent = runs.filter(|run| !shows(&run[0]));
+        let short: usize = silent.map(|run| run.len().min(LONG_RUN)).sum();
+        enough(self.of_alloc.len()) || walked >= MANY_STACKS && enough(walked + short)
     }
 
     /// Heap bytes that it uses.

@@ -31,6 +31,27 @@ fn parameters_of_an_optimizer_are_no_steps() {
     );
 }
 
+/// Autograd's threads have no Python stacks. A graph that is never given up makes its backward pass
+/// longer and longer.
+#[test]
+fn a_backward_pass_may_be_nearly_all() {
+    let step = |silent: usize| {
+        format!(
+            "20x {{
+               main:3 !forward:10
+               main:3 !forward:11
+               main:4 {BACKWARD}
+               {silent}x {{
+                 -
+               }}
+               main:5 update:7
+             }}"
+        )
+    };
+    check(&step(70), 20);
+    check(&step(400), 20);
+}
+
 #[test]
 fn epochs_and_micro_batches_are_not_the_steps() {
     let steps = |epochs: usize, steps: usize, micro: usize| {
