@@ -11,6 +11,9 @@
 //!   tell: perhaps old models are kept while the work grows for another reason.
 //! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
 //!   are replaced by ones that are larger by the same amount.
+//! * Graphs that wait: nothing shows a backward pass, and the iterations of a loop that nothing
+//!   marks give back hardly anything. Nobody can tell: an evaluation may keep its graphs, or one
+//!   long pass goes on.
 //! * A buffer that is enlarged while some of the program's work grows too: perhaps it holds longer
 //!   and longer data.
 
@@ -23,7 +26,8 @@ use crate::phases::Role;
 use crate::site::SiteKey;
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx};
-use crate::trace::Annotation;
+use crate::steps;
+use crate::trace::{Annotation, StepSource};
 use crate::units::EventIdx;
 use std::cell::OnceCell;
 
@@ -40,6 +44,8 @@ pub enum Excuse {
     MadeInUpdates,
     /// Weights are added now and then, and the steps that follow do more work each time.
     MoreLayers,
+    /// Each step keeps nearly all that its forward pass makes, and there is no backward pass.
+    GraphsWait,
     /// One request's key/value cache grows with every token.
     OneRequest,
     /// A buffer is enlarged, and so is some of the program's work.
@@ -68,6 +74,8 @@ pub struct Excuses<'v> {
     view: &'v View<'v>,
     /// Per site, whether all that it keeps was made within an optimizer's scopes.
     in_updates: OnceCell<Vec<bool>>,
+    /// Whether steps keep nearly all that they make.
+    graphs_wait: OnceCell<bool>,
 }
 
 impl<'v> Excuses<'v> {
@@ -75,6 +83,7 @@ impl<'v> Excuses<'v> {
         Excuses {
             view,
             in_updates: OnceCell::new(),
+            graphs_wait: OnceCell::new(),
         }
     }
 
@@ -92,6 +101,8 @@ impl<'v> Excuses<'v> {
             Some(Excuse::MadeInUpdates)
         } else if role == Role::ModelSetup && self.mostly_kept(growth) {
             Some(Excuse::Loading)
+        } else if self.do_graphs_wait() {
+            Some(Excuse::GraphsWait)
         } else if self.may_be_layers(site, growth) {
             Some(Excuse::MoreLayers)
         } else if growth.pattern == Pattern::Enlarged
@@ -210,6 +221,14 @@ impl<'v> Excuses<'v> {
         rises().filter(near).count() * 10 >= rises().count() * 9
     }
 
+    /// Whether the steps, which nothing marks, keep nearly all that they make, and nothing shows a
+    /// backward pass.
+    fn do_graphs_wait(&self) -> bool {
+        let is_inferred = self.view.device.step_source == StepSource::Inferred;
+        let wait = || !self.has_backward() && !gives_back(self.view);
+        is_inferred && *self.graphs_wait.get_or_init(wait)
+    }
+
     /// Whether the program computes gradients. Without any stack this is not known.
     fn has_backward(&self) -> bool {
         let mut stacks = recorded_stacks(self.view);
@@ -253,6 +272,19 @@ fn made_in_updates(view: &View<'_>) -> Vec<bool> {
         }
     }
     made.into_iter().map(|made| made == [false, true]).collect()
+}
+
+/// Whether steps give back a part of what they make before the next one ends, as most do.
+fn gives_back(view: &View<'_>) -> bool {
+    let (blocks, ends) = (&view.device.blocks, view.ends.as_slice());
+    let (mut made, mut freed) = (0, 0);
+    for three in ends.windows(3) {
+        let own = blocks.allocated_in(Span::new(EventIdx(three[0]), EventIdx(three[1])));
+        made += own.len();
+        let is_freed = |&block: &u32| blocks.free_requested[block as usize] < three[2];
+        freed += own.filter(is_freed).count();
+    }
+    freed as f64 >= steps::GIVEN_BACK * made as f64
 }
 
 /// The stacks of what was allocated while it was recorded. Blocks from before it have no stack,

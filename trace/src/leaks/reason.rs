@@ -204,6 +204,15 @@ impl Teller<'_> {
                 );
                 self.report(Verdict::CannotTell, reason)
             }
+            Excuse::GraphsWait => {
+                let reason = format!(
+                    "{bytes} {one} accumulate over {n} {many}, which give back hardly anything of \
+                     what they make: perhaps each keeps its graph, as an evaluation does without \
+                     `torch.no_grad()`, or all are parts of one pass that waits for its backward \
+                     pass; record until memory is given back"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
             Excuse::OneRequest => {
                 let reason = format!(
                     "buffers are enlarged by {bytes} in each of {n} iterations, as the key/value \

@@ -5,7 +5,7 @@
 //! optimizer allocates only in its first step). If there is none (serving,
 //! sampling, evaluation), a loop is a candidate when most of what is allocated after loading lies
 //! in it, and its iterations do more than fill memory: they call a module, or are long, and they
-//! give memory back.
+//! give memory back, or each hands new data to a model.
 //!
 //! If an optimizer allocates nothing, the loop of batches shows nothing of its own between the
 //! micro-batches and the epochs. Then the optimizer's scopes are the steps, not the epochs.
@@ -19,7 +19,8 @@ use super::MIN_STEPS;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
-use crate::trace::{BlockIdx, KindIdx};
+use crate::trace::KindIdx;
+use crate::units::Bytes;
 
 /// A step's loop must hold this share of the backward passes and of the optimizer's work.
 const MOST_OF_TRAINING: f64 = 0.6;
@@ -31,10 +32,9 @@ const ABOUT_THE_SAME: f64 = 0.9;
 /// loop. What it leaves out are evaluations after each epoch: less work than the training.
 const BESIDE_EVALUATIONS: f64 = 0.5;
 /// A loop must give back this share of what it allocates; otherwise it only fills memory.
-const GIVEN_BACK: f64 = 0.25;
-/// So many of the bytes that a module's iterations make they must give back, if nothing but the
-/// calls of the module shows that its caller loops.
-const MOST_GIVEN_BACK: f64 = 0.5;
+pub const GIVEN_BACK: f64 = 0.25;
+/// So many blocks of an iteration are looked at, to see whether it begins with new data.
+const MOST_DATA: usize = 8;
 /// So many of a caller's iterations call a function once, if each call is an iteration.
 const MOST_ONCE: f64 = 0.5;
 /// The same, if the calls are of different sizes: so many are smaller than the one before.
@@ -245,8 +245,7 @@ impl Analysis<'_> {
             })
             .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
             .filter(|&i| self.is_more_than_a_line(&loops[i]))
-            .filter(|&i| self.gives_back(&loops[i]))
-            .filter(|&i| !self.may_be_layers(&loops[i]))
+            .filter(|&i| self.gives_back(&loops[i]) || self.takes_data(&loops[i]))
             .collect();
         let working = |i: &usize| loops[*i].each(|work| work.forward > 0) || loops[*i].is_long();
         let is_any = candidates.iter().any(working);
@@ -398,27 +397,28 @@ impl Analysis<'_> {
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
     }
 
-    /// Whether these may be the layers of one pass rather than calls of a module: the caller
-    /// allocates nothing in between, which would show that it loops, and most of what an iteration
-    /// makes stays, as it waits for a backward pass.
-    fn may_be_layers(&self, this: &Loop) -> bool {
-        if this.owner == self.regions[this.region].context {
-            return false;
-        }
+    /// Whether nearly each iteration hands new data to a model: before it calls a module, it
+    /// allocates something that is as large as nothing that its modules make. So do the batches of
+    /// an evaluation that keeps its graphs, and gives back hardly anything. The layers of a model
+    /// are handed what the layer before has made, or as much as that.
+    fn takes_data(&self, this: &Loop) -> bool {
         let blocks = &self.device.blocks;
-        let (mut all, mut freed) = (0_u64, 0_u64);
-        for pair in this.iterations.windows(2) {
-            let until = self.event(pair[1].end);
-            for alloc in pair[0].start..pair[0].end {
-                let block = blocks.n_preexisting + alloc;
-                let size = blocks.kind(BlockIdx(block)).size.0;
-                all += size;
-                if blocks.free_requested[block as usize] < until {
-                    freed += size;
-                }
-            }
-        }
-        (freed as f64) < MOST_GIVEN_BACK * all as f64
+        let made = |alloc: u32| {
+            let kind = blocks.kind[(blocks.n_preexisting + alloc) as usize];
+            let requested = blocks.kinds[kind.index()].requested;
+            (self.works.of_kind[kind.index()], requested)
+        };
+        let takes = this.iterations.iter().filter(|one| {
+            let all = || (one.start..one.end).map(made);
+            let before = all().take_while(|(work, _)| *work != Work::Forward);
+            let inside = || all().filter(|(work, _)| *work == Work::Forward);
+            let data = before.filter(|(work, _)| *work == Work::Other);
+            let is_new = |size: Bytes| inside().all(|(_, made)| made != size);
+            inside().next().is_some() && data.take(MOST_DATA).any(|(_, size)| is_new(size))
+        });
+        takes.count() as f64 >= NEARLY_EACH * this.iterations.len() as f64
+            && this.iterations.len() >= MIN_STEPS
+            && self.total.backward == 0
     }
 
     /// Whether nearly all iterations allocate the same number of bytes.

@@ -269,6 +269,36 @@ fn weights_that_are_loaded_are_no_leak() {
     assert!(reason.contains("record the steps that follow"), "{reason}");
 }
 
+/// Batches that nothing marks, and no backward pass: they may be parts of one pass that waits.
+#[test]
+fn a_loop_that_gives_back_hardly_anything_may_be_one_pass() {
+    const CALL: &str = "_call_impl /v/site-packages/torch/nn/modules/module.py";
+    let run = |is_marked: bool, keeps: bool| {
+        let mut program = Program::default();
+        for batch in 0..8 {
+            let start = program.n_events;
+            program.alloc(&["main eval.py:3"], 640);
+            let made = [30, 31, 32].map(|line| {
+                let forward = format!("forward net.py:{line}");
+                program.alloc(&[&forward, CALL, "main eval.py:4"], 1 << 20)
+            });
+            if !keeps {
+                made[1..].iter().for_each(|&block| program.free(block));
+            }
+            let loss = program.alloc(&["main eval.py:5"], 4);
+            program.free(loss);
+            if is_marked {
+                program.scope(format!("step {batch}"), start, 0);
+            }
+        }
+        program
+    };
+    let reason = run(false, true).is(Verdict::CannotTell);
+    assert!(reason.contains("perhaps each keeps its graph"), "{reason}");
+    run(true, true).is(Verdict::Leak);
+    run(false, false).is(Verdict::Leak);
+}
+
 /// A model to which a layer is added every seven steps has more gradients after each. Old models
 /// that are kept have none; and what has no bound goes on.
 #[test]

@@ -60,12 +60,14 @@ impl Program {
     }
 
     fn make(&mut self, stack: &str) -> BlockIdx {
+        let (stack, bytes) = stack.split_once(" @").unwrap_or((stack, "4096"));
         let alloc_stack = self.stack(stack);
+        let bytes = bytes.parse().expect("bytes");
         self.events += 1;
         self.builder.alloc(BlockKind {
             alloc_stack,
             pool: self.pool,
-            ..block_of(Bytes(4096))
+            ..block_of(Bytes(bytes))
         })
     }
 
@@ -150,7 +152,7 @@ impl Program {
 }
 
 /// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope, with what the
-/// rest of its line allocates in it. What a line with `=x` makes is held by the variable `x`, until
+/// rest of its line allocates in it. `@640` stands for so many bytes. What a line with `=x` makes is held by the variable `x`, until
 /// `del x` or the next such line. At `oom`, memory runs out. After `capture`, a graph is captured,
 /// until `replay`.
 fn run(text: &str) -> Trace {

@@ -83,6 +83,25 @@ fn requests_that_find_their_prefix_in_a_cache_count_too() {
     check(&of(&[3; 10], true, true), 10);
 }
 
+/// An evaluation that keeps the graph of each batch gives back hardly anything. Each batch is new
+/// data, while a layer is handed what the one before has made.
+#[test]
+fn batches_whose_graphs_are_kept_are_steps_and_layers_are_none() {
+    let of = |data: &str| -> String {
+        let batch = |n: usize| {
+            format!(
+                "main:17 {data} =d{n}
+                 main:18 nll:10 !forward:30 !forward:40 =a{n}
+                 main:18 nll:10 !forward:31 !forward:41 =b{n}
+                 main:18 nll:11 @16 =loss\n"
+            )
+        };
+        (0..8).map(batch).collect()
+    };
+    check(&of("@640"), 8);
+    check(&of(""), 0);
+}
+
 /// A ring begins within a request: it makes a prompt, to which tokens are added.
 #[test]
 fn a_ring_that_begins_within_a_request_has_requests() {
