@@ -9,7 +9,8 @@
 //!   One is made for each stream, and what accumulates comes again.
 //! * `categories::rules`, where nothing learns: that it is alone in the whole recording. What a
 //!   model makes comes again with each call.
-//! * The same, in training: that it lasts. What a backward pass waits for is gone by its end.
+//! * The same, in training: that it lasts, alone or with one other, since autograd's thread takes
+//!   one of its own. What a backward pass waits for is gone by its end.
 //! * `what_if::batch`: that it lasts, and so does all of its size. A tensor that comes and goes
 //!   would shrink with the batch.
 //! * `leaks::judge`, of what came once: nothing. There is no second block to compare with.
@@ -69,7 +70,13 @@ impl Alike {
 
     /// Whether a block is the only one of its size on its stream, and that is a workspace's.
     pub(crate) fn has_alone(&self, kind: &BlockKind) -> bool {
-        self.count.get(&(kind.requested, kind.stream)) == Some(&1)
+        self.count(kind) == 1
+    }
+
+    /// How many of them have the size of a block and its stream, if that is a workspace's size.
+    pub(crate) fn count(&self, kind: &BlockKind) -> u32 {
+        let count = self.count.get(&(kind.requested, kind.stream));
+        count.copied().unwrap_or_default()
     }
 
     /// Heap bytes that it uses.

@@ -55,11 +55,13 @@ impl Kept {
     }
 
     /// In how many steps blocks were made that are there for long. They are in order.
-    fn steps(&self, of_stack: &[Lasting]) -> usize {
-        let steps = of_stack.chunk_by(|a, b| a.step == b.step);
-        steps
-            .filter(|one| one.iter().any(|of| self.is_long(of)))
-            .count()
+    fn steps<'k>(&self, of_stack: impl Iterator<Item = &'k Lasting>) -> usize {
+        let mut steps: Vec<u32> = of_stack
+            .filter(|of| self.is_long(of))
+            .map(|of| of.step)
+            .collect();
+        steps.dedup();
+        steps.len()
     }
 }
 
@@ -108,9 +110,12 @@ pub(super) fn forget(
     let mut passing = std::mem::take(&mut kept.passing);
     passing.retain(|of| kept.is_long(of));
     passing.sort_unstable_by_key(|of| (of.stack, of.step));
+    let kind = |of: &Lasting| device.blocks.kind(of.block);
     for of_stack in passing.chunk_by(|a, b| a.stack == b.stack) {
-        let again = kept.steps(of_stack) >= ENOUGH;
-        for of in of_stack {
+        let alike = Alike::of(of_stack.iter().map(kind));
+        let own = || of_stack.iter().filter(|of| !alike.has_alone(kind(of)));
+        let again = kept.steps(own()) >= ENOUGH;
+        for of in own() {
             let category = &mut categories[of.block.index()];
             // Data may be made once; but a temporary that stays was none.
             if again || *category == Category::Temporary {
@@ -119,11 +124,11 @@ pub(super) fn forget(
         }
     }
     let mut owned = std::mem::take(&mut kept.owned);
-    let requested = |of: &Lasting| device.blocks.kind(of.block).requested;
+    let requested = |of: &Lasting| kind(of).requested;
     owned.sort_unstable_by_key(|of| (of.stack, requested(of), of.step));
     for alike in owned.chunk_by(|a, b| a.stack == b.stack && requested(a) == requested(b)) {
         let parameters = survey.parameters_of(requested(&alike[0]));
-        if alike.len() > parameters as usize && kept.steps(alike) >= ENOUGH {
+        if alike.len() > parameters as usize && kept.steps(alike.iter()) >= ENOUGH {
             for of in alike {
                 categories[of.block.index()] = Category::Unknown;
             }
@@ -177,7 +182,7 @@ fn look(
             outlives,
         };
         let fact = facts.get(stack);
-        let is_passing = !is_older && outlives >= LONG && !workspaces::is_size(kind.requested);
+        let is_passing = !is_older && outlives >= LONG;
         match categories[block.index()] {
             _ if !may_leak(kind, stacks, facts) => {}
             Category::Input | Category::Temporary if is_passing => kept.passing.push(of),

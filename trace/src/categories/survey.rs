@@ -239,8 +239,8 @@ impl Survey {
     /// model makes comes again in the next call. Where it learns, autograd's thread has a workspace
     /// of its own.
     pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
-        let alike = self.like_workspaces.get(&(kind.requested, kind.stream));
-        alike == Some(&1) || self.learns && alike == Some(&2)
+        let alike = self.like_workspaces.count(kind);
+        alike == 1 || self.learns && alike == 2
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.

@@ -103,7 +103,7 @@ impl<'v> Excuses<'v> {
             Some(Excuse::Loading)
         } else if self.do_graphs_wait() {
             Some(Excuse::GraphsWait)
-        } else if self.may_be_layers(site, growth) {
+        } else if self.may_be_layers(site, growth) || self.may_be_thawed(site, growth) {
             Some(Excuse::MoreLayers)
         } else if growth.pattern == Pattern::Enlarged
             && self.by_equal_amounts(site, growth)
@@ -197,6 +197,29 @@ impl<'v> Excuses<'v> {
         matches!(growth.pattern, Pattern::EveryNth(_))
             && births.len() < MIN_LATE_GROWTHS
             && rises + 1 >= MIN_GROWTHS.max(births.len())
+    }
+
+    /// Whether what grows may be the gradients of layers that are trained from different steps on:
+    /// they have no stack but autograd's, and whenever there are more of them, the optimizer makes
+    /// state, which it does when it sees a parameter for the first time.
+    fn may_be_thawed(&self, site: usize, growth: &Growth) -> bool {
+        let role = self.view.roles.get(self.view.sites.stacks[site]);
+        let may_be_gradients = matches!(role, Role::Backward | Role::Silent)
+            || matches!(self.view.sites.keys[site], SiteKey::Size(_));
+        let Some(kept) = self.kept(site).filter(|_| may_be_gradients) else {
+            return false;
+        };
+        let level = &kept.requested;
+        let rises = (growth.first.max(1)..=growth.last).filter(|&p| level[p] > level[p - 1]);
+        let states = || self.view.survey.kept.iter().zip(&self.view.sites.stacks);
+        let makes_state = |p: &usize| {
+            let own = states().filter(|(_, stack)| self.view.roles.get(**stack) == Role::Optimizer);
+            let made = own.filter_map(|(kept, _)| kept.as_deref()?.survivors_requested.get(*p));
+            // A state of 8 bits is a quarter as large.
+            made.sum::<u64>() >= (level[*p] - level[*p - 1]) / 4
+        };
+        let rises: Vec<usize> = rises.collect();
+        growth.pattern == Pattern::Enlarged && !rises.is_empty() && rises.iter().all(makes_state)
     }
 
     /// Whether the growth is most of what the periods allocate.

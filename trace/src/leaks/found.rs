@@ -1,5 +1,6 @@
 //! What was found at all sites: what grows, what may grow, and what has an excuse.
 
+use super::edges::Emptied;
 use super::excuse::{Excuse, Excuses};
 use super::judge::{self, Finding, Growth};
 use super::survivors::Survey;
@@ -24,11 +25,17 @@ impl Found {
     pub(super) fn of(view: &View<'_>) -> Result<Found, Stopped> {
         let mut found = Found::default();
         let excuses = Excuses::new(view);
+        let emptied = Emptied::of(view.device);
         let began_late = view.device.unmatched_frees > 0;
         for (site, finding) in findings(view.survey, view.watch)? {
             let kept = view.survey.kept[site].as_deref();
             let finding = match finding {
-                Finding::Grows(growth) if kept.is_some_and(judge::is_filling) => {
+                Finding::Grows(growth)
+                    if kept.is_some_and(|kept| {
+                        judge::is_filling(kept)
+                            || emptied.may_be_collected_again(kept, growth.growths)
+                    }) =>
+                {
                     Finding::TooFew(growth)
                 }
                 // At its beginning, a program makes much that it makes once.

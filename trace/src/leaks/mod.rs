@@ -80,6 +80,7 @@
 mod apart;
 mod beside;
 mod culprit;
+mod edges;
 mod excuse;
 mod found;
 mod groups;
@@ -392,7 +393,10 @@ fn judged(
     Ok(match (found.main_excuse(), Spread::of(&view)) {
         (Some((why, bytes)), _) => teller.excused(why, bytes),
         (None, Some(spread)) => teller.spread(&spread),
-        (None, None) => teller.clean(found.at_once, ended(&view)),
+        (None, None) => match edges::kept_after(&view, steps) {
+            Some(bytes) if teller.wrapped() => teller.after(bytes),
+            _ => teller.clean(found.at_once, ended(&view)),
+        },
     })
 }
 

@@ -60,6 +60,11 @@ impl Teller<'_> {
         Word::of(&self.device.steps)
     }
 
+    /// Whether events were overwritten.
+    pub fn wrapped(&self) -> bool {
+        self.caveats.iter().any(|caveat| caveat == WRAPPED)
+    }
+
     fn report(self, verdict: Verdict, reason: String) -> LeakReport {
         LeakReport {
             verdict,
@@ -95,7 +100,7 @@ impl Teller<'_> {
     /// The one thing to do: record enough steps, with room for all their events.
     fn advice(&self) -> String {
         let many = self.word().many();
-        let wrapped = self.caveats.iter().any(|caveat| caveat == WRAPPED);
+        let wrapped = self.wrapped();
         let events = u64::from(self.device.events.len());
         match advised_entries(events, self.n_steps as u64, wrapped) {
             None => format!(
@@ -191,8 +196,8 @@ impl Teller<'_> {
             Excuse::MoreLayers => {
                 let reason = format!(
                     "{bytes} {one} accumulate over {n} {many}, and each time the {many} that \
-                     follow do more work: perhaps layers are added to a model, or old models are \
-                     kept"
+                     follow do more work: perhaps layers are added to a model, or trained from \
+                     then on, or old models are kept"
                 );
                 self.report(Verdict::CannotTell, reason)
             }
@@ -232,6 +237,17 @@ impl Teller<'_> {
              leaks: the code may be used for the first time there, or be made anew again and \
              again; record {} {many} or more",
             spread.sites,
+            2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The report if nothing grows, but much is kept after the last step of a short recording.
+    pub fn after(self, bytes: Bytes) -> LeakReport {
+        let (n, many) = (self.n_steps, self.word().many());
+        let reason = format!(
+            "{bytes} were kept once so far, after the last of {n} {many}: these are too few to \
+             see whether it is kept again and again; record {} {many} or more",
             2 * n
         );
         self.report(Verdict::CannotTell, reason)

@@ -19,7 +19,7 @@ use super::MIN_STEPS;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
-use crate::trace::KindIdx;
+use crate::trace::{BlockIdx, KindIdx};
 use crate::units::Bytes;
 
 /// A step's loop must hold this share of the backward passes and of the optimizer's work.
@@ -33,6 +33,9 @@ const ABOUT_THE_SAME: f64 = 0.9;
 const BESIDE_EVALUATIONS: f64 = 0.5;
 /// A loop must give back this share of what it allocates; otherwise it only fills memory.
 pub const GIVEN_BACK: f64 = 0.25;
+/// So many of the bytes that a module's iterations make they must give back, if nothing but the
+/// calls of the module shows that its caller loops.
+const MOST_GIVEN_BACK: f64 = 0.5;
 /// So many blocks of an iteration are looked at, to see whether it begins with new data.
 const MOST_DATA: usize = 8;
 /// So many of a caller's iterations call a function once, if each call is an iteration.
@@ -246,6 +249,7 @@ impl Analysis<'_> {
             .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
             .filter(|&i| self.is_more_than_a_line(&loops[i]))
             .filter(|&i| self.gives_back(&loops[i]) || self.takes_data(&loops[i]))
+            .filter(|&i| !self.may_be_layers(&loops[i]))
             .collect();
         let working = |i: &usize| loops[*i].each(|work| work.forward > 0) || loops[*i].is_long();
         let is_any = candidates.iter().any(working);
@@ -395,6 +399,29 @@ impl Analysis<'_> {
             }
         }
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
+    }
+
+    /// Whether these may be the layers of one pass rather than calls of a module: the caller
+    /// allocates nothing in between, which would show that it loops, and most of what an iteration
+    /// makes stays, as it waits for a backward pass.
+    fn may_be_layers(&self, this: &Loop) -> bool {
+        if this.owner == self.regions[this.region].context {
+            return false;
+        }
+        let blocks = &self.device.blocks;
+        let (mut all, mut freed) = (0_u64, 0_u64);
+        for pair in this.iterations.windows(2) {
+            let until = self.event(pair[1].end);
+            for alloc in pair[0].start..pair[0].end {
+                let block = blocks.n_preexisting + alloc;
+                let size = blocks.kind(BlockIdx(block)).size.0;
+                all += size;
+                if blocks.free_requested[block as usize] < until {
+                    freed += size;
+                }
+            }
+        }
+        (freed as f64) < MOST_GIVEN_BACK * all as f64
     }
 
     /// Whether nearly each iteration hands new data to a model: before it calls a module, it

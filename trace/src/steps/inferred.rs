@@ -361,7 +361,7 @@ mod tests {
     use crate::testing::{TraceBuilder, block_of};
     use crate::trace::BlockIdx;
 
-    /// A ring that begins within the backward pass of twelve chunks, which saved what it gives back.
+    /// A ring that begins within the backward pass of twelve chunks: it gives back what they saved.
     #[test]
     fn parts_of_one_backward_pass_are_no_steps() {
         let found = |is_given_back: bool| {

@@ -235,10 +235,10 @@ pub(super) fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a
 
 /// A recording with fewer steps may hold one growth of a leak that comes seldom: a validation, a
 /// checkpoint.
-const SHORT: usize = 8;
+pub const SHORT: usize = 8;
 
 /// What is kept once in a short recording is told from this size on.
-const MUCH: Bytes = Bytes::kib(64);
+pub const MUCH: Bytes = Bytes::kib(64);
 
 /// One growth that may be the first of many: in the middle of a short recording, or where it has
 /// been quiet for no longer since than it was before. What the first step makes, and what the last

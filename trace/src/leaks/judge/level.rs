@@ -32,18 +32,21 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     let level = &kept.requested;
     let n = level.len();
     let floor = from_the_right(level);
-    let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
-    let Some((rhythm, is_even)) = rhythm_of(&rises, n - 1) else {
+    let all: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
+    let rises = without_its_making(&all, &floor);
+    let made = all.first().filter(|_| rises.len() < all.len());
+    let Some((rhythm, is_even)) = rhythm_of(rises, n - 1) else {
         return Finding::Bounded;
     };
     // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
     // the whole trace.
     let is_short = rises.len() < MIN_RISES;
-    let may_go_on = rises_throughout(level, &rises) || is_staircase(level, &rises);
+    let may_go_on = rises_throughout(level, rises) || is_staircase(level, rises);
     if (is_short && !may_go_on) || rhythm.is_late(n) {
         return Finding::Bounded;
     }
-    let ups: u64 = level.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
+    let settled = &level[made.map_or(0, |at| *at)..];
+    let ups: u64 = settled.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
     let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
     // At least half of the sum of all rises must remain.
     if (to - from) * 2 < ups {
@@ -78,8 +81,13 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
         bytes: to - from,
         blocks: more,
     };
-    let growth = Growth::of_level(pattern, &rhythm, risen, kept);
-    let is_chance = may_be_chance(kept, &rises) || was_emptied(kept, rhythm.first);
+    let mut growth = Growth::of_level(pattern, &rhythm, risen, kept);
+    if let Pattern::EveryNth(_) = rhythm.pattern() {
+        // The next rise may be due soon. So a rate counts from one rise to another.
+        let rise = floor[rhythm.last] - floor[rhythm.first];
+        growth.bytes_per_period = rise as f64 / (rhythm.last - rhythm.first) as f64;
+    }
+    let is_chance = may_be_chance(kept, rises) || was_emptied(kept, rhythm.first);
     let is_chance = is_short || ((replaced || is_young) && is_chance);
     match (replaced || room == Room::Unknown) && !is_chance && is_even {
         true => Finding::Grows(growth),
@@ -130,6 +138,22 @@ fn is_doubling(level: &[u64], rises: &[usize]) -> bool {
         && gaps.is_sorted()
         && longest > shortest
         && !has_ended(level.len() - 1 - last, due)
+}
+
+/// The rises of a level, without a first one from nothing that is larger than others: then the
+/// buffer was made, or replaced one from before the recording, of which nobody knows whose it was.
+fn without_its_making<'a>(rises: &'a [usize], floor: &[u64]) -> &'a [usize] {
+    let amount = |&at: &usize| floor[at] - floor[at - 1];
+    match rises {
+        [first, rest @ ..] if floor[first - 1] == 0 && !rest.is_empty() => {
+            let mean = rest.iter().map(amount).sum::<u64>() / rest.len() as u64;
+            match amount(first) > mean.saturating_mul(2) {
+                true => rest,
+                false => rises,
+            }
+        }
+        _ => rises,
+    }
 }
 
 /// The rhythm of the rises of a level, and whether it is even and goes on.

@@ -25,7 +25,7 @@ mod older;
 mod rhythm;
 mod series;
 
-pub use births::{is_emptied, is_halfway};
+pub use births::{MUCH, SHORT, is_emptied, is_halfway};
 pub use data::is_ambiguous;
 pub use filling::is_filling;
 pub use growth::{Growth, Jump};

@@ -102,7 +102,8 @@ pub fn takes_the_place_of_older<'k>(
     let births: Vec<(u64, u64)> = births.map(|(a, b)| (*a, *b)).filter(|b| b.0 > 0).collect();
     let sum = |of: fn(&(u64, u64)) -> u64| births.iter().map(|b| of(b) as f64).sum::<f64>();
     let replaced = births.iter().filter(|(_, gone)| *gone > 0).count();
-    births.len() >= MIN_GROWTHS
+    // One growth more may be in the first period.
+    births.len() + 1 >= MIN_GROWTHS
         && replaced as f64 >= REPLACED * births.len() as f64
         && sum(|b| b.1) >= MADE_UP_FOR * sum(|b| b.0)
 }

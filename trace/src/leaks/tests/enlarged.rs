@@ -43,6 +43,29 @@ fn a_buffer_that_is_enlarged_is_a_leak_and_longer_sequences_are_none() {
     assert!(reason.contains("it has no bound, or"), "{reason}");
 }
 
+/// Of a ring, the first larger buffer takes the place of one from before: it was made there, and is
+/// no growth.
+#[test]
+fn a_buffer_from_before_the_recording_grows_by_what_is_added_to_it() {
+    const BEFORE: u64 = 40 << 20;
+    let mut program = Program::default();
+    let mut buffer = program.builder.preexisting(block_of(Bytes(BEFORE)));
+    for step in 0..20_u32 {
+        let start = program.n_events;
+        let scratch = program.alloc(&["forward model.py", "step train.py"], 4 << 20);
+        if step % 3 == 1 {
+            let added = u64::from(step / 3 + 1) << 20;
+            let larger = program.alloc(&KEEP, BEFORE + added);
+            program.free(std::mem::replace(&mut buffer, larger));
+        }
+        program.free(scratch);
+        program.scope(format!("step {step}"), start, 0);
+    }
+    let group = program.leaks();
+    assert_eq!(group.pattern, Pattern::Enlarged);
+    assert_eq!(group.bytes_per_step, f64::from(1 << 20) / 3.0);
+}
+
 /// All requests of a server share one cache, which they search: part of the work grows with it.
 /// Where all of the work grows, the last answer may be as long as the question.
 #[test]

@@ -1,6 +1,7 @@
 //! Made-up programs, each with one pattern and a known answer.
 
 mod chance;
+mod edges;
 mod enlarged;
 mod innocent;
 mod leaking;
@@ -342,6 +343,29 @@ fn what_the_groups_do_not_cover_is_said() {
     let expected = "9.00 MiB a step accumulate over 30 steps: 8.00 MiB of them are never given \
                     back; the other 1.00 MiB are spread over";
     assert!(report.reason.starts_with(expected), "{}", report.reason);
+}
+
+/// Layers that are trained from different steps on have more gradients in all, and an optimizer
+/// makes state for each when its first gradient comes. What else is enlarged has none.
+#[test]
+fn gradients_of_layers_that_are_thawed_one_by_one_may_be_no_leak() {
+    const ADAM: [&str; 2] = ["step /v/site-packages/torch/optim/adam.py", "step train.py"];
+    const THAWED: [u32; 6] = [5, 10, 16, 21, 26, 32];
+    let run = |has_state: bool| {
+        let mut gradients: Vec<BlockIdx> = Vec::new();
+        Program::run(36, move |p, step| {
+            let trained = 1 + THAWED.iter().filter(|&&at| at <= step).count();
+            let new = (0..trained).map(|_| p.alloc(&BACKWARD, 3 << 20)).collect();
+            let old = std::mem::replace(&mut gradients, new);
+            old.into_iter().for_each(|block| p.free(block));
+            if has_state && (step == 0 || THAWED.contains(&step)) {
+                p.alloc(&ADAM, 6 << 20);
+            }
+        })
+    };
+    let reason = run(true).is(Verdict::CannotTell);
+    assert!(reason.contains("trained from then on"), "{reason}");
+    run(false).is(Verdict::Leak);
 }
 
 /// As with code that is generated anew in each step.

@@ -152,9 +152,9 @@ impl Program {
 }
 
 /// A program as text: one stack a line; `3x {` … `}` repeats, `[name]` is a scope, with what the
-/// rest of its line allocates in it. `@640` stands for so many bytes. What a line with `=x` makes is held by the variable `x`, until
-/// `del x` or the next such line. At `oom`, memory runs out. After `capture`, a graph is captured,
-/// until `replay`.
+/// rest of its line allocates in it. `@640` stands for so many bytes. What a line with `=x` makes
+/// is held by the variable `x`, until `del x` or the next such line. At `oom`, memory runs out.
+/// After `capture`, a graph is captured, until `replay`.
 fn run(text: &str) -> Trace {
     let lines: Vec<&str> = text
         .lines()

@@ -1,0 +1,95 @@
+//! What a short ring of events hides at its edges.
+//!
+//! A ring begins and ends anywhere. A list that is cleared after each epoch may have been cleared
+//! where the ring begins: until it is as long again, nobody can tell it from a leak. And what a
+//! validation keeps after the last step that the ring holds may come again.
+
+use super::View;
+use super::judge::{MUCH, SHORT};
+use super::survivors::Kept;
+use super::{MIN_GROWTHS, MIN_LATE_GROWTHS};
+use crate::span::Span;
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Step};
+use crate::units::{Bytes, EventIdx};
+use crate::workspaces;
+use std::collections::HashSet;
+
+/// What the first step gives back of what is older than the recording, many blocks of a size at
+/// once.
+#[derive(Default)]
+pub struct Emptied {
+    /// Per requested size, how many blocks went at once.
+    alike: FxHashMap<Bytes, u32>,
+}
+
+impl Emptied {
+    /// Nothing of a program whose beginning was recorded.
+    pub fn of(device: &DeviceTrace) -> Emptied {
+        let mut emptied = Emptied::default();
+        let Some(first) = device.steps.first().filter(|_| began_late(device)) else {
+            return emptied;
+        };
+        let mut run: FxHashMap<Bytes, u32> = FxHashMap::default();
+        for event in first.events.start().index()..first.events.end().index() {
+            let target = device.events.target[event];
+            match device.events.action[event] {
+                Action::Alloc => emptied.add(&mut run),
+                Action::FreeRequested if target < device.blocks.n_preexisting => {
+                    let requested = device.blocks.kind(BlockIdx(target)).requested;
+                    *run.entry(requested).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        emptied.add(&mut run);
+        emptied
+    }
+
+    fn add(&mut self, run: &mut FxHashMap<Bytes, u32>) {
+        for (size, n) in run.drain().filter(|(_, n)| *n as usize >= MIN_GROWTHS) {
+            let most = self.alike.entry(size).or_default();
+            *most = (*most).max(n);
+        }
+    }
+
+    /// Whether a site that has grown a few times may be collecting again what was emptied then: it
+    /// holds no more blocks than went, and one of the first step's own.
+    pub fn may_be_collected_again(&self, kept: &Kept, growths: usize) -> bool {
+        let went = |(size, n): (&Bytes, &u32)| {
+            let gone = self.alike.get(size);
+            gone.is_some_and(|gone| n.saturating_sub(1) <= *gone)
+        };
+        growths < MIN_LATE_GROWTHS && !kept.sizes.is_empty() && kept.sizes.iter().all(went)
+    }
+}
+
+/// What is kept that was made after the last step, in functions that no step but the first has
+/// called so. What they have called may be a part of one more step. `None` if there are steps
+/// enough, if the last of them was cut off, or if it is not much.
+pub fn kept_after(view: &View<'_>, steps: &[&Step]) -> Option<Bytes> {
+    let (device, blocks) = (view.device, &view.device.blocks);
+    let last = steps.last()?;
+    if steps.len() >= SHORT || steps.len() < device.steps.len() {
+        return None;
+    }
+    let stack = |block: u32| blocks.kind(BlockIdx(block)).alloc_stack;
+    let (first, end) = (steps[0].events.end(), last.events.end());
+    let site = |block: u32| view.sites.of_kind[blocks.kind[block as usize].index()];
+    let made = |from, to| blocks.allocated_in(Span::new(from, to));
+    let known: HashSet<u32> = made(first, end).map(site).collect();
+    let n_events = device.events.len();
+    let after = made(end, EventIdx(n_events)).filter(|&block| {
+        blocks.free_requested[block as usize] >= n_events
+            && stack(block) != StackIdx::NONE
+            && !known.contains(&site(block))
+            && !workspaces::is_size(blocks.kind(BlockIdx(block)).requested)
+    });
+    let kept: u64 = after.map(|block| blocks.kind(BlockIdx(block)).size.0).sum();
+    (kept >= MUCH.0).then_some(Bytes(kept))
+}
+
+/// Whether the program had run before its recording.
+fn began_late(device: &DeviceTrace) -> bool {
+    device.unmatched_frees > 0
+}

@@ -1,0 +1,98 @@
+//! Rings of events that hold a few steps, and what lies before and after these.
+
+use super::*;
+
+/// The verdict on a ring that wrapped: there are frees of blocks that nobody saw being made.
+fn of_ring(program: Program) -> (Verdict, String) {
+    let mut trace = program.trace();
+    trace.devices[0].unmatched_frees = 3;
+    let wrapped = QualityNote {
+        code: "ring_wrapped".to_owned(),
+        detail: "the ring of events wrapped".to_owned(),
+    };
+    let report = find(&trace.devices[0], &trace.stacks, &[wrapped]);
+    (report.verdict, report.reason)
+}
+
+/// The steps of a ring: six, with the blocks from before that are given back in the first.
+fn ring(from_before: &[BlockIdx], mut program: Program, keeps: bool) -> Program {
+    for step in 0..6 {
+        let start = program.n_events;
+        let scratch = program.alloc(&["forward model.py", "step train.py"], 4 << 20);
+        let kept = program.alloc(&KEEP, 100_000);
+        program.free(scratch);
+        if step == 0 || !keeps {
+            program.free(kept);
+        }
+        if step == 0 {
+            from_before.iter().for_each(|&block| program.free(block));
+        }
+        program.scope(format!("step {step}"), start, 0);
+    }
+    program
+}
+
+/// A cache is cleared after each epoch of five batches. Where the ring begins, it was just cleared.
+#[test]
+fn a_list_that_was_just_emptied_may_be_emptied_again() {
+    let of = |n: usize| {
+        let mut program = Program::default();
+        let before = (0..n).map(|_| program.builder.preexisting(block_of(Bytes(100_000))));
+        let before: Vec<BlockIdx> = before.collect();
+        of_ring(ring(&before, program, true))
+    };
+    assert_eq!(of(0).0, Verdict::Leak);
+    assert_eq!(of(2).0, Verdict::Leak);
+    assert_eq!(of(4).0, Verdict::CannotTell);
+}
+
+/// A validation in the last step comes after all that other steps do, so it seems to come after the
+/// loop.
+#[test]
+fn what_is_kept_after_the_last_step_of_a_ring_may_come_again() {
+    let of = |n: usize, function: &str| {
+        let mut program = ring(&[], Program::default(), false);
+        for _ in 0..n {
+            program.alloc(&[function, "step train.py:90"], 4 << 20);
+        }
+        program
+    };
+    let validate = "validate train.py:30";
+    assert_eq!(of_ring(of(0, validate)).0, Verdict::Clean);
+    // A step that is cut off, at other lines.
+    assert_eq!(of_ring(of(2, "forward model.py:80")).0, Verdict::Clean);
+    let (verdict, reason) = of_ring(of(2, validate));
+    assert_eq!(verdict, Verdict::CannotTell, "{reason}");
+    assert!(
+        reason.starts_with("8.00 MiB were kept once so far, after the last of 6"),
+        "{reason}"
+    );
+    // The whole program was recorded: this is its end.
+    of(2, validate).is(Verdict::Clean);
+}
+
+/// Three of six requests miss a cache that was full before the ring began.
+#[test]
+fn a_full_cache_that_a_few_requests_miss_is_no_leak() {
+    let of = |is_full: bool| {
+        let mut program = Program::default();
+        let sizes = [300_000, 270_000, 310_000].map(|size| block_of(Bytes(size)));
+        let mut before = sizes
+            .map(|kind| program.builder.preexisting(kind))
+            .into_iter();
+        for request in 0..6 {
+            let start = program.n_events;
+            let scratch = program.alloc(&["forward model.py", "step serve.py"], 4 << 20);
+            if [0, 3, 5].contains(&request) {
+                program.alloc(&KEEP, 290_000 + 10_000 * u64::from(request as u32));
+                let oldest = before.next().filter(|_| is_full);
+                oldest.into_iter().for_each(|block| program.free(block));
+            }
+            program.free(scratch);
+            program.scope(format!("step {request}"), start, 0);
+        }
+        of_ring(program).0
+    };
+    assert_ne!(of(true), Verdict::Leak);
+    assert_eq!(of(false), Verdict::Leak);
+}
