@@ -158,10 +158,7 @@ impl Leaks {
         }
         self.told_with(|counted| {
             let first = self.places_of(counted).next();
-            match first.map(|leak| leak.place.name.as_str()) {
-                None | Some("") => String::new(),
-                Some(name) => format!(" in {name}"),
-            }
+            first.map(LeakPlace::within).unwrap_or_default()
         })
     }
 
@@ -200,6 +197,15 @@ pub struct LeakPlace {
 }
 
 impl LeakPlace {
+    /// ` in save (train.py:7)`: half of all leaks are in some `forward`, so that the function alone
+    /// names nothing. Empty without a stack.
+    pub fn within(&self) -> String {
+        match self.place.name.as_str() {
+            "" => String::new(),
+            _ => format!(" in {}", self.place.told()),
+        }
+    }
+
     /// What its rate is counted by.
     pub fn counted(&self) -> Counted {
         Counted::within(self.within_step)

@@ -222,12 +222,12 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
             || leaks.places.first(),
             |counted| leaks.places_of(counted).next(),
         );
-        first.map_or_else(String::new, within)
+        first.map(LeakPlace::within).unwrap_or_default()
     };
     // Only the new run leaks there.
     let fresh = || {
         let mut places = new.places.iter().filter(|place| !place.in_both);
-        places.next().map_or_else(String::new, within)
+        places.next().map(LeakPlace::within).unwrap_or_default()
     };
     let is_worse = said.worse_by("leak").next().is_some();
     match difference.leaks {
@@ -256,14 +256,6 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
             Some("the new run does not leak".to_owned())
         }
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
-    }
-}
-
-/// ` in save`; empty without a stack.
-fn within(leak: &LeakPlace) -> String {
-    match leak.place.name.as_str() {
-        "" => String::new(),
-        name => format!(" in {name}"),
     }
 }
 

@@ -8,6 +8,7 @@ use super::numbering::Numbering;
 use super::pass::PhasePeak;
 use super::rates::{Counted, Rates};
 use crate::categories::Named;
+use crate::code::file_name;
 use crate::footprint::of_vec;
 use crate::growth::Growth;
 use crate::leaks::{Pattern, Verdict};
@@ -177,6 +178,18 @@ pub struct Place {
     pub filename: String,
     /// Line; a hint, since edits move it. 0 when unknown.
     pub line: u32,
+}
+
+impl Place {
+    /// The function and where it stands: `save (train.py:7)`.
+    pub fn told(&self) -> String {
+        let file = file_name(&self.filename);
+        match (file, self.line) {
+            ("" | "??", _) => self.name.clone(),
+            (file, 0) => format!("{} ({file})", self.name),
+            (file, line) => format!("{} ({file}:{line})", self.name),
+        }
+    }
 }
 
 /// A function of a call shape, hashed.

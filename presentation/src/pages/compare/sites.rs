@@ -7,6 +7,7 @@ use api::routes;
 use api::view_state::{Selection, ViewState};
 use timeline::order;
 use trace::code::file_name;
+use trace::compare::profile::Place;
 use trace::compare::sites::{SiteChange, SiteDelta};
 use trace::units::Bytes;
 
@@ -79,6 +80,26 @@ pub fn title(site: &SiteDelta) -> (String, String) {
     }
 }
 
+/// What tells a row apart from others with the same title: the innermost call of its stack that no
+/// such row has. `None` where no other row has this title, or where the stacks do not differ.
+pub fn apart(site: &SiteDelta, sites: &[SiteDelta]) -> Option<String> {
+    let named = site.place()?;
+    let is_alike = |other: &&SiteDelta| other.id != site.id && other.place() == Some(named);
+    let alike: Vec<&SiteDelta> = sites.iter().filter(is_alike).collect();
+    let of_others = |frame: &Place| alike.iter().any(|other| frames(other).contains(frame));
+    let own = frames(site).iter();
+    let differs = own
+        .filter(|frame| frame.line > 0)
+        .find(|frame| !of_others(frame))?;
+    (!alike.is_empty()).then(|| format!("in {}", differs.told()))
+}
+
+/// The stack, innermost first, of the new run if it has the site.
+fn frames(site: &SiteDelta) -> &[Place] {
+    let side = site.new.as_ref().or(site.base.as_ref());
+    side.map_or(&[], |side| &side.frames)
+}
+
 /// The page of a run with the band of this stack selected.
 pub fn band_page(run: &RunId, device: u32, stack: u32) -> String {
     let state = ViewState {
@@ -92,7 +113,6 @@ pub fn band_page(run: &RunId, device: u32, stack: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::compare::profile::Place;
     use trace::compare::sites::{Matched, SiteSide};
 
     fn site(name: &str, change: SiteChange, peak: i64, end: i64) -> SiteDelta {
@@ -124,6 +144,34 @@ mod tests {
             base: Some(side),
             new: None,
         }
+    }
+
+    #[test]
+    fn rows_with_one_title_are_told_apart_by_their_stacks() {
+        let of = |id: &str, callers: &[u32]| {
+            let mut site = site(id, SiteChange::Grown, 1, 1);
+            let side = site.base.as_mut().unwrap();
+            let at = |line: u32| Place {
+                name: format!("layer{line}"),
+                filename: "/a/model.py".to_owned(),
+                line,
+            };
+            side.place = Some(at(1));
+            side.frames = [1].iter().chain(callers).map(|&line| at(line)).collect();
+            site
+        };
+        let told = |sites: &[SiteDelta]| -> Vec<Option<String>> {
+            sites.iter().map(|site| apart(site, sites)).collect()
+        };
+        let [some, other] = [of("s1", &[7, 9]), of("s2", &[8, 9])];
+        assert_eq!(told(std::slice::from_ref(&some)), [None]);
+        let expected = ["in layer7 (model.py:7)", "in layer8 (model.py:8)"];
+        assert_eq!(
+            told(&[some.clone(), other]),
+            expected.map(|t| Some(t.to_owned()))
+        );
+        let same = of("s3", &[7, 9]);
+        assert_eq!(told(&[some, same]), [None, None]);
     }
 
     #[test]

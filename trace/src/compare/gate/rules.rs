@@ -1,7 +1,6 @@
 //! The questions that the gate asks of a difference, one after another.
 
 use super::{Finding, Limits, Weight};
-use crate::code::file_name;
 use crate::compare::failure::{self, Failure, Reached};
 use crate::compare::headline::{self, growth_told, signed};
 use crate::compare::pass::{self, PhaseDelta};
@@ -528,12 +527,7 @@ fn places<'a>(leaking: impl Iterator<Item = &'a LeakPlace>) -> String {
         let place = &place.place;
         let name = match place.name.is_empty() {
             true => "code without a stack".to_owned(),
-            false => format!(
-                "{} ({}:{})",
-                place.name,
-                file_name(&place.filename),
-                place.line
-            ),
+            false => place.told(),
         };
         if !names.contains(&name) {
             names.push(name);

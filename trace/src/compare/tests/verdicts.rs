@@ -354,7 +354,7 @@ fn a_leak_of_another_program_is_told_without_the_baseline() {
                  baseline allocates nothing";
     let told = check(62 * MIB, false, fresh);
     assert!(
-        told.starts_with("leaks 62.0 MiB a step in keep; "),
+        told.starts_with("leaks 62.0 MiB a step in keep (cache.py:10); "),
         "{told}"
     );
     let own = "the new run leaks 62.0 MiB a step, in keep (cache.py:10)";
@@ -389,9 +389,14 @@ fn a_comparison_and_the_gate_say_the_same() {
         .map(|(numbers, wrapped)| part_of(&leaking, numbers, wrapped));
     let clean = part_of(&program("keep", 0, 200), 11..21, true);
     let overwritten = "its peak may be in the part that was overwritten";
-    let gone = "record more (max_entries); the leak in keep is gone";
+    let gone = "record more (max_entries); the leak in keep (cache.py:10) is gone";
     check(&whole, &clean, cannot_tell, &[overwritten, gone]);
-    check(&whole, &ring, cannot_tell, &["; still leaking in keep"]);
+    check(
+        &whole,
+        &ring,
+        cannot_tell,
+        &["; still leaking in keep (cache.py:10)"],
+    );
     let short = |weights: u64| Program {
         steps: 3,
         ..program("keep", 0, weights)
@@ -419,9 +424,9 @@ fn a_comparison_and_the_gate_say_the_same() {
     check(&short(200).profile(), &since_when, cannot_tell, &says);
     let mixed = (Change::Mixed, Outcome::Regression);
     let traded = program("hoard", 2, 150).profile();
-    let says = "leaking in hoard, where the baseline does not leak";
+    let says = "leaking in hoard (cache.py:10), where the baseline does not leak";
     check(&leaking.profile(), &traded, mixed, &[says, "peak −"]);
-    let says = "a leak in hoard, where the baseline allocates nothing";
+    let says = "a leak in hoard (cache.py:10), where the baseline allocates nothing";
     check(&short(200).profile(), &traded, mixed, &[says, "peak −"]);
 }
 

@@ -9,7 +9,7 @@ use api::compare_view::{CompareState, Rows, SiteOrder};
 use leptos::prelude::*;
 use presentation::components::sites::Compared;
 use presentation::pages::compare::cards::change;
-use presentation::pages::compare::sites::{arranged, band_page, change_word, is_in, title};
+use presentation::pages::compare::sites::{apart, arranged, band_page, change_word, is_in, title};
 use trace::compare::sites::{Matched, SiteDelta, SiteSide};
 use trace::units::Bytes;
 
@@ -157,6 +157,9 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
     };
     let (word, class) = change_word(site.change);
     let (name, place) = title(&site);
+    let apart = focus
+        .difference_untracked()
+        .and_then(|of| apart(&site, &of.sites));
     let inferred = (site.matched == Matched::Inferred).then(|| {
         let about = "The stacks are not equal: matched by what remains of them when renames are \
                      taken into account, and by sizes";
@@ -198,6 +201,7 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
                 <span class="site-name">
                     <strong>{name}</strong>
                     <span class="muted">{place}</span>
+                    {apart.map(|text| view! { <span class="muted">{text}</span> })}
                     {inferred} {leaks}
                 </span>
                 <span class="site-number" title=format!("own peak: {peak}")>
