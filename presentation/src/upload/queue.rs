@@ -1,7 +1,8 @@
 //! The queue of uploads: whose turn it is, in which order they are shown, what is said of all.
 
-use super::item::{Item, LocalId, LocalJob, State};
+use super::item::{self, Item, LocalId, LocalJob, State};
 use ::timeline::format;
+use api::ids::RunId;
 use api::problem::ProblemCode;
 
 /// The first one whose turn has not come.
@@ -89,6 +90,23 @@ pub fn display_order(items: &[Item]) -> Vec<Line> {
     order
 }
 
+/// The runs to compare when nothing is under way any more: those of two files or more, in the order
+/// in which they were chosen. Empty if a comparison is not what comes next.
+pub fn comparable(items: &[Item]) -> Vec<RunId> {
+    let alone = items.iter().filter(|item| item.in_job.is_none());
+    let mut runs: Vec<RunId> = Vec::new();
+    for run in alone.filter_map(|item| item::done_run(&item.state)) {
+        if !runs.contains(&run) {
+            runs.push(run);
+        }
+    }
+    let fits = api::compare::RUNS.contains(&runs.len());
+    match fits && !is_busy(items) {
+        true => runs,
+        false => Vec::new(),
+    }
+}
+
 /// Files that were not taken because the session had ended. They are sent again after signing in.
 pub fn not_let_in(items: &[Item]) -> Vec<LocalId> {
     let is_it = |item: &&Item| match &item.state {
@@ -122,6 +140,7 @@ pub fn headline(items: &[Item]) -> String {
     match (open, failed) {
         (0, 0) if done == 0 => "Cancelled".to_owned(),
         (0, 0) => format::plural(done as u64, "file") + " done",
+        (0, 1) if items.len() == 1 => "The file failed".to_owned(),
         (0, _) => format!(
             "{failed} of {} failed",
             format::plural(items.len() as u64, "file")
@@ -133,8 +152,8 @@ pub fn headline(items: &[Item]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::item::Change;
     use super::super::item::tests::{done, failed, item};
+    use super::super::item::{Change, Novelty};
     use super::*;
     use ::timeline::format::UnixMillis;
     use api::problem::Problem;
@@ -212,6 +231,23 @@ mod tests {
         items[3].on(Change::Cancelled);
         assert_eq!((told(&items).done, told(&items).is_over), (2, true));
         assert_eq!(progress_of(&items, LocalJob(1)), None);
+    }
+
+    #[test]
+    fn files_that_are_done_can_be_compared() {
+        let finished = |run: &str| Change::Finished(run.parse().unwrap(), Novelty::New);
+        let mut items = vec![item(), item(), item()];
+        items[0].on(finished("run_a"));
+        assert_eq!(comparable(&items), [], "two are under way");
+        items[1].on(failed());
+        items[2].on(finished("run_a"));
+        assert_eq!(comparable(&items), [], "twice the same bytes");
+        items[2] = item();
+        items[2].on(finished("run_b"));
+        let runs: Vec<RunId> = ["run_a", "run_b"].map(|run| run.parse().unwrap()).into();
+        assert_eq!(comparable(&items), runs);
+        items[0].in_job = Some((LocalJob(0), Rank(0)));
+        assert_eq!(comparable(&items), [], "ranks are compared as a job");
     }
 
     #[test]

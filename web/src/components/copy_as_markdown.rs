@@ -85,7 +85,9 @@ pub fn CopyAsMarkdown(
                     aria-label="Markdown"
                     prop:value=page
                 ></textarea>
-                <div class="share-buttons"><CopyButton text=page what="the Markdown"/></div>
+                <div class="share-buttons">
+                    <CopyButton text=page what="the Markdown" is_main=true/>
+                </div>
             </div>
         </Dialog>
     }

@@ -28,6 +28,9 @@ pub fn CopyButton(
     /// What the button shows.
     #[prop(default = "Copy")]
     label: &'static str,
+    /// Whether copying is what the dialog is for.
+    #[prop(optional)]
+    is_main: bool,
 ) -> impl IntoView {
     let copied = RwSignal::new(Copied::NotYet);
     let copy = move |_| {
@@ -64,8 +67,12 @@ pub fn CopyButton(
         "Copy" => format!("Copy {what}"),
         label => format!("{label}: {what}"),
     };
+    let class = match is_main {
+        true => "button primary",
+        false => "copy-button",
+    };
     view! {
-        <button class="copy-button" aria-label=name on:click=copy>
+        <button class=class aria-label=name on:click=copy>
             {icon}
             <span aria-live="polite">{shown}</span>
         </button>

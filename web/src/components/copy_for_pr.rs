@@ -99,7 +99,9 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
             ></textarea>
             <p class="bad-text" role="alert">{told}</p>
             {hint}
-            <div class="share-buttons"><CopyButton text=text what="the Markdown"/></div>
+            <div class="share-buttons">
+                <CopyButton text=text what="the Markdown" is_main=true/>
+            </div>
         </div>
     }
 }

@@ -7,6 +7,7 @@ use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
+use crate::project;
 use crate::theme;
 use api::routes;
 use leptos::prelude::*;
@@ -14,7 +15,17 @@ use leptos_router::components::A;
 use presentation::connection::Connection;
 use presentation::theme::Theme;
 
-/// Wordmark, upload, theme, help.
+/// Pages that the server makes, over many runs. A narrow screen has them below the list of runs.
+pub const MORE_PAGES: [(&str, &str); 6] = [
+    (routes::LIVE_PAGE, "Live"),
+    (routes::JOBS_PAGE, "Jobs"),
+    (routes::HISTORY_PAGE, "History"),
+    (routes::PULLS_PAGE, "Pull requests"),
+    (routes::VIEWS_PAGE, "Views"),
+    (routes::CATEGORIES_PAGE, "Categories"),
+];
+
+/// Wordmark, pages, upload, theme, help.
 #[component]
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
@@ -27,10 +38,15 @@ pub fn Header() -> impl IntoView {
     // For people who are not signed in, other pages would only ask for the token.
     let pages = move || {
         (!link.is_all()).then(|| {
+            let more = MORE_PAGES.map(|(page, name)| {
+                let page = project::page(page);
+                view! { <a href=page rel="external" class="app-nav-more">{name}</a> }
+            });
             view! {
                 <A href=routes::RUNS_PAGE exact=true>"Runs"</A>
                 <A href=routes::COMPARE_PAGE>"Compare"</A>
                 <A href=routes::BENCH_PAGE>"Bench"</A>
+                {more.collect_view()}
             }
         })
     };

@@ -32,11 +32,25 @@ pub fn UploadTray() -> impl IntoView {
     let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
     let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
     let ids = Memo::new(move |_| items.with(|items| queue::display_order(items)));
+    let runs = Memo::new(move |_| items.with(|items| queue::comparable(items)));
+    // Whoever chose two files mostly wants to know what differs.
+    let compare = move || {
+        let runs = runs.get();
+        let page = routes::compare_page(&runs);
+        (!runs.is_empty()).then(|| {
+            view! {
+                <A href=page attr:class="button tray-compare" on:click=move |_| uploads.clear()>
+                    {if runs.len() == 2 { "Compare the two" } else { "Compare them" }}
+                </A>
+            }
+        })
+    };
     let tray = move || {
         view! {
             <section class="tray" aria-label="Files">
                 <header class="tray-head">
                     <h2 role="status">{headline}</h2>
+                    {compare}
                     <Show when=move || over.get()>
                         <button
                             class="icon-button"

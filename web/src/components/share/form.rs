@@ -301,7 +301,7 @@ fn Made(created: CreatedShare) -> impl IntoView {
                     prop:value=created.url
                     on:focus=move |event| select(&event)
                 />
-                <CopyButton text=Signal::stored(url) what="the link"/>
+                <CopyButton text=Signal::stored(url) what="the link" is_main=true/>
             </div>
         </div>
     }

@@ -6,12 +6,12 @@ pub mod store;
 mod table;
 mod toolbar;
 
+use crate::components::header::MORE_PAGES;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
 use crate::project;
 use crate::url_state::use_url_state;
-use api::routes;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
@@ -79,19 +79,12 @@ pub fn RunsPage() -> impl IntoView {
     view! { <div class="runs-page">{body}</div> }
 }
 
-/// Pages that the server makes, over many runs. The header would be too full with them.
+/// Where the header has no room for them: the pages over many runs.
 #[component]
 fn MorePages() -> impl IntoView {
-    let pages = [
-        (routes::LIVE_PAGE, "Live"),
-        (routes::JOBS_PAGE, "Jobs"),
-        (routes::HISTORY_PAGE, "History"),
-        (routes::PULLS_PAGE, "Pull requests"),
-        (routes::VIEWS_PAGE, "Views"),
-        (routes::CATEGORIES_PAGE, "Categories"),
-    ];
-    let links =
-        pages.map(|(page, name)| view! { <a href=project::page(page) rel="external">{name}</a> });
+    let links = MORE_PAGES.map(|(page, name)| {
+        view! { <a href=project::page(page) rel="external">{name}</a> }
+    });
     view! {
         <nav class="more-pages" aria-label="More pages">
             <span class="muted">"More"</span>
