@@ -150,20 +150,83 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
             };
             scene.fill(rule, palette.text.with_alpha(0.14));
         }
-        step_label(scene, rect, step, frame);
+    }
+    for (step, text) in step_labels(visible, frame) {
+        let (x0, x1) = (extent(step.events, frame).0, inner.x1);
+        label(scene, PxRect { x0, x1, ..inner }, &text, frame);
     }
 }
 
-/// The step's name, or its number if the name does not fit.
-fn step_label(scene: &mut Scene, rect: PxRect, step: &Step, frame: Frame<'_>) {
-    let size = FONT_CSS * frame.layout.scale;
-    let room = rect.width() - frame.layout.px(8.0);
-    let number = step.index.to_string();
-    for text in [step_name(&step.name), number.as_str()] {
-        if super::scene::text_width(text, size) <= room {
-            return label(scene, rect, text, frame);
+/// What the band says of these steps: the names of all, if there is room for all. Otherwise the
+/// numbers of all, or of each second, fifth, tenth …, and the name of the first, which tells what
+/// is counted. Names beside numbers would look as if they stood for different things.
+fn step_labels<'a>(steps: &'a [Step], frame: Frame<'_>) -> Vec<(&'a Step, String)> {
+    let pad = frame.layout.px(8.0);
+    let width = |text: &str| super::scene::text_width(text, FONT_CSS * frame.layout.scale) + pad;
+    let (from, to) = frame.columns.window();
+    let is_whole = |step: &&Step| {
+        from <= f64::from(step.events.start().0) && f64::from(step.events.end().0) <= to
+    };
+    let fits = |step: &Step| {
+        let (x0, x1) = extent(step.events, frame);
+        width(step_name(&step.name)) <= x1 - x0
+    };
+    if steps.iter().filter(is_whole).all(fits) {
+        let wide = steps.iter().filter(|step| fits(step));
+        return wide
+            .map(|step| (step, step_name(&step.name).to_owned()))
+            .collect();
+    }
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+        return Vec::new();
+    };
+    let all = extent(last.events, frame).1 - extent(first.events, frame).0;
+    let widest = steps
+        .iter()
+        .map(|step| width(&number(step).to_string()))
+        .max();
+    let every = every(widest.unwrap_or(0), all / steps.len() as i32);
+    let mut counted = steps
+        .iter()
+        .filter(|step| number(step).is_multiple_of(every))
+        .peekable();
+    let mut said = Vec::new();
+    let mut free = i32::MIN;
+    while let Some(step) = counted.next() {
+        let x0 = extent(step.events, frame).0;
+        let next = counted
+            .peek()
+            .map_or(frame.layout.steps.x1, |next| extent(next.events, frame).0);
+        let name = Some(step_name(&step.name).to_owned()).filter(|_| said.is_empty());
+        let mut texts = name.into_iter().chain([number(step).to_string()]);
+        let text = texts.find(|text| width(text.as_str()) <= next - x0);
+        if let Some(text) = text.filter(|_| x0 >= free) {
+            free = x0 + width(&text);
+            said.push((step, text));
         }
     }
+    said
+}
+
+/// The number in a step's name, or its own. The first step of a recording that begins late may be
+/// called `step 100`.
+fn number(step: &Step) -> u64 {
+    let name = step_name(&step.name);
+    let before = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    name[before..].parse().unwrap_or(step.index.into())
+}
+
+/// Each how many-th step has a label: 1, 2, 5, 10 …, so that labels of a width have room.
+fn every(label: i32, step: i32) -> u64 {
+    let (label, step) = (i64::from(label), i64::from(step));
+    let mut every = 1_i64;
+    for factor in [2.0, 2.5, 2.0].into_iter().cycle().take(18) {
+        if every * step >= label {
+            break;
+        }
+        every = (every as f64 * factor) as i64;
+    }
+    every as u64
 }
 
 fn label(scene: &mut Scene, rect: PxRect, text: &str, frame: Frame<'_>) {
@@ -307,6 +370,24 @@ mod tests {
         ];
         assert_eq!(with.annotations, expected);
         assert_eq!(lanes_needed(&with), 2);
+    }
+
+    #[test]
+    fn labels_of_steps_leave_room_for_each_other() {
+        let check = |label, step, expected| assert_eq!(every(label, step), expected, "{step}");
+        check(20, 40, 1);
+        check(20, 20, 1);
+        check(20, 19, 2);
+        check(20, 7, 5);
+        check(20, 3, 10);
+        check(20, 1, 20);
+        let step = |name: &str| Step {
+            index: 3,
+            name: name.to_owned(),
+            events: span(0, 100),
+        };
+        let numbers = ["## step 120 ##", "ProfilerStep#7", "epoch"].map(|name| number(&step(name)));
+        assert_eq!(numbers, [120, 7, 3]);
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Frame<'a> {
 const CRUMB_PX: f64 = 1.5;
 /// Bands of at least this many CSS pixels get a seam.
 const SEAM_FROM_CSS: f64 = 4.0;
+/// A name of a band that does not fit is cut to no fewer letters.
+const FEWEST_LETTERS: usize = 10;
 /// Seams shorter than this are left out, CSS pixels.
 const SEAM_WIDTH_CSS: f64 = 5.0;
 /// Font of labels inside bands, CSS pixels.
@@ -380,7 +382,9 @@ impl<'a> Pen<'a> {
                 true => name,
                 false => info.label.clone(),
             };
-            let Some(text) = fitted(&name, size, width) else {
+            // `forw…` tells nothing that the list beside the picture does not tell better.
+            let says = |text: &String| *text == name || text.chars().count() > FEWEST_LETTERS;
+            let Some(text) = fitted(&name, size, width).filter(says) else {
                 continue;
             };
             let fill = self.frame.palette.group(info.key, info.order);
