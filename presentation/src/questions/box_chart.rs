@@ -14,19 +14,13 @@ const COLOURS: usize = N_GROUP_COLOURS - 1;
 /// that they keep theirs from moment to moment.
 pub fn colour(tree: &[TreeNode], shape: &Shape, node: usize) -> String {
     let way = shape.way(node);
-    // The colours begin below the chain of frames that all stacks share.
-    let first = shape.branching(0);
-    let at = way.iter().position(|&n| n == first).unwrap_or(0);
-    let Some(&branch) = way.get(at + 1) else {
-        return "cat-rest".to_owned();
-    };
     let mut taken = [false; COLOURS];
-    for other in shape.branches(first) {
-        let wanted = (key(&tree[other]) % COLOURS as u64) as usize;
+    for branch in shape.coloured() {
+        let wanted = (key(&tree[branch]) % COLOURS as u64) as usize;
         let mut colours = (0..COLOURS).map(|n| (wanted + n) % COLOURS);
         let colour = colours.find(|&colour| !taken[colour]).unwrap_or(wanted);
         taken[colour] = true;
-        if other == branch {
+        if way.contains(&branch) {
             return format!("cat-{}", 1 + colour);
         }
     }
@@ -90,6 +84,26 @@ mod tests {
         assert_eq!(colour(&tree, &shape, 4), "cat-3", "as its caller");
         assert_eq!(colour(&tree, &shape, 3), "cat-10");
         assert_eq!(colour(&tree, &shape, 1), "cat-rest", "what all share");
+    }
+
+    #[test]
+    fn a_branch_that_is_most_of_all_is_told_apart() {
+        let mut tree = tree();
+        let of_two = |key: u64, bytes: u64| TreeNode {
+            parent: Some(2),
+            key: format!("{key:016x}"),
+            tally: Tally {
+                count: 1,
+                bytes: Bytes(bytes),
+            },
+            ..tree[0].clone()
+        };
+        let (large, small) = (of_two(1, 2048), of_two(4, 1024));
+        tree.truncate(4);
+        tree.extend([large, small]);
+        let shape = Shape::new(&tree);
+        let all = [2, 3, 4, 5].map(|node| colour(&tree, &shape, node));
+        assert_eq!(all, ["cat-rest", "cat-10", "cat-2", "cat-5"]);
     }
 
     #[test]

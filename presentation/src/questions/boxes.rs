@@ -78,6 +78,23 @@ impl Shape {
         branches
     }
 
+    /// Where colours begin, the largest first: below the chain of frames that all stacks share, and
+    /// below what holds more than half of everything, as `<module>` often does. One colour for
+    /// nearly all would tell nothing.
+    pub fn coloured(&self) -> Vec<usize> {
+        let mut begin = self.branches(self.branching(0));
+        let is_most = |&node: &usize| self.bytes[node] > 0.5 * self.bytes[0];
+        while let Some(most) = begin.first().copied().filter(is_most) {
+            let parts = self.branches(self.branching(most));
+            if parts.len() < 2 {
+                break;
+            }
+            begin.splice(..1, parts);
+            order::sort_by_key(&mut begin, |&node| Reverse(self.bytes[node] as u64));
+        }
+        begin
+    }
+
     /// The path from the root to a node, including both.
     pub fn way(&self, node: usize) -> Vec<usize> {
         let parent = |&at: &usize| self.parents[at];
