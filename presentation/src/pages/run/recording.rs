@@ -9,6 +9,7 @@ use api::view_state::{Picture, Selection, ViewState};
 use trace::categories::{Category, Named};
 use trace::steps::levels::{self, Level};
 use trace::tiles::GroupBy;
+use trace::units::Bytes;
 
 /// Which loop gives the steps in a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,28 @@ pub fn about(categories: &[CategoryBytes]) -> Option<String> {
     })
 }
 
+/// What is smaller than this part of all is no part of the bar that anybody sees.
+const SEEN: u64 = 1000;
+
+/// The categories that are told one by one, and those that are told together until somebody asks:
+/// next to gibibytes, two of a kibibyte each are noise.
+pub fn told(categories: &[CategoryBytes]) -> (Vec<CategoryBytes>, Vec<CategoryBytes>) {
+    let total: u64 = categories.iter().map(|share| share.bytes.get()).sum();
+    let is_seen = |share: &CategoryBytes| share.bytes.get() >= total / SEEN;
+    let (seen, small): (Vec<_>, Vec<_>) = categories.iter().copied().partition(is_seen);
+    match small.len() {
+        // One alone takes no more room than "1 other".
+        1 => (categories.to_vec(), Vec::new()),
+        _ => (seen, small),
+    }
+}
+
+/// What is told together, in words.
+pub fn together(small: &[CategoryBytes]) -> Option<String> {
+    let bytes: Bytes = small.iter().map(|share| share.bytes).sum();
+    (!small.is_empty()).then(|| format!("{} others {bytes}", small.len()))
+}
+
 /// The class of a category's colour, the same as in the mountain.
 pub fn colour(category: Named) -> String {
     format!("cat-{}", category.key() as usize % N_GROUP_COLOURS)
@@ -117,7 +140,6 @@ pub fn show_category(state: &mut ViewState, category: Named) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::units::Bytes;
 
     fn level(key: &str, chosen: bool) -> Level {
         Level {
@@ -164,6 +186,24 @@ mod tests {
         assert_eq!(state.to_string(), "v=5&steps=train.layers");
         choose_level(&mut state, None);
         assert_eq!(state, ViewState::default());
+    }
+
+    #[test]
+    fn what_nobody_sees_is_told_together() {
+        let share = |category: Category, bytes| CategoryBytes {
+            category: category.into(),
+            bytes: Bytes(bytes),
+            inferred: Bytes(0),
+        };
+        let large = share(Category::Activation, 1 << 30);
+        let small = [share(Category::Input, 8192), share(Category::Before, 1024)];
+        let (seen, rest) = told(&[large, small[0], small[1]]);
+        assert_eq!((seen, &rest[..]), (vec![large], &small[..]));
+        assert_eq!(together(&rest).as_deref(), Some("2 others 9.00 KiB"));
+        assert_eq!(told(&[large, small[0]]), (vec![large, small[0]], vec![]));
+        let even = [small[0], share(Category::Gradient, 8192)];
+        assert_eq!(told(&even), (even.to_vec(), vec![]));
+        assert_eq!((told(&[]), together(&[])), ((vec![], vec![]), None));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use crate::url_state::UrlState;
 use api::contents::{CategoryBytes, Contents};
 use api::view_state::ViewState;
 use leptos::prelude::*;
-use presentation::pages::run::recording::{Cut, about, choose_level, colour, place, show_category};
+use presentation::pages::run::recording::{
+    Cut, about, choose_level, colour, place, show_category, together, told,
+};
 use presentation::questions::words;
 use std::sync::Arc;
 use trace::steps::levels::Level;
@@ -143,7 +145,7 @@ pub fn Composition(
         let class = format!("recording-part {}", colour(share.category));
         view! { <span class=class style:width=width></span> }
     });
-    let words = categories.iter().map(|&share| {
+    let word = move |share: CategoryBytes| {
         let chip = format!("recording-chip {}", colour(share.category));
         let select = move |_| view.update(|state| show_category(state, share.category));
         view! {
@@ -156,13 +158,37 @@ pub fn Composition(
                 </button>
             </li>
         }
+    };
+    let (seen, small) = told(&categories);
+    let is_open = RwSignal::new(false);
+    let rest = together(&small).map(|text| {
+        let more = move || {
+            is_open
+                .get()
+                .then(|| small.iter().copied().map(word).collect_view())
+        };
+        view! {
+            {more}
+            <li>
+                <button
+                    class="recording-category"
+                    aria-expanded=move || is_open.get().to_string()
+                    on:click=move |_| is_open.update(|open| *open = !*open)
+                >
+                    {move || if is_open.get() { "fewer".to_owned() } else { text.clone() }}
+                </button>
+            </li>
+        }
     });
     let about = about(&categories);
     view! {
         <div class="recording-peak">
             <span class="muted">{when}</span>
             <div class="recording-bar" aria-hidden="true">{parts.collect_view()}</div>
-            <ul class="recording-categories">{words.collect_view()}</ul>
+            <ul class="recording-categories">
+                {seen.into_iter().map(word).collect_view()}
+                {rest}
+            </ul>
             {about.map(|about| view! {
                 <span class="badge" title=about>"inferred"</span>
             })}
