@@ -338,7 +338,10 @@ fn ranks_says_which_is_odd_and_where() {
         verdict.contains("Rank 1 leaks 62.5 MiB a step in keep_on_rank1"),
         "{text}"
     );
-    assert!(text.contains("one other rank does not"), "{text}");
+    assert!(
+        text.contains("62.5 MiB a step; the other rank does not"),
+        "{text}"
+    );
     // One file is not a job; and the path of a file that is not a snapshot is named.
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().display().to_string();

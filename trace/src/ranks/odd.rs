@@ -117,8 +117,9 @@ fn push(row: &mut RankRow, kind: OddKind, why: String, bytes: Bytes) {
 }
 
 fn out_of_memory(ranks: &mut [RankRow]) {
+    let all = ranks.len();
     let n = ranks.iter().filter(|row| row.oom.is_some()).count();
-    let others = ranks.len() - n;
+    let others = all - n;
     let Some(are_odd) = fewer(n, others) else {
         return;
     };
@@ -130,26 +131,32 @@ fn out_of_memory(ranks: &mut [RankRow]) {
                     "ran out of memory{} on {}; {}",
                     step.unwrap_or_default(),
                     oom.wanted,
-                    others_do_not(others, "did not")
+                    others_do_not(others, all, "did not")
                 );
                 push(row, OddKind::OutOfMemory, why, oom.wanted);
             }
             None => {
-                let why = format!("did not run out of memory; {}", others_do_not(n, "did"));
+                let why = format!(
+                    "did not run out of memory; {}",
+                    others_do_not(n, all, "did")
+                );
                 push(row, OddKind::NotOutOfMemory, why, Bytes::ZERO);
             }
         }
     }
 }
 
-fn others_do_not(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("one other rank {what}"),
-        n => format!("{n} others {what}"),
+/// `n` of `all` ranks do otherwise. Of two ranks, one other is all that there are.
+fn others_do_not(n: usize, all: usize, what: &str) -> String {
+    match (n, all) {
+        (1, 2) => format!("the other rank {what}"),
+        (1, _) => format!("one other rank {what}"),
+        (n, _) => format!("{n} others {what}"),
     }
 }
 
 fn leaks(ranks: &mut [RankRow]) {
+    let all = ranks.len();
     let count = |verdict| ranks.iter().filter(|row| row.verdict == verdict).count();
     let (n, clean) = (count(Verdict::Leak), count(Verdict::Clean));
     let Some(are_odd) = fewer(n, clean) else {
@@ -160,7 +167,8 @@ fn leaks(ranks: &mut [RankRow]) {
             (Verdict::Leak, true) => {
                 let rate = rate(row);
                 let unit = rate_unit(row.leaks_within());
-                let others = others_do_not(clean, if clean == 1 { "does not" } else { "do not" });
+                let do_not = if clean == 1 { "does not" } else { "do not" };
+                let others = others_do_not(clean, all, do_not);
                 push(
                     row,
                     OddKind::Leaks,
@@ -169,7 +177,7 @@ fn leaks(ranks: &mut [RankRow]) {
                 );
             }
             (Verdict::Clean, false) => {
-                let others = others_do_not(n, if n == 1 { "does" } else { "do" });
+                let others = others_do_not(n, all, if n == 1 { "does" } else { "do" });
                 push(
                     row,
                     OddKind::NoLeak,

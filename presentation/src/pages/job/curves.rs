@@ -27,6 +27,15 @@ pub fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
         .collect()
 }
 
+/// What the grey line of each picture is. Of two ranks, no one is the median.
+pub fn baseline(job: &JobDetail) -> String {
+    let which = of_which(job);
+    match job.ranks.len() {
+        2 => format!("halfway between the two ranks{which}"),
+        _ => format!("the median rank{which}"),
+    }
+}
+
 /// Of which ranks the median is, where it is not of all at each place: some ran fewer steps.
 pub fn of_which(job: &JobDetail) -> &'static str {
     of_steps(job.ranks.iter().map(|rank| rank.row.steps))

@@ -17,7 +17,8 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::problem_note::behind_colon;
 use presentation::pages::job::curves::{
-    band, by_oddness, highest, line, median, oddest_first, of_which, pictured, rank_of, reach, why,
+    band, baseline, by_oddness, highest, line, median, oddest_first, of_which, pictured, rank_of,
+    reach, why,
 };
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub fn Curves(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
 #[component]
 fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     let high = highest(&job);
-    let (base, which) = (median(&job), of_which(&job));
+    let (base, grey) = (median(&job), baseline(&job));
     let pictures = job.curves.iter().filter_map(|curve| {
         let rank = rank_of(&job, curve.rank)?;
         let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), reach(curve)])));
@@ -77,8 +78,8 @@ fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
             <h2 id="job-curves-title">"Rank by rank"</h2>
             <p class="muted">
                 {format!("{axis}, all on one scale. The line is the most of each moment, and what \
-                          is shaded below it reaches down to the least. The grey line is the \
-                          median rank{which}.")}
+                          is shaded below it reaches down to the least. The grey line is \
+                          {grey}.")}
             </p>
             <div class="multiples">{pictures}</div>
         </section>
