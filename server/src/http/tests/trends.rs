@@ -54,7 +54,7 @@ async fn the_history_of_runs_with_a_label_is_a_page() {
     let main = Label::new("branch", "main").unwrap();
     let of_main = routes::history_page(&[main]);
     assert!(page.contains(&of_main.replace('&', "&amp;")), "{page}");
-    let asked = page.contains("Choose a label") && !page.contains("<circle");
+    let asked = page.contains("Choose a label") && !page.contains("<path");
     assert!(asked, "these runs have nothing in common: {page}");
     let page = text(&server, &of_main).await;
     assert!(
@@ -62,7 +62,7 @@ async fn the_history_of_runs_with_a_label_is_a_page() {
         "{page}"
     );
     assert_eq!(
-        page.matches("<circle class=\"trend-dot").count(),
+        page.matches("<path class=\"trend-dot").count(),
         2 * 4,
         "four numbers of two runs"
     );

@@ -83,8 +83,10 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
                         a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
                             // The dot is too small to be met by a finger; this is not.
                             circle class="trend-reach" cx=(x) cy=(y) r=(reach(n)) {}
-                            circle class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
-                                cx=(x) cy=(y) r="5" { title { (dot.name) ": " (value) } }
+                            // A point with a round pen is as large on every screen; a circle
+                            // grows with the picture.
+                            path class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
+                                d={ "M" (x) " " (y) "h0" } { title { (dot.name) ": " (value) } }
                         }
                     }
                 }

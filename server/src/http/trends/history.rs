@@ -35,7 +35,8 @@ pub async fn history(
     let body = html! {
         p class="muted" {
             "Runs with the same labels: in the charts the oldest first, in the table the newest. A "
-            "line is a level that lasts; where it steps, the number changed for good."
+            "line is a level that lasts; where it steps, the number changed for good. A large "
+            "red dot is a run that leaks or ran out of memory."
         }
         @if !belong_together(&labels, &history.runs) {
             (choose_first(&history.runs))
@@ -194,16 +195,21 @@ fn usual(dots: &[Dot]) -> Option<Bytes> {
 fn rows(runs: &[HistoryRun]) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
-            thead { tr { th { "Run" } th { "Added" } th { "Peak" } th { "End" }
-                th { "Leak a step" } th { "Verdict" } } }
+            thead { tr { th { "Run" } th { "Added" }
+                @for number in ["Peak", "End", "Leak a step"] {
+                    th class="account-number" { (number) }
+                }
+                th { "Verdict" } } }
             tbody { @for run in runs.iter().rev() { tr {
                 td { a href=(routes::run_page(&run.run)) { (run.called()) } }
                 td { (date(run.created_ms)) }
-                td data-label="Peak" {
+                td class="account-number" data-label="Peak" {
                     (run.peak()) @if run.out_of_memory { " (out of memory)" } (marks(run))
                 }
-                td data-label="End" { (run.end) }
-                td data-label="Leak a step" { (run.leaked().unwrap_or("–".to_owned())) }
+                td class="account-number" data-label="End" { (run.end) }
+                td class="account-number" data-label="Leak a step" {
+                    (run.leaked().unwrap_or("–".to_owned()))
+                }
                 td data-label="Verdict" { (leaks(run.verdict)) }
             } } }
         } }
