@@ -127,18 +127,24 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
         let text = format!("{} steps: zoom in to see them", count(visible.len() as u64));
         return label(scene, rect, &text, frame);
     }
+    let labels = step_labels(visible, frame);
+    // No edge goes through a number that is wider than its step.
+    let is_free = |x: i32| {
+        let said = |(step, text): &(&Step, String)| {
+            let x0 = extent(step.events, frame).0;
+            x0 < x && x < x0 + label_width(text, frame)
+        };
+        !labels.iter().any(said)
+    };
     for step in visible {
         let (x0, x1) = extent(step.events, frame);
         let rect = PxRect { x0, x1, ..inner };
         let odd = if step.index % 2 == 1 { 0.55 } else { 0.0 };
         scene.fill(rect, palette.surface_raised.mixed(palette.line, odd));
-        scene.fill(
-            PxRect {
-                x1: (x0 + layout.px(1.0)).min(x1),
-                ..rect
-            },
-            palette.line_strong,
-        );
+        if is_free(x0) {
+            let x1 = (x0 + layout.px(1.0)).min(x1);
+            scene.fill(PxRect { x1, ..rect }, palette.line_strong);
+        }
         if x1 - x0 >= layout.px(28.0) {
             // A line through the picture at a boundary, if steps are wide enough for it to help.
             let plot = layout.plot;
@@ -151,9 +157,9 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
             scene.fill(rule, palette.text.with_alpha(0.14));
         }
     }
-    for (step, text) in step_labels(visible, frame) {
+    for (step, text) in &labels {
         let (x0, x1) = (extent(step.events, frame).0, inner.x1);
-        label(scene, PxRect { x0, x1, ..inner }, &text, frame);
+        label(scene, PxRect { x0, x1, ..inner }, text, frame);
     }
 }
 
@@ -161,8 +167,7 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
 /// numbers of all, or of each second, fifth, tenth …, and the name of the first, which tells what
 /// is counted. Names beside numbers would look as if they stood for different things.
 fn step_labels<'a>(steps: &'a [Step], frame: Frame<'_>) -> Vec<(&'a Step, String)> {
-    let pad = frame.layout.px(8.0);
-    let width = |text: &str| super::scene::text_width(text, FONT_CSS * frame.layout.scale) + pad;
+    let width = |text: &str| label_width(text, frame);
     let (from, to) = frame.columns.window();
     let is_whole = |step: &&Step| {
         from <= f64::from(step.events.start().0) && f64::from(step.events.end().0) <= to
@@ -206,6 +211,11 @@ fn step_labels<'a>(steps: &'a [Step], frame: Frame<'_>) -> Vec<(&'a Step, String
         }
     }
     said
+}
+
+/// The room that a label takes, with space on both sides.
+fn label_width(text: &str, frame: Frame<'_>) -> i32 {
+    super::scene::text_width(text, FONT_CSS * frame.layout.scale) + frame.layout.px(8.0)
 }
 
 /// The number in a step's name, or its own. The first step of a recording that begins late may be
