@@ -120,6 +120,9 @@ pub struct Spread {
     pub orders: u32,
     /// In how many of them a request fails.
     pub failed: u32,
+    /// Where one fails, the first and the last step in which it does.
+    #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
+    pub oom_step: Option<[u32; 2]>,
     /// Lowest and highest peak of *allocated*.
     #[cfg_attr(feature = "openapi", schema(min_items = 2, max_items = 2))]
     pub peak_allocated: [Bytes; 2],
@@ -329,6 +332,7 @@ impl Spread {
         let what_if::Spread {
             orders,
             failed,
+            failed_at,
             peak_allocated,
             peak_reserved,
             retries,
@@ -336,6 +340,7 @@ impl Spread {
         Spread {
             orders,
             failed,
+            oom_step: failed_at.map(|at| at.map(|failed| failed.step)),
             peak_allocated,
             peak_reserved,
             retries,

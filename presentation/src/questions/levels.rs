@@ -221,6 +221,7 @@ mod tests {
             spread: spread.map(|peaks| Spread {
                 orders: 8,
                 failed: 0,
+                oom_step: None,
                 peak_allocated: [Bytes(100); 2],
                 peak_reserved: peaks.map(Bytes),
                 retries: [0; 2],

@@ -32,11 +32,21 @@ pub enum Placement {
     /// Now above everything and now below. A process also maps files and host memory, and what it
     /// unmaps makes room above: in two runs of one program, segments do not lie in the same order.
     /// The number chooses the order, always the same; 0 is upwards only. From 7 on each chunk
-    /// lies anywhere: CUDA also fills room between what it has, and goes both ways in turn.
+    /// lies anywhere: CUDA also fills room between what it has, and goes both ways in turn. Every
+    /// second order places the segments anew, too, of which the recording tells the addresses: in
+    /// another run of the program they lie elsewhere.
     Other(u32),
 }
 
 impl Placement {
+    /// Whether recorded addresses count.
+    fn keeps_recorded(self) -> bool {
+        match self {
+            Placement::Seen => true,
+            Placement::Other(order) => order % 2 == 0,
+        }
+    }
+
     /// Whether the chunk with this number lies above everything.
     fn is_above(self, chunk: u32) -> bool {
         match self {
@@ -115,7 +125,10 @@ impl Chunk {
 }
 
 impl Driver {
-    pub fn new(recorded: VecDeque<Call>, placement: Placement) -> Driver {
+    pub fn new(mut recorded: VecDeque<Call>, placement: Placement) -> Driver {
+        if !placement.keeps_recorded() {
+            recorded.clear();
+        }
         Driver {
             recorded,
             placement,
@@ -136,6 +149,17 @@ impl Driver {
     /// Whether a segment lies where no recording says.
     pub fn is_guessed(&self) -> bool {
         self.is_guessed
+    }
+
+    /// The segments that the recording gives back next, before it requests one. `None` where the
+    /// recording no longer tells.
+    pub fn given_back_next(&self) -> Option<HashSet<u64>> {
+        self.recorded.front()?;
+        let frees = self.recorded.iter().map_while(|call| match call {
+            Call::Free { addr } => Some(*addr),
+            Call::Allocate { .. } => None,
+        });
+        Some(frees.collect())
     }
 
     /// Chooses the address of a new segment.
@@ -390,6 +414,25 @@ mod tests {
         assert_eq!(driver.allocate(60 * MIB), 5 * CHUNK);
         assert_eq!(driver.allocate(40 * MIB), 3 * CHUNK);
         assert_eq!(driver.allocate(12 * MIB), 4 * CHUNK + 8 * MIB);
+    }
+
+    /// In another run of a program, what was recorded lies elsewhere, too.
+    #[test]
+    fn half_of_the_orders_place_anew_what_was_recorded() {
+        let recorded = Call::Allocate {
+            addr: 7 * CHUNK,
+            size: 20 * MIB,
+        };
+        let is_kept = |order| {
+            let mut driver = Driver::new([recorded].into(), Placement::Other(order));
+            driver.allocate(20 * MIB) == 7 * CHUNK
+        };
+        assert_eq!(
+            (0..4).map(is_kept).collect::<Vec<_>>(),
+            [true, false, true, false]
+        );
+        let mut driver = Driver::new([recorded].into(), Placement::Seen);
+        assert_eq!(driver.allocate(20 * MIB), 7 * CHUNK);
     }
 
     /// Some of what is drawn lies above what was recorded, and some below: in all orders of three.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
+//! collected   what the segments that were collected say of the limit
 //! refusals    which limit refused a failed allocation
 //! batch       what grows with the batch, as an estimate
 //! early       blocks that are given back earlier than they were, or never asked for
@@ -22,6 +23,7 @@
 
 pub mod batch;
 mod begin;
+mod collected;
 mod curve;
 mod early;
 mod recorded;
@@ -39,6 +41,7 @@ use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, PoolId, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 pub use begin::Before;
+pub use collected::evidence;
 pub use curve::Curve;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
@@ -197,7 +200,7 @@ pub fn ask(
     question: &Question,
     watch: Watch<'_>,
 ) -> Result<Answer, Stopped> {
-    let evidence = Evidence::of(device, own, watch)?;
+    let evidence = evidence(device, own, watch)?;
     let seen = evidence.limit;
     let own_limit = seen.map(LimitSeen::limit);
     let calibration = calibrate(device, own, &evidence, watch)?;
@@ -220,19 +223,13 @@ pub fn ask(
     };
     let run = |limit, columns| {
         let as_recorded = settings == own && limit == own_limit && question.early.is_empty();
-        match as_recorded && columns == 0 {
-            true => Ok((calibration.own, None)),
-            false => {
-                let conditions = under(limit);
-                let (mut outcome, curve) =
-                    replay_drawn(device, &evidence, &conditions, columns, watch)?;
-                outcome.spread = Spread::of(device, &evidence, &conditions, &outcome, watch)?;
-                if !as_recorded {
-                    outcome.waiting = Waiting::of(device, &evidence, &conditions, &outcome, watch)?;
-                }
-                Ok((outcome, Some(curve)))
-            }
-        }
+        let conditions = under(limit);
+        let (outcome, curve) = match (as_recorded, columns) {
+            (true, 0) => return Ok((calibration.own, None)),
+            (true, _) => replay_drawn(device, &evidence, &conditions, columns, watch)?,
+            (false, _) => told(device, &evidence, conditions, columns, watch)?,
+        };
+        Ok((outcome, Some(curve)))
     };
     let second = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
     // The curve belongs to the outcome that the answer is about.
@@ -260,6 +257,26 @@ pub fn ask(
         }),
         calibration,
     })
+}
+
+/// The outcome under these conditions that is to be told, with its curve.
+fn told(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    mut conditions: Conditions<'_>,
+    columns: u32,
+    watch: Watch<'_>,
+) -> Result<(Outcome, Curve), Stopped> {
+    let (mut outcome, mut curve) = replay_drawn(device, evidence, &conditions, columns, watch)?;
+    if let Some((spread, placement)) = Spread::of(device, evidence, &conditions, &outcome, watch)? {
+        if placement != conditions.placement {
+            conditions.placement = placement;
+            (outcome, curve) = replay_drawn(device, evidence, &conditions, columns, watch)?;
+        }
+        outcome.spread = Some(spread);
+    }
+    outcome.waiting = Waiting::of(device, evidence, &conditions, &outcome, watch)?;
+    Ok((outcome, curve))
 }
 
 /// What was cached and free before the first event, if these settings would hold it in other

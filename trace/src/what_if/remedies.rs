@@ -4,7 +4,7 @@ use super::batch::{Batch, Share};
 use super::begin::lies_alike;
 use super::{
     Before, Conditions, Early, Evidence, Failed, Limit, LimitSeen, Outcome, Placement, Reach,
-    Refuser, Spread, replay,
+    Refuser, Spread, evidence, replay,
 };
 use crate::allocator::{Config, conf};
 use crate::trace::DeviceTrace;
@@ -230,7 +230,7 @@ pub fn remedies(
     tried: Tried<'_>,
     watch: Watch<'_>,
 ) -> Result<Option<Diagnosis>, Stopped> {
-    let evidence = Evidence::of(device, own, watch)?;
+    let evidence = evidence(device, own, watch)?;
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };

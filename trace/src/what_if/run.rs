@@ -6,7 +6,7 @@ use super::curve::Curve;
 use super::early::Early;
 use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
-use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement};
+use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement, Threshold};
 use crate::allocator::{Config, Slot};
 use crate::levels::GivenBack;
 use crate::oom;
@@ -58,7 +58,9 @@ pub fn replay_drawn(
     columns: u32,
     watch: Watch<'_>,
 ) -> Result<(Outcome, Curve), Stopped> {
-    replay_with(device, evidence, conditions, columns, true, watch)
+    let mut run = Run::new(device, conditions, columns, watch)?;
+    run.go(evidence, conditions, watch)?;
+    Ok((run.outcome, run.curve))
 }
 
 /// The same without a curve, if no free waited for another stream.
@@ -71,59 +73,28 @@ pub(super) fn replay_without_waits(
     conditions: &Conditions<'_>,
     watch: Watch<'_>,
 ) -> Result<Outcome, Stopped> {
-    Ok(replay_with(device, evidence, conditions, 0, false, watch)?.0)
+    let mut run = Run::new(device, conditions, 0, watch)?;
+    run.waits = false;
+    run.go(evidence, conditions, watch)?;
+    Ok(run.outcome)
 }
 
-fn replay_with(
+/// What the segments that were collected tell of the threshold, if these are the conditions of the
+/// recording. Reserved memory up to `granted` was refused to no request.
+///
+/// # Errors
+/// [`Stopped`].
+pub(super) fn threshold(
     device: &DeviceTrace,
     evidence: &Evidence,
     conditions: &Conditions<'_>,
-    columns: u32,
-    waits: bool,
+    granted: Bytes,
     watch: Watch<'_>,
-) -> Result<(Outcome, Curve), Stopped> {
-    let n_blocks = device.blocks.len();
-    watch.look(n_blocks * size_of::<Slot>())?;
-    let watch = watch.beside(n_blocks * size_of::<Slot>());
-    let mut run = Run::new(device, conditions, columns);
-    run.least = &evidence.least;
-    run.waits = waits;
-    if !run.lay_out(conditions, watch)? {
-        run.fail(0, None);
-        run.outcome.reach = Reach::Failure;
-        return Ok((run.outcome, run.curve));
-    }
-    run.allocator.set_limit(conditions.limit);
-    let mut early = conditions.early.given_back.iter().peekable();
-    let mut emptied = evidence.emptied.iter().peekable();
-    let mut awaited = evidence.awaited.iter().peekable();
-    let mut shortages = run.allocator.shortages();
-    for event in 0..device.events.len() {
-        watch.at_row(event as usize, || run.allocator.heap_bytes_after(4 * EVERY))?;
-        // A request that finds nothing may take as long as many rows.
-        let now = run.allocator.shortages();
-        if now != shortages {
-            shortages = now;
-            watch.look(run.allocator.heap_bytes_after(4 * EVERY))?;
-        }
-        while let Some((_, block)) = early.next_if(|(at, _)| at.0 <= event) {
-            run.give_back_early(*block);
-        }
-        if emptied.next_if(|at| at.0 == event).is_some() {
-            run.allocator.empty_cache();
-        }
-        while awaited.next_if(|span| span.end().0 <= event).is_some() {}
-        let is_awaited = awaited.peek().is_some_and(|span| span.start().0 <= event);
-        let end = run.event(event, is_awaited);
-        run.draw(event);
-        if let Some(reach) = end {
-            run.outcome.reach = reach;
-            break;
-        }
-    }
-    run.outcome.retries = run.allocator.retries();
-    run.outcome.is_guessed = run.allocator.is_guessed();
-    Ok((run.outcome, run.curve))
+) -> Result<Option<Threshold>, Stopped> {
+    let mut run = Run::new(device, conditions, 0, watch)?;
+    run.learns = Some(granted);
+    run.go(evidence, conditions, watch)?;
+    Ok(run.allocator.learnt())
 }
 
 /// The recorded calls of the driver.
@@ -153,6 +124,8 @@ struct Run<'a> {
     awaited: Vec<u32>,
     /// Whether frees wait for other streams, as recorded.
     waits: bool,
+    /// What no request was refused, where the threshold of collection is to be learnt.
+    learns: Option<Bytes>,
     batch: Option<(&'a Batch, Share)>,
     /// Recorded failures after which the program went on at once.
     passed_over: Vec<EventIdx>,
@@ -167,6 +140,11 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
+/// Bytes of the slots of all blocks.
+fn heap_of_slots(device: &DeviceTrace) -> usize {
+    device.blocks.len() * size_of::<Slot>()
+}
+
 /// An allocator that holds nothing.
 fn new_allocator(device: &DeviceTrace, conditions: &Conditions<'_>) -> Caching {
     let settings = conditions.settings.clone();
@@ -174,14 +152,21 @@ fn new_allocator(device: &DeviceTrace, conditions: &Conditions<'_>) -> Caching {
 }
 
 impl<'a> Run<'a> {
-    fn new(device: &'a DeviceTrace, conditions: &Conditions<'a>, columns: u32) -> Run<'a> {
-        Run {
+    fn new(
+        device: &'a DeviceTrace,
+        conditions: &Conditions<'a>,
+        columns: u32,
+        watch: Watch<'_>,
+    ) -> Result<Run<'a>, Stopped> {
+        watch.look(heap_of_slots(device))?;
+        Ok(Run {
             device,
             allocator: new_allocator(device, conditions),
             slots: vec![Slot::NONE; device.blocks.len()],
             allocated: 0,
             awaited: Vec::new(),
             waits: true,
+            learns: None,
             batch: conditions.batch,
             passed_over: oom::passed_over(device),
             is_served: false,
@@ -198,7 +183,7 @@ impl<'a> Run<'a> {
                 spread: None,
                 waiting: None,
             },
-        }
+        })
     }
 
     /// Lays out what was there before the first event. Returns whether it fits. Under a lower limit
@@ -218,6 +203,59 @@ impl<'a> Run<'a> {
         }
         self.begin(limit);
         Ok(!self.exceeds(limit))
+    }
+
+    /// Replays the events.
+    fn go(
+        &mut self,
+        evidence: &'a Evidence,
+        conditions: &Conditions<'_>,
+        watch: Watch<'_>,
+    ) -> Result<(), Stopped> {
+        let device = self.device;
+        let watch = watch.beside(heap_of_slots(device));
+        self.least = &evidence.least;
+        if !self.lay_out(conditions, watch)? {
+            self.fail(0, None);
+            self.outcome.reach = Reach::Failure;
+            return Ok(());
+        }
+        self.allocator.set_limit(conditions.limit);
+        if let Some(granted) = self.learns {
+            self.allocator.learn(granted);
+        }
+        let mut early = conditions.early.given_back.iter().peekable();
+        let mut emptied = evidence.emptied.iter().peekable();
+        let mut awaited = evidence.awaited.iter().peekable();
+        let mut shortages = self.allocator.shortages();
+        for event in 0..device.events.len() {
+            watch.at_row(event as usize, || {
+                self.allocator.heap_bytes_after(4 * EVERY)
+            })?;
+            // A request that finds nothing may take as long as many rows.
+            let now = self.allocator.shortages();
+            if now != shortages {
+                shortages = now;
+                watch.look(self.allocator.heap_bytes_after(4 * EVERY))?;
+            }
+            while let Some((_, block)) = early.next_if(|(at, _)| at.0 <= event) {
+                self.give_back_early(*block);
+            }
+            if emptied.next_if(|at| at.0 == event).is_some() {
+                self.allocator.empty_cache();
+            }
+            while awaited.next_if(|span| span.end().0 <= event).is_some() {}
+            let is_awaited = awaited.peek().is_some_and(|span| span.start().0 <= event);
+            let end = self.event(event, is_awaited);
+            self.draw(event);
+            if let Some(reach) = end {
+                self.outcome.reach = reach;
+                break;
+            }
+        }
+        self.outcome.retries = self.allocator.retries();
+        self.outcome.is_guessed = self.allocator.is_guessed();
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::recorded::Evidence;
 use super::run::{Conditions, replay};
-use super::{Outcome, Reach};
+use super::{Failed, Outcome, Reach};
 use crate::allocator::caching::Placement;
 use crate::trace::DeviceTrace;
 use crate::units::Bytes;
@@ -23,6 +23,9 @@ const FEW: usize = 7;
 /// replay takes a second or more.
 const MOST_ALLOCS: usize = 2_000_000;
 
+/// From this share on, the range of a peak is told with it.
+const WIDE: f64 = 0.02;
+
 /// The same answer with segments in several orders. Lowest and highest are of those orders for
 /// which the answer goes as far as the one that is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct Spread {
     pub orders: u32,
     /// In how many of them a request fails.
     pub failed: u32,
+    /// Where one fails, the earliest and the latest of these.
+    pub failed_at: Option<[Failed; 2]>,
     /// Lowest and highest peak of *allocated*.
     pub peak_allocated: [Bytes; 2],
     /// Lowest and highest peak of *reserved*.
@@ -47,7 +52,8 @@ impl Spread {
         most.min(replays) as u32
     }
 
-    /// Of an outcome under these conditions.
+    /// Of an outcome under these conditions, with the order to tell: the middle one of those that
+    /// go as far as most do. One order alone may be a rare one.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -57,36 +63,50 @@ impl Spread {
         conditions: &Conditions<'_>,
         outcome: &Outcome,
         watch: Watch<'_>,
-    ) -> Result<Option<Spread>, Stopped> {
+    ) -> Result<Option<(Spread, Placement)>, Stopped> {
         let others = Spread::others(device, 1);
         if !outcome.is_guessed || others == 0 {
             return Ok(None);
         }
-        let mut spread = Spread {
-            orders: 1,
-            failed: u32::from(outcome.failed.is_some()),
-            peak_allocated: [outcome.peak_allocated; 2],
-            peak_reserved: [outcome.peak_reserved; 2],
-            retries: [outcome.retries; 2],
-        };
+        let mut found = vec![(conditions.placement, *outcome)];
         for order in 0..others {
+            let placement = Placement::Other(order);
             let conditions = Conditions {
-                placement: Placement::Other(order),
+                placement,
                 ..*conditions
             };
-            let other = replay(device, evidence, &conditions, watch)?;
-            spread.add(&other, outcome.reach);
+            found.push((placement, replay(device, evidence, &conditions, watch)?));
         }
-        Ok(Some(spread))
+        let (placement, told) = middle(&found);
+        let mut spread = Spread {
+            orders: found.len() as u32,
+            failed: 0,
+            failed_at: None,
+            peak_allocated: [told.peak_allocated; 2],
+            peak_reserved: [told.peak_reserved; 2],
+            retries: [told.retries; 2],
+        };
+        for (_, outcome) in &found {
+            spread.add(outcome, told.reach);
+        }
+        Ok(Some((spread, placement)))
     }
 
-    fn add(&mut self, other: &Outcome, reach: Reach) {
-        self.orders += 1;
-        self.failed += u32::from(other.failed.is_some());
-        if other.reach == reach {
-            widen(&mut self.peak_allocated, other.peak_allocated);
-            widen(&mut self.peak_reserved, other.peak_reserved);
-            widen(&mut self.retries, other.retries);
+    fn add(&mut self, outcome: &Outcome, reach: Reach) {
+        if let Some(failed) = outcome.failed {
+            self.failed += 1;
+            let [first, last] = self.failed_at.get_or_insert([failed; 2]);
+            if failed.event < first.event {
+                *first = failed;
+            }
+            if failed.event > last.event {
+                *last = failed;
+            }
+        }
+        if outcome.reach == reach {
+            widen(&mut self.peak_allocated, outcome.peak_allocated);
+            widen(&mut self.peak_reserved, outcome.peak_reserved);
+            widen(&mut self.retries, outcome.retries);
         }
     }
 
@@ -95,12 +115,35 @@ impl Spread {
         (1..self.orders).contains(&self.failed)
     }
 
+    /// Whether the peak of *reserved* is known less well than an answer should be.
+    pub fn is_wide(&self) -> bool {
+        let [low, high] = self.peak_reserved.map(|peak| peak.0 as f64);
+        high > (1.0 + WIDE) * low
+    }
+
     /// Whether nothing fails, but the limit is no further from the highest peak than the peaks are
     /// from each other: then it may fail in an order that was not tried.
     pub fn is_near(&self, limit: Bytes) -> bool {
         let [low, high] = self.peak_reserved;
         self.failed == 0 && low < high && limit.saturating_sub(high) < high - low
     }
+}
+
+/// The middle one of those outcomes that go as far as most of them: by where a request fails, then
+/// by the peak of *reserved*. Of equal ones, and of equally many, the first.
+fn middle(found: &[(Placement, Outcome)]) -> (Placement, Outcome) {
+    let as_far = |reach: Reach| found.iter().filter(move |(_, other)| other.reach == reach);
+    let reaches = found.iter().map(|(_, outcome)| outcome.reach);
+    let most = reaches.rev().max_by_key(|&reach| as_far(reach).count());
+    let rank = |&(_, outcome): &(Placement, Outcome)| {
+        let at = outcome.failed.map(|failed| failed.event);
+        (at, outcome.peak_reserved, outcome.retries)
+    };
+    let mut of_most: Vec<_> = most.into_iter().flat_map(as_far).copied().collect();
+    of_most.sort_by_key(rank);
+    let middle = rank(&of_most[of_most.len() / 2]);
+    let first = found.iter().find(|one| rank(one) == middle);
+    *first.expect("it is one of them")
 }
 
 fn widen<T: Ord + Copy>([low, high]: &mut [T; 2], value: T) {

@@ -165,36 +165,13 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
         format!(" under a limit of {}", size(limit))
     });
     if let Some(failed) = &outcome.failed {
-        let Some(segment) = failed.segment else {
-            return format!(
-                "It {would} not fit{under}: {} are in use before the first recorded event, in \
-                 segments of {}.",
-                size(failed.allocated),
-                size(failed.reserved)
-            );
-        };
-        let too = match recorded.failed {
-            Some((event, _)) if event == failed.event => ", as in the recording",
-            _ => "",
-        };
-        return format!(
-            "It {would} run out of memory{under} {}{too}: a segment of {} is needed while \
-             {} are reserved, {} of them allocated.{}",
-            place(failed, steps),
-            segment,
-            size(failed.reserved),
-            size(failed.allocated),
-            match at_once {
-                true => {
-                    " What it is for is given back at once: it may be work space of a library \
-                     (cuDNN) that makes do with less."
-                }
-                false if may_be_less => {
-                    " The recording tells the size of the request rounded up: it may have been \
-                     less, and then it would get past this."
-                }
-                false => "",
-            }
+        return failure(
+            recorded,
+            outcome,
+            failed,
+            &format!("It {would}"),
+            &under,
+            steps,
         );
     }
     let retries = match outcome.retries {
@@ -203,8 +180,9 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
         n => format!(", after {n} retries with an empty cache"),
     };
     let peak = format!(
-        "reserved memory would peak at {}, {}{retries}",
+        "reserved memory would peak at {}{}, {}{retries}",
         size(outcome.peak_reserved),
+        outcome.spread.as_ref().map(range).unwrap_or_default(),
         against(outcome.peak_reserved, recorded.peak_reserved)
     );
     match (outcome.reach, recorded.failed) {
@@ -221,6 +199,83 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
             )
         }
         _ => format!("It {would} fit{under}: {peak}."),
+    }
+}
+
+/// What fails, after `It would` or `It might`, and the limit under which it does.
+fn failure(
+    recorded: &Recorded,
+    outcome: &Outcome,
+    failed: &Failed,
+    it_would: &str,
+    under: &str,
+    steps: &[Step],
+) -> String {
+    let Some(segment) = failed.segment else {
+        return format!(
+            "{it_would} not fit{under}: {} are in use before the first recorded event, in \
+             segments of {}.",
+            size(failed.allocated),
+            size(failed.reserved)
+        );
+    };
+    let too = match recorded.failed {
+        Some((event, _)) if event == failed.event => ", as in the recording",
+        _ => "",
+    };
+    let spread = outcome.spread.as_ref();
+    let elsewhere = spread.map(|spread| elsewhere(spread, failed, steps));
+    format!(
+        "{it_would} run out of memory{under} {}{too}{}: a segment of {segment} is needed while {} \
+         are reserved, {} of them allocated.{}",
+        place(failed, steps),
+        elsewhere.unwrap_or_default(),
+        size(failed.reserved),
+        size(failed.allocated),
+        match failed.at_once {
+            true => {
+                " What it is for is given back at once: it may be work space of a library \
+                 (cuDNN) that makes do with less."
+            }
+            false if failed.may_be_less => {
+                " The recording tells the size of the request rounded up: it may have been \
+                 less, and then it would get past this."
+            }
+            false => "",
+        }
+    )
+}
+
+/// Between which peaks of *reserved* addresses decide, where that is worth a word.
+fn range(spread: &Spread) -> String {
+    match spread.is_wide() {
+        true => {
+            let [low, high] = spread.peak_reserved.map(size);
+            format!(" ({low} to {high}, depending on where segments lie)")
+        }
+        false => String::new(),
+    }
+}
+
+/// Where else a request may fail, because it depends on addresses that no recording tells.
+fn elsewhere(spread: &Spread, failed: &Failed, steps: &[Step]) -> String {
+    let here = place(failed, steps);
+    let [first, last] = spread.failed_at.unwrap_or([*failed; 2]);
+    let at = |other: Failed, is_other: bool, when: &str| {
+        let place = Some(place(&other, steps)).filter(|place| is_other && *place != here);
+        place.map(|place| format!("{place} at the {when}"))
+    };
+    let bounds = [
+        at(first, first.event < failed.event, "earliest"),
+        at(last, last.event > failed.event, "latest"),
+    ];
+    let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+    match bounds.is_empty() {
+        true => String::new(),
+        false => format!(
+            " (with segments at other addresses {})",
+            bounds.join(" and ")
+        ),
     }
 }
 
@@ -269,6 +324,7 @@ mod tests {
         Spread {
             orders: 8,
             failed,
+            failed_at: None,
             peak_allocated: [Bytes(MIB); 2],
             peak_reserved: peaks.map(|mib| Bytes(mib * MIB)),
             retries,
@@ -351,6 +407,46 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_range_is_told_with_the_peak() {
+        let check = |peaks: [u64; 2], expected: &str| {
+            assert_eq!(range(&spread_of(0, peaks, [0, 0])), expected);
+        };
+        check([300, 300], "");
+        check([300, 306], "");
+        check(
+            [300, 307],
+            " (300 MiB to 307 MiB, depending on where segments lie)",
+        );
+    }
+
+    #[test]
+    fn where_else_a_request_may_fail_is_told() {
+        let at = |event: u32| Failed {
+            event: EventIdx(event),
+            step: 0,
+            segment: Some(Bytes(MIB)),
+            allocated: Bytes(MIB),
+            reserved: Bytes(MIB),
+            retries: 1,
+            at_once: false,
+            may_be_less: false,
+        };
+        let check = |first: u32, here: u32, last: u32, expected: &str| {
+            let spread = Spread {
+                failed_at: Some([at(first), at(last)]),
+                ..spread_of(8, [300, 310], [1, 1])
+            };
+            assert_eq!(elsewhere(&spread, &at(here), &[]), expected);
+        };
+        let other = |what: &str| format!(" (with segments at other addresses {what})");
+        check(7, 7, 7, "");
+        check(3, 7, 7, &other("at event 3 at the earliest"));
+        check(7, 7, 9, &other("at event 9 at the latest"));
+        let both = "at event 3 at the earliest and at event 9 at the latest";
+        check(3, 7, 9, &other(both));
+    }
+
+    #[test]
     fn what_is_not_certain_might_happen() {
         let recorded = Recorded {
             peak_allocated: Bytes(MIB),
@@ -374,7 +470,8 @@ mod tests {
                     fails,
                 }),
             };
-            let peak = "reserved memory would peak at 2 MiB, as recorded.";
+            let range = spread.as_ref().map(range).unwrap_or_default();
+            let peak = format!("reserved memory would peak at 2 MiB{range}, as recorded.");
             assert_eq!(
                 outcome(&recorded, &told, Some(Bytes(5 * MIB)), &[]),
                 format!("{expected} fit under a limit of 5 MiB: {peak}")

@@ -161,6 +161,32 @@ fn stacks_of_allocations_do_not_show_who_gave_back() {
     assert_eq!(found.otherwise().unwrap().emptied, []);
 }
 
+/// How much was collected, and what was not, tells the limit.
+#[test]
+fn what_was_collected_shows_the_limit() {
+    let cached = [60, 100, 130, 144].map(|mib| [Op::Alloc(mib * MIB, 0), Op::FreeNewest]);
+    let kept = [300, 320].map(|mib| Op::Alloc(mib * MIB, 0));
+    let ops: Vec<Op> = cached.into_iter().flatten().chain(kept).collect();
+    let own = Config {
+        garbage_collection_threshold: 0.5,
+        ..Config::default()
+    };
+    let process = Process::run(&ops, &own, Some(Bytes(1000 * MIB)));
+    let device = process.trace().unwrap();
+    let peak = |evidence: &Evidence| {
+        let limit = evidence.limit.map(LimitSeen::limit);
+        outcome(&device, evidence, &own, limit).peak_reserved
+    };
+    let refused = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+    assert_eq!(peak(&refused), Bytes(894 * MIB));
+    let collected = evidence(&device, &own, Watch::nobody()).unwrap();
+    assert_eq!(peak(&collected), Bytes(764 * MIB));
+    let seen = collected.limit.unwrap();
+    // Of 734 MiB, 160 were not enough and 290 were: the threshold lies between 444 and 574.
+    let range = [seen.at_least, seen.below];
+    assert_eq!(range, [888, 1148].map(|mib| Bytes(mib * MIB)));
+}
+
 /// Without stacks, a program that empties its cache looks like a request that was refused. So no
 /// card is said to be full where the request would have been served by what went back, however much
 /// was reserved.

@@ -81,7 +81,7 @@ proptest! {
         }
         let process = Process::run(&ops, &own, limit);
         let Some(device) = process.trace() else { return Ok(()) };
-        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let evidence = evidence(&device, &own, Watch::nobody()).unwrap();
         let check = |outcome: Outcome| {
             prop_assert_eq!((outcome.peak_allocated.0, outcome.peak_reserved.0), peaks(&process));
             prop_assert_eq!(outcome.retries, process.allocator.retries());

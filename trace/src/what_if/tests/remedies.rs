@@ -13,7 +13,7 @@ proptest! {
         let process = Process::run_on(Some(limit), &ops, &own, Some(limit));
         let failed = process.failed.and(process.trace());
         let Some(device) = failed else { return Ok(()) };
-        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let evidence = evidence(&device, &own, Watch::nobody()).unwrap();
         let seen = evidence.limit.unwrap();
         prop_assert_eq!((seen.at_least, seen.taken(), seen.by), (limit, limit, Refuser::Device));
         let failure = oom::failures(&device)[0];
@@ -41,7 +41,7 @@ proptest! {
         let failed = process.failed.and(process.trace());
         let Some(device) = failed else { return Ok(()) };
         let found = remedies(&device, &own, Tried::default(), Watch::nobody()).unwrap();
-        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let evidence = evidence(&device, &own, Watch::nobody()).unwrap();
         for remedy in found.iter().flat_map(|found| &found.remedies) {
             let Change::Settings(text) = &remedy.change else { continue };
             let told = Config { ties: own.ties, ..conf::parse(text, None).unwrap() };

@@ -5,6 +5,8 @@
 //! `c10/cuda/CUDACachingAllocator.cpp`. [`Arena`] has the blocks and their rules; `driver` decides
 //! where segments lie.
 
+mod collect;
+
 use super::driver::Driver;
 pub use super::driver::{Call, Placement};
 use super::{Arena, Config, PoolKey, Slot};
@@ -12,6 +14,8 @@ use crate::footprint::of_map;
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, PoolId, PoolSize};
 use crate::units::Bytes;
+pub use collect::Threshold;
+use collect::{COLLECTED, Learnt};
 use std::collections::VecDeque;
 
 /// A request that still failed after the allocator had given back everything that it could.
@@ -66,6 +70,8 @@ pub struct Caching {
     driver: Driver,
     /// Where the expandable segment of each pool begins.
     bases: FxHashMap<PoolKey, u64>,
+    /// Where what was recorded as collected tells of the threshold: what it told so far.
+    learnt: Option<Learnt>,
     /// What a recorder would have written about segments: action, pool, address, bytes.
     #[cfg(test)]
     pub(crate) noted: Vec<(Action, PoolKey, u64, u64)>,
@@ -97,6 +103,7 @@ impl Caching {
             pending: FxHashMap::default(),
             driver: Driver::new(recorded, placement),
             bases: FxHashMap::default(),
+            learnt: None,
             #[cfg(test)]
             noted: Vec::new(),
         }
@@ -105,6 +112,22 @@ impl Caching {
     /// Changes the limit on reserved memory from now on.
     pub fn set_limit(&mut self, limit: Option<Limit>) {
         self.limit = limit;
+    }
+
+    /// From now on collects what the recording collected, as far as it tells. Reserved memory up to
+    /// `granted` was refused to no request.
+    pub fn learn(&mut self, granted: Bytes) {
+        let threshold = Threshold {
+            at_least: 0,
+            below: u64::MAX,
+        };
+        let granted = granted.0;
+        self.learnt = Some(Learnt { threshold, granted });
+    }
+
+    /// What was learnt of the threshold above which garbage is collected.
+    pub fn learnt(&self) -> Option<Threshold> {
+        self.learnt.map(|learnt| learnt.threshold)
     }
 
     /// The blocks.
@@ -236,7 +259,7 @@ impl Caching {
 
     fn more_memory(&mut self, key: PoolKey, rounded: u64) -> Result<Slot, OutOfMemory> {
         self.shortages += 1;
-        self.collect();
+        self.collect(self.arena.config().segment_size(rounded));
         if let Some(free) = self.segment(key, rounded) {
             return Ok(free);
         }
@@ -336,38 +359,6 @@ impl Caching {
         *self.bases.entry(key).or_insert(next)
     }
 
-    /// Above the threshold, gives back cached segments of the large pool, until enough was given
-    /// back. A segment goes if it was unused for longer than the average of all of them.
-    fn collect(&mut self) {
-        let Some(threshold) = self.collects() else {
-            return;
-        };
-        if self.reserved <= threshold {
-            return;
-        }
-        let target = self.reserved - threshold;
-        let whole: Vec<Slot> = self.whole_and_free(COLLECTED.0, COLLECTED.1);
-        let mut left = whole.len() as u64;
-        let mut age: u64 = whole.iter().map(|&slot| self.arena.age(slot)).sum();
-        let mut reclaimed = 0;
-        let mut candidates = whole;
-        candidates.retain(|&slot| !self.arena.is_expandable(slot));
-        while reclaimed < target && left > 0 {
-            let average = age as f64 / left as f64;
-            let is_old = |slot: &Slot| self.arena.age(*slot) as f64 >= average;
-            let (old, young): (Vec<Slot>, Vec<Slot>) = candidates.into_iter().partition(is_old);
-            if old.is_empty() {
-                return;
-            }
-            for slot in old {
-                age -= self.arena.age(slot);
-                left -= 1;
-                reclaimed += self.release(slot);
-            }
-            candidates = young;
-        }
-    }
-
     /// Gives back a segment that is one free block. Returns its bytes.
     fn release(&mut self, slot: Slot) -> u64 {
         let (addr, size) = (self.arena.addr(slot), self.arena.size(slot));
@@ -451,6 +442,3 @@ impl Caching {
         }
     }
 }
-
-/// The pool whose cached segments `garbage_collection_threshold` applies to.
-const COLLECTED: (PoolId, PoolSize) = (PoolId(0, 0), PoolSize::Large);
