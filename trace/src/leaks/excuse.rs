@@ -21,13 +21,14 @@ use super::judge::{self, Growth};
 use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
 use crate::growth::settled;
+use crate::oom;
 use crate::optimizer;
 use crate::phases::Role;
 use crate::site::SiteKey;
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx};
 use crate::steps;
-use crate::trace::{Annotation, StepSource};
+use crate::trace::{Annotation, BlockIdx, StepSource};
 use crate::units::EventIdx;
 use std::cell::OnceCell;
 
@@ -297,17 +298,25 @@ fn made_in_updates(view: &View<'_>) -> Vec<bool> {
     made.into_iter().map(|made| made == [false, true]).collect()
 }
 
-/// Whether steps give back a part of what they make before the next one ends, as most do.
+/// Whether steps give back a part of what they make before the next one ends, as most do. Where
+/// memory runs out, half of the bytes: a pass that is not over looks like steps of which each keeps
+/// more than that.
 fn gives_back(view: &View<'_>) -> bool {
     let (blocks, ends) = (&view.device.blocks, view.ends.as_slice());
-    let (mut made, mut freed) = (0, 0);
+    let (mut made, mut freed) = ((0, 0), (0, 0));
     for three in ends.windows(3) {
-        let own = blocks.allocated_in(Span::new(EventIdx(three[0]), EventIdx(three[1])));
-        made += own.len();
-        let is_freed = |&block: &u32| blocks.free_requested[block as usize] < three[2];
-        freed += own.filter(is_freed).count();
+        for block in blocks.allocated_in(Span::new(EventIdx(three[0]), EventIdx(three[1]))) {
+            let size = blocks.kind(BlockIdx(block)).size.0;
+            made = (made.0 + 1, made.1 + size);
+            if blocks.free_requested[block as usize] < three[2] {
+                freed = (freed.0 + 1, freed.1 + size);
+            }
+        }
     }
-    freed as f64 >= steps::GIVEN_BACK * made as f64
+    match oom::count(view.device) {
+        0 => freed.0 as f64 >= steps::GIVEN_BACK * made.0 as f64,
+        _ => freed.1 as f64 >= steps::MOST_GIVEN_BACK * made.1 as f64,
+    }
 }
 
 /// The stacks of what was allocated while it was recorded. Blocks from before it have no stack,

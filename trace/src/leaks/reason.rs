@@ -211,7 +211,7 @@ impl Teller<'_> {
             }
             Excuse::GraphsWait => {
                 let reason = format!(
-                    "{bytes} {one} accumulate over {n} {many}, which give back hardly anything of \
+                    "{bytes} {one} accumulate over {n} {many}, which give back little of \
                      what they make: perhaps each keeps its graph, as an evaluation does without \
                      `torch.no_grad()`, or all are parts of one pass that waits for its backward \
                      pass; record until memory is given back"

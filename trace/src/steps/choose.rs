@@ -35,7 +35,7 @@ const BESIDE_EVALUATIONS: f64 = 0.5;
 pub const GIVEN_BACK: f64 = 0.25;
 /// So many of the bytes that a module's iterations make they must give back, if nothing but the
 /// calls of the module shows that its caller loops.
-const MOST_GIVEN_BACK: f64 = 0.5;
+pub const MOST_GIVEN_BACK: f64 = 0.5;
 /// So many blocks of an iteration are looked at, to see whether it begins with new data.
 const MOST_DATA: usize = 8;
 /// So many of a caller's iterations call a function once, if each call is an iteration.

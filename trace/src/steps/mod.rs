@@ -50,7 +50,7 @@ use ending::without_ending;
 use loops::Analysis;
 
 pub(crate) use annotated::family_name;
-pub(crate) use choose::GIVEN_BACK;
+pub(crate) use choose::{GIVEN_BACK, MOST_GIVEN_BACK};
 pub(crate) use pinned::take_steps;
 pub use word::Word;
 
