@@ -23,7 +23,7 @@ const FEW: usize = 7;
 /// replay takes a second or more.
 const MOST_ALLOCS: usize = 2_000_000;
 
-/// From this share on, the range of a peak is told with it.
+/// From this share on, the range of a peak is told with it, and two peaks are far from each other.
 const WIDE: f64 = 0.02;
 
 /// The same answer with segments in several orders. Lowest and highest are of those orders for
@@ -52,8 +52,8 @@ impl Spread {
         most.min(replays) as u32
     }
 
-    /// Of an outcome under these conditions, with the order to tell: the middle one of those that
-    /// go as far as most do. One order alone may be a rare one.
+    /// Of an outcome under these conditions, with the order to tell: that of these conditions, or
+    /// the middle one of those that go as far as most do, where it is a rare one.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -77,7 +77,7 @@ impl Spread {
             };
             found.push((placement, replay(device, evidence, &conditions, watch)?));
         }
-        let (placement, told) = middle(&found);
+        let (placement, told) = typical(&found);
         let mut spread = Spread {
             orders: found.len() as u32,
             failed: 0,
@@ -129,9 +129,10 @@ impl Spread {
     }
 }
 
-/// The middle one of those outcomes that go as far as most of them: by where a request fails, then
-/// by the peak of *reserved*. Of equal ones, and of equally many, the first.
-fn middle(found: &[(Placement, Outcome)]) -> (Placement, Outcome) {
+/// The outcome to tell: that of the first order, which is the driver's usual one, unless it is a
+/// rare one for this program and far from others. Then it is the middle one of those that go as far
+/// as most of them: by where a request fails, then by the peak of *reserved*.
+fn typical(found: &[(Placement, Outcome)]) -> (Placement, Outcome) {
     let as_far = |reach: Reach| found.iter().filter(move |(_, other)| other.reach == reach);
     let reaches = found.iter().map(|(_, outcome)| outcome.reach);
     let most = reaches.rev().max_by_key(|&reach| as_far(reach).count());
@@ -141,9 +142,18 @@ fn middle(found: &[(Placement, Outcome)]) -> (Placement, Outcome) {
     };
     let mut of_most: Vec<_> = most.into_iter().flat_map(as_far).copied().collect();
     of_most.sort_by_key(rank);
-    let middle = rank(&of_most[of_most.len() / 2]);
-    let first = found.iter().find(|one| rank(one) == middle);
-    *first.expect("it is one of them")
+    let quarter = of_most.len() / 4;
+    let common = rank(&of_most[quarter])..=rank(&of_most[of_most.len() - 1 - quarter]);
+    let (usual, middle) = (found[0], of_most[of_most.len() / 2]);
+    let [low, high] = {
+        let [a, b] = [usual, middle].map(|(_, outcome)| outcome.peak_reserved.0 as f64);
+        [a.min(b), a.max(b)]
+    };
+    let is_far = usual.1.reach != middle.1.reach || high > (1.0 + WIDE) * low;
+    match is_far && !common.contains(&rank(&usual)) {
+        true => middle,
+        false => usual,
+    }
 }
 
 fn widen<T: Ord + Copy>([low, high]: &mut [T; 2], value: T) {

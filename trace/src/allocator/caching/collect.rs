@@ -1,9 +1,9 @@
 //! `garbage_collection_threshold`: cached segments that go back before a request asks for more.
 //!
-//! Source: `garbage_collect_cached_blocks` of `c10/cuda/CUDACachingAllocator.cpp`. A recording under
-//! such a setting also shows where the threshold lies. What was collected was collected above it,
-//! and as much as it took to get below. Where nothing was collected that could have been, it was
-//! not reached.
+//! Source: `garbage_collect_cached_blocks` of `c10/cuda/CUDACachingAllocator.cpp`. A recording
+//! under such a setting also shows where the threshold lies. What was collected was collected above
+//! it, and as much as it took to get below. Where nothing was collected that could have been, it
+//! was not reached.
 
 use super::{Arena, Caching, Slot};
 use crate::trace::{PoolId, PoolSize};
@@ -83,11 +83,14 @@ impl Caching {
             reclaimed += self.release_all(old);
             old = cached.take_old(&self.arena);
         }
-        // A request that was refused empties the cache, too. So what went back was only collected
-        // if something was left, or if the request was not refused before.
+        // A request that was refused empties the cache, too; under `max_split_size_mb`, it gives
+        // back a few large segments first. So what went back was only collected if something was
+        // left without that option, or if the request was not refused before.
         let is_all = gone.is_empty();
         let is_left = !old.is_empty();
-        if is_all && (is_left || before.saturating_add(more) <= learnt.granted) {
+        let may_be_few = self.arena.config().max_split_size.is_some();
+        let was_granted = before.saturating_add(more) <= learnt.granted;
+        if is_all && (was_granted || is_left && !may_be_few) {
             let threshold = &mut learnt.threshold;
             if let Some(last) = last {
                 threshold.below = threshold.below.min(before - last);
