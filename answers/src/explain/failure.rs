@@ -32,12 +32,8 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let own = what_if::own_settings(&look.trace.format, look.device);
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let phases = Phases::of(look.device, look.stacks());
-    let batch = Batch::of(
-        look.device,
-        look.stacks(),
-        (&look.categories, &phases),
-        &failure,
-    );
+    let kinds = (&look.categories, &phases);
+    let batch = Batch::of(look.device, look.stacks(), kinds, &failure);
     let tried = Tried {
         leaks: Some(&early),
         batch: Some(&batch),
@@ -51,11 +47,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let mark = ooms.find(|mark| mark.event == failure.event);
     let found = diagnosis.as_ref();
     let [limit_at_least, limit_below] = limits(found, mark);
-    // Where something leaks, steps are told apart by that.
-    let may_need_more = look.leaks.verdict != Verdict::Leak;
-    let need = need::of(look.device, (&look.categories, &phases), failure.event);
-    let whole_step =
-        need.filter(|need| may_need_more && limit_below.is_some_and(|below| *need >= below));
+    let whole_step = whole_step(look, &phases, &failure, limit_below);
     let is_more = optimizer_made > failure.asked || whole_step.is_some();
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
@@ -63,11 +55,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         asked: failure.asked,
         segment: found.and_then(|found| found.failed.segment),
         free: failure.free,
-        refused_by: match failure.limit_under(&own) {
-            Some(_) => Refusal::ProcessLimit,
-            None if failure.free.is_none() => Refusal::NotKnown,
-            None => Refusal::Device,
-        },
+        refused_by: refused_by(&own, &failure),
         limit_at_least,
         limit_below,
         // The failure itself emptied the cache too.
@@ -84,24 +72,9 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         why: String::new(),
         what_would_have_helped: String::new(),
     };
-    let step = Word::of(&look.device.steps);
     if let Some(mark) = mark {
-        let asker = Asker::of(look.stacks(), failure.stack);
-        // For C++ the operation says more.
-        let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
-        let line = asker.frame.filter(is_line);
-        let line = line.map(|frame| frame_label(look.stacks(), frame));
-        let request = words::Request {
-            place: &timeline::oom::place(&marks, mark),
-            operation: asker.operation.as_deref(),
-            line: line.as_deref(),
-            is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
-            optimizer_made,
-            step,
-        };
-        let went_on = words::went_on(steps_after(look.device), step);
-        let why = Some(words::why(&explained, &look.leaks, &request));
-        explained.why = why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ");
+        let place = timeline::oom::place(&marks, mark);
+        explained.why = why(look, &explained, (&own, &failure), &place, optimizer_made);
     }
     let lowers = match explained.cause {
         Cause::Leak => None,
@@ -114,10 +87,58 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         fails: found.is_some(),
         expands: own.expandable_segments,
         saved: saved(look, &phases, failure.event),
-        step,
+        step: Word::of(&look.device.steps),
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
     Ok(Some(explained))
+}
+
+fn refused_by(own: &Config, failure: &Failure) -> Refusal {
+    match failure.limit_under(own) {
+        Some(_) => Refusal::ProcessLimit,
+        None if failure.free.is_none() => Refusal::NotKnown,
+        None => Refusal::Device,
+    }
+}
+
+/// Why it failed, at this place of the program, and that the program went on.
+fn why(
+    look: &Look<'_>,
+    explained: &OutOfMemory,
+    (own, failure): (&Config, &Failure),
+    place: &str,
+    optimizer_made: Bytes,
+) -> String {
+    let step = Word::of(&look.device.steps);
+    let asker = Asker::of(look.stacks(), failure.stack);
+    // For C++ the operation says more.
+    let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
+    let line = asker.frame.filter(is_line);
+    let line = line.map(|frame| frame_label(look.stacks(), frame));
+    let request = words::Request {
+        place,
+        operation: asker.operation.as_deref(),
+        line: line.as_deref(),
+        is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
+        optimizer_made,
+        step,
+    };
+    let went_on = words::went_on(steps_after(look.device), step);
+    let why = Some(words::why(explained, &look.leaks, &request));
+    why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
+}
+
+/// What the failed pass would have needed in all, if that is more than the limit. Where something
+/// leaks, that is what to tell.
+fn whole_step(
+    look: &Look<'_>,
+    phases: &Phases,
+    failure: &Failure,
+    limit_below: Option<Bytes>,
+) -> Option<Bytes> {
+    let below = limit_below.filter(|_| look.leaks.verdict != Verdict::Leak)?;
+    let need = need::of(look.device, (&look.categories, phases), failure.event);
+    need.filter(|need| *need >= below)
 }
 
 /// Between which sizes the limit lies: those that replay was tried with, otherwise what the mark

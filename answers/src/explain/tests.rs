@@ -376,9 +376,7 @@ fn why_says_who_asked_what_refused_it_and_the_cause() {
         place: "in step 3, in the forward pass",
         operation: Some("mm"),
         line: Some("forward model.py:12"),
-        is_rounded: false,
-        optimizer_made: Bytes::ZERO,
-        step: Word::Step,
+        ..NOBODY
     };
     check(
         &failure(Cause::Demand),

@@ -355,8 +355,8 @@ fn lasts(oom: &OutOfMemory) -> bool {
 fn needs_more(need: Bytes, step: Word) -> String {
     let (one, many) = (step.one(), step.many());
     format!(
-        "If this {one} is like the {many} before, it needs about {need} in all (computed from their \
-         peaks), more than the limit: what only gets past this request runs out later in it."
+        "If this {one} is like the {many} before, it needs about {need} in all (computed from \
+         their peaks), more than the limit: what only gets past this request runs out later in it."
     )
 }
 

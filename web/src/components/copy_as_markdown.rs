@@ -17,6 +17,16 @@ enum Copying {
     Done,
 }
 
+impl Copying {
+    fn label(self) -> &'static str {
+        match self {
+            Copying::Ready => "Copy as Markdown",
+            Copying::Asking => "Writing…",
+            Copying::Done => "Copied",
+        }
+    }
+}
+
 /// A button that copies the page of Markdown at an address. Some browsers do not allow copying
 /// after a wait; then it shows the page instead.
 #[component]
@@ -58,11 +68,7 @@ pub fn CopyAsMarkdown(
         Copying::Done => view! { <IconView icon=Icon::Done/> },
         Copying::Ready | Copying::Asking => view! { <IconView icon=Icon::Copy/> },
     };
-    let label = move || match copying.get() {
-        Copying::Ready => "Copy as Markdown",
-        Copying::Asking => "Writing…",
-        Copying::Done => "Copied",
-    };
+    let label = move || copying.get().label();
     let is_busy = move || (copying.get() == Copying::Asking).to_string();
     let title = "What held the memory, what leaks, why it ran out, what would have helped";
     view! {

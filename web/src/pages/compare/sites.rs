@@ -167,20 +167,14 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
     });
     let leaks = site.new.as_ref().is_some_and(|side| side.leaks);
     let leaks = leaks.then(|| view! { <span class="badge caution">"leaks"</span> });
-    let level = |side: &Option<SiteSide>, level: fn(&SiteSide) -> Bytes| {
-        side.as_ref()
-            .map_or_else(|| "–".to_owned(), |side| level(side).to_string())
+    let from_to = |level: fn(&SiteSide) -> Bytes| {
+        let told = |side: &Option<SiteSide>| {
+            let level = side.as_ref().map(|side| level(side).to_string());
+            level.unwrap_or_else(|| "–".to_owned())
+        };
+        format!("{} → {}", told(&site.base), told(&site.new))
     };
-    let peak = format!(
-        "{} → {}",
-        level(&site.base, |s| s.peak),
-        level(&site.new, |s| s.peak)
-    );
-    let end = format!(
-        "{} → {}",
-        level(&site.base, |s| s.at_end),
-        level(&site.new, |s| s.at_end)
-    );
+    let (peak, end) = (from_to(|side| side.peak), from_to(|side| side.at_end));
     let (d_peak, d_end) = (change(site.peak as f64), change(site.at_end as f64));
     let of_the_peaks = of_the_peaks(&site);
     let growth = (site.growth.abs() >= 512.0)
