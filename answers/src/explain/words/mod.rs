@@ -1,6 +1,9 @@
 //! Why memory ran out and what would have helped: the first few sentences that a person needs.
 //! Places in them are marked as code, in Markdown.
 
+#[cfg(test)]
+mod tests;
+
 use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
