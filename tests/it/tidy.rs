@@ -57,7 +57,7 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
             "server/src/http/account/pages.rs",
             "server/src/http/account/people.rs",
             "server/src/http/audited.rs",
-            "server/src/http/cards.rs",
+            "server/src/http/cards/mod.rs",
             "server/src/http/cors.rs",
             "server/src/http/guard.rs",
             "server/src/http/health.rs",

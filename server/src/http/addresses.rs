@@ -36,6 +36,13 @@ pub fn is_of_the_server(path: &str) -> bool {
     OF_THE_SERVER.iter().any(|page| page[1..] == *first)
 }
 
+/// Whether an address needs a token, or a link that opens it.
+pub fn is_guarded(path: &str) -> bool {
+    let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
+    let is_closed = path.starts_with("/api/") || path == routes::METRICS;
+    is_closed && !public.contains(&path)
+}
+
 /// An address of this server with the project in its query. Others stay as they are: those of
 /// files, those that name a project already, and those that enter one.
 pub fn in_project(address: &str, project: &ProjectName) -> String {

@@ -1,7 +1,8 @@
 //! The front end's files.
 
+use super::cookies;
 use super::extract::Client;
-use super::here::{self, Here};
+use super::here::Here;
 use super::packed::{accepts, is_known};
 use super::permits;
 use super::shell;
@@ -71,7 +72,7 @@ impl Showing {
             (header::CACHE_CONTROL, "private, no-cache"),
         ];
         let cookie = self.place.as_ref().map(|place| {
-            let cookie = here::cookie(&place.project, self.scheme);
+            let cookie = cookies::of_project(&place.project, self.scheme);
             AppendHeaders([(header::SET_COOKIE, cookie)])
         });
         let page = shell::page_for(index, self.place.as_ref(), &self.may_not);

@@ -6,9 +6,8 @@
 //! that opens the requested data.
 
 use super::App;
+use super::cookies::{cookies, secure};
 use super::extract::Client;
-use super::guard::cookies;
-use super::session::secure;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;

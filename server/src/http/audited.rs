@@ -1,8 +1,8 @@
 //! Writes the audit: every request that changed something.
 
 use super::App;
+use super::credentials;
 use super::extract::Client;
-use super::guard;
 use crate::access::Entry;
 use crate::clock::now_ms;
 use api::people::AuditEntry;
@@ -126,7 +126,9 @@ pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let client = Client::of(request.extensions());
     let entry = match request.extensions().get::<Entry>() {
         Some(entry) => Some(entry.clone()),
-        None => guard::entry(&app, request.headers(), client).await.ok(),
+        None => credentials::entry(&app, request.headers(), client)
+            .await
+            .ok(),
     };
     let address = client.address.to_string();
     let last = request

@@ -2,12 +2,10 @@
 
 use super::App;
 use super::audience::Audience;
-use super::cards::{self, Asked, CardQuery, Format, Subject};
-use super::extract::{Addresses, Client, Query, compared_runs};
+use super::extract::{Client, Query, compared_runs};
 use super::here::Here;
 use super::packed;
 use super::question::turn;
-use crate::cards::markdown::{self, Links};
 use crate::problems::Error;
 use crate::store::RunRow;
 use crate::texts::Texts;
@@ -15,9 +13,7 @@ use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
-use api::routes;
 use api::shares::nameless;
-use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -29,7 +25,7 @@ use trace::trace::Series;
 #[into_params(parameter_in = Query)]
 pub struct RunsQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
-    runs: String,
+    pub runs: String,
 }
 
 /// Which curves.
@@ -87,107 +83,6 @@ pub async fn compare(
     let against = against.iter().map(|one| &***one).collect();
     // Names can change, so the document is put together each time; the slow parts are cached.
     Ok(packed::json(&headers, &Shared { runs, against }))
-}
-
-/// How much the Markdown says, and where it leads.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct MarkdownQuery {
-    /// 2 to 8 run ids, separated by commas; the first is the baseline.
-    runs: String,
-    /// `1`: numbers alone, without names, places and picture, for private projects.
-    #[serde(default)]
-    numbers_only: u8,
-    /// The last part of a link's address: the block then leads there, and says no more than it.
-    link: Option<String>,
-}
-
-/// A comparison as Markdown, for a pull request.
-#[utoipa::path(get, path = "/api/compare/card.md", tag = "compare", params(MarkdownQuery),
-    responses(
-        (status = 200,
-            description = "The block for a pull request.",
-            content_type = "text/markdown"),
-        (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 429, body = Problem), (status = 503, body = Problem),
-    ))]
-pub async fn md(
-    Here(app): Here,
-    Query(query): Query<MarkdownQuery>,
-    RawQuery(raw): RawQuery,
-    addresses: Addresses,
-    client: Client,
-    audience: Audience,
-) -> Result<Response, Error> {
-    let runs = compared_runs(&query.runs)?;
-    let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
-    let link = query.link.as_deref();
-    let (links, texts) = cards::of_link(&app, addresses.origin(), link, &audience).await?;
-    let texts = match query.numbers_only {
-        0 => texts,
-        _ => texts.without_own(),
-    };
-    let _turn = turn(&app, &audience, client).await?;
-    let comparison = comparison(&app, rows, texts).await?;
-    let text = match query.numbers_only {
-        0 => {
-            let here = || Links {
-                page: addresses.of(&format!("{}?{view}", routes::COMPARE_PAGE)),
-                image: Some(cards::image_of_comparison(&addresses, &view)),
-            };
-            markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
-        }
-        _ => {
-            // A view may contain the searched text, and that may be a name.
-            let here = || Links {
-                page: addresses.of(&routes::compare_page(&view.runs)),
-                image: None,
-            };
-            markdown::numbers_only(&comparison, Some(&links.unwrap_or_else(here)))
-        }
-    };
-    Ok(cards::text_response(text))
-}
-
-/// The card of a comparison as SVG.
-#[utoipa::path(get, path = "/api/compare/card.svg", tag = "compare",
-    params(RunsQuery, CardQuery),
-    responses(
-        (status = 200, description = "The card as SVG.", content_type = "image/svg+xml"),
-        (status = 400, body = Problem), (status = 404, body = Problem),
-    ))]
-pub async fn svg(
-    Here(app): Here,
-    Query(query): Query<RunsQuery>,
-    asked: Asked,
-) -> Result<Response, Error> {
-    card(&app, &query, asked, Format::Svg).await
-}
-
-/// The card of a comparison as PNG.
-#[utoipa::path(get, path = "/api/compare/card.png", tag = "compare",
-    params(RunsQuery, CardQuery),
-    responses(
-        (status = 200, description = "The card as PNG.", content_type = "image/png"),
-        (status = 400, body = Problem), (status = 404, body = Problem),
-    ))]
-pub async fn png(
-    Here(app): Here,
-    Query(query): Query<RunsQuery>,
-    asked: Asked,
-) -> Result<Response, Error> {
-    card(&app, &query, asked, Format::Png).await
-}
-
-async fn card(
-    app: &App,
-    query: &RunsQuery,
-    asked: Asked,
-    format: Format,
-) -> Result<Response, Error> {
-    let runs = compared_runs(&query.runs)?;
-    let subject = Subject::comparison(app, runs, &asked.query).await?;
-    cards::respond(app, subject, asked, format).await
 }
 
 /// Curves of the runs of a comparison over one axis.

@@ -6,7 +6,6 @@
 
 use super::App;
 use super::extract::Host;
-use super::guard::is_own_page;
 use crate::config::Config;
 use crate::names::WebOrigin;
 use crate::problems::Error;
@@ -118,4 +117,54 @@ fn shown(app: &App, mut request: Request) -> Result<Request, Error> {
     }
     request.extensions_mut().insert(Admitted);
     Ok(request)
+}
+
+/// Whether a request comes from this server's own pages, or from no page at all.
+pub fn is_own_page(app: &App, headers: &HeaderMap, host: &str) -> bool {
+    let public = app.config.public_url.as_ref().map(ToString::to_string);
+    is_own(headers, host, public.as_deref())
+}
+
+fn is_own(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    // Browsers say where a request comes from; other programs do not.
+    match (text("sec-fetch-site"), text("origin")) {
+        (Some(site), _) => site == "same-origin" || site == "none",
+        (None, Some(origin)) => {
+            let same = |(_, from): (&str, &str)| from.eq_ignore_ascii_case(host);
+            let is_public = public.is_some_and(|url| url.eq_ignore_ascii_case(origin));
+            is_public || origin.split_once("://").is_some_and(same)
+        }
+        (None, None) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_pages_and_programs_may_change_anything() {
+        let check = |pairs: &[(&'static str, &'static str)], ok: bool| {
+            let pairs = pairs.iter();
+            let headers = pairs
+                .map(|&(k, v)| (HeaderName::from_static(k), HeaderValue::from_static(v)))
+                .collect();
+            let own = is_own(&headers, "localhost:7878", Some("https://a.example"));
+            assert_eq!(own, ok, "{headers:?}");
+        };
+        check(&[], true);
+        check(&[("sec-fetch-site", "same-origin")], true);
+        check(&[("sec-fetch-site", "cross-site")], false);
+        check(&[("sec-fetch-site", "same-site")], false);
+        check(&[("origin", "http://localhost:7878")], true);
+        check(&[("origin", "https://a.example")], true);
+        check(&[("origin", "http://a.example")], false);
+        check(&[("origin", "http://evil.example")], false);
+        check(&[("origin", "null")], false);
+    }
 }

@@ -2,11 +2,11 @@
 
 use super::App;
 use super::audience::Audience;
-use super::cards::live;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::StepsQuery;
+use super::runs::kept;
 use crate::explain;
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
@@ -101,7 +101,7 @@ pub async fn explain(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let subject = Subject {
-        row: live(&app, run_id(&run)?).await?,
+        row: kept(&app, run_id(&run)?).await?,
         device,
         steps: steps.level().map(str::to_owned),
         texts: audience.texts(),

@@ -8,6 +8,7 @@ use crate::problems::Error;
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, TokenId, UploadId,
 };
+use api::labels::{self, Label};
 use api::projects::{ProjectName, in_project};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::Extensions;
@@ -262,4 +263,24 @@ pub fn dimension(text: &str) -> Result<Dimension, Error> {
 /// A grouping in a path.
 pub fn group_by(text: &str) -> Result<GroupBy, Error> {
     GroupBy::from_str(text).map_err(|error| Error::BadRequest(error.to_string()))
+}
+
+/// The labels in a query, `label=key=value`, which may be repeated.
+///
+/// # Errors
+/// When one is not valid, and when there are too many.
+pub fn labels_of(query: &[(String, String)]) -> Result<Vec<Label>, Error> {
+    let named = query.iter().filter(|(name, _)| name == labels::PARAMETER);
+    let labels = named.map(|(_, text)| {
+        let label: Result<Label, _> = text.parse();
+        label.map_err(|error| Error::BadRequest(format!("label={text}: {error}")))
+    });
+    let labels: Vec<Label> = labels.collect::<Result<_, _>>()?;
+    match labels.len() <= labels::MOST {
+        true => Ok(labels),
+        false => Err(Error::BadRequest(format!(
+            "{} labels at most",
+            labels::MOST
+        ))),
+    }
 }

@@ -1,17 +1,17 @@
 //! Checks for every request on its way in, and headers for every response on its way out.
 
+use super::addresses::is_guarded;
 use super::audience::{self, Asking};
-use super::cors::Admitted;
+use super::cors::{Admitted, is_own_page};
 use super::extract::{Client, Host};
 use super::here::Here;
 use super::permits;
-use crate::access::{COOKIE, Entry, Shown};
+use crate::access::Entry;
 use crate::app::App;
 use crate::clients::{ClientAddress, Peer};
 use crate::config::Config;
 use crate::names::{Authority, Scheme};
 use crate::problems::{Deleted, Elsewhere, Error};
-use api::routes;
 use api::runs::Access;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -207,90 +207,9 @@ pub async fn check_token(
     Ok(next.run(request).await)
 }
 
-/// Whether an address needs a token, or a link that opens it.
-pub fn is_guarded(path: &str) -> bool {
-    let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
-    let is_closed = path.starts_with("/api/") || path == routes::METRICS;
-    is_closed && !public.contains(&path)
-}
-
 fn here(main: &Arc<App>, request: &Request) -> Arc<App> {
     let found = request.extensions().get::<Here>();
     found.map_or_else(|| Arc::clone(main), |Here(app)| Arc::clone(app))
-}
-
-/// What the sender of these headers may do. A person whom a trusted proxy names for the first time
-/// is added.
-///
-/// # Errors
-/// When it showed wrong tokens too often, and when the name from the proxy is not allowed.
-pub async fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Error> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let token = text(header::AUTHORIZATION).and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme
-            .eq_ignore_ascii_case("bearer")
-            .then_some(token.trim())
-    });
-    let session = cookies(headers).find(|(name, _)| *name == COOKIE);
-    let shown = Shown {
-        token,
-        session: session.map(|(_, value)| value),
-        named: named(app, headers, client),
-    };
-    if let Some(name) = shown.named {
-        app.gate.welcome(name, app.store.latest_ms()).await?;
-    }
-    Ok(app
-        .gate
-        .check(shown, client.address, app.store.latest_ms())?)
-}
-
-/// The name that a trusted proxy gives to the person who asks. Nobody else is believed.
-fn named<'a>(app: &App, headers: &'a HeaderMap, client: Client) -> Option<&'a str> {
-    let header = app
-        .config
-        .user_header
-        .as_ref()
-        .filter(|_| client.by_proxy)?;
-    let mut values = headers.get_all(&header.name).iter();
-    // If there are two, one of them may be written by the client.
-    let only = values.next().filter(|_| values.next().is_none())?;
-    let name = std::str::from_utf8(only.as_bytes()).ok()?.trim();
-    Some(name).filter(|name| !name.is_empty())
-}
-
-/// Names and values of the cookies.
-pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let cookies = headers.get_all(header::COOKIE).iter();
-    cookies
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-}
-
-/// Whether a request comes from this server's own pages, or from no page at all.
-pub fn is_own_page(app: &App, headers: &HeaderMap, host: &str) -> bool {
-    let public = app.config.public_url.as_ref().map(ToString::to_string);
-    is_own(headers, host, public.as_deref())
-}
-
-fn is_own(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .map(|value| value.to_str().unwrap_or_default())
-    };
-    // Browsers say where a request comes from; other programs do not.
-    match (text("sec-fetch-site"), text("origin")) {
-        (Some(site), _) => site == "same-origin" || site == "none",
-        (None, Some(origin)) => {
-            let same = |(_, from): (&str, &str)| from.eq_ignore_ascii_case(host);
-            let is_public = public.is_some_and(|url| url.eq_ignore_ascii_case(origin));
-            is_public || origin.split_once("://").is_some_and(same)
-        }
-        (None, None) => true,
-    }
 }
 
 #[cfg(test)]
@@ -331,26 +250,5 @@ mod tests {
             Scheme::Http,
             "10.0.0.3",
         );
-    }
-
-    #[test]
-    fn only_own_pages_and_programs_may_change_anything() {
-        let check = |pairs: &[(&'static str, &'static str)], ok: bool| {
-            let pairs = pairs.iter();
-            let headers = pairs
-                .map(|&(k, v)| (HeaderName::from_static(k), HeaderValue::from_static(v)))
-                .collect();
-            let own = is_own(&headers, "localhost:7878", Some("https://a.example"));
-            assert_eq!(own, ok, "{headers:?}");
-        };
-        check(&[], true);
-        check(&[("sec-fetch-site", "same-origin")], true);
-        check(&[("sec-fetch-site", "cross-site")], false);
-        check(&[("sec-fetch-site", "same-site")], false);
-        check(&[("origin", "http://localhost:7878")], true);
-        check(&[("origin", "https://a.example")], true);
-        check(&[("origin", "http://a.example")], false);
-        check(&[("origin", "http://evil.example")], false);
-        check(&[("origin", "null")], false);
     }
 }

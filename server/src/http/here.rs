@@ -10,10 +10,10 @@
 use super::App;
 use super::addresses;
 use super::audience::{self, Asking};
+use super::cookies::cookies;
+use super::credentials;
 use super::extract::Client;
-use super::guard::{self, cookies};
 use crate::access::{Entry, Place};
-use crate::names::Scheme;
 use crate::problems::Error;
 use crate::projects::ProjectError;
 use crate::store::is_of_a_project;
@@ -30,9 +30,6 @@ use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
-
-/// How long a browser remembers the project that it showed last.
-const REMEMBERED_S: i64 = 365 * 24 * 3600;
 
 /// How many ids of one address are looked for.
 const MOST_IDS: usize = 16;
@@ -137,11 +134,11 @@ pub async fn find(
         return Ok(next.run(request).await);
     }
     let client = Client::of(request.extensions());
-    let is_api = guard::is_guarded(request.uri().path());
+    let is_api = addresses::is_guarded(request.uri().path());
     let (asking, wanted) = (Asking::of(&request), Wanted::of(&request));
     let (is_named, at) = (wanted.named.is_some(), request.uri().clone());
     let is_shown = !is_named && shows_a_project(&request);
-    let entry = match guard::entry(&main, request.headers(), client).await {
+    let entry = match credentials::entry(&main, request.headers(), client).await {
         Ok(entry) => entry,
         Err(error) if is_api => return Err(error),
         // The page itself explains why the API refuses.
@@ -301,12 +298,6 @@ async fn is_link_of_others(main: &Arc<App>, entry: &Entry, asking: &Asking) -> b
     }
     let of = of_link(main, asking).await;
     main.projects.role(entry, &of.project).is_none()
-}
-
-/// The cookie that remembers a project.
-pub fn cookie(project: &ProjectName, scheme: Scheme) -> String {
-    let secure = super::session::secure(scheme);
-    format!("{COOKIE}={project}; Path=/; HttpOnly; SameSite=Lax; Max-Age={REMEMBERED_S}{secure}")
 }
 
 #[cfg(test)]

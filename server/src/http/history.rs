@@ -1,10 +1,10 @@
 //! The history of runs with the same labels.
 
 use super::App;
-use super::extract::Query;
+use super::extract::{Query, labels_of};
 use super::here::Here;
+use super::packed;
 use super::runs::summary;
-use super::{labels, packed};
 use crate::access::Entry;
 use crate::history;
 use crate::problems::Error;
@@ -31,7 +31,7 @@ pub async fn history(
     Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let labels = labels::named(&pairs)?;
+    let labels = labels_of(&pairs)?;
     let mut history = of(&app, labels).await?;
     history.project = entry.place.map(|place| place.project);
     Ok(packed::json(&headers, &history))

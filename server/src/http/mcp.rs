@@ -2,11 +2,10 @@
 
 use super::App;
 use super::audience::Audience;
-use super::cards::live;
 use super::extract::{Client, Origin};
 use super::here::{Here, Readable};
 use super::question::turn;
-use super::runs::summary;
+use super::runs::{kept, summary};
 use crate::access::Entry;
 use crate::asking::Turn;
 use crate::budget::Permit;
@@ -193,7 +192,7 @@ impl Dashboard {
                 }
             };
             let traces = &app.pictures.traces;
-            let row = live(app, run.clone()).await?;
+            let row = kept(app, run.clone()).await?;
             let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             found.recordings.push(Meant {
@@ -251,7 +250,7 @@ impl Dashboard {
         let is_meant = |app: &&Arc<App>| named.as_ref().is_none_or(|name| app.project == *name);
         let mut missing = None;
         for app in self.readable.iter().filter(is_meant) {
-            match live(app, run.clone()).await {
+            match kept(app, run.clone()).await {
                 Ok(_) => return Ok(app),
                 Err(error) => missing = missing.or(Some(error)),
             }

@@ -13,7 +13,9 @@ mod categories;
 mod compare;
 mod comparisons;
 mod connections;
+mod cookies;
 mod cors;
+mod credentials;
 mod document;
 mod early;
 mod events;
@@ -39,6 +41,7 @@ mod page;
 mod people;
 mod permits;
 mod pictures;
+mod preview;
 mod problem_page;
 mod projects;
 mod question;
@@ -176,9 +179,9 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cards::svg))
         .routes(routes!(cards::png))
         .routes(routes!(cards::md))
-        .routes(routes!(compare::svg))
-        .routes(routes!(compare::png))
-        .routes(routes!(compare::md))
+        .routes(routes!(cards::comparison::svg))
+        .routes(routes!(cards::comparison::png))
+        .routes(routes!(cards::comparison::md))
         .routes(routes!(explain::explain))
         .routes(routes!(what_if::what_if))
         .routes(routes!(export::export))

@@ -2,9 +2,8 @@
 
 use super::App;
 use super::audience::Audience;
-use super::extract::{Json, Path, Query, run_id};
+use super::extract::{Json, Path, Query, labels_of, run_id};
 use super::here::Here;
-use super::labels;
 use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
@@ -52,7 +51,7 @@ pub async fn list(
     Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let labels = labels::named(&pairs)?;
+    let labels = labels_of(&pairs)?;
     let which = if query.deleted {
         Which::Deleted
     } else {
@@ -171,6 +170,15 @@ pub async fn restore(
 pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
     let row = app.store.read(move |reader| reader.run(&run)).await?;
     Ok(summary(row))
+}
+
+/// A run that is not deleted.
+pub async fn kept(app: &App, run: RunId) -> Result<RunRow, Error> {
+    let read = app.store.read(move |reader| {
+        reader.run_ref(&run)?;
+        reader.run(&run)
+    });
+    Ok(read.await?)
 }
 
 fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {

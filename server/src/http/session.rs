@@ -2,11 +2,11 @@
 
 use super::App;
 use super::audited::SignedIn;
+use super::cookies::{self, cookies};
+use super::credentials::entry;
 use super::extract::{Client, Json, Path, session_id};
-use super::guard::{self, cookies};
 use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
-use crate::names::Scheme;
 use crate::plain::plain;
 use crate::problems::Error;
 use crate::sessions::{LIFE_S, Visitor};
@@ -15,7 +15,7 @@ use api::problem::Problem;
 use api::runs::{Access, OpenSession, ServerInfo, Sessions};
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub async fn server(
     Ok(axum::Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         upload_limit: app.config.upload_limit,
-        access: guard::entry(&app, &headers, client).await?.access,
+        access: entry(&app, &headers, client).await?.access,
     }))
 }
 
@@ -62,7 +62,7 @@ pub async fn open(
         return Err(Error::WrongToken);
     }
     let secret = start(&app, &entry, &headers, client).await?;
-    let cookie = with_cookie(&secret, LIFE_S, client.scheme);
+    let cookie = cookies::of_session(&secret, LIFE_S, client.scheme);
     let who = Extension(SignedIn(entry));
     Ok((StatusCode::NO_CONTENT, who, cookie).into_response())
 }
@@ -104,7 +104,7 @@ pub async fn close(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     end_shown(&app, &headers).await?;
-    let cookie = with_cookie("", 0, client.scheme);
+    let cookie = cookies::of_session("", 0, client.scheme);
     Ok((StatusCode::NO_CONTENT, cookie).into_response())
 }
 
@@ -177,21 +177,5 @@ pub async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
         // It has just ended by itself.
         Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// The cookie of a session, for so many seconds.
-pub fn with_cookie(value: &str, seconds: i64, scheme: Scheme) -> [(HeaderName, String); 1] {
-    let secure = secure(scheme);
-    let cookie =
-        format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    [(header::SET_COOKIE, cookie)]
-}
-
-/// The attribute that keeps a cookie from HTTPS away from plain HTTP.
-pub const fn secure(scheme: Scheme) -> &'static str {
-    match scheme {
-        Scheme::Https => "; Secure",
-        Scheme::Http => "",
     }
 }

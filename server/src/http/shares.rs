@@ -3,13 +3,13 @@
 use super::App;
 use super::audience::{Audience, cookie, ended, for_good, make_room};
 use super::audited::Subject;
-use super::cards::live;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::page::PageQuery;
+use super::preview::{self, Preview};
 use super::question::turn;
-use super::unfold::{self, Preview};
-use super::{assets, guard, packed};
+use super::runs::kept;
+use super::{assets, credentials, packed};
 use crate::access::Entry;
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::pictures::Ask;
@@ -193,7 +193,7 @@ pub async fn open(
     let (app, row) = found.ok_or_else(unknown)?;
     let share = row.share;
     if share.kind == ShareKind::Team {
-        let entry = guard::entry(&main, &headers, client).await?;
+        let entry = credentials::entry(&main, &headers, client).await?;
         if entry.access == Access::TokenNeeded {
             return Err(Error::TokenNeeded);
         }
@@ -253,7 +253,7 @@ pub async fn preview(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let row = live(&app, id.clone()).await?;
+    let row = kept(&app, id.clone()).await?;
     let turn = turn(&app, &audience, client).await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link gets its own stand-ins: these are only an example.
@@ -347,8 +347,8 @@ async fn preview_of(app: &App, share: &Share, image: String) -> Preview {
 
 fn about(share: &Share) -> String {
     let what = match &share.target {
-        ShareTarget::Run { .. } => unfold::ABOUT_RUN.to_owned(),
-        ShareTarget::Comparison { runs } => unfold::about_comparison(runs),
+        ShareTarget::Run { .. } => preview::ABOUT_RUN.to_owned(),
+        ShareTarget::Comparison { runs } => preview::about_comparison(runs),
     };
     match share.note.as_str() {
         "" => what,
@@ -362,7 +362,7 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     if share.redaction == Redaction::Redacted {
         return Some(nameless(&first));
     }
-    let row = live(app, first).await.ok()?;
+    let row = kept(app, first).await.ok()?;
     match &share.target {
         ShareTarget::Run { .. } => Some(row.name),
         ShareTarget::Comparison { runs } => {

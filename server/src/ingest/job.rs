@@ -1,8 +1,8 @@
 //! One upload: the state that its threads share, and how others watch and cancel it.
 
-use super::admission::Lasts;
 use super::error::IngestError;
 use super::progress::Progress;
+use super::sender::Lasts;
 use crate::clients::ClientAddress;
 use crate::store::{RankOfJob, Store, StoreResult, UploadState};
 use api::ids::{RunId, UploadId};

@@ -20,13 +20,16 @@ mod progress;
 mod receive;
 mod recover;
 mod repack;
+mod sender;
 mod tally;
 mod uploads;
 
-pub use admission::{Admission, Lasts, Sender};
+pub use admission::Admission;
 pub use coding::{Broken, unpacked};
 pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use job::{Arrived, Job};
 pub use parse::parse;
-pub use uploads::{UploadLimits, Uploads};
+pub use receive::UploadLimits;
+pub use sender::{Lasts, Sender};
+pub use uploads::Uploads;

@@ -3,9 +3,12 @@
 use super::allowance::Allowance;
 use super::decompress::Decompressor;
 use super::error::IngestError;
+use super::job::Job;
+use crate::blobs::Blobs;
 use crate::compression::is_tar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::runtime::Handle;
 use trace::reader::{Limits, ReadErrorKind, Reader};
 use trace::snapshot::Snapshot;
 
@@ -171,6 +174,26 @@ fn parse_with<P: AsRef<[u8]>>(
         parser.push(piece.as_ref(), events)?;
     }
     parser.finish()
+}
+
+/// Reads a snapshot from its blob, on a blocking thread.
+pub fn parse_blob(
+    blobs: &Blobs,
+    runtime: &Handle,
+    hash: &str,
+    job: &Arc<Job>,
+    mut allowance: Allowance,
+) -> Result<(Snapshot, Allowance), IngestError> {
+    allowance.begin_stage();
+    let mut parser = Parser::of_blob(allowance);
+    blobs.read(runtime, hash, |piece| {
+        if job.cancel.is_cancelled() {
+            return Err(IngestError::Cancelled);
+        }
+        parser.push(piece, &job.progress.events)
+    })?;
+    let (snapshot, allowance) = parser.finish()?;
+    Ok((snapshot, allowance.expect("it was given one")))
 }
 
 #[cfg(test)]

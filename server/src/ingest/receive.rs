@@ -6,7 +6,6 @@ use super::coding::Broken;
 use super::error::IngestError;
 use super::job::Job;
 use super::parse::parse_within;
-use super::uploads::UploadLimits;
 use crate::blobs::{BlobError, Blobs, Staged};
 use crate::clients::pace::Watch;
 use crate::work::{Panicked, background};
@@ -36,6 +35,15 @@ const UNWRITTEN: u64 = 32 << 20;
 
 /// How long the rest of a refused body is still read.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Limits for uploads.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadLimits {
+    /// Largest body.
+    pub upload: units::Bytes,
+    /// Space that must stay free on the disk.
+    pub keep_free: units::Bytes,
+}
 
 /// A whole body, in the blob store.
 pub struct Received {

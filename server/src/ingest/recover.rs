@@ -1,12 +1,10 @@
 //! Cleans up after a server that died, and after deletions that can no longer be undone.
 
-use super::allowance::Allowance;
 use super::error::IngestError;
 use super::job::{Arrived, Job};
 use super::keep::Label;
-use super::parse::Parser;
 use super::uploads::Uploads;
-use crate::blobs::{Blobs, Found};
+use crate::blobs::Found;
 use crate::clock::now_ms;
 use crate::store::{Quarantined, StoreResult, UNDO, UploadRow, UploadState, Writer};
 use api::ids::RunId;
@@ -15,9 +13,7 @@ use api::runs::RunSource;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
-use trace::snapshot::Snapshot;
 
 /// How long the final state of an upload is remembered.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -302,26 +298,6 @@ impl Uploads {
             .await?;
         Err(error)
     }
-}
-
-/// Reads a snapshot from its blob, on a blocking thread.
-pub(super) fn parse_blob(
-    blobs: &Blobs,
-    runtime: &Handle,
-    hash: &str,
-    job: &Arc<Job>,
-    mut allowance: Allowance,
-) -> Result<(Snapshot, Allowance), IngestError> {
-    allowance.begin_stage();
-    let mut parser = Parser::of_blob(allowance);
-    blobs.read(runtime, hash, |piece| {
-        if job.cancel.is_cancelled() {
-            return Err(IngestError::Cancelled);
-        }
-        parser.push(piece, &job.progress.events)
-    })?;
-    let (snapshot, allowance) = parser.finish()?;
-    Ok((snapshot, allowance.expect("it was given one")))
 }
 
 /// The next value of a channel that may not exist.

@@ -1,7 +1,7 @@
 //! Counts the results of uploads since the start.
 
 use super::error::IngestError;
-use super::job::{Arrived, Job};
+use super::job::Arrived;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counts.
@@ -31,15 +31,14 @@ impl Tally {
         of.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an upload that has ended.
-    pub(super) fn ended(&self, job: &Job, outcome: &Result<Arrived, IngestError>) {
+    /// Counts an upload that has ended, after so many events were read.
+    pub(super) fn ended(&self, events: u64, outcome: &Result<Arrived, IngestError>) {
         Tally::count(match outcome {
             Ok(Arrived { known: false, .. }) => &self.new,
             Ok(Arrived { known: true, .. }) => &self.known,
             Err(IngestError::Cancelled) => &self.cancelled,
             Err(_) => &self.failed,
         });
-        let read = job.progress.events.load(Ordering::Relaxed);
-        self.events.fetch_add(read, Ordering::Relaxed);
+        self.events.fetch_add(events, Ordering::Relaxed);
     }
 }

@@ -1,13 +1,15 @@
 //! The upload service: announces, receives, watches and cancels uploads.
 
-use super::admission::{Admission, Sender};
+use super::admission::Admission;
 use super::allowance::{Allowance, watched};
 use super::coding::Broken;
 use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
-use super::receive::{drain, receive};
+use super::parse::parse_blob;
+use super::receive::{UploadLimits, drain, receive};
+use super::sender::Sender;
 use super::tally::Tally;
 use crate::blobs::{Blobs, Staged};
 use crate::clients::{ClientAddress, Slot};
@@ -25,6 +27,7 @@ use api::runs::RunSource;
 use bytes::Bytes;
 use futures_util::Stream;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::broadcast;
@@ -32,15 +35,6 @@ use trace::snapshot::Snapshot;
 use trace::units;
 use trace::watch::Watch;
 use tracing::Instrument;
-
-/// Limits for uploads.
-#[derive(Clone, Copy, Debug)]
-pub struct UploadLimits {
-    /// Largest body.
-    pub upload: units::Bytes,
-    /// Space that must stay free on the disk.
-    pub keep_free: units::Bytes,
-}
 
 /// The service. Cloning shares it.
 #[derive(Clone)]
@@ -333,7 +327,8 @@ impl Uploads {
         if let Err(error) = &outcome {
             tracing::info!(upload = %job.id, %error, "upload failed");
         }
-        admission.tally.ended(job, &outcome);
+        let read = job.progress.events.load(Ordering::Relaxed);
+        admission.tally.ended(read, &outcome);
         let recorded = job.finish(&outcome, *describe, store, events).await;
         ticking.abort();
         self.jobs().remove(&job.id);
@@ -450,8 +445,7 @@ impl Uploads {
         job.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
         let reading = Arc::clone(job);
-        let parse =
-            move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading, allowance);
+        let parse = move || parse_blob(&blobs, &runtime, &hash, &reading, allowance);
         let parsing = background(parse);
         parsing.await.map_err(|_| IngestError::Panicked("parser"))?
     }

@@ -3,16 +3,17 @@
 
 use super::super::App;
 use super::super::audited::{self, Subject};
+use super::super::cookies;
 use super::super::extract::{Client, Form, Path, session_id};
 use super::super::people as api_people;
 use super::super::permits;
-use super::super::session::{self, with_cookie};
+use super::super::session;
 use super::pages::{account_with, secret, sign_in_form};
+use super::token_form::TokenForm;
 use super::{SignedIn, refused, within};
 use crate::access::Shown;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
-use api::people::{NewToken, Scope};
 use api::routes;
 use api::runs::Access;
 use axum::Extension;
@@ -52,7 +53,7 @@ pub async fn sign_in(
         return Ok(sign_in_again(&app, next, why, &Error::WrongToken));
     }
     let secret = session::start(&app, &entry, &headers, client).await?;
-    let cookie = with_cookie(&secret, LIFE_S, client.scheme);
+    let cookie = cookies::of_session(&secret, LIFE_S, client.scheme);
     let who = Extension(audited::SignedIn(entry));
     Ok((who, cookie, Redirect::to(next)).into_response())
 }
@@ -69,7 +70,7 @@ pub async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     session::end_shown(&app, &headers).await?;
-    let cookie = with_cookie("", 0, client.scheme);
+    let cookie = cookies::of_session("", 0, client.scheme);
     Ok((cookie, Redirect::to(routes::SIGN_IN_PAGE)).into_response())
 }
 
@@ -95,56 +96,6 @@ pub async fn end_other_sessions(
     permits::tokens(&entry)?;
     app.gate.end_other_sessions(&entry).await?;
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
-}
-
-/// The fields to make a token.
-#[derive(Deserialize)]
-pub struct TokenForm {
-    pub name: String,
-    read: Option<String>,
-    upload: Option<String>,
-    manage: Option<String>,
-    /// The only project that it opens; empty: all.
-    #[serde(default)]
-    pub project: String,
-    /// A number of days; empty means that it never ends.
-    #[serde(default)]
-    pub days: String,
-}
-
-impl TokenForm {
-    /// Whether a scope is ticked.
-    pub fn has(&self, scope: Scope) -> bool {
-        let tick = match scope {
-            Scope::Read => &self.read,
-            Scope::Upload => &self.upload,
-            Scope::Manage => &self.manage,
-        };
-        tick.is_some()
-    }
-
-    fn asked(&self) -> Result<NewToken, Error> {
-        let scopes = Scope::ALL.into_iter().filter(|scope| self.has(*scope));
-        let scopes = scopes.collect();
-        let days: Option<u32> = match self.days.as_str() {
-            "" => None,
-            days => Some(days.parse().map_err(|_| bad("days is a number"))?),
-        };
-        Ok(NewToken {
-            name: self.name.clone(),
-            scopes,
-            expires_in_s: days.map(|days| days.saturating_mul(24 * 3600)),
-            person: None,
-            project: match self.project.as_str() {
-                "" => None,
-                name => Some(name.parse().map_err(|_| bad("there is no such project"))?),
-            },
-        })
-    }
-}
-
-fn bad(why: &str) -> Error {
-    Error::BadRequest(why.to_owned())
 }
 
 /// Makes a token and shows it, once.

@@ -6,6 +6,7 @@ mod forms;
 mod oidc;
 mod pages;
 mod people;
+mod token_form;
 
 pub use forms::{end_other_sessions, end_session, end_token, make_token, sign_in, sign_out};
 pub use oidc::{begin_oidc, finish_oidc};
@@ -13,8 +14,8 @@ pub use pages::{account, audit, sign_in_page};
 pub use people::{add_person, change_person, new_token, people};
 
 use super::App;
+use super::credentials;
 use super::extract::Client;
-use super::guard;
 use crate::access::Entry;
 use crate::problems::Error;
 use api::routes::{ACCOUNT_PAGE, LIVE_PAGE, PEOPLE_PAGE, VIEWS_PAGE, project_page};
@@ -35,7 +36,7 @@ impl FromRequestParts<Arc<App>> for SignedIn {
             Some(entry) => entry.clone(),
             None => {
                 let client = Client::of(&parts.extensions);
-                let entry = guard::entry(app, &parts.headers, client).await;
+                let entry = credentials::entry(app, &parts.headers, client).await;
                 entry.map_err(IntoResponse::into_response)?
             }
         };

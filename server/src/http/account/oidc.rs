@@ -2,9 +2,9 @@
 
 use super::super::App;
 use super::super::audited;
+use super::super::cookies::{self, cookies, secure};
 use super::super::extract::{Client, Origin, Query};
-use super::super::guard::cookies;
-use super::super::session::{self, secure, with_cookie};
+use super::super::session;
 use super::super::shell::page;
 use super::pages::sign_in_form;
 use super::{refused, within};
@@ -118,7 +118,7 @@ pub async fn finish_oidc(
     let person = people.identified(&identity, provider.newcomers(), app.store.latest_ms());
     let entry = app.gate.signed_in(person.await?);
     let secret = session::start(&app, &entry, &headers, client).await?;
-    let [session] = with_cookie(&secret, LIFE_S, client.scheme);
+    let [session] = cookies::of_session(&secret, LIFE_S, client.scheme);
     let cookies = AppendHeaders([session, cookie("", 0, client.scheme)]);
     let who = Extension(audited::SignedIn(entry));
     // A browser does not send the cookie of the session while it follows the provider's redirect.

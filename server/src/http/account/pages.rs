@@ -1,16 +1,17 @@
 //! The content of these pages.
 
 use super::super::App;
+use super::super::credentials;
 use super::super::extract::Query;
 use super::super::page::PageQuery;
 use super::super::shell::{self, date, page, problem};
 use super::SignedIn;
-use super::forms::TokenForm;
+use super::token_form::{TokenForm, token_form};
 
 use crate::access::{Entry, Who};
 use crate::problems::Error;
 use api::ids::TokenId;
-use api::people::{AuditEntry, PersonalToken, Scope, Scopes};
+use api::people::{AuditEntry, PersonalToken, Scopes};
 use api::query::encode;
 use api::routes;
 use api::runs::{Access, Session};
@@ -39,7 +40,7 @@ pub async fn sign_in_page(
     client: super::super::extract::Client,
 ) -> Result<Response, Error> {
     let next = super::within(&query.next);
-    let entry = super::super::guard::entry(&app, &headers, client).await?;
+    let entry = credentials::entry(&app, &headers, client).await?;
     if entry.access != Access::TokenNeeded {
         return Ok(Redirect::to(next).into_response());
     }
@@ -242,71 +243,6 @@ fn end(token: &PersonalToken, is_shown: bool) -> Markup {
 /// The empty head of a column of buttons.
 fn unnamed() -> Markup {
     html! { th { span class="visually-hidden" { "What you can do" } } }
-}
-
-/// The ends that are offered for a token: days, and in words.
-const ENDS: [(&str, &str); 4] = [
-    ("30", "30 days"),
-    ("90", "90 days"),
-    ("365", "a year"),
-    ("", "never"),
-];
-
-fn token_form(app: &App, entry: &Entry, refused: Option<(&TokenForm, &str)>) -> Markup {
-    let (typed, why) = refused.unzip();
-    let why = |of_scopes: bool| {
-        let no_scope = typed.is_some_and(|typed| !Scope::ALL.iter().any(|s| typed.has(*s)));
-        why.filter(|_| no_scope == of_scopes)
-    };
-    let is_ticked = |scope| typed.map_or(scope != Scope::Manage, |typed| typed.has(scope));
-    let days = typed.map_or("90", |typed| &typed.days);
-    let reach = app.projects.reach(entry);
-    let offered = Scope::ALL.into_iter().filter(|scope| reach.has(*scope));
-    let places = app.projects.visible(entry);
-    html! {
-        form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
-            h2 { "Make a token" }
-            @if let Some(why) = why(false) { (problem(why)) }
-            label for="name" { "What is it for?" }
-            input id="name" class="input" name="name" required maxlength="64"
-                placeholder="CI of the trainer" value=[typed.map(|typed| &typed.name)];
-            fieldset {
-                legend { "It may" }
-                @if let Some(why) = why(true) { (problem(why)) }
-                @for scope in offered {
-                    label { input type="checkbox" name=(scope) value="1"
-                        checked[is_ticked(scope)]; span { (about(scope)) } }
-                }
-            }
-            @if app.projects.are_several() {
-                label for="project" { "It opens" }
-                select id="project" class="input" name="project" {
-                    @if entry.bound.is_none() { option value="" { "all projects that you enter" } }
-                    @for place in &places {
-                        option value=(place.project)
-                            selected[typed.is_some_and(|t| t.project == place.project.as_str())]
-                            { "only " (place.project) }
-                    }
-                }
-            }
-            label for="days" { "It ends after" }
-            select id="days" class="input" name="days" {
-                @for (value, name) in ENDS {
-                    option value=(value) selected[value == days] { (name) }
-                }
-            }
-            button class="button primary" type="submit" { "Make it" }
-        }
-    }
-}
-
-/// What a scope allows, in words.
-fn about(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Read => "read: look at runs and ask questions",
-        Scope::Upload => "upload: send recordings and label them",
-        Scope::Manage => "manage: name, delete and share runs, start benches",
-    }
 }
 
 /// A token that was just made. Its secret is shown only here.

@@ -2,9 +2,10 @@
 
 use super::super::App;
 use super::super::audited::Subject;
+use super::super::cookies;
 use super::super::extract::{Client, Form, Path, person_id};
 use super::super::people as api_people;
-use super::super::session::{self, with_cookie};
+use super::super::session;
 use super::super::shell::{date, page, problem};
 use super::SignedIn;
 use super::pages::secret;
@@ -189,7 +190,7 @@ pub async fn add_person(
         .gate
         .check(showed, client.address, app.store.latest_ms())?;
     let session = session::start(&app, &entry, &headers, client).await?;
-    let cookie = with_cookie(&session, LIFE_S, client.scheme);
+    let cookie = cookies::of_session(&session, LIFE_S, client.scheme);
     let page = shown(&app, &entry, Some(&news));
     Ok((told, cookie, page).into_response())
 }

@@ -61,22 +61,3 @@ fn checked(request: ChangeLabels) -> Result<ChangeLabels, Error> {
         labels: kept.collect::<Result<_, Error>>()?,
     })
 }
-
-/// The labels in a query, `label=key=value`, which may be repeated.
-///
-/// # Errors
-/// When one is not valid, and when there are too many.
-pub fn named(query: &[(String, String)]) -> Result<Vec<Label>, Error> {
-    let named = query
-        .iter()
-        .filter(|(name, _)| name == api::labels::PARAMETER);
-    let labels = named.map(|(_, text)| {
-        let label: Result<Label, _> = text.parse();
-        label.map_err(|error| Error::BadRequest(format!("label={text}: {error}")))
-    });
-    let labels: Vec<Label> = labels.collect::<Result<_, _>>()?;
-    match labels.len() <= MOST {
-        true => Ok(labels),
-        false => Err(Error::BadRequest(format!("{MOST} labels at most"))),
-    }
-}

@@ -4,8 +4,8 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::addresses;
 use super::super::audited::Subject;
+use super::super::cookies;
 use super::super::extract::{Client, Form, Path, Query};
-use super::super::here;
 use super::super::shell::{date, page, problem, scripted};
 use super::forms::{
     self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
@@ -63,7 +63,7 @@ pub async fn enter_at(
 fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: String) -> Response {
     match place(main, entry, project) {
         Ok(Place { project, .. }) if main.projects.role(entry, &project).is_some() => {
-            let cookie = here::cookie(&project, client.scheme);
+            let cookie = cookies::of_project(&project, client.scheme);
             let to = super::super::account::within(&to).to_owned();
             // The cookie is of the browser, and another tab may enter another project meanwhile.
             let to = match main.projects.are_several() {

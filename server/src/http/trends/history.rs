@@ -1,11 +1,11 @@
 //! The history of runs with the same labels, as a page.
 
 use super::super::account::SignedIn;
-use super::super::extract::Query;
+use super::super::extract::{Query, labels_of};
 use super::super::here::Here;
+use super::super::history as answers;
 use super::super::permits;
 use super::super::shell::{date, page};
-use super::super::{history as answers, labels};
 use super::chart::{Dot, Level, chart, levels};
 use super::{leaks, marks};
 use crate::problems::Error;
@@ -30,7 +30,7 @@ pub async fn history(
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
-    let labels = labels::named(&pairs)?;
+    let labels = labels_of(&pairs)?;
     let history = answers::of(&app, labels.clone()).await?;
     let body = html! {
         p class="muted" {

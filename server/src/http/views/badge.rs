@@ -2,8 +2,8 @@
 //! elsewhere. Programs that show such a picture cannot sign in, so its address is all that it
 //! needs; it tells numbers, and no names.
 
-use super::super::extract::{Client, Path};
-use super::super::{App, history, labels};
+use super::super::extract::{Client, Path, labels_of};
+use super::super::{App, history};
 use crate::problems::Error;
 use api::history::{History, HistoryChange, Measure};
 use api::ids::ViewId;
@@ -67,7 +67,7 @@ pub async fn badge(
         .ok_or_else(unknown)?;
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(&address);
     let Query(pairs) = pairs.map_err(|_| unknown())?;
-    let labels = labels::named(&pairs)?;
+    let labels = labels_of(&pairs)?;
     // Nobody signs in for it, so it has the places of cards, and is drawn again only after
     // something has changed.
     let key = format!("badge {} {address} {}", app.project, app.store.commits());

@@ -1,12 +1,17 @@
 //! Cards of runs and comparisons: pictures for chats and pull requests, and the Markdown around
 //! them.
 
+pub mod comparison;
+
+pub use comparison::image_of_comparison;
+
 use super::App;
 use super::audience::Audience;
 use super::compare;
 use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
+use super::runs::kept;
 use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
 use crate::cards::{self, ComparisonCard, Head, RunCard};
@@ -131,7 +136,7 @@ impl Subject {
     /// A run, as a query of its page shows it.
     pub async fn run(app: &App, run: RunId, query: &str) -> Result<Subject, Error> {
         let view = view_of(query)?;
-        Ok(Subject::Run(Box::new((live(app, run).await?, view))))
+        Ok(Subject::Run(Box::new((kept(app, run).await?, view))))
     }
 
     /// Runs, as a query of the compare page shows them.
@@ -262,7 +267,7 @@ pub async fn md(
         0 => (Names::Told, texts),
         _ => (Names::Withheld, texts.without_own()),
     };
-    let row = live(&app, id).await?;
+    let row = kept(&app, id).await?;
     let look = (view, texts, Theme::Light);
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, Some(&links), names)
@@ -295,11 +300,6 @@ pub(super) async fn of_link(
         image: Some(image_of(origin, slug)),
     };
     Ok((Some(links), texts))
-}
-
-/// The absolute address of the card of a comparison.
-pub(super) fn image_of_comparison(addresses: &Addresses, view: &CompareState) -> String {
-    addresses.of(&routes::compare_card(&view.to_string(), "png"))
 }
 
 /// Markdown as an answer.
@@ -372,15 +372,6 @@ pub(super) async fn respond(
         keep: Keep::Ask,
     };
     Ok(packed.respond(&asked.headers))
-}
-
-/// A run that is not deleted.
-pub(super) async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
-    let read = app.store.read(move |reader| {
-        reader.run_ref(&run)?;
-        reader.run(&run)
-    });
-    Ok(read.await?)
 }
 
 /// Makes something of the card of a run.
