@@ -15,6 +15,7 @@ pub mod moment;
 pub mod names;
 pub mod odd;
 pub mod profile;
+pub mod rank_site;
 pub mod sites;
 mod together;
 mod words;

@@ -2,6 +2,7 @@
 
 use super::curves::{Curve, PARTS};
 use super::moment::Moment;
+use super::rank_site::RankSite;
 use super::together::{self, Together};
 use crate::code;
 use crate::compare::curves::{Align, Alignment};
@@ -86,28 +87,6 @@ pub struct RankPlace {
     pub bytes_per_step: f64,
     /// Whether it grows within steps and is given back at their ends.
     pub within_step: bool,
-}
-
-/// What a site holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RankSite {
-    /// The same in all ranks.
-    pub id: String,
-    /// The frame that a person would recognise; absent without a stack.
-    pub place: Option<Place>,
-    /// Live bytes at the peak of *allocated*.
-    pub at_peak: Bytes,
-    /// Live bytes at the site's own highest moment.
-    pub most: Bytes,
-    /// Live after the last event.
-    pub at_end: Bytes,
-    /// How much its own peaks in settled steps differ, apart from their trend.
-    pub wobble: Bytes,
-    /// How much what it holds after the last event may differ from rank to rank: as much as it does
-    /// from step to step, at their ends or at its own peaks in them, whichever is less.
-    pub end_wobble: Bytes,
-    /// Whether it is found to leak.
-    pub leaks: bool,
 }
 
 impl RankProfile {

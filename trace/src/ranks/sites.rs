@@ -14,7 +14,8 @@
 use super::Rank;
 use super::moment::{Apart, Moment};
 use super::odd::median;
-use super::profile::{RankProfile, RankSite};
+use super::profile::RankProfile;
+use super::rank_site::RankSite;
 use crate::compare::noise;
 use crate::compare::profile::Place;
 use crate::compare::sites::is_of_size;

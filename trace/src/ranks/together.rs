@@ -4,9 +4,8 @@
 //! has another name ([`site::key_in_ranks`]), and nobody can tell which graph is which: so those
 //! that are called alike are one site here.
 
-use super::profile::RankSite;
-use crate::compare::profile::{DeviceProfile, SiteProfile};
-use crate::compare::sites::id;
+use super::rank_site::RankSite;
+use crate::compare::profile::DeviceProfile;
 use crate::levels::{Effect, GivenBack};
 use crate::site::{self, OfSites, SiteKey};
 use crate::stacks::{FxHashMap, Stacks};
@@ -38,12 +37,15 @@ pub(super) fn sites(
         watch.at_row(row, || 0)?;
         let key = site::key_in_ranks(stacks, site.stack, site.key);
         match known.get(&key) {
-            Some(&at) => found[at].add(site, profile),
+            Some(&at) => {
+                found[at].keys.push(site.key);
+                found[at].held.add(RankSite::of(site.key, site, profile));
+            }
             None => {
                 known.insert(key, found.len());
                 found.push(Together {
                     keys: vec![site.key],
-                    held: held(key, site, profile),
+                    held: RankSite::of(key, site, profile),
                 });
             }
         }
@@ -56,44 +58,6 @@ pub(super) fn sites(
         found[*at].held.most = most;
     }
     Ok(found)
-}
-
-fn held(key: SiteKey, site: &SiteProfile, profile: &DeviceProfile) -> RankSite {
-    RankSite {
-        id: id(key),
-        place: site.headline.map(|frame| profile.names.place(frame)),
-        at_peak: site.at_peak,
-        most: site.peak,
-        at_end: site.at_end,
-        wobble: site.wobble,
-        end_wobble: site.end_wobble.min(site.wobble),
-        leaks: site.leaks,
-    }
-}
-
-impl Together {
-    /// Adds a site. The place is that of the one that leaks, or holds most.
-    fn add(&mut self, site: &SiteProfile, profile: &DeviceProfile) {
-        let more = held(site.key, site, profile);
-        let sum = |a: Bytes, b: Bytes| Bytes(a.0.saturating_add(b.0));
-        self.keys.push(site.key);
-        let held = &mut self.held;
-        let is_larger = (more.leaks, more.most) > (held.leaks, held.most);
-        *held = RankSite {
-            id: std::mem::take(&mut held.id),
-            place: if is_larger {
-                more.place
-            } else {
-                held.place.take()
-            },
-            at_peak: sum(held.at_peak, more.at_peak),
-            most: held.most.max(more.most),
-            at_end: sum(held.at_end, more.at_end),
-            wobble: sum(held.wobble, more.wobble),
-            end_wobble: sum(held.end_wobble, more.end_wobble),
-            leaks: held.leaks || more.leaks,
-        };
-    }
 }
 
 /// The most that sites hold together, of each group of them.

@@ -1,9 +1,9 @@
 //! Makes the [`Snapshot`] from the tables, once the document is complete.
 
 use super::ReadErrorKind;
-use super::builder::{Builder, Result, UnknownWords};
+use super::builder::{Builder, UnknownWords};
 use super::keys::{KEYS, Key};
-use super::values::{MAX_DEVICES, Table, Value};
+use super::values::{MAX_DEVICES, Result, Table, Value};
 use crate::address::AddressColumn;
 use crate::clip::{CUT, clipped};
 use crate::snapshot::{KeysSeen, RawEvents, RawSegment, Snapshot};

@@ -8,14 +8,12 @@ use super::generic::Arena;
 use super::growing::Growing;
 use super::interner::{EMPTY, Interner};
 use super::keys::Key;
-use super::values::{Fields, Rows, Table, Value};
+use super::values::{Fields, Result, Rows, Table, Value};
 use super::{Limits, ReadErrorKind};
 use crate::footprint::{growth_soon, of_map, of_vec};
 use crate::snapshot::{EventKind, RawAnnotation, RawBlock, RawEvents, RawSegment};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, StrIdx};
 use std::collections::HashMap;
-
-pub type Result<T> = std::result::Result<T, ReadErrorKind>;
 
 /// One entry of a torch 2.0 block's `history`.
 #[derive(Clone, Copy, Debug)]

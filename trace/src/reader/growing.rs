@@ -5,8 +5,8 @@
 //! complete. Lists of frames come one after the other, so the frames of one list are enough.
 
 use super::ReadErrorKind;
-use super::builder::Result;
 use super::interner::Interner;
+use super::values::Result;
 use crate::footprint::of_vec;
 use crate::stacks::{FrameIdx, StackIdx};
 

@@ -4,6 +4,7 @@
 //! random key, so that a hostile file cannot choose names that collide.
 
 use super::keys::{ACTIONS, KEYS};
+use super::values::Result;
 use super::{Limits, MEMORY, ReadErrorKind};
 use crate::clip::clipped;
 use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
@@ -12,8 +13,6 @@ use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-
-type Result<T> = std::result::Result<T, ReadErrorKind>;
 
 /// Interns into a [`Stacks`].
 pub struct Interner {

@@ -1,10 +1,10 @@
 //! What a complete dictionary becomes: an event, a frame, a block, a segment, an annotation.
 
 use super::ReadErrorKind;
-use super::builder::{Builder, History, RECENT_KINDS, Result};
+use super::builder::{Builder, History, RECENT_KINDS};
 use super::interner::{EMPTY, NEXT, NOT_APPLICABLE};
 use super::keys::{Key, action_at};
-use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Table, Value, is_possible};
+use super::values::{Fields, MAX_SIZE, MAX_TOTAL_SIZE, Result, Table, Value, is_possible};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{Action, OtherEvent, PoolId, PoolSize};

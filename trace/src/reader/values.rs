@@ -7,7 +7,8 @@ use crate::trace::{OtherEvent, PINNED};
 use crate::units::{Bytes, Micros};
 use std::ops::Range;
 
-type Result<T> = std::result::Result<T, ReadErrorKind>;
+/// What reading gives, or why the file cannot be read.
+pub type Result<T> = std::result::Result<T, ReadErrorKind>;
 
 /// No memo entry names this object.
 pub const NO_MEMO: u32 = u32::MAX;

@@ -10,8 +10,8 @@ use crate::compare::profile::Place;
 use crate::compare::tests::Program;
 use crate::units::EventIdx;
 use crate::watch::Watch;
-use profile::RankSite;
 use proptest::prelude::*;
+use rank_site::RankSite;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,0 +1,66 @@
+//! What a site holds in one rank.
+
+use crate::compare::profile::{DeviceProfile, Place, SiteProfile};
+use crate::compare::sites::id;
+use crate::site::SiteKey;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What a site holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankSite {
+    /// The same in all ranks.
+    pub id: String,
+    /// The frame that a person would recognise; absent without a stack.
+    pub place: Option<Place>,
+    /// Live bytes at the peak of *allocated*.
+    pub at_peak: Bytes,
+    /// Live bytes at the site's own highest moment.
+    pub most: Bytes,
+    /// Live after the last event.
+    pub at_end: Bytes,
+    /// How much its own peaks in settled steps differ, apart from their trend.
+    pub wobble: Bytes,
+    /// How much what it holds after the last event may differ from rank to rank: as much as it does
+    /// from step to step, at their ends or at its own peaks in them, whichever is less.
+    pub end_wobble: Bytes,
+    /// Whether it is found to leak.
+    pub leaks: bool,
+}
+
+impl RankSite {
+    /// A site of a profile, called by this key.
+    pub(super) fn of(key: SiteKey, site: &SiteProfile, profile: &DeviceProfile) -> RankSite {
+        RankSite {
+            id: id(key),
+            place: site.headline.map(|frame| profile.names.place(frame)),
+            at_peak: site.at_peak,
+            most: site.peak,
+            at_end: site.at_end,
+            wobble: site.wobble,
+            end_wobble: site.end_wobble.min(site.wobble),
+            leaks: site.leaks,
+        }
+    }
+
+    /// Adds a site that is the same one among all ranks. The place is that of the one that leaks,
+    /// or holds most.
+    pub(super) fn add(&mut self, more: RankSite) {
+        let sum = |a: Bytes, b: Bytes| Bytes(a.0.saturating_add(b.0));
+        let is_larger = (more.leaks, more.most) > (self.leaks, self.most);
+        *self = RankSite {
+            id: std::mem::take(&mut self.id),
+            place: if is_larger {
+                more.place
+            } else {
+                self.place.take()
+            },
+            at_peak: sum(self.at_peak, more.at_peak),
+            most: self.most.max(more.most),
+            at_end: sum(self.at_end, more.at_end),
+            wobble: sum(self.wobble, more.wobble),
+            end_wobble: sum(self.end_wobble, more.end_wobble),
+            leaks: self.leaks || more.leaks,
+        };
+    }
+}
