@@ -19,7 +19,7 @@ use crate::pages::job::JobPage;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
-use crate::pages::runs::store::RunsStore;
+use crate::pages::runs_store::RunsStore;
 use crate::pages::shared::SharedPage;
 use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;

@@ -6,4 +6,5 @@ pub mod job;
 pub mod not_found;
 pub mod run;
 pub mod runs;
+pub mod runs_store;
 pub mod shared;

@@ -6,7 +6,7 @@ use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format::{self, UnixMillis};
-use crate::pages::runs::store::Loaded;
+use crate::pages::runs_store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{BenchSummary, DeviceKind};
 use leptos::prelude::*;

@@ -1,6 +1,7 @@
 //! The matrix: a table for each configuration, in the form of the published table.
 
 use super::row::RowView;
+use super::shared::Shared;
 use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
 use crate::components::focus::rescue;
@@ -8,10 +9,10 @@ use crate::components::no_match::no_match;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format;
-use crate::pages::runs::store::Loaded;
+use crate::pages::runs_store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{
-    Bench, BenchCatalog, BenchConfig, BenchRow, BenchRowState, BenchStatus, Provenance, RowCounts,
+    BenchCatalog, BenchConfig, BenchRow, BenchRowState, BenchStatus, Provenance, RowCounts,
 };
 use api::ids::{BenchRowId, RunId};
 use api::routes;
@@ -25,27 +26,6 @@ use std::sync::Arc;
 
 /// How many runs can be compared at once.
 const COMPARED: usize = 8;
-
-/// State that the parts of the matrix share.
-#[derive(Clone, Copy)]
-pub struct Shared {
-    /// What can be run.
-    pub catalog: StoredValue<Arc<BenchCatalog>>,
-    /// The bench.
-    pub bench: Memo<Option<Bench>>,
-    /// The store that holds it.
-    pub store: BenchStore,
-    /// Where failures are shown.
-    pub toasts: Toasts,
-}
-
-impl Shared {
-    /// One row.
-    pub fn row(self, id: &BenchRowId) -> Option<BenchRow> {
-        let find = |bench: &Bench| bench.rows.iter().find(|row| row.id == *id).cloned();
-        self.bench.with(|bench| bench.as_ref().and_then(find))
-    }
-}
 
 /// The matrix of the selected bench.
 #[component]
@@ -344,13 +324,10 @@ fn compare_all(shared: Shared, config: &str) -> Option<AnyView> {
         (runs.len() > 1).then_some(runs)
     })?;
     let text = format!("Compare {} runs", runs.len());
-    Some(view! { <A href=compare_link(&runs) attr:class="bench-compare">{text}</A> }.into_any())
-}
-
-/// The page that compares runs; the first is the baseline.
-pub fn compare_link(runs: &[RunId]) -> String {
-    let ids: Vec<&str> = runs.iter().map(RunId::as_str).collect();
-    format!("/compare?runs={}", ids.join(","))
+    Some(
+        view! { <A href=routes::compare_page(&runs) attr:class="bench-compare">{text}</A> }
+            .into_any(),
+    )
 }
 
 /// The assumptions behind the numbers, and what was published but cannot be derived.

@@ -8,12 +8,13 @@ mod matrix;
 mod numbers;
 mod offloaders;
 mod row;
+mod shared;
 pub mod store;
 mod waterfall;
 
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
-use crate::pages::runs::store::Loaded;
+use crate::pages::runs_store::Loaded;
 use crate::url_state::{UrlState, use_url_state};
 use api::bench::BenchCatalog;
 use api::problem::Problem;

@@ -5,7 +5,7 @@ use super::frontier;
 use super::store::{BenchStore, Kept};
 use crate::components::focus::show;
 use crate::context::expect_context;
-use crate::pages::runs::store::Loaded;
+use crate::pages::runs_store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{BenchResult, GridCell, OffloaderGrid, Trouble};
 use leptos::prelude::*;

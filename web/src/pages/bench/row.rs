@@ -1,7 +1,7 @@
 //! One row of the matrix: what was computed, measured and published, side by side.
 
-use super::matrix::{Shared, compare_link};
 use super::numbers::{evidence, number, told};
+use super::shared::Shared;
 use crate::components::icon::{Icon, IconView};
 use crate::format;
 use api::bench::{BenchRow, BenchRowState, BenchStatus, shows_growth};
@@ -356,7 +356,7 @@ fn badge(status: BenchStatus) -> impl IntoView {
 /// The comparison with the baseline, if both have their own runs.
 fn compare(pair: &Pair) -> Option<AnyView> {
     let (base, own) = (pair.baseline.as_ref()?.run.clone()?, pair.row.run.clone()?);
-    let link = compare_link(&[base.clone(), own.clone()]);
+    let link = routes::compare_page(&[base.clone(), own.clone()]);
     (base != own).then(|| {
         view! { <A href=link attr:class="bench-compare">"Compare with the baseline"</A> }.into_any()
     })

@@ -2,7 +2,7 @@
 
 use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
-use crate::pages::runs::store::Loaded;
+use crate::pages::runs_store::Loaded;
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchSummary, Frontier,
     OffloaderGrid, StartBench,

@@ -4,7 +4,7 @@ use super::pick::Picked;
 use crate::components::no_match::no_match;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
-use crate::pages::runs::store::{Loaded, RunsStore};
+use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::url_state::UrlState;
 use api::compare::RUNS;
 use api::compare_view::CompareState;

@@ -18,7 +18,7 @@ use crate::components::prose::Prose;
 use crate::components::share::ShareButton;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
-use crate::pages::runs::store::RunsStore;
+use crate::pages::runs_store::RunsStore;
 use crate::url_state::{UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;

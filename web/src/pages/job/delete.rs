@@ -4,7 +4,7 @@ use crate::client::{self, Method};
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
-use crate::pages::runs::store::RunsStore;
+use crate::pages::runs_store::RunsStore;
 use api::jobs::JobSummary;
 use api::routes;
 use leptos::prelude::*;

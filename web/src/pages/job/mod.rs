@@ -12,7 +12,7 @@ use crate::clock::sleep;
 use crate::components::problem_note::ProblemPage;
 use crate::context::expect_context;
 use crate::format;
-use crate::pages::runs::store::{Loaded, RunsStore};
+use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::project;
 use crate::url_state::{UrlState, use_url_state};
 use api::ids::JobId;

@@ -3,7 +3,7 @@
 use super::cells;
 use crate::context::expect_context;
 use crate::format;
-use crate::pages::runs::store::RunsStore;
+use crate::pages::runs_store::RunsStore;
 use crate::url_state::UrlState;
 use api::jobs::{JobDetail, JobRank};
 use api::routes;

@@ -12,7 +12,7 @@ use crate::components::prose::Prose;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
-use crate::pages::runs::store::RunsStore;
+use crate::pages::runs_store::RunsStore;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;

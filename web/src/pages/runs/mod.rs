@@ -2,7 +2,6 @@
 
 mod empty;
 mod row;
-pub mod store;
 mod table;
 mod toolbar;
 
@@ -10,13 +9,13 @@ use crate::components::header::MORE_PAGES;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
+use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::project;
 use crate::url_state::use_url_state;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::ListState;
-use store::{Loaded, RunsStore};
 use table::{RunTable, TableSkeleton};
 use toolbar::Toolbar;
 

@@ -1,6 +1,5 @@
 //! One run in the list, with rename and delete in place.
 
-use super::store::{RunsStore, typed_name};
 use crate::components::badge::BadgeView;
 use crate::components::drafts;
 use crate::components::icon::{Icon, IconView};
@@ -9,6 +8,7 @@ use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format::{self, UnixMillis};
 use crate::pages::compare::pick::PickBox;
+use crate::pages::runs_store::{RunsStore, typed_name};
 use crate::upload::driver::Uploads;
 use api::ids::RunId;
 use api::quality::is_least;

@@ -2,7 +2,6 @@
 //! cards.
 
 use super::row::RunRow;
-use super::store::RunsStore;
 use crate::clock::ticking;
 use crate::components::focus::is_nowhere;
 use crate::components::keys::{is_shortcut, on_key};
@@ -10,6 +9,7 @@ use crate::components::no_match::no_match;
 use crate::components::permits::may_manage;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
+use crate::pages::runs_store::RunsStore;
 use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;

@@ -1,11 +1,11 @@
 //! Title, count and filter above the list.
 
-use super::store::{Loaded, RunsStore};
 use super::table::focus_first;
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::context::expect_context;
 use crate::format;
+use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::project;
 use crate::url_state::UrlState;
 use api::routes;
