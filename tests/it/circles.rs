@@ -1,5 +1,5 @@
-//! The modules of a crate depend on one another in one direction only. So a reader of a crate can
-//! begin with the module that depends on no other.
+//! The modules of a crate, and those of each folder in it, depend on one another in one direction
+//! only. So a reader of either can begin with the module that depends on no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,14 @@ const CRATES: [&str; 10] = [
     "local",
 ];
 
-/// Two modules that really are one, in two folders: operations on a session make the graph, and the
-/// graph runs operations on the session.
-const TOGETHER: [(&str, &str, &str); 1] = [("engine", "session", "autograd")];
+/// Modules that really are one, in several files: the folder, and who needs whom there.
+const TOGETHER: [(&str, &str, &str); 3] = [
+    // Operations on a session make the graph, and the graph runs operations on the session.
+    ("engine/src", "session", "autograd"),
+    // A tensor knows the node that made it, and a node holds tensors and their checkpoints.
+    ("engine/src/autograd", "tensor", "node"),
+    ("engine/src/autograd", "node", "checkpoint"),
+];
 
 /// Modules, each with the modules that it depends on.
 type Needs = BTreeMap<String, BTreeSet<String>>;
@@ -30,53 +35,120 @@ fn no_module_needs_itself_by_way_of_others() {
     let sources = sources();
     let mut circles = Vec::new();
     for name in CRATES {
-        let mut needs = needs(&sources, name);
-        assert!(needs.len() > 3, "{name} has few modules: {needs:?}");
-        for (_, one, other) in TOGETHER.iter().filter(|(of, ..)| of == &name) {
-            let lifted = needs.get_mut(*one).is_some_and(|all| all.remove(*other));
-            assert!(lifted, "{name}: {one} no longer needs {other}");
+        let folders = needs(&sources, name);
+        let modules = folders.values().map(BTreeMap::len).max();
+        assert!(modules > Some(3), "{name} has few modules: {folders:?}");
+        for (folder, mut needs) in folders {
+            for (_, one, other) in TOGETHER.iter().filter(|(of, ..)| *of == folder) {
+                let lifted = needs.get_mut(*one).is_some_and(|all| all.remove(*other));
+                assert!(lifted, "{folder}: {one} no longer needs {other}");
+            }
+            let circle = circle(&needs);
+            circles.extend(circle.map(|circle| format!("{folder}: {}", circle.join(" → "))));
         }
-        let circle = circle(&needs);
-        circles.extend(circle.map(|circle| format!("{name}: {}", circle.join(" → "))));
     }
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
-/// The dependencies between the top modules of a crate.
-fn needs(sources: &[Source], name: &str) -> Needs {
-    let root = format!("{name}/src/");
-    let of_crate = |source: &&Source| source.path.starts_with(&root);
-    let module = |source: &Source| -> Option<String> {
-        let first = source.path[root.len()..].split('/').next()?;
-        let first = first.strip_suffix(".rs").unwrap_or(first);
-        (first != "lib" && first != "main").then(|| first.to_owned())
-    };
-    let mut needs = Needs::new();
-    for source in sources.iter().filter(of_crate) {
-        if let Some(module) = module(source) {
-            needs.entry(module).or_default();
+/// The dependencies between the modules of each folder of a crate; a folder counts as one module of
+/// the folder that it is in.
+fn needs(sources: &[Source], name: &str) -> BTreeMap<String, Needs> {
+    let root = format!("{name}/src");
+    let of_crate: Vec<(Vec<&str>, &Source)> = sources
+        .iter()
+        .filter(|source| !source.path.contains("/tests") && !source.path.contains("/testing"))
+        .filter_map(|source| {
+            let path = source.path.strip_prefix(&root)?;
+            Some((module(path)?, source))
+        })
+        .filter(|(module, source)| !is_for_tests(sources, module, source))
+        .collect();
+    let mut folders: BTreeMap<String, Needs> = BTreeMap::new();
+    let folder = |path: &[&str]| [&[root.as_str()], path].concat().join("/");
+    for (module, _) in &of_crate {
+        for depth in 0..module.len() {
+            let needs = folders.entry(folder(&module[..depth])).or_default();
+            needs.entry(module[depth].to_owned()).or_default();
         }
     }
-    let is_product =
-        |source: &&Source| !source.path.contains("/tests") && !source.path.contains("/testing");
-    for source in sources.iter().filter(of_crate).filter(is_product) {
-        let Some(this) = module(source) else { continue };
-        let at_the_top = !source.path[root.len()..].contains('/');
+    for (module, source) in &of_crate {
         for (_, path) in paths_used(source) {
-            let outside = path.strip_prefix("crate::").or_else(|| {
-                let beside = path.strip_prefix("super::");
-                beside.filter(|_| at_the_top)
-            });
-            let other = outside.and_then(|rest| rest.split("::").next());
-            if let Some(other) = other.filter(|&other| other != this)
-                && needs.contains_key(other)
-                && let Some(all) = needs.get_mut(&this)
+            let Some(used) = absolute(module, &path) else {
+                continue;
+            };
+            // Where the two ways part, one module needs another.
+            let shared = module.iter().zip(&used).take_while(|(a, b)| a == b).count();
+            let (Some(this), Some(other)) = (module.get(shared), used.get(shared)) else {
+                continue;
+            };
+            let needs = folders.entry(folder(&module[..shared])).or_default();
+            if needs.contains_key(*other)
+                && let Some(all) = needs.get_mut(*this)
             {
-                all.insert(other.to_owned());
+                all.insert((*other).to_owned());
             }
         }
     }
-    needs
+    folders
+}
+
+/// The names on the way from the crate to the module in this file; none for the crate itself.
+fn module(path: &str) -> Option<Vec<&str>> {
+    let names: Vec<&str> = path
+        .strip_prefix('/')?
+        .strip_suffix(".rs")?
+        .split('/')
+        .collect();
+    match names.split_last()? {
+        (&("lib" | "main"), []) => None,
+        (&"mod", folder) => Some(folder.to_vec()),
+        _ => Some(names),
+    }
+}
+
+/// Whether the folder of a file declares it for tests only.
+fn is_for_tests(sources: &[Source], module: &[&str], source: &Source) -> bool {
+    let (Some(name), Some((folder, _))) = (module.last(), source.path.rsplit_once('/')) else {
+        return false;
+    };
+    let declared = format!("#[cfg(test)]\nmod {name};");
+    let mut around = sources
+        .iter()
+        .filter(|other| other.path == format!("{folder}/mod.rs"));
+    around.any(|other| other.text.contains(&declared))
+}
+
+/// A path from the crate on; `None` if it leads to another crate or further inwards.
+fn absolute<'a>(module: &[&'a str], path: &'a str) -> Option<Vec<&'a str>> {
+    let mut names = path.split("::").peekable();
+    let mut from = match *names.peek()? {
+        "crate" => Vec::new(),
+        "super" => module.to_vec(),
+        _ => return None,
+    };
+    if names.next_if_eq(&"crate").is_none() {
+        while names.next_if_eq(&"super").is_some() {
+            from.pop()?;
+        }
+    }
+    from.extend(names);
+    Some(from)
+}
+
+#[test]
+fn a_path_leads_from_the_crate_to_what_it_names() {
+    let check = |module: &[&str], path: &str, expected: Option<&[&str]>| {
+        assert_eq!(
+            absolute(module, path).as_deref(),
+            expected,
+            "{module:?} {path}"
+        );
+    };
+    check(&["a", "b"], "crate::c::D", Some(&["c", "D"]));
+    check(&["a", "b"], "super::c::D", Some(&["a", "c", "D"]));
+    check(&["a", "b"], "super::super::c", Some(&["c"]));
+    check(&["a", "b"], "std::fmt", None);
+    check(&["a"], "super::super::c", None);
 }
 
 /// A chain of dependencies that leads from a module back to itself.
