@@ -201,10 +201,14 @@ pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
     const PER_BLOCK: usize = 24;
     const PER_EVENT: usize = 2;
     const PER_NAME: usize = 192;
+    /// A phase may be as short as an event, as where text is generated token by token.
+    const PER_PHASE: usize = 96;
+    const MOST_PHASES: usize = 1 << 19;
     const ANY: usize = 8 << 20;
     let names = stacks.len() + stacks.n_frames() + device.blocks.kinds.len();
     let events = device.events.len() as usize;
-    ANY + device.blocks.len() * PER_BLOCK + events * PER_EVENT + names * PER_NAME
+    let phases = events.min(MOST_PHASES) * PER_PHASE;
+    ANY + device.blocks.len() * PER_BLOCK + events * PER_EVENT + phases + names * PER_NAME
 }
 
 /// The blocks that are allocated at an event; `None`: before the first event.

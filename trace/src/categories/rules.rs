@@ -234,6 +234,12 @@ impl<'a> Rules<'a> {
         if fact.bucket {
             return Verdict::Is(Category::Gradient);
         }
+        if self.lasts(life)
+            && life.role != Role::ModelSetup
+            && self.survey.is_taken_for_a_product(self.device, life.block)
+        {
+            return Verdict::Is(Category::Temporary);
+        }
         let span = &self.survey.spans[life.span];
         let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
         let cached = fact.cache || grows && !self.may_be_workspace(life);
@@ -376,6 +382,8 @@ impl<'a> Rules<'a> {
             () if self.lasts(life) && workspaces::is_size(life.kind.requested) => {
                 Category::Temporary
             }
+            // A second backward pass goes through what the first one made, and gives it back.
+            () if self.survey.waits_for_later_pass(life.span, life.freed) => Category::Activation,
             // Nothing is known about the parameters.
             () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
             () if span.end == self.device.events.len() => Category::Temporary,
@@ -425,6 +433,10 @@ impl<'a> Rules<'a> {
             () if saved => Verdict::Is(Category::Activation),
             () if life.freed < part.start => Verdict::Is(Category::Temporary),
             () if life.freed < part.end => Verdict::Is(Category::Activation),
+            // The pass of another loss comes first.
+            () if self.survey.waits_for_later_pass(backward, life.freed) => {
+                Verdict::Is(Category::Activation)
+            }
             // A workspace is made once and kept, while other blocks of this size are made again and
             // again.
             () if lasts && workspaces::is_size(life.kind.requested) => {
@@ -487,6 +499,9 @@ impl<'a> Rules<'a> {
         ) {
             (_, fact) if fact.workspace || fact.clips => Some(Category::Temporary),
             (_, fact) if fact.bucket => Some(Category::Gradient),
+            (Role::Forward | Role::Backward, _) if stays && self.survey.is_like_workspace(kind) => {
+                Some(Category::Temporary)
+            }
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {
                 Some(_) if fact.apply_line == self.survey.buffer_line => Category::Buffer,
@@ -496,10 +511,7 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }
-            (Role::Forward, _) => Some(match stays && self.survey.is_like_workspace(kind) {
-                true => Category::Temporary,
-                false => Category::Activation,
-            }),
+            (Role::Forward, _) => Some(Category::Activation),
             _ => None,
         };
         if let Some(made) = made {

@@ -9,7 +9,7 @@ use crate::tally::Tally;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, Origin};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
-use crate::workspaces::Alike;
+use crate::workspaces::{self, Alike};
 use std::collections::HashSet;
 
 /// If at least this share of a forward pass's blocks stays, they wait for a backward pass. A model
@@ -100,8 +100,8 @@ impl Survey {
         let backward = survey.spans.iter().filter(|s| s.phase == Phase::Backward);
         survey.passes = backward.count() as u32;
         let watch = watch.beside(phases.heap_bytes());
-        let candidates = survey.blocks(device, roles, facts, watch)?;
         survey.count_like_workspaces(device, watch)?;
+        let candidates = survey.blocks(device, roles, facts, watch)?;
         survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
         survey.find_copies(candidates);
@@ -141,7 +141,9 @@ impl Survey {
         for block in (0..blocks.len() as u32).map(BlockIdx) {
             watch.at_row(block.index(), || {
                 let tables = left.heap_bytes() + of_map(&candidates) + n_candidates * 96;
-                3 * self.heap_bytes() + 3 * tables
+                // A full table moves to a larger one: while it moves, both exist.
+                let spans = of_vec(&self.spans);
+                spans + 3 * (self.heap_bytes() - spans + tables)
             })?;
             let (kind, freed) = (blocks.kind(block), blocks.free_requested[block.index()]);
             let (stack, requested) = (kind.alloc_stack, kind.requested);
@@ -175,6 +177,7 @@ impl Survey {
                     }
                 }
                 _ if freed < part.end || fact.workspace => {}
+                _ if freed >= n_events && self.is_taken_for_a_product(device, block) => {}
                 Phase::Backward => left.add(requested),
                 Phase::Setup if fact.of_module => {
                     self.parameters.add(requested);
@@ -241,6 +244,34 @@ impl Survey {
     pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
         let alike = self.like_workspaces.count(kind);
         alike == 1 || self.learns && alike == 2
+    }
+
+    /// Whether a block is [like a workspace](Survey::is_like_workspace), and the line that made it
+    /// made something else, too, just before or after it: a product needs a workspace beside what
+    /// it is for. A line that makes a parameter makes nothing else, or its equals.
+    pub fn is_taken_for_a_product(&self, device: &DeviceTrace, block: BlockIdx) -> bool {
+        let kind = device.blocks.kind(block);
+        let is_beside = |other: u32| {
+            let is_there =
+                (device.blocks.n_preexisting..device.blocks.len() as u32).contains(&other);
+            is_there && {
+                let other = device.blocks.kind(BlockIdx(other));
+                other.alloc_stack == kind.alloc_stack && other.requested != kind.requested
+            }
+        };
+        workspaces::is_size(kind.requested)
+            && self.is_like_workspace(kind)
+            && (is_beside(block.0.wrapping_sub(1)) || is_beside(block.0 + 1))
+    }
+
+    /// Whether a block that outlived a backward pass was given back in a later one, with no step of
+    /// an optimizer between the two.
+    pub fn waits_for_later_pass(&self, backward: usize, freed: u32) -> bool {
+        let later = self.spans[backward + 1..].iter();
+        let mut until = later.take_while(|part| part.start <= freed);
+        let last = until.clone().last();
+        last.is_some_and(|part| part.phase == Phase::Backward && freed < part.end)
+            && until.all(|part| part.phase != Phase::Optimizer)
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.

@@ -2,7 +2,7 @@
 
 use super::{MAIN, alloc, backward, forward, moved, of, of_steps};
 use crate::categories::*;
-use crate::phases::program::{MODULE, Program, TENSOR};
+use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
 use crate::testing::block_of;
 
 /// A module that a checkpoint calls again. The first two frames are the backward pass itself.
@@ -407,4 +407,78 @@ fn a_workspace_of_a_model_that_only_infers_is_no_activation() {
     };
     check(0, Category::Temporary);
     check(3, Category::Activation);
+}
+
+/// Two models learn from each other: both forward passes come before both backward passes.
+#[test]
+fn what_waits_through_the_backward_pass_of_another_loss_is_an_activation() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut waited = Vec::new();
+    let mut logits: Option<BlockIdx> = None;
+    for _ in 0..3 {
+        let [first, second] = [4, 5].map(|line| forward(&mut p, 2048, line));
+        if let Some(old) = logits.replace(forward(&mut p, 700, 6)) {
+            p.free(old);
+        }
+        backward(&mut p);
+        p.free(first);
+        p.alloc(4096, &[]);
+        // The next loss is computed between the two.
+        forward(&mut p, 4, 7);
+        backward(&mut p);
+        p.free(second);
+        p.alloc(4096, &[]);
+        p.alloc(64, &["<module> train.py:20", &format!("step {ADAM}:9")]);
+        waited.extend([first, second]);
+    }
+    let of = of(p);
+    for block in waited {
+        assert_eq!(of(block), Category::Activation);
+    }
+    assert_eq!(of(logits.expect("three steps")), Category::Temporary);
+}
+
+/// The gradient of a gradient, as a penalty on gradients takes it.
+#[test]
+fn what_a_second_backward_pass_goes_through_is_an_activation() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let saved = forward(&mut p, 2048, 4);
+        backward(&mut p);
+        let between = p.alloc(3000, &[]);
+        forward(&mut p, 4, 7);
+        backward(&mut p);
+        [saved, between].into_iter().for_each(|block| p.free(block));
+        p.alloc(4096, &[]);
+        p.alloc(64, &["<module> train.py:20", &format!("step {ADAM}:9")]);
+        kept.push(between);
+    }
+    let of = of(p);
+    for block in kept {
+        assert_eq!(of(block), Category::Activation);
+    }
+}
+
+/// A model that writes token by token changes its phase at nearly every event.
+#[test]
+fn very_many_short_phases_leave_no_block_unknown() {
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let stacks = [
+        p.stack(&[MAIN, "sample generate.py:3"]),
+        p.stack(&[MAIN, &format!("_call_impl {MODULE}:1"), "forward net.py:4"]),
+    ];
+    for _ in 0..200_000 {
+        for alloc_stack in stacks {
+            let block = p.builder.alloc(crate::trace::BlockKind {
+                alloc_stack,
+                ..block_of(Bytes(512))
+            });
+            p.free(block);
+        }
+    }
+    assert_eq!(of(p)(weight), Category::Parameter);
 }

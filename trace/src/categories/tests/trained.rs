@@ -344,3 +344,52 @@ fn shards_of_a_model_are_its_parameters() {
     let split = ["distribute_tensor", "_shard_tensor"];
     check(&main, "tensor/_api.py", split, Category::Input);
 }
+
+/// Without C++ frames, a product's line shows a workspace beside the product, once.
+#[test]
+fn a_workspace_beside_a_product_is_no_parameter_and_no_gradient() {
+    const SIZE: u64 = 32 << 20;
+    let mut p = Program::default();
+    let weight = p.alloc(4096, &["<module> train.py:2"]);
+    let linear = "linear /v/site-packages/torch/nn/functional.py:9";
+    let product = ["<module> train.py:8", "net train.py:4", linear];
+    let mut workspaces = Vec::new();
+    for step in 0..3 {
+        let saved = p.alloc(2048, &product);
+        if step == 0 {
+            workspaces.push(p.alloc(SIZE, &product));
+        }
+        let seed = backward(&mut p);
+        let gradient = p.alloc(4096, &[]);
+        if step == 0 {
+            workspaces.push(p.alloc(SIZE, &[]));
+        }
+        // An update, and then `zero_grad`.
+        [saved, seed].into_iter().for_each(|block| p.free(block));
+        p.alloc(4096, &["<module> train.py:12"]);
+        p.free(gradient);
+    }
+    let of = of(p);
+    assert_eq!(of(weight), Category::Parameter);
+    for workspace in workspaces {
+        assert_eq!(of(workspace), Category::Temporary);
+    }
+}
+
+/// A weight may be as large as a workspace: its line makes nothing else.
+#[test]
+fn a_weight_of_a_workspace_s_size_is_a_parameter() {
+    const SIZE: u64 = 32 << 20;
+    let mut p = Program::default();
+    let weight = p.alloc(SIZE, &["<module> train.py:2"]);
+    let other = p.alloc(4096, &["<module> train.py:3"]);
+    let gradients = [SIZE, 4096].map(|size| {
+        let saved = forward(&mut p, 2048, 4);
+        backward(&mut p);
+        p.free(saved);
+        p.alloc(size, &[])
+    });
+    let of = of(p);
+    assert_eq!([weight, other].map(&of), [Category::Parameter; 2]);
+    assert_eq!(gradients.map(&of), [Category::Gradient; 2]);
+}
