@@ -47,6 +47,39 @@ async fn a_long_file_name_leaves_the_link_of_its_upload_in_reach() {
 }
 
 #[tokio::test]
+async fn the_list_of_files_does_not_lie_on_a_page_that_one_goes_on_to() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let field = "return !!document.querySelector('input[type=file]');";
+    browser.wait_until("the field for files", field).await;
+    let upload = "
+        const event = { action: 'alloc', addr: 4096, size: 512, stream: 0 };
+        const body = JSON.stringify({ segments: [], device_traces: [[event]] });
+        const chosen = new DataTransfer();
+        chosen.items.add(new File([body], 'run.json'));
+        chosen.items.add(new File(['no snapshot'], 'notes.txt'));
+        const input = document.querySelector('input[type=file]');
+        input.files = chosen.files;
+        input.dispatchEvent(new Event('change', { bubbles: true }));";
+    let unfolded = "return document.querySelector('.tray-items')?.offsetParent !== null;";
+    let folded = "return document.querySelector('.tray-items')?.offsetParent === null;";
+    browser.eval(upload).await;
+    let there = "return !!document.querySelector('.tray-line a');";
+    browser.wait_until("the link", there).await;
+    browser.wait_until("the whole list", unfolded).await;
+    browser.click(".tray-line a").await;
+    browser.wait_until("only its head", folded).await;
+    browser.click(".tray-fold").await;
+    browser.wait_until("the list again", unfolded).await;
+    browser.click(".tray-fold").await;
+    browser.wait_until("only its head again", folded).await;
+    // More files are news.
+    browser.eval(upload).await;
+    browser.wait_until("the list with them", unfolded).await;
+}
+
+#[tokio::test]
 async fn a_notice_does_not_lie_on_the_bar_of_picked_runs() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;

@@ -107,6 +107,19 @@ pub fn comparable(items: &[Item]) -> Vec<RunId> {
     }
 }
 
+/// Whether only the head of the list is shown from now on. `newest` is the newest file before and
+/// now: of more files, one wants to see what becomes of them. With another page, one reads that.
+pub fn folds(
+    folded: bool,
+    (known, newest): (Option<LocalId>, Option<LocalId>),
+    is_other_page: bool,
+) -> bool {
+    match newest > known {
+        true => false,
+        false => folded || is_other_page,
+    }
+}
+
 /// Files that were not taken because the session had ended. They are sent again after signing in.
 pub fn not_let_in(items: &[Item]) -> Vec<LocalId> {
     let is_it = |item: &&Item| match &item.state {
@@ -175,6 +188,23 @@ mod tests {
         items[1].on(done());
         assert_eq!(next_waiting(&items), None);
         assert!(!is_busy(&items));
+    }
+
+    #[test]
+    fn the_list_folds_where_one_reads_and_unfolds_for_more_files() {
+        let check = |folded, newest: (Option<u32>, Option<u32>), other_page, expected| {
+            let newest = (newest.0.map(LocalId), newest.1.map(LocalId));
+            let found = folds(folded, newest, other_page);
+            assert_eq!(found, expected, "{folded} {newest:?} {other_page}");
+        };
+        check(false, (Some(1), Some(1)), false, false);
+        check(false, (Some(1), Some(1)), true, true);
+        check(true, (Some(1), Some(1)), false, true);
+        check(true, (Some(1), Some(2)), false, false);
+        // Dropped on a link: both at once.
+        check(false, (None, Some(0)), true, false);
+        // The files of an archive stand in its place, and a list that was emptied is no news.
+        check(true, (Some(3), None), false, true);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub fn UploadTray() -> impl IntoView {
     let items = uploads.items();
     let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
     let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
+    let folded = folded(uploads, path);
     let ids = Memo::new(move |_| items.with(|items| queue::display_order(items)));
     let runs = Memo::new(move |_| items.with(|items| queue::comparable(items)));
     // Whoever chose two files mostly wants to know what differs.
@@ -47,10 +48,11 @@ pub fn UploadTray() -> impl IntoView {
     };
     let tray = move || {
         view! {
-            <section class="tray" aria-label="Files">
+            <section class="tray" class:folded=folded aria-label="Files">
                 <header class="tray-head">
                     <h2 role="status">{headline}</h2>
                     {compare}
+                    {fold_button(folded)}
                     <Show when=move || over.get()>
                         <button
                             class="icon-button"
@@ -76,6 +78,43 @@ pub fn UploadTray() -> impl IntoView {
         .into_any()
     };
     view! { <Show when=move || items.with(|items| !items.is_empty())>{tray}</Show> }
+}
+
+/// Whether only the head is shown. Whoever goes on to another page reads there: the list does not
+/// lie on it. More files unfold it again.
+fn folded(uploads: Uploads, path: Memo<String>) -> RwSignal<bool> {
+    let folded = RwSignal::new(false);
+    let newest = Memo::new(move |_| {
+        let ids = |items: &Vec<Item>| items.iter().map(|item| item.id).max();
+        uploads.items().with(ids)
+    });
+    Effect::new(move |before: Option<(Option<LocalId>, String)>| {
+        let now = (newest.get(), path.get());
+        if let Some((known, page)) = &before {
+            let next = queue::folds(folded.get_untracked(), (*known, now.0), *page != now.1);
+            folded.set(next);
+        }
+        now
+    });
+    folded
+}
+
+fn fold_button(folded: RwSignal<bool>) -> impl IntoView {
+    let label = move || match folded.get() {
+        true => "Show the list of files",
+        false => "Show only the head of the list of files",
+    };
+    view! {
+        <button
+            class="icon-button tray-fold"
+            aria-expanded=move || (!folded.get()).to_string()
+            aria-label=label
+            title=move || if folded.get() { "Show" } else { "Fold" }
+            on:click=move |_| folded.update(|folded| *folded = !*folded)
+        >
+            <IconView icon=Icon::Forward/>
+        </button>
+    }
 }
 
 /// The ranks of a job, as one row.
