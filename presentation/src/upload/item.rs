@@ -266,7 +266,8 @@ impl Item {
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Waiting => "Starting",
-        Phase::Receiving => "Receiving",
+        // The bytes are read as they come; without a server, nobody receives them.
+        Phase::Receiving => "Reading",
         Phase::Replaying => "Replaying",
         Phase::Storing => "Storing",
     }
@@ -388,7 +389,7 @@ pub(super) mod tests {
         assert_eq!(item.percent(), Some(10));
         assert_eq!(
             item.status(),
-            "Receiving 10 % · 100 B of 1000 B · 50 B/s · 7 events · 18 s left"
+            "Reading 10 % · 100 B of 1000 B · 50 B/s · 7 events · 18 s left"
         );
     }
 
