@@ -177,3 +177,22 @@ async fn a_bench_goes_on_when_its_page_is_left_before_the_answer() {
     browser.wait_until("the bench is there", rows).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn what_was_cancelled_runs_again_with_one_click() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/bench")).await;
+    browser.click(".bench-empty .button").await;
+    let busy = "return !!document.querySelector('.bench-standing .button');";
+    browser.wait_until("the bench runs", busy).await;
+    browser.click(".bench-standing .button").await;
+    let offered = "const button = document.querySelector('.bench-standing .button');
+                   return !!button && /^Run the \\d+ cancelled rows?$/.test(button.textContent);";
+    browser.wait_until("the rest is offered", offered).await;
+    browser.click(".bench-standing .button").await;
+    let none = "return !document.querySelector('.bench-standing p').textContent
+                    .includes('cancelled');";
+    browser.wait_until("all of them wait or run", none).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

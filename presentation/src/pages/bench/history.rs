@@ -1,6 +1,8 @@
 //! Earlier benches, one line each.
 
-use api::bench::RowCounts;
+use ::timeline::format::plural;
+use api::bench::{Bench, BenchRowState, RowCounts};
+use api::ids::BenchRowId;
 
 /// `14 done, 1 failed`: the numbers that are not 0, in order of importance.
 pub fn counts(rows: RowCounts) -> String {
@@ -16,6 +18,19 @@ pub fn counts(rows: RowCounts) -> String {
     told.join(", ")
 }
 
+/// What the button says that runs what was cancelled, once nothing is under way.
+pub fn go_on(rows: RowCounts) -> Option<String> {
+    let is_offered = rows.cancelled > 0 && rows.unfinished() == 0;
+    is_offered.then(|| format!("Run the {}", plural(rows.cancelled.into(), "cancelled row")))
+}
+
+/// The rows that this button runs.
+pub fn cancelled(bench: &Bench) -> Vec<BenchRowId> {
+    let rows = bench.rows.iter();
+    let cancelled = rows.filter(|row| row.state == BenchRowState::Cancelled);
+    cancelled.map(|row| row.id.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,5 +43,22 @@ mod tests {
             ..RowCounts::default()
         };
         assert_eq!(counts(rows), "14 done, 1 failed");
+    }
+
+    #[test]
+    fn what_was_cancelled_is_offered_once_nothing_is_under_way() {
+        let check = |cancelled, queued, expected: Option<&str>| {
+            let rows = RowCounts {
+                done: 3,
+                cancelled,
+                queued,
+                ..RowCounts::default()
+            };
+            assert_eq!(go_on(rows).as_deref(), expected, "{cancelled}, {queued}");
+        };
+        check(0, 0, None);
+        check(2, 1, None);
+        check(1, 0, Some("Run the 1 cancelled row"));
+        check(47, 0, Some("Run the 47 cancelled rows"));
     }
 }

@@ -1,5 +1,6 @@
 //! The line of a row's steps, as the points of an SVG polyline.
 
+use api::bench::BenchRow;
 use trace::units::Bytes;
 
 /// Width and height of the picture, in its own units.
@@ -35,6 +36,17 @@ impl Range {
     }
 }
 
+/// How many steps the line of a row covers. One that was stopped has no result, so its points are
+/// counted: they are evenly spaced over the planned steps.
+pub fn covered(row: &BenchRow) -> u32 {
+    let spaced = BenchRow::SPARK_POINTS as u32 - 1;
+    let gaps = row.spark.len().saturating_sub(1) as u32;
+    match &row.result {
+        Some(result) => result.steps_run,
+        None => gaps * row.steps.div_ceil(spaced).max(1) + 1,
+    }
+}
+
 /// The points of a line that has `steps` steps; the line of a run that ended early is shorter.
 pub fn points(line: &[Bytes], done: u32, steps: u32, range: Range) -> String {
     let (width, height) = SIZE;
@@ -56,6 +68,7 @@ pub fn points(line: &[Bytes], done: u32, steps: u32, range: Range) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::bench::{BenchRowState, Known};
 
     fn bytes<const N: usize>(sizes: [u64; N]) -> [Bytes; N] {
         sizes.map(Bytes)
@@ -73,6 +86,39 @@ mod tests {
             "0.0,26.0 60.0,2.0"
         );
         assert_eq!(points(&[], 0, 100, range), "");
+    }
+
+    #[test]
+    fn the_line_of_a_row_that_was_stopped_ends_where_it_was_stopped() {
+        let check = |points: u64, steps: u32, expected: u32| {
+            let row = BenchRow {
+                spark: (0..points).map(Bytes).collect(),
+                ..stopped(steps)
+            };
+            assert_eq!(covered(&row), expected, "{points} of {steps}");
+        };
+        check(5, 10, 5);
+        check(5, 100, 9);
+        check(1, 100, 1);
+        check(10, 10, 10);
+    }
+
+    fn stopped(steps: u32) -> BenchRow {
+        BenchRow {
+            id: "row_1".parse().unwrap(),
+            config: "dense".to_owned(),
+            patches: vec![],
+            steps,
+            state: BenchRowState::Cancelled,
+            status: None,
+            result: None,
+            spark: vec![],
+            run: None,
+            hypothesis: None,
+            asserted: None,
+            known: Known::default(),
+            seconds: None,
+        }
     }
 
     #[test]

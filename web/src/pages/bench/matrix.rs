@@ -21,7 +21,7 @@ use leptos_router::components::A;
 use presentation::pages::bench::bench_state::{
     BenchState, Column, Section, baseline, status_called,
 };
-use presentation::pages::bench::history::counts;
+use presentation::pages::bench::history::{cancelled, counts, go_on};
 use std::sync::Arc;
 
 /// How many runs can be compared at once.
@@ -191,14 +191,24 @@ fn Standing(shared: Shared) -> impl IntoView {
             .with_untracked(|b| b.as_ref().map(|b| b.id.clone()))
         {
             let path = routes::bench_cancel(&id);
-            shared.store.act(shared.toasts, "Not cancelled", path);
+            shared.store.act(shared.toasts, "Not cancelled", vec![path]);
         }
+    };
+    // Whoever stopped a bench to start another goes on with one click, not with one a row.
+    let stopped = Memo::new(move |_| go_on(rows.get()));
+    let run_stopped = move |_| {
+        let ids = (shared.bench).with_untracked(|b| b.as_ref().map(cancelled));
+        let paths = ids.iter().flatten().map(routes::bench_row_rerun).collect();
+        shared.store.act(shared.toasts, "Not queued", paths);
     };
     view! {
         <div class="bench-standing">
             <p role="status">{text}</p>
             <Show when=busy>
                 <button class="button" on:click=cancel>"Cancel the rest"</button>
+            </Show>
+            <Show when=move || stopped.get().is_some()>
+                <button class="button" on:click=run_stopped>{move || stopped.get()}</button>
             </Show>
         </div>
     }

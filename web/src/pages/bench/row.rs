@@ -13,7 +13,7 @@ use presentation::pages::bench::bench_state::{baseline, patch, set_label};
 use presentation::pages::bench::explain::sentence;
 use presentation::pages::bench::figures::{change, growth, level};
 use presentation::pages::bench::numbers::peak_text;
-use presentation::pages::bench::spark::{self, Range, points};
+use presentation::pages::bench::spark::{self, Range, covered, points};
 use trace::units::Bytes;
 
 /// A row and its baseline.
@@ -220,13 +220,7 @@ fn growths(pair: &Pair) -> AnyView {
 
 fn sparkline(pair: &Pair) -> Option<AnyView> {
     let range = pair.range?;
-    let line = |row: &BenchRow| {
-        let done = row
-            .result
-            .as_ref()
-            .map_or(row.steps, |result| result.steps_run);
-        points(&row.spark, done, row.steps, range)
-    };
+    let line = |row: &BenchRow| points(&row.spark, covered(row), row.steps, range);
     let own = line(&pair.row);
     if own.is_empty() {
         return None;
@@ -320,7 +314,7 @@ fn act(
     failed: &'static str,
     path: String,
 ) -> AnyView {
-    let press = move |_| shared.store.act(shared.toasts, failed, path.clone());
+    let press = move |_| shared.store.act(shared.toasts, failed, vec![path.clone()]);
     view! {
         <button
             class="icon-button"

@@ -169,14 +169,17 @@ impl BenchStore {
         });
     }
 
-    /// Sends a request whose answer is the new state of the bench.
-    pub fn act(self, toasts: Toasts, what: &'static str, path: String) {
+    /// Sends requests, one after the other until one is refused, each of whose answers is the new
+    /// state of the bench.
+    pub fn act(self, toasts: Toasts, what: &'static str, paths: Vec<String>) {
         leptos::task::spawn_local(async move {
-            match client::send::<Bench>(Method::Post, &path).await {
-                // Another bench may have been chosen in the meantime.
-                Ok(bench) if self.shows(&bench.id) => self.show(Ok(bench)),
-                Ok(_) => {}
-                Err(problem) => toasts.fail(what, &problem),
+            for path in paths {
+                match client::send::<Bench>(Method::Post, &path).await {
+                    // Another bench may have been chosen in the meantime.
+                    Ok(bench) if self.shows(&bench.id) => self.show(Ok(bench)),
+                    Ok(_) => {}
+                    Err(problem) => return toasts.fail(what, &problem),
+                }
             }
         });
     }
