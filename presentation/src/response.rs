@@ -63,8 +63,11 @@ pub fn is_no_answer(problem: &Problem) -> bool {
 
 /// Whether asking again, with nothing changed, could go better.
 pub fn may_go_better(problem: &Problem) -> bool {
-    use ProblemCode::{Conflict, Forbidden, Gone, NotFound};
-    !matches!(problem.code, Conflict | Forbidden | Gone | NotFound)
+    use ProblemCode::{BadRequest, Conflict, Forbidden, Gone, NotFound};
+    !matches!(
+        problem.code,
+        BadRequest | Conflict | Forbidden | Gone | NotFound
+    )
 }
 
 /// The problem for an answer that this page cannot read.
@@ -122,6 +125,7 @@ mod tests {
     fn what_cannot_go_better_is_not_tried_again() {
         assert!(may_go_better(&unreachable()));
         assert!(may_go_better(&problem_in(500, "")));
+        assert!(!may_go_better(&problem_in(400, "")));
         assert!(!may_go_better(&problem_in(404, "")));
         // A bench, on the page without a server.
         let needs_a_server = Problem {

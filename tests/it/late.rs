@@ -93,3 +93,37 @@ async fn a_page_is_left_at_any_moment_and_nothing_breaks() {
     let list = "return document.querySelectorAll('tr.run').length >= 2;";
     browser.wait_until("the list can be used", list).await;
 }
+
+/// From now on the server fails at questions about leaks, while `window.fails` is true.
+const FAILS: &str = "
+    window.fails = true;
+    const fetch = window.fetch;
+    window.fetch = async (...asked) => {
+        const url = asked[0].url ?? asked[0];
+        const refused = window.fails && /\\/(leaks|growth)/.test(url);
+        return refused ? new Response('', { status: 500 }) : fetch(...asked);
+    };
+    return true;";
+
+#[tokio::test]
+async fn what_the_server_failed_at_is_asked_again_with_one_press() {
+    let server = TestServer::start();
+    let run = upload_fixture(&server, "leak_hook_cache");
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    let drawn = "return !!document.querySelector('[role=tab]');";
+    browser.wait_until("the run", drawn).await;
+    browser.eval(FAILS).await;
+    let leaks = "[...document.querySelectorAll('[role=tab]')]
+        .find(tab => tab.textContent === 'Leaks').click(); return true;";
+    browser.eval(leaks).await;
+    let again = "return !!document.querySelector('.problem .button');";
+    browser.wait_until("it can be asked again", again).await;
+    browser.eval("window.fails = false; return true;").await;
+    browser.click(".problem .button").await;
+    let there = "return !document.querySelector('.problem') &&
+        document.querySelector('#main').textContent.includes('Leaks 8.00 MiB a step');";
+    browser.wait_until("the answer", there).await;
+    let focus = "return document.activeElement.tagName;";
+    assert_ne!(browser.eval(focus).await, "BODY", "the focus is kept");
+}

@@ -21,6 +21,7 @@ use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
 use crate::pages::runs_store::RunsStore;
 use crate::pages::shared::SharedPage;
+use crate::questions::answer::AskAgain;
 use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
 use api::routes;
@@ -126,6 +127,7 @@ fn provide_shared_state() {
     provide_context(Picked::new());
     provide_context(connection);
     provide_context(OpenedLink(RwSignal::new(None)));
+    provide_context(AskAgain(RwSignal::new(0)));
     provide_context(token_needed);
     let toasts = Toasts::new();
     provide_context(toasts);

@@ -1,5 +1,6 @@
 //! A problem, shown in the place of what could not be shown.
 
+use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use crate::connection::when_back;
@@ -25,8 +26,12 @@ pub fn ProblemNote(
     }
     let place = place(&problem).map(|place| view! { <p class="muted">{place}</p> });
     let button = retry.filter(|_| may_go_better(&problem)).map(|retry| {
+        let press = move |_| {
+            retry.run(());
+            rescue("#main");
+        };
         view! {
-            <button class="button" on:click=move |_| retry.run(())>
+            <button class="button" on:click=press>
                 <IconView icon=Icon::Retry/>
                 "Try again"
             </button>

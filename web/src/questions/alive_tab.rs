@@ -1,12 +1,11 @@
 //! What is alive at a moment, and what was allocated and freed between two.
 
-use super::answer::{Answer, ask};
+use super::answer::{Answer, ask, refused};
 use super::box_chart::BoxChart;
 use super::dimension_choice::DimensionChoice;
 use super::honesty::Honesty;
 use super::{Asker, INFERRED};
 use crate::components::copy_button::CopyButton;
-use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
@@ -38,7 +37,7 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     });
     let content = move || {
         if let Answer::Failed(problem) = alive.get() {
-            return view! { <ProblemNote problem=problem/> }.into_any();
+            return refused(problem);
         }
         match alive.with(Answer::shown) {
             None => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
@@ -47,7 +46,7 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     };
     let compared = move || {
         if let Answer::Failed(problem) = changes.get() {
-            return Some(view! { <ProblemNote problem=problem/> }.into_any());
+            return Some(refused(problem));
         }
         changes
             .with(Answer::shown)
@@ -238,6 +237,9 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
         let inferred = group
             .inferred
             .then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
+        let caller = (!group.caller.is_empty()).then(
+            || view! { <span class="group-caller">{format!("from {}", group.caller)}</span> },
+        );
         view! {
             <tr class:selected=selected>
                 <th scope="row">{name} {inferred}</th>

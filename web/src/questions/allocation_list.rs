@@ -1,8 +1,7 @@
 //! A list of allocations, a page at a time.
 
 use super::Asker;
-use super::answer::{Answer, ask};
-use crate::components::problem_note::ProblemNote;
+use super::answer::{Answer, ask, refused};
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow};
@@ -48,7 +47,7 @@ pub fn AllocationList(
     });
     let content = move || {
         if let Answer::Failed(problem) = answer.get() {
-            return view! { <ProblemNote problem=problem/> }.into_any();
+            return refused(problem);
         }
         match shown.get() {
             None => view! { <div class="skeleton-row questions-skeleton"></div> }.into_any(),

@@ -2,7 +2,9 @@
 //! changes.
 
 use crate::client;
+use crate::components::problem_note::ProblemNote;
 use crate::connection::when_back;
+use crate::context::expect_context;
 use api::problem::Problem;
 use leptos::prelude::*;
 use presentation::response;
@@ -78,7 +80,19 @@ pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
 
 // The code below exists once, and not for each type that is asked for.
 
-/// Asks again what the server did not answer, once it is back.
+/// Somebody wants everything asked again that was not answered; in the context of the whole
+/// application.
+#[derive(Clone, Copy)]
+pub struct AskAgain(pub RwSignal<u32>);
+
+/// In the place of an answer: why there is none, and a button that asks all of that again.
+pub fn refused(problem: Problem) -> AnyView {
+    let AskAgain(asked) = expect_context();
+    let retry = Callback::new(move |()| asked.update(|n| *n += 1));
+    view! { <ProblemNote problem=problem retry=retry/> }.into_any()
+}
+
+/// Asks again what was not answered: once the server is back, or when somebody wants it.
 #[derive(Clone, Copy)]
 struct Again {
     unanswered: StoredValue<bool>,
@@ -87,23 +101,36 @@ struct Again {
 }
 
 impl Again {
-    /// Looks at an answer: whether the server gave it.
+    /// Looks at an answer: whether it is worth asking again.
     fn notice(self, text: &Result<String, Problem>) {
-        let lost = text.as_ref().is_err_and(response::is_no_answer);
+        let lost = text.as_ref().is_err_and(response::may_go_better);
         let _ = self.unanswered.try_set_value(lost);
+    }
+
+    fn ask(self) {
+        // Once, although the note on the page and the connection may both say so.
+        if self.unanswered.get_value() {
+            self.unanswered.set_value(false);
+            self.attempt.update(|n| *n += 1);
+        }
     }
 }
 
-fn when_back_again() -> Again {
+fn ask_again() -> Again {
     let again = Again {
         unanswered: StoredValue::new(false),
         attempt: RwSignal::new(0),
     };
-    when_back(move || {
-        if again.unanswered.get_value() {
-            again.attempt.update(|n| *n += 1);
-        }
-    });
+    when_back(move || again.ask());
+    if let Some(AskAgain(asked)) = use_context() {
+        Effect::new(move |before: Option<u32>| {
+            let now = asked.get();
+            if before.is_some_and(|before| before != now) {
+                again.ask();
+            }
+            now
+        });
+    }
     again
 }
 
@@ -115,7 +142,7 @@ fn following(
     let path = Memo::new(move |_| path());
     let (asking, asked) = (RwSignal::new(false), StoredValue::new(None));
     let take = StoredValue::new(take);
-    let again = when_back_again();
+    let again = ask_again();
     Effect::new(move |_| {
         let (path, attempt) = (path.get(), again.attempt.get());
         let question = Some((path.clone(), attempt));
@@ -154,7 +181,7 @@ fn asking(
 ) {
     let path = Memo::new(move |_| path());
     let take = StoredValue::new(take);
-    let again = when_back_again();
+    let again = ask_again();
     Effect::new(move |_| {
         again.attempt.track();
         let path = path.get();

@@ -2,7 +2,7 @@
 
 use super::Asker;
 use super::allocation_list::AllocationList;
-use super::answer::{Answer, ask};
+use super::answer::{Answer, ask, refused};
 use super::band_table::BandTable;
 use super::dimension_choice::DimensionChoice;
 use super::group_table::GroupTable;
@@ -10,7 +10,6 @@ use super::growth_chart::GrowthChart;
 use super::honesty::Honesty;
 use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
-use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
 use ::timeline::lanes::step_name;
 use api::alive::Growth;
@@ -33,7 +32,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
     let growth =
         ask::<Growth>(move || Some(asker.path(|s| routes::growth(&s.run, s.device, by.get()))));
     let verdict = move || match leaks.get() {
-        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Failed(problem) => refused(problem),
         Answer::There(leaks) => view! { <Headline asker=asker leaks=leaks/> }.into_any(),
         _ => view! { <div class="skeleton-row questions-skeleton"></div> }.into_any(),
     };
@@ -42,7 +41,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         Answer::Failed(_) if leaks.with(|leaks| matches!(leaks, Answer::Failed(_))) => {
             ().into_any()
         }
-        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Failed(problem) => refused(problem),
         Answer::There(growth) => {
             let (growth, open) = ended_of(asker, growth);
             let note = open.map(|step| {

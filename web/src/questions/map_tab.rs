@@ -1,11 +1,10 @@
 //! Where memory lies at a moment: the segments of each pool, the blocks in use, and the gaps.
 
 use super::Asker;
-use super::answer::{Answer, follow};
+use super::answer::{Answer, follow, refused};
 use super::growth_chart::fractions;
 use super::honesty::Honesty;
 use super::room_chart::RoomChart;
-use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
 use api::memory_map::{MemoryMap, PoolMap};
@@ -52,7 +51,7 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
         go_to(state.with(|state| middle(state, last)));
     };
     let content = move || match map.get() {
-        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Failed(problem) => refused(problem),
         answer => match answer.shown() {
             Some(map) => pools(asker, &map),
             None => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),

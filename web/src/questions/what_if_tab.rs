@@ -1,12 +1,11 @@
 //! What if: other settings, another limit, no leaks, or without some call sites.
 
 use super::Asker;
-use super::answer::{Answer, ask};
+use super::answer::{Answer, ask, refused};
 use super::honesty::Honesty;
 use super::what_if_chart::WhatIfChart;
 use crate::components::copy_button::CopyButton;
 use crate::components::focus;
-use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
 use crate::format::{self, count};
 use api::alive::Alive;
@@ -108,7 +107,7 @@ fn shown(
         Answer::Failed(problem) if asked.with(|asked| is_of_settings(asked, &problem)) => {
             ().into_any()
         }
-        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Failed(problem) => refused(problem),
         Answer::Unasked if stopped.get() => view! {
             <p class="questions-empty">
                 "Stopped. "
