@@ -10,7 +10,7 @@ use trace::site::SiteKey;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The largest number of groups in an answer; the others are only counted.
 pub const MAX_GROUPS: usize = 500;
@@ -36,6 +36,8 @@ pub struct GroupShare {
     pub key: String,
     /// For people.
     pub label: String,
+    /// Who called it, where several groups have one label: `forward model.py:80`. Else empty.
+    pub caller: String,
     /// Whether its name was inferred rather than recorded.
     pub inferred: bool,
     /// Its stack, where it has one.

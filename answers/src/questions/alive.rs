@@ -12,6 +12,7 @@ use trace::intervals::LiveIndex;
 use trace::site::SiteKey;
 use trace::span::Span;
 use trace::stacks::StackIdx;
+use trace::tiles;
 use trace::trace::{DeviceTrace, Series};
 use trace::units::EventIdx;
 use trace::watch::{Stopped, Watch};
@@ -186,21 +187,38 @@ fn part(
     let sums = grouping.sum(cells, watch)?;
     let mut total = alive::Tally::default();
     sums.iter().for_each(|(_, t)| total.join(*t));
-    let groups = sums.iter().take(MAX_GROUPS).map(|&(group, sum)| {
-        let label = &grouping.labels[group as usize];
-        GroupShare {
+    let listed = sums.iter().take(MAX_GROUPS);
+    let labels: Vec<&Label> = (listed.clone())
+        .map(|(group, _)| &grouping.labels[*group as usize])
+        .collect();
+    let callers = callers(subject, by, &labels);
+    let groups = listed
+        .zip(labels)
+        .zip(callers)
+        .map(|((&(_, sum), label), caller)| GroupShare {
             key: label.key.clone(),
             label: label.text.clone(),
+            caller,
             inferred: label.inferred,
             stack: shown_stack(label),
             tally: tally(sum),
-        }
-    });
+        });
     Ok(Part {
         total: tally(total),
         groups: groups.collect(),
         left_out: sums.len().saturating_sub(MAX_GROUPS) as u64,
     })
+}
+
+/// Who called each group, where several stacks have one headline. Groups of other kinds are named
+/// by what they are.
+fn callers(subject: Subject<'_>, by: Dimension, labels: &[&Label]) -> Vec<String> {
+    if by != Dimension::Stack {
+        return vec![String::new(); labels.len()];
+    }
+    let stacks: Vec<StackIdx> = labels.iter().map(|label| label.stack).collect();
+    let texts: Vec<&str> = labels.iter().map(|label| &*label.text).collect();
+    tiles::callers(subject.stacks, &stacks, &texts)
 }
 
 fn shown_stack(label: &Label) -> Option<u32> {
@@ -211,5 +229,54 @@ pub(super) fn tally(tally: alive::Tally) -> Tally {
     Tally {
         count: tally.count,
         bytes: tally.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::stacks::Frame;
+    use trace::testing::{TraceBuilder, block_of};
+    use trace::trace::BlockKind;
+    use trace::units::Bytes;
+
+    #[test]
+    fn groups_of_one_line_are_told_by_who_called_it() {
+        let mut builder = TraceBuilder::default();
+        for line in [20, 21] {
+            let alloc_stack = builder.stack("norm", "/srv/app/net.py", line);
+            builder.alloc(BlockKind {
+                alloc_stack,
+                ..block_of(Bytes::mib(u64::from(line)))
+            });
+        }
+        let mut trace = builder.finish();
+        let name = trace.stacks.strings.push("norm");
+        let filename = trace.stacks.strings.push("/srv/app/net.py");
+        let line = Frame {
+            name,
+            filename,
+            line: 6,
+        };
+        let line = trace.stacks.push_frame(line);
+        for kind in &mut trace.devices[0].blocks.kinds {
+            let caller = trace.stacks.frames(kind.alloc_stack)[0];
+            kind.alloc_stack = trace.stacks.push_stack(&[line, caller]);
+        }
+        let decoded = Decoded::new(trace, ());
+        let device = &decoded.trace.devices[0];
+        let told = |by: Dimension| {
+            let asked = (Some(EventIdx(1)), by);
+            let alive = alive(&decoded, device, asked, Watch::nobody()).unwrap();
+            let named = |group: GroupShare| (group.label, group.caller);
+            alive.groups.into_iter().map(named).collect::<Vec<_>>()
+        };
+        let named = |(label, caller): (&str, &str)| (label.to_owned(), caller.to_owned());
+        let both = [
+            ("norm net.py:6", "norm net.py:21"),
+            ("norm net.py:6", "norm net.py:20"),
+        ];
+        assert_eq!(told(Dimension::Stack), both.map(named));
+        assert_eq!(told(Dimension::Function), [named(("norm net.py", ""))]);
     }
 }

@@ -3,11 +3,12 @@
 use super::words;
 use ::timeline::format::{self, count};
 use ::timeline::lanes::step_name;
-use api::alive::{Alive, Changes, Part};
+use api::alive::{Alive, Changes, GroupShare, Part};
 use api::frames::FrameText;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::what_if::{Limit, Replayed, WhatIf};
 use trace::plain::code;
+use trace::tiles::with_caller;
 use trace::units::Bytes;
 
 /// Entries of a list.
@@ -118,7 +119,7 @@ pub fn alive(run: &str, alive: &Alive) -> String {
     let groups = alive.groups.iter().take(LISTED).map(|group| {
         let inferred = if group.inferred { " (inferred)" } else { "" };
         vec![
-            format!("{}{inferred}", code(&group.label)),
+            format!("{}{inferred}", code(&named(group))),
             exact(group.tally.bytes),
             count(group.tally.count),
         ]
@@ -133,12 +134,17 @@ pub fn alive(run: &str, alive: &Alive) -> String {
     )
 }
 
+/// A group with what tells it from others of the same name.
+fn named(group: &GroupShare) -> String {
+    with_caller(&group.label, &group.caller)
+}
+
 /// What was allocated and what was freed between two moments.
 pub fn changes(run: &str, changes: &Changes) -> String {
     let part = |title: &str, part: &Part| {
         let groups = part.groups.iter().take(LISTED).map(|group| {
             vec![
-                code(&group.label),
+                code(&named(group)),
                 exact(group.tally.bytes),
                 count(group.tally.count),
             ]
@@ -222,7 +228,7 @@ pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::alive::{GroupShare, Tally};
+    use api::alive::Tally;
     use trace::alive::Dimension;
     use trace::units::EventIdx;
 
@@ -266,16 +272,21 @@ mod tests {
         let group = |label: &str, bytes| GroupShare {
             key: "k".to_owned(),
             label: label.to_owned(),
+            caller: String::new(),
             inferred: false,
             stack: None,
             tally: tally(2, bytes),
+        };
+        let called = GroupShare {
+            caller: "step t.py:9".to_owned(),
+            ..group("c", 1024)
         };
         let answer = Alive {
             event: Some(EventIdx(1234)),
             step: Some("step 3".to_owned()),
             by: Dimension::Stack,
             total: tally(3, 3072),
-            groups: vec![group("a|b", 2048), group("c", 1024)],
+            groups: vec![group("a|b", 2048), called],
             groups_left_out: 1,
             tree: Vec::new(),
             tree_left_out: 0,
@@ -283,7 +294,7 @@ mod tests {
         let expected = "## What is alive in `run` after event 1,234, in `step 3`\n\n\
             3.00 KiB (3,072 B) allocated in 3 blocks, by stack.\n\n\
             | group | bytes | blocks |\n|---|--:|--:|\n\
-            | `a¦b` | 2.00 KiB (2,048 B) | 2 |\n| `c` | 1.00 KiB (1,024 B) | 2 |\n\n\
+            | `a¦b` | 2.00 KiB (2,048 B) | 2 |\n| `c ← step t.py:9` | 1.00 KiB (1,024 B) | 2 |\n\n\
             and 1 group more\n";
         assert_eq!(alive("run", &answer), expected);
     }

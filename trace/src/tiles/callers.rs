@@ -15,7 +15,7 @@ const MOST_ALIKE: usize = 4096;
 /// For each stack, the callers that distinguish it from the others with the same headline,
 /// innermost first: `forward model.py:80`, or `step model.py:9, train.py:30`. Empty if there is
 /// nothing to tell apart, or if the stacks differ nowhere near.
-pub(super) fn callers(stacks: &Stacks, all: &[StackIdx], labels: &[&str]) -> Vec<String> {
+pub fn callers(stacks: &Stacks, all: &[StackIdx], labels: &[&str]) -> Vec<String> {
     let mut alike: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
     for (at, &label) in labels.iter().enumerate() {
         alike.entry(label).or_default().push(at);

@@ -34,6 +34,7 @@ mod series;
 mod tests;
 
 pub use crate::series::Extent;
+pub use callers::callers;
 pub use codec::{TileError, VERSION};
 pub use groups::{MountainIndex, OTHER};
 pub use labels::{FROM_BEFORE, block_label, frame_label, stack_label};

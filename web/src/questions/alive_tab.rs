@@ -242,7 +242,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
         );
         view! {
             <tr class:selected=selected>
-                <th scope="row">{name} {inferred}</th>
+                <th scope="row">{name} {inferred} {caller}</th>
                 <td class="num" title=exact>{group.tally.bytes.to_string()}</td>
                 <td class="num">{count(group.tally.count)}</td>
             </tr>
