@@ -113,6 +113,9 @@ fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
     if changes.iter().any(|(name, ..)| !RAW.contains(name)) {
         changes.retain(|(name, ..)| !RAW.contains(name));
     }
+    let is_of_bench = |(name, ..): &Change<'_>| name.starts_with(OF_BENCH);
+    let (rows, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_of_bench);
+    found.extend(rows.into_iter().map(of_bench));
     let mut told: Vec<&str> = Vec::new();
     for (name, before, after) in &changes {
         let name = in_short(name, &changes);
@@ -142,6 +145,30 @@ fn is_only_unknown(before: &str, after: &str) -> bool {
     const OFF: [&str; 5] = ["false", "False", "-1", "0", ""];
     let is_off = |value: &str| OFF.contains(&value);
     before == ABSENT && is_off(after) || after == ABSENT && is_off(before)
+}
+
+/// What the names of all that a row of a bench says of itself begin with.
+const OF_BENCH: &str = "tidemark.";
+
+/// Two rows of a bench differ in what the bench was asked to compare; no allocator setting does.
+fn of_bench((name, base, new): Change<'_>) -> Condition {
+    let name = name.trim_start_matches(OF_BENCH);
+    let meaning = match name {
+        "patches" => "what the bench compares: the same program with other patches",
+        "config" => "another configuration of the bench is another program",
+        _ => "the bench ran them in another way",
+    };
+    let or_none = |value: String| match value.as_str() {
+        "" => "none".to_owned(),
+        _ => value,
+    };
+    Condition {
+        kind: ConditionKind::Setting,
+        name: name.to_owned(),
+        base: or_none(base),
+        new: or_none(new),
+        meaning: meaning.to_owned(),
+    }
 }
 
 /// The variables that settings come from.

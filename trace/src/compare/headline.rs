@@ -22,13 +22,17 @@ pub(super) fn of(difference: &Difference, signs: [i8; 4], said: &Said) -> String
                 n => format!("{n} allocation sites hold the same"),
             },
         ],
-        Change::Moved => vec![
-            no_change(difference, " of peak and growth"),
-            match difference.sites.len() {
+        Change::Moved => {
+            let sites = match difference.sites.len() {
                 1 => "one allocation site differs".to_owned(),
                 n => format!("{n} allocation sites differ"),
-            },
-        ],
+            };
+            let levels = no_change(difference, " of peak and growth");
+            [Some(levels), step_ends(difference), Some(sites)]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
         Change::NotComparable => return not_comparable(difference, signs, said),
         _ if !difference.has_levels() => return without_levels(difference, said),
         Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
@@ -62,6 +66,27 @@ fn without_levels(difference: &Difference, said: &Said) -> String {
 fn no_change(difference: &Difference, of: &str) -> String {
     let (steps_differ, levels) = (as_steps_differ(difference), levels(difference));
     format!("no change{of}{steps_differ}: {levels}")
+}
+
+/// Where every step but the first ends at another level: what a run keeps from step to step need
+/// not show in its peak.
+fn step_ends(difference: &Difference) -> Option<String> {
+    let ends = difference.steps.iter().filter_map(|step| {
+        let (base, new) = (step.base.as_ref()?, step.new.as_ref()?);
+        Some((base.end, new.end))
+    });
+    let settled: Vec<(Bytes, Bytes)> = ends.skip(1).collect();
+    let &(base, new) = settled.last()?;
+    let wobble = difference.base.wobble.max(difference.new.wobble);
+    let is_elsewhere = |&(from, to): &(Bytes, Bytes)| {
+        let beyond = noise::delta(from, to).unsigned_abs() > noise::level(from, to, wobble).0;
+        beyond && (to > from) == (new > base)
+    };
+    let told = || {
+        let change = signed(noise::delta(base, new) as f64);
+        format!("steps end at {change} ({base} → {new})")
+    };
+    (settled.len() > 1 && settled.iter().all(is_elsewhere)).then(told)
 }
 
 fn not_comparable(difference: &Difference, signs: [i8; 4], said: &Said) -> String {
