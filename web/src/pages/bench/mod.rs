@@ -49,7 +49,11 @@ pub fn BenchPage() -> impl IntoView {
 
     let catalog = store.catalog();
     let body = move || match catalog.get() {
-        Loaded::Loading => view! { <Skeleton/> }.into_any(),
+        Loaded::Loading => view! {
+            <div class="toolbar"><h1>"Bench"</h1></div>
+            <Skeleton/>
+        }
+        .into_any(),
         Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
         Loaded::Ready(catalog) => view! { <Benches catalog=catalog view=view/> }.into_any(),
     };
@@ -96,11 +100,11 @@ fn Benches(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl IntoV
     }
 }
 
+/// In the place of what is fetched; the head of the page stands above it.
 #[component]
 fn Skeleton() -> impl IntoView {
     let rows = (0..6).map(|_| view! { <div class="skeleton-row"></div> });
     view! {
-        <div class="toolbar"><h1>"Bench"</h1></div>
         <div class="skeleton" aria-busy="true">
             <p class="visually-hidden">"Loading"</p>
             <div class="skeleton-head"></div>
