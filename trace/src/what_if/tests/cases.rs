@@ -343,3 +343,32 @@ fn an_answer_that_depends_on_waiting_frees_says_so() {
     check(false, None);
     check(true, Some((false, 30)));
 }
+
+/// One free of many that waited is enough to decide whether a request fails.
+#[test]
+fn a_failure_that_one_waiting_free_decides_is_no_certain_one() {
+    let own = Config::default();
+    let mut process = Process::run(&[], &own, None);
+    for _ in 0..40 {
+        process.step(&Op::Alloc(4096, 0));
+        process.step(&Op::FreeNewest);
+    }
+    process.step(&Op::Alloc(30 * MIB, 0));
+    process.request_and_wait(process.held.len() - 1);
+    // Had the first block been free, this would lie in its segment.
+    process.step(&Op::Alloc(20 * MIB, 0));
+    process.step(&Op::Alloc(40 * MIB, 0));
+    let device = process.trace().unwrap();
+    let question = Question {
+        settings: Some(Config {
+            max_split_size: Some(512 * MIB),
+            ..own.clone()
+        }),
+        limit: Some(Bytes(64 * MIB)),
+        ..Question::default()
+    };
+    let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
+    let said = words::sentence(&answer, &device.steps);
+    assert!(answer.what_if.waiting.is_some(), "{said}");
+    assert!(said.contains(" might "), "{said}");
+}
