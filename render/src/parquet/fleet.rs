@@ -113,7 +113,7 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
     ]
 }
 
-const LEAKS: [(&str, Value<LeakOf>); 20] = [
+const LEAKS: [(&str, Value<LeakOf>); 23] = [
     ("run", Value::Text(|l| Some(l.run.to_string()))),
     ("device", Value::Number(|l| number(l.device))),
     ("site", Value::Text(|l| Some(l.group.site.clone()))),
@@ -144,6 +144,19 @@ const LEAKS: [(&str, Value<LeakOf>); 20] = [
     (
         "alloc_line",
         Value::Number(|l| number(l.group.alloc_frame.as_ref()?.line)),
+    ),
+    // Where a graph keeps what leaks, the line that made it.
+    (
+        "made_in_function",
+        Value::Text(|l| Some(l.group.made_in.as_ref()?.name.clone())),
+    ),
+    (
+        "made_in_file",
+        Value::Text(|l| Some(l.group.made_in.as_ref()?.filename.clone())),
+    ),
+    (
+        "made_in_line",
+        Value::Number(|l| number(l.group.made_in.as_ref()?.line)),
     ),
     (
         "pattern",
@@ -227,6 +240,7 @@ pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), Table
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::frames::FrameText;
     use api::leaks::LeakSummary;
     use trace::steps::recording::Kind;
     use trace::trace::Fidelity;
@@ -258,6 +272,55 @@ mod tests {
             uploaded_by: None,
             deleted_ms: None,
         }
+    }
+
+    #[test]
+    fn the_line_that_made_what_leaks_has_columns() {
+        let group = |made_in: Option<FrameText>| LeakGroup {
+            site: String::new(),
+            stack: None,
+            frame: None,
+            frame_inferred: false,
+            alloc_frame: None,
+            made_in,
+            forward: None,
+            pattern: Pattern::EveryStep,
+            every: None,
+            scope: None,
+            count_per_step: 1.0,
+            bytes_per_step: 1.0,
+            slope_error: 0.0,
+            confidence: 1.0,
+            first_step: 0,
+            last_step: 0,
+            first_number: 0,
+            last_number: 0,
+            live_count: 1,
+            live_bytes: Bytes::ZERO,
+            evidence: Vec::new(),
+        };
+        let told = |made_in| {
+            let leak = LeakOf {
+                run: "run_a".parse().unwrap(),
+                device: 0,
+                group: group(made_in),
+            };
+            let columns = LEAKS.iter().filter(|(name, _)| name.starts_with("made_in"));
+            let told = columns.map(|(_, value)| match value {
+                Value::Text(of) => of(&leak),
+                Value::Number(of) => of(&leak).map(|line| line.to_string()),
+                Value::Real(_) => None,
+            });
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(told(None), [None, None, None]);
+        let frame = FrameText {
+            name: "gelu".to_owned(),
+            filename: "layers.py".to_owned(),
+            line: 7,
+        };
+        let expected = ["gelu", "layers.py", "7"].map(|text| Some(text.to_owned()));
+        assert_eq!(told(Some(frame)), expected);
     }
 
     #[test]
