@@ -1,13 +1,13 @@
 //! What a recording holds.
 
 use api::contents::{CategoryBytes, Contents, Held, PhaseMark};
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use trace::categories::{self, Categories};
 use trace::phases::{Phase, Phases};
 use trace::span::Span;
 use trace::stacks::Stacks;
 use trace::steps::{levels, recording};
-use trace::trace::{DeviceTrace, PINNED, Series};
+use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 
@@ -58,7 +58,7 @@ fn passes(phases: &Phases) -> Vec<PhaseMark> {
     }));
     if passes.len() > Contents::MAX_PHASES {
         let length = |pass: &PhaseMark| pass.events.end().0 - pass.events.start().0;
-        passes.sort_by_key(|pass| std::cmp::Reverse(length(pass)));
+        passes.sort_by_key(|pass| Reverse(length(pass)));
         passes.truncate(Contents::MAX_PHASES);
         passes.sort_by_key(|pass| pass.events.start());
         passes = joined(passes.into_iter());
@@ -87,23 +87,33 @@ pub fn held(
     found: &Categories,
     event: Option<EventIdx>,
 ) -> Vec<CategoryBytes> {
-    let mut inferred = vec![Bytes::ZERO; found.len()];
-    for block in categories::alive(device, event) {
+    held_by(device, stacks, found, categories::alive(device, event))
+}
+
+/// What these blocks hold, by category, the largest first.
+pub fn held_by(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    found: &Categories,
+    blocks: impl Iterator<Item = BlockIdx>,
+) -> Vec<CategoryBytes> {
+    let named = (0..found.len()).map(|position| CategoryBytes {
+        category: found.name(position),
+        bytes: Bytes::ZERO,
+        inferred: Bytes::ZERO,
+    });
+    let mut held: Vec<CategoryBytes> = named.collect();
+    for block in blocks {
         let kind = device.blocks.kind(block);
-        let position = found.position(block);
-        if categories::is_inferred(stacks, kind, found.name(position)) {
-            inferred[position] += kind.size;
+        let share = &mut held[found.position(block)];
+        share.bytes += kind.size;
+        if categories::is_inferred(stacks, kind, share.category) {
+            share.inferred += kind.size;
         }
     }
-    let positions = 0..found.len();
-    let inferred: HashMap<_, _> = positions.map(|at| (found.name(at), inferred[at])).collect();
-    let shares = found.alive(device, event).largest_first();
-    let shares = shares.into_iter().map(|(category, bytes)| CategoryBytes {
-        category,
-        bytes,
-        inferred: inferred[&category],
-    });
-    shares.collect()
+    held.retain(|share| share.bytes > Bytes::ZERO);
+    held.sort_by_key(|share| (Reverse(share.bytes), share.category));
+    held
 }
 
 #[cfg(test)]

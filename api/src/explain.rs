@@ -18,6 +18,8 @@ use trace::units::{Bytes, EventIdx};
 pub struct Explanation {
     /// Its name.
     pub file: String,
+    /// The limit of the process, if the question tells it: a recording does not hold it.
+    pub limit: Option<Bytes>,
     /// The torch versions that write such a file; none of a recording of this project's engine.
     pub torch: Option<String>,
     /// The device that is explained; `null` where none holds memory or events.
@@ -254,6 +256,24 @@ pub struct OutOfMemory {
     pub what_would_have_helped: String,
     /// The single changes that get past it, ranked.
     pub remedies: Vec<Remedy>,
+    /// What the whole pass would have needed in which it failed; `null` where no pass like it was
+    /// recorded before, or something leaks.
+    pub whole_pass: Option<WholePass>,
+}
+
+/// What a whole pass needs, as the passes before tell it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WholePass {
+    /// The least, if it is like any of them.
+    pub least: Bytes,
+    /// Whether that is more than the limit.
+    pub is_too_much: bool,
+    /// The largest share of the batch with which one like the largest of them is likely to fit, as
+    /// an estimate: `1/2 of the batch`. `null` if none of those that are tried is, or nobody knows.
+    pub batch: Option<String>,
+    /// What it would need then; `null` without such a share.
+    pub with_batch: Option<Bytes>,
 }
 
 /// What refused an allocation.

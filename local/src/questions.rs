@@ -27,6 +27,7 @@ use trace::site::SiteKey;
 use trace::span::Span;
 use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
 use trace::trace::{BlockIdx, DeviceTrace, PINNED};
+use trace::units::Bytes;
 use trace::units::EventIdx;
 use trace::watch::Watch;
 
@@ -277,16 +278,24 @@ pub fn explained(run: &Run, request: &Request) -> Result<Response, Refused> {
     #[derive(Deserialize)]
     struct Query {
         device: Option<u32>,
+        limit: Option<String>,
         steps: Option<String>,
     }
     let query: Query = request.asked()?;
+    let limit = query.limit.as_deref().map(str::parse::<Bytes>).transpose();
+    let limit = limit.map_err(|error| bad_request(format!("limit: {error}")))?;
     let decoded = run.decoded(query.steps.as_deref())?;
     let device = match query.device {
         Some(device) => Some(decoded.device(device).map_err(no_device)?),
         None => main_device::of(&decoded.trace),
     };
+    let trace = &decoded.trace;
+    let refused = |watch: Watch<'_>| explain::refusal_of(limit, trace, device, watch);
+    if let Some(why) = Watch::undisturbed(refused) {
+        return Err(bad_request(format!("limit: {why}")));
+    }
     let explanation =
-        Watch::undisturbed(|watch| explain::explain(&run.name, &decoded.trace, device, watch));
+        Watch::undisturbed(|watch| explain::explain(&run.name, trace, device, limit, watch));
     match request.accept.starts_with(JSON) {
         true => Ok(Response::json(&explanation)),
         false => Ok(Response::bytes(

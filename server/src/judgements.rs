@@ -210,7 +210,7 @@ fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
     let (_waiting, waited) = Waiting::begins();
     let device = main_device::of(trace);
     let words = allowed(memory, EXPLAINING, &waited, |watch| {
-        explain::explain("", trace, device, watch)
+        explain::explain("", trace, device, None, watch)
     });
     let refused = |error| tracing::debug!(%error, "a run is not explained beforehand");
     words.map_err(refused).ok()
@@ -253,7 +253,7 @@ mod tests {
         let found = crate::work::background(move || {
             let trace = leaking();
             let told = Watch::undisturbed(|watch| {
-                explain::explain("", &trace, main_device::of(&trace), watch)
+                explain::explain("", &trace, main_device::of(&trace), None, watch)
             });
             (explanation(&trace, permit), told)
         });

@@ -4,23 +4,27 @@ use super::lanes::plain_step_name;
 use api::timeline::{Marks, OomMark};
 use trace::code::last_components;
 use trace::phases::Phase;
-use trace::units::size;
+use trace::trace::Step;
+use trace::units::{EventIdx, size};
 
 /// For example `in step 3, in the backward pass` or `after request 17`; empty if nothing is known.
 pub fn place(marks: &Marks, oom: &OomMark) -> String {
-    let before = marks
-        .steps
-        .partition_point(|step| step.events.start() <= oom.event);
+    place_of(&marks.steps, oom.event, oom.phase)
+}
+
+/// The same, of a failure at this event and in this phase.
+pub fn place_of(steps: &[Step], event: EventIdx, phase: Phase) -> String {
+    let before = steps.partition_point(|step| step.events.start() <= event);
     let step = before.checked_sub(1).map(|at| {
-        let step = &marks.steps[at];
-        let word = match step.events.contains(oom.event) {
+        let step = &steps[at];
+        let word = match step.events.contains(event) {
             true => "in",
             // A step that did not finish does not count.
             false => "after",
         };
         format!("{word} {}", plain_step_name(step))
     });
-    let phase = match oom.phase {
+    let phase = match phase {
         Phase::Setup => Some("while the model was made or loaded"),
         Phase::Forward => Some("in the forward pass"),
         Phase::Backward => Some("in the backward pass"),
@@ -83,8 +87,7 @@ mod tests {
     use super::*;
     use api::frames::FrameText;
     use trace::span::Span;
-    use trace::trace::Step;
-    use trace::units::{Bytes, EventIdx};
+    use trace::units::Bytes;
 
     fn oom(limit: Option<Bytes>, operation: Option<&str>, line: Option<u32>) -> OomMark {
         OomMark {

@@ -18,8 +18,8 @@
 //!   (`docs/steps.md`), passes, kinds (`docs/categories.md`)
 //! * `leaks`, `growth`, `alive`, `forward`, `oom`, `layout`: questions to one trace
 //!   (`docs/verdicts.md`)
-//! * `need`: what the work in which memory ran out would have needed in all
-//! * `saved`: what waits for a backward pass, so that an evaluation without `no_grad` is seen
+//! * `failing`: what a program was in the middle of when memory ran out: what that pass would have
+//!   needed in all, what waited for a backward pass, what an optimizer was making
 //! * `main_device`: which device is told about where none is named
 //! * `workspaces`: memory of cuBLAS, which lies at lines that have nothing to do with it
 //! * `stays`: when pinned memory of the host was taken and given back, beside a device
@@ -38,6 +38,7 @@ pub mod categories;
 pub mod clip;
 pub mod code;
 pub mod compare;
+pub mod failing;
 pub(crate) mod fingerprint;
 mod footprint;
 pub mod forward;
@@ -49,7 +50,6 @@ pub mod leaks;
 pub mod levels;
 pub mod main_device;
 pub mod naming;
-pub mod need;
 pub mod oom;
 pub mod optimizer;
 pub mod phases;
@@ -59,7 +59,6 @@ pub mod ranks;
 pub mod reader;
 pub mod redact;
 pub mod replay;
-pub mod saved;
 pub mod series;
 pub mod site;
 pub mod snapshot;

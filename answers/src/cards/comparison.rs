@@ -235,7 +235,7 @@ fn change(by: f64) -> String {
 pub fn word(change: Change) -> &'static str {
     match change {
         Change::None => "same",
-        Change::Moved => "same in all, other places",
+        Change::Moved => "same peak",
         Change::Better => "better",
         Change::Worse => "worse",
         Change::Mixed => "better and worse",
@@ -247,7 +247,7 @@ pub fn word(change: Change) -> &'static str {
 /// The same for little space.
 fn short(change: Change) -> &'static str {
     match change {
-        Change::Moved => "same in all",
+        Change::Moved => "same peak",
         Change::Mixed => "mixed",
         Change::None | Change::Better | Change::Worse | Change::NotComparable => word(change),
     }

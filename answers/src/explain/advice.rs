@@ -113,9 +113,27 @@ fn across(look: &Look<'_>) -> Option<String> {
     };
     Some(format!(
         "Fix the leak in {}{caller}: what accumulates there holds {own} at the end of the last {}, \
-         and keeps growing{elsewhere}.",
+         and keeps growing{elsewhere}.{}",
         code(place),
-        Word::of(&look.device.steps).one()
+        Word::of(&look.device.steps).one(),
+        fills(look).unwrap_or_default()
+    ))
+}
+
+/// When what leaks fills what is left, if somebody tells the limit.
+fn fills(look: &Look<'_>) -> Option<String> {
+    let (limit, rate) = (look.limit?, look.leaks.bytes_per_step);
+    let device = look.device;
+    let peak = device.allocated_peak(device.steps.last()?.events);
+    let left = limit.saturating_sub(peak);
+    let word = Word::of(&device.steps);
+    let steps = match rate >= 1.0 {
+        true => (left.0 as f64 / rate) as usize,
+        false => return None,
+    };
+    Some(format!(
+        " At this rate it fills what is left below the limit of {limit} in about {}.",
+        word.counted(steps.max(1))
     ))
 }
 

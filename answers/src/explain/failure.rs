@@ -2,24 +2,19 @@
 
 use super::moment::{self, Places};
 use super::{Look, advice, room, words};
-use crate::pictures::marks;
-use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
+use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room, WholePass};
 use api::leaks::Verdict;
-use api::timeline::OomMark;
+use timeline::oom::place_of;
 use trace::allocator::Config;
-use trace::categories::Category;
-use trace::need;
+use trace::failing::{Failing, Fits};
 use trace::oom::{self, Asker, Failure};
-use trace::phases::{Phase, Phases};
-use trace::saved::Saved;
 use trace::stacks::Frame;
 use trace::steps::Word;
 use trace::tiles::frame_label;
-use trace::trace::{Action, BlockIdx, DeviceTrace, Series};
+use trace::trace::{Action, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
-use trace::what_if::batch::Batch;
-use trace::what_if::{self, Change, Diagnosis, Early, Tried};
+use trace::what_if::{self, Change, Diagnosis, Early, LimitSeen, Tried};
 
 /// Explains the first failed allocation, if there is one.
 ///
@@ -31,27 +26,29 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     };
     let own = what_if::own_settings(&look.trace.format, look.device);
     let early = Early::leaks(look.device, look.stacks(), &look.report);
-    let phases = Phases::of(look.device, look.stacks());
-    let kinds = (&look.categories, &phases);
-    let batch = Batch::of(look.device, look.stacks(), kinds, &failure);
+    let kinds = (&look.categories, &look.phases);
+    let failing = Failing::of(look.device, look.stacks(), kinds, &failure);
+    let room = room::at(look, places, Some(failure.event));
+    let fits = fits(look, &own, &failing, &failure)?;
     let tried = Tried {
         leaks: Some(&early),
-        batch: Some(&batch),
+        batch: Some(&failing.batch),
+        limit: look.limit,
+        share: match fits {
+            Some(Fits::Share(share, _)) => Some(share),
+            _ => None,
+        },
     };
     let diagnosis = what_if::remedies(look.device, &own, tried, look.watch)?;
-    let room = room::at(look, places, Some(failure.event));
     let leaked = early.overdue(look.device, failure.event);
-    let optimizer_made = state_made(look, &phases, failure.event);
-    let marks = marks(look.device, look.trace, look.watch)?;
-    let mut ooms = marks.ooms.iter();
-    let mark = ooms.find(|mark| mark.event == failure.event);
     let found = diagnosis.as_ref();
-    let [limit_at_least, limit_below] = limits(found, mark);
-    let whole_step = whole_step(look, &phases, &failure, limit_below);
-    let is_more = optimizer_made > failure.asked || whole_step.is_some();
+    let [limit_at_least, limit_below] = limits(look, &own, found, &failure)?;
+    let whole_pass = whole_pass(&failing, fits, limit_below);
+    let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
+    let is_more = failing.state_made > failure.asked || is_too_much;
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
-        phase: phases.at(failure.event),
+        phase: failing.phase,
         asked: failure.asked,
         segment: found.and_then(|found| found.failed.segment),
         free: failure.free,
@@ -67,26 +64,23 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             Cause::Fragmentation if is_more => Cause::Demand,
             cause => cause,
         },
-        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, whole_step)),
+        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, is_too_much)),
         room,
         why: String::new(),
         what_would_have_helped: String::new(),
+        whole_pass,
     };
-    if let Some(mark) = mark {
-        let place = timeline::oom::place(&marks, mark);
-        explained.why = why(look, &explained, (&own, &failure), &place, optimizer_made);
-    }
+    explained.why = why(look, &explained, (&own, &failure), failing.state_made);
     let lowers = match explained.cause {
         Cause::Leak => None,
         _ => advice::largest(look, places, &explained.held, "what was in use"),
     };
     let replays = words::Replays {
-        whole_step,
-        grows: batch.alive(look.device, failure.event),
+        grows: failing.grows,
         lowers: lowers.as_ref().map(|advice| advice.sentence.as_str()),
         fails: found.is_some(),
         expands: own.expandable_segments,
-        saved: saved(look, &phases, failure.event),
+        saved: failing.saved,
         step: Word::of(&look.device.steps),
     };
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
@@ -106,17 +100,17 @@ fn why(
     look: &Look<'_>,
     explained: &OutOfMemory,
     (own, failure): (&Config, &Failure),
-    place: &str,
     optimizer_made: Bytes,
 ) -> String {
     let step = Word::of(&look.device.steps);
+    let place = place_of(&look.device.steps, failure.event, explained.phase);
     let asker = Asker::of(look.stacks(), failure.stack);
     // For C++ the operation says more.
     let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
     let line = asker.frame.filter(is_line);
     let line = line.map(|frame| frame_label(look.stacks(), frame));
     let request = words::Request {
-        place,
+        place: &place,
         operation: asker.operation.as_deref(),
         line: line.as_deref(),
         is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
@@ -128,25 +122,58 @@ fn why(
     why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
 }
 
-/// What the failed pass would have needed in all, if that is more than the limit. Where something
-/// leaks, that is what to tell.
-fn whole_step(
+/// How large a batch a whole pass has room for. Where something leaks, that is what to tell; `None`
+/// then, and where no pass like the failed one was recorded before.
+fn fits(
     look: &Look<'_>,
-    phases: &Phases,
+    own: &Config,
+    failing: &Failing,
     failure: &Failure,
-    limit_below: Option<Bytes>,
-) -> Option<Bytes> {
-    let below = limit_below.filter(|_| look.leaks.verdict != Verdict::Leak)?;
-    let need = need::of(look.device, (&look.categories, phases), failure.event);
-    need.filter(|need| *need >= below)
+) -> Result<Option<Fits>, Stopped> {
+    let need = failing.need.filter(|_| look.leaks.verdict != Verdict::Leak);
+    let Some(need) = need else {
+        return Ok(None);
+    };
+    let seen = what_if::evidence(look.device, own, look.watch)?.limit;
+    let told = |seen: LimitSeen| look.limit.and_then(|limit| seen.told(limit).ok());
+    let at_least = seen.map(|seen| told(seen).unwrap_or(seen).at_least);
+    // What lay between blocks then is no use to others either.
+    let in_use = look.device.levels_at(failure.event).get(Series::Active);
+    let pieces = failure.reserved.saturating_sub(in_use);
+    Ok(at_least.map(|least| need.fits(least.saturating_sub(pieces))))
 }
 
-/// Between which sizes the limit lies: those that replay was tried with, otherwise what the mark
-/// says.
-fn limits(diagnosis: Option<&Diagnosis>, mark: Option<&OomMark>) -> [Option<Bytes>; 2] {
-    let tried = diagnosis.map(|found| [found.limit.at_least, found.limit.below].map(Some));
-    let marked = || mark.map(|mark| [mark.limit_at_least, mark.limit]);
-    tried.or_else(marked).unwrap_or_default()
+/// What a whole pass would have needed.
+fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Option<WholePass> {
+    let (need, fits, limit) = (failing.need?, fits?, limit?);
+    let (batch, with_batch) = match fits {
+        Fits::Share(share, need) => (Some(Change::Batch(share).to_string()), Some(need)),
+        Fits::None | Fits::Unknown => (None, None),
+    };
+    Some(WholePass {
+        least: need.least,
+        is_too_much: need.least >= limit,
+        batch,
+        with_batch,
+    })
+}
+
+/// Between which sizes the limit lies: those that replay was tried with, otherwise what is told, or
+/// what the failure shows.
+fn limits(
+    look: &Look<'_>,
+    own: &Config,
+    diagnosis: Option<&Diagnosis>,
+    failure: &Failure,
+) -> Result<[Option<Bytes>; 2], Stopped> {
+    if let Some(found) = diagnosis {
+        return Ok([found.limit.at_least, found.limit.below].map(Some));
+    }
+    let seen = LimitSeen::of_refusals(look.device, own, &[*failure], look.watch)?;
+    let seen = seen.into_iter().next().flatten();
+    let told = |seen: LimitSeen| look.limit.and_then(|limit| seen.told(limit).ok());
+    let seen = seen.map(|seen| told(seen).unwrap_or(seen));
+    Ok(seen.map_or([None; 2], |seen| [seen.at_least, seen.below].map(Some)))
 }
 
 /// How many more allocations failed that were not passed over.
@@ -171,31 +198,6 @@ fn steps_after(device: &DeviceTrace) -> usize {
         .filter(|step| step.events.start() > EventIdx(failure))
         .filter(|step| step.events.end() < EventIdx(device.events.len()));
     after.count()
-}
-
-/// The state that the optimizer has made in the step in which memory ran out, if it ran out there:
-/// as much as there may be still to be made.
-fn state_made(look: &Look<'_>, phases: &Phases, failure: EventIdx) -> Bytes {
-    let spans = phases.spans().iter();
-    let mut around = spans.filter(|span| span.events.contains(failure));
-    let Some(update) = around.find(|span| span.phase == Phase::Optimizer) else {
-        return Bytes::ZERO;
-    };
-    let blocks = &look.device.blocks;
-    let is_state = |block: &u32| {
-        look.categories.found(BlockIdx(*block)) == Category::OptimizerState
-            && blocks.free_requested[*block as usize] > failure.0
-    };
-    let made = blocks.allocated_in(update.events).filter(is_state);
-    made.map(|block| blocks.kind(BlockIdx(block)).size).sum()
-}
-
-/// What waits for a backward pass when memory runs out in a forward pass.
-fn saved(look: &Look<'_>, phases: &Phases, failure: EventIdx) -> Saved {
-    match phases.at(failure) {
-        Phase::Forward => Saved::at(look.device, (&look.categories, phases), failure),
-        _ => Saved::default(),
-    }
 }
 
 /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
@@ -234,11 +236,11 @@ fn cause(
 
 /// Remedies that end the cause come before those that only get past the failure; estimates come
 /// last.
-fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, whole_step: Option<Bytes>) -> Vec<Remedy> {
+fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, is_too_much: bool) -> Vec<Remedy> {
     let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
     remedies.sort_by_key(|remedy| match remedy.change {
         Change::NoLeaks => 0,
-        Change::Settings(_) if whole_step.is_none() => 1,
+        Change::Settings(_) if !is_too_much => 1,
         Change::Batch(_) => 2,
         // The step needs more than there is, wherever it lies.
         Change::Settings(_) => 3,

@@ -34,19 +34,21 @@ use trace::categories::Categories;
 use trace::code;
 use trace::leaks::{self, LeakGroup, LeakReport, Leaking, Verdict};
 use trace::oom;
+use trace::phases::Phases;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::steps::{Word, recording};
-use trace::trace::{DeviceTrace, Series, Trace, is_of_engine};
+use trace::trace::{DeviceTrace, PINNED, Series, Trace, is_of_engine};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
+use trace::what_if;
 
 /// The largest number of entries in any list of an explanation, except lists of other devices,
 /// categories and findings.
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 13 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 14 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -68,8 +70,11 @@ struct Look<'a> {
     device: &'a DeviceTrace,
     watch: Watch<'a>,
     categories: Categories,
+    phases: Phases,
     report: LeakReport,
     leaks: Leaks,
+    /// The limit of the process, if somebody tells it.
+    limit: Option<Bytes>,
 }
 
 impl<'a> Look<'a> {
@@ -87,7 +92,31 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Explains a file, and one of its devices.
+/// Why a device cannot have been recorded under this limit, in words; `None` if it can.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn refusal_of(
+    limit: Option<Bytes>,
+    trace: &Trace,
+    device: Option<&DeviceTrace>,
+    watch: Watch<'_>,
+) -> Result<Option<String>, Stopped> {
+    let Some((limit, device)) = limit.zip(device) else {
+        return Ok(None);
+    };
+    if device.device == PINNED {
+        return Ok(Some(
+            "pinned host memory has no limit of its own".to_owned(),
+        ));
+    }
+    let own = what_if::own_settings(&trace.format, device);
+    let why = what_if::contradiction(device, &own, limit, watch)?;
+    Ok(why.map(|why| why.to_string()))
+}
+
+/// Explains a file, and one of its devices, under the limit that somebody tells. One that
+/// [`refusal_of`] refuses would not be believed.
 ///
 /// # Errors
 /// [`Stopped`]: half an explanation would blame whatever it has seen so far.
@@ -95,6 +124,7 @@ pub fn explain(
     file: &str,
     trace: &Trace,
     device: Option<&DeviceTrace>,
+    limit: Option<Bytes>,
     watch: Watch<'_>,
 ) -> Result<Explanation, Stopped> {
     let concerns = |device: &DeviceTrace| {
@@ -102,13 +132,14 @@ pub fn explain(
         let notes = notes.filter(|note| note.concerns(device.device));
         notes.cloned().collect()
     };
-    let explained = device.map(|device| explained(trace, device, watch));
+    let explained = device.map(|device| explained(trace, device, limit, watch));
     let others = elsewhere(trace, device.map(|device| device.device), watch);
     let other_devices = others.map(|other| other_device(trace, &other)).collect();
     // A search that was stopped says nothing about the recording.
     watch.look(0)?;
     Ok(Explanation {
         file: file.to_owned(),
+        limit,
         torch: (trace.format.torch_guess.clone()).filter(|_| !is_of_engine(&trace.format.settings)),
         device: explained.transpose()?,
         other_devices,
@@ -133,17 +164,21 @@ fn other_device(trace: &Trace, other: &Elsewhere) -> OtherDevice {
 fn explained(
     trace: &Trace,
     device: &DeviceTrace,
+    limit: Option<Bytes>,
     watch: Watch<'_>,
 ) -> Result<DeviceExplained, Stopped> {
     let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
     // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
     // recording.
     watch.look(0)?;
+    let (categories, phases) = Categories::with_phases(device, &trace.stacks, watch)?;
     let look = Look {
         trace,
         device,
         watch,
-        categories: Categories::of_while(device, &trace.stacks, watch)?,
+        categories,
+        phases,
+        limit,
         leaks: leaks(trace, device, &report, watch),
         report,
     };

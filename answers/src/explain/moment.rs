@@ -1,7 +1,7 @@
 //! What was held at a moment: what it was for, and which places in the code had requested it.
 
 use super::Look;
-use crate::contents::held;
+use crate::contents::held_by;
 use crate::names::{frame_text, shown};
 use api::explain::{Moment, PlaceBytes};
 use api::frames::FrameText;
@@ -111,8 +111,10 @@ pub fn at(
 ) -> Result<Moment, Stopped> {
     let device = look.device;
     let mut sums: HashMap<String, (Place, Tally)> = HashMap::new();
+    let mut alive: Vec<BlockIdx> = Vec::new();
     for block in categories::alive(device, event) {
         look.watch.at_row(block.index(), || 0)?;
+        alive.push(block);
         let place = places.of(block);
         let sum = sums.entry(place.name.clone());
         let (_, tally) = sum.or_insert_with(|| (place, Tally::default()));
@@ -130,7 +132,7 @@ pub fn at(
         step: event.and_then(|event| step_at(look, event)),
         allocated: level(Series::Allocated),
         reserved: level(Series::Reserved),
-        categories: held(device, look.stacks(), &look.categories, event),
+        categories: held_by(device, look.stacks(), &look.categories, alive.into_iter()),
         places: listed
             .map(|(place, tally)| PlaceBytes {
                 place: place.name.clone(),

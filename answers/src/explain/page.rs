@@ -81,10 +81,17 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
         ),
     };
     let (allocated, reserved) = (&device.allocated, &device.reserved);
+    let limit = explanation.limit.map_or_else(String::new, |limit| {
+        let left = limit.saturating_sub(reserved.peak);
+        format!(
+            "\nThe limit of the process was {limit}, as the question says; *reserved* peaks {left} \
+             below it.\n"
+        )
+    });
     format!(
         "A recording{torch}, {}: {}{steps}, {}. {known}\n\n\
          | | start | peak | end |\n|---|--:|--:|--:|\n\
-         | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n",
+         | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n{limit}",
         device_name(device.device),
         escaped(&device.recording.sentence),
         match device.events {

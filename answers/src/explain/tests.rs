@@ -1,6 +1,6 @@
 //! Pages of the fixtures.
 
-use super::{explain, page};
+use super::{explain, page, refusal_of};
 use api::explain::Explanation;
 use std::path::Path;
 use trace::main_device;
@@ -43,7 +43,7 @@ fn explained(name: &str) -> Explanation {
 }
 
 fn told(file: &str, trace: &Trace) -> Explanation {
-    Watch::undisturbed(|watch| explain(file, trace, main_device::of(trace), watch))
+    Watch::undisturbed(|watch| explain(file, trace, main_device::of(trace), None, watch))
 }
 
 /// Offloading is how memory gets there, and settings of a device's allocator do not change it.
@@ -51,7 +51,8 @@ fn told(file: &str, trace: &Trace) -> Explanation {
 fn pinned_memory_of_the_host_gets_no_advice_for_a_device() {
     let trace = fixture("pinned_leak");
     let pinned = trace.pinned.as_ref().expect("it was recorded");
-    let told = Watch::undisturbed(|watch| explain("pinned_leak", &trace, Some(pinned), watch));
+    let told =
+        Watch::undisturbed(|watch| explain("pinned_leak", &trace, Some(pinned), None, watch));
     let device = told.device.expect("it is explained");
     let tried: Vec<&str> = device.to_try.iter().map(|a| &*a.sentence).collect();
     assert!(
@@ -143,7 +144,14 @@ fn what_is_stopped_is_not_told_by_half() {
         let stopped_after = |looks: u32| {
             let seen = std::cell::Cell::new(0);
             let go_on = |_| seen.replace(seen.get() + 1) < looks;
-            explain(name, &trace, main_device::of(&trace), Watch::new(&go_on)).map(|_| seen.get())
+            explain(
+                name,
+                &trace,
+                main_device::of(&trace),
+                None,
+                Watch::new(&go_on),
+            )
+            .map(|_| seen.get())
         };
         let looks = stopped_after(u32::MAX).expect("nobody stops it");
         assert!(looks > 3, "{name}: {looks}");
@@ -219,5 +227,56 @@ fn a_file_without_devices_is_said_to_be_empty() {
     assert_eq!(
         text,
         "# GPU memory of empty.pickle\n\nNo device holds memory or events.\n"
+    );
+}
+
+/// A recording does not hold its limit. Where somebody tells it, it must fit, and the remedies are
+/// judged against it.
+#[test]
+fn a_limit_that_is_told_is_that_of_the_failure() {
+    let trace = fixture("settings/h100/moe_split128_limit");
+    let device = main_device::of(&trace);
+    let under = |limit: Bytes| {
+        Watch::undisturbed(|watch| explain("moe", &trace, device, Some(limit), watch))
+    };
+    let failure = |told: &Explanation| {
+        let device = told.device.clone().expect("a device");
+        device.out_of_memory.expect("it ran out of memory")
+    };
+    let seen = failure(&explained("settings/h100/moe_split128_limit"));
+    let (least, below) = (seen.limit_at_least.unwrap(), seen.limit_below.unwrap());
+    assert!(below > Bytes(least.0 + 1), "it is not known exactly");
+    let limit = Bytes((least.0 + below.0) / 2);
+    let told = under(limit);
+    let oom = failure(&told);
+    let known = [Some(limit), Some(Bytes(limit.0 + 1))];
+    assert_eq!([oom.limit_at_least, oom.limit_below], known);
+    let page = page(&told);
+    assert!(
+        page.contains(&format!("The limit of the process was {limit}, as")),
+        "{page}"
+    );
+    let refusal =
+        |limit: Bytes| Watch::undisturbed(|watch| refusal_of(Some(limit), &trace, device, watch));
+    assert_eq!(refusal(limit), None);
+    let [small, large] = [Bytes(least.0 - 1), below].map(refusal).map(Option::unwrap);
+    assert!(
+        small.contains("the recorded process was not held to"),
+        "{small}"
+    );
+    assert!(large.contains("nothing would have been refused"), "{large}");
+}
+
+/// Where nothing failed, the limit tells how long a leak has still to go.
+#[test]
+fn a_leak_is_said_to_fill_a_limit_that_is_told() {
+    let trace = fixture("leak_hook_cache");
+    let device = main_device::of(&trace);
+    let limit = Some(Bytes::gib(1));
+    let told = Watch::undisturbed(|watch| explain("leak", &trace, device, limit, watch));
+    let tried = &told.device.expect("a device").to_try[0].sentence;
+    assert!(
+        tried.contains("At this rate it fills what is left below the limit of 1.00 GiB"),
+        "{tried}"
     );
 }

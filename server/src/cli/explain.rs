@@ -5,20 +5,22 @@ use super::categories::OwnArgs;
 use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
-use crate::explain::{explain as explained, page};
+use crate::explain::{explain as explained, page, refusal_of};
 use clap::Args;
 use std::path::PathBuf;
 use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
+use trace::units::Bytes;
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
   tidemark explain snapshot.pickle
   tidemark explain snapshot.pickle > memory.md
+  tidemark explain --limit 24GiB snapshot.pickle
   tidemark explain --json snapshot.pickle | jq -r '.device.out_of_memory.why'
 
-Exit status: 0 when the file was read, 2 when it was not.";
+Exit status: 0 when the file was read, 2 when it was not, or when the limit contradicts it.";
 
 /// Options of `tidemark explain`.
 #[derive(Args)]
@@ -33,6 +35,10 @@ pub struct ExplainArgs {
     /// Use this loop's iterations as the steps, as `inspect` lists them
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
+    /// The limit of what the process could reserve, such as 24GiB: a recording does not hold it.
+    /// One that contradicts the recording is refused
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Bytes>,
     /// Print one JSON document instead; sizes in bytes
     #[arg(long)]
     json: bool,
@@ -49,7 +55,13 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     let device = device(&trace, args)?;
     let name = args.file.file_name().unwrap_or(args.file.as_os_str());
     let name = name.to_string_lossy();
-    let explanation = Watch::undisturbed(|watch| explained(&name, &trace, device, watch));
+    let refusal = Watch::undisturbed(|watch| refusal_of(args.limit, &trace, device, watch));
+    if let Some(why) = refusal {
+        let (path, why) = (args.file.clone(), format!("--limit: {why}"));
+        return Err(CliError::BadInput { path, why });
+    }
+    let explain = |watch: Watch<'_>| explained(&name, &trace, device, args.limit, watch);
+    let explanation = Watch::undisturbed(explain);
     print(&match args.json {
         true => json(&explanation),
         false => page(&explanation),

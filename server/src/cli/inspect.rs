@@ -10,6 +10,7 @@ use api::inspect::Inspection;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use trace::naming::Rules;
+use trace::units::Bytes;
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -37,6 +38,10 @@ pub struct InspectArgs {
     /// steps"
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
+    /// The limit of what the process could reserve, such as 24GiB: a recording does not hold it.
+    /// One that contradicts the recording is refused
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Bytes>,
     /// List every block that is allocated at the end, with its category; needs --json
     #[arg(long, requires = "json")]
     live: bool,
@@ -88,7 +93,12 @@ fn inspect_file(path: &Path, args: &InspectArgs, rules: &Rules) -> Result<Inspec
     let subject = Inspected {
         trace: &trace,
         only: None,
+        limit: args.limit,
     };
+    if let Some(why) = Watch::undisturbed(|watch| subject.refusal(watch)) {
+        let (path, why) = (path.to_owned(), format!("--limit: {why}"));
+        return Err(CliError::BadInput { path, why });
+    }
     // Neither needs the other, and each takes a while on a large recording.
     let (memory, judgement) = std::thread::scope(|scope| {
         let judged = || Watch::undisturbed(|watch| Judgement::of(subject, watch));

@@ -21,6 +21,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
 use trace::main_device;
+use trace::units::Bytes;
 
 /// Which device.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -28,6 +29,8 @@ use trace::main_device;
 pub struct ExplainQuery {
     /// Its CUDA ordinal; unless given, the device that ran out of memory, or held most.
     device: Option<u32>,
+    /// The limit of what the process could reserve, such as `24GiB`: a recording does not hold it.
+    limit: Option<String>,
 }
 
 /// The form of the answer.
@@ -75,6 +78,7 @@ impl Form {
 struct Subject {
     row: RunRow,
     device: Option<u32>,
+    limit: Option<Bytes>,
     /// The key of the loop whose iterations are the steps.
     steps: Option<String>,
     texts: Texts,
@@ -88,21 +92,24 @@ struct Subject {
     responses(
         (status = 200, description = "The page, or the document.",
             content((String = "text/markdown"), (Explanation = "application/json"))),
-        (status = 404, body = Problem), (status = 413, body = Problem),
-        (status = 429, body = Problem), (status = 503, body = Problem),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 413, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem),
     ))]
 pub async fn explain(
     Here(app): Here,
     Path(run): Path<String>,
-    Query(ExplainQuery { device }): Query<ExplainQuery>,
+    Query(ExplainQuery { device, limit }): Query<ExplainQuery>,
     Query(steps): Query<StepsQuery>,
     client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let limit = limit.as_deref().map(str::parse::<Bytes>).transpose();
     let subject = Subject {
         row: kept(&app, run_id(&run)?).await?,
         device,
+        limit: limit.map_err(|error| Error::BadRequest(format!("limit: {error}")))?,
         steps: steps.level().map(str::to_owned),
         texts: audience.texts(),
         form: Form::wanted(&headers),
@@ -140,10 +147,11 @@ impl Subject {
     /// out: from a hash of it, the name could be guessed.
     fn etag(&self) -> String {
         let parts = format!(
-            "{} {:?} {:?} {:?} {:?} {:?} v{}",
+            "{} {:?} {:?} {:?} {:?} {:?} {:?} v{}",
             self.row.id,
             self.name(),
             self.device,
+            self.limit,
             self.steps,
             self.texts.tag(),
             self.form,
@@ -168,9 +176,13 @@ impl Subject {
                 None => main_device::of(&decoded.trace),
             };
             let explanation = allowed(memory, EXPLAINING, &waited, |watch| {
-                explain::explain(&self.name(), &decoded.trace, device, watch)
+                let (trace, limit) = (&decoded.trace, self.limit);
+                if let Some(why) = explain::refusal_of(limit, trace, device, watch)? {
+                    return Ok(Err(Error::BadRequest(format!("limit: {why}"))));
+                }
+                explain::explain(&self.name(), trace, device, limit, watch).map(Ok)
             })?;
-            self.packed(&explanation)
+            self.packed(&explanation?)
         };
         work::answer(tell).await.map_err(|_| Error::Panicked)?
     }
@@ -178,7 +190,7 @@ impl Subject {
     /// The explanation that was stored when the run was judged. It uses the run's own steps, and
     /// has all names.
     async fn kept(&self, app: &App) -> Result<Option<Explanation>, Error> {
-        if self.steps.is_some() {
+        if self.steps.is_some() || self.limit.is_some() {
             return Ok(None);
         }
         let Texts::All(own) = self.texts else {

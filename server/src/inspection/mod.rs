@@ -5,7 +5,7 @@ mod text;
 pub use text::text;
 
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
-use crate::questions;
+use crate::{explain, questions};
 use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
@@ -43,6 +43,8 @@ pub struct Inspected<'a> {
     pub trace: &'a Trace,
     /// One of its devices, or all.
     pub only: Option<&'a DeviceTrace>,
+    /// The limit of the process, if somebody tells it.
+    pub limit: Option<Bytes>,
 }
 
 impl<'a> Inspected<'a> {
@@ -50,6 +52,16 @@ impl<'a> Inspected<'a> {
     fn devices(self) -> impl Iterator<Item = &'a DeviceTrace> {
         let devices = self.trace.devices.iter();
         devices.filter(move |device| self.wants(device))
+    }
+
+    /// Why the device that is told about cannot have been recorded under the limit that somebody
+    /// tells; `None` if it can.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn refusal(self, watch: Watch<'_>) -> Result<Option<String>, Stopped> {
+        let device = self.only.or_else(|| main_device::of(self.trace));
+        explain::refusal_of(self.limit, self.trace, device, watch)
     }
 
     /// The pinned memory of the host.
@@ -85,9 +97,9 @@ impl Memory {
     /// [`Stopped`]: incomplete facts would be wrong.
     pub fn of(subject: Inspected<'_>, live: Live, watch: Watch<'_>) -> Result<Memory, Stopped> {
         let devices = subject.devices();
-        let devices = devices.map(|d| device(d, subject.trace, live, watch));
+        let devices = devices.map(|d| device(d, subject, live, watch));
         let pinned = subject.pinned();
-        let pinned = pinned.map(|p| device(p, subject.trace, live, watch));
+        let pinned = pinned.map(|p| device(p, subject, live, watch));
         Ok(Memory {
             devices: devices.collect::<Result<_, _>>()?,
             pinned: pinned.transpose()?,
@@ -137,7 +149,7 @@ pub fn of(
     memory: Memory,
     judgement: Judgement,
 ) -> Inspection {
-    let Inspected { trace, only } = subject;
+    let Inspected { trace, only, .. } = subject;
     let concerns = |note: &&QualityNote| only.is_none_or(|only| note.concerns(only.device));
     Inspection {
         file,
@@ -157,11 +169,11 @@ pub fn of(
 
 fn device(
     trace: &DeviceTrace,
-    whole: &Trace,
+    subject: Inspected<'_>,
     live: Live,
     watch: Watch<'_>,
 ) -> Result<Device, Stopped> {
-    let stacks = &whole.stacks;
+    let stacks = &subject.trace.stacks;
     let facts = DeviceFacts::of(trace);
     let categories = Categories::of_while(trace, stacks, watch)?;
     let last = trace.events.len().checked_sub(1).map(EventIdx);
@@ -184,8 +196,8 @@ fn device(
         categories_at_peak: by_category(peak),
         inferred: categories.inferred(trace, stacks),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
-        out_of_memory: out_of_memory((trace, whole), &categories, watch)?,
-        remedies: remedies(trace, whole, watch)?,
+        out_of_memory: out_of_memory(trace, subject, &categories, watch)?,
+        remedies: remedies(trace, subject, watch)?,
     })
 }
 
@@ -218,7 +230,7 @@ fn live_blocks(
 /// The changes that would have got past the first failed allocation; `None` if they are not known.
 fn remedies(
     device: &DeviceTrace,
-    trace: &Trace,
+    Inspected { trace, limit, .. }: Inspected<'_>,
     watch: Watch<'_>,
 ) -> Result<Option<Vec<Remedy>>, Stopped> {
     if oom::first(device).is_none() {
@@ -229,7 +241,8 @@ fn remedies(
     let leaks = what_if::Early::leaks(device, &trace.stacks, &report);
     let tried = Tried {
         leaks: Some(&leaks),
-        batch: None,
+        limit,
+        ..Tried::default()
     };
     let Some(found) = what_if::remedies(device, &own, tried, watch)? else {
         return Ok(None);
@@ -244,16 +257,19 @@ fn remedies(
 
 /// Failed allocations, and what was held when they failed.
 fn out_of_memory(
-    (device, whole): (&DeviceTrace, &Trace),
+    device: &DeviceTrace,
+    subject: Inspected<'_>,
     categories: &Categories,
     watch: Watch<'_>,
 ) -> Result<Vec<OutOfMemory>, Stopped> {
-    let stacks = &whole.stacks;
-    let own = what_if::own_settings(&whole.format, device);
+    let stacks = &subject.trace.stacks;
+    let own = what_if::own_settings(&subject.trace.format, device);
+    let told = |seen: LimitSeen| subject.limit.and_then(|limit| seen.told(limit).ok());
     let passed_over = oom::passed_over(device);
     let failures = oom::failures(device);
     let limits = LimitSeen::of_refusals(device, &own, &failures, watch)?;
     let failures = failures.into_iter().zip(limits).map(|(failure, limit)| {
+        let limit = limit.map(|seen| told(seen).unwrap_or(seen));
         let held = categories.alive(device, Some(failure.event));
         let frame = stacks.headline(failure.stack);
         OutOfMemory {
@@ -415,6 +431,7 @@ mod tests {
         let subject = Inspected {
             trace: &trace,
             only: None,
+            limit: None,
         };
         let main = main_device::of(&trace).map(|device| device.device);
         let memory = Watch::undisturbed(|watch| Memory::of(subject, Live::Summed, watch));
@@ -438,6 +455,7 @@ mod tests {
             let subject = Inspected {
                 trace: &trace,
                 only: None,
+                limit: None,
             };
             let found = Watch::undisturbed(|watch| Memory::of(subject, Live::Summed, watch));
             let device = &found.devices[0];

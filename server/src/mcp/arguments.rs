@@ -5,6 +5,7 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use trace::units::Bytes;
 
 /// Which recording, and which part of the answer.
 #[derive(Deserialize, JsonSchema)]
@@ -13,12 +14,37 @@ pub(super) struct OfRecording {
     /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run of the dashboard: its id
     /// or link, or its name or labels (`branch=main,config=a`) if no other run has them.
     pub(super) recording: String,
-    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most;
-    /// for `inspect`, all; for `leaks`, the one with the worst verdict.
+    /// CUDA ordinal. Default: the one with the worst verdict.
     pub(super) device: Option<u32>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
     pub(super) offset: usize,
+}
+
+/// Which recording, and under which limit it was made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfLimited {
+    /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run of the dashboard: its id
+    /// or link, or its name or labels (`branch=main,config=a`) if no other run has them.
+    pub(super) recording: String,
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one that held most;
+    /// for `inspect`, all.
+    pub(super) device: Option<u32>,
+    /// How much the process could reserve when it was recorded, such as `24GiB`: a recording does
+    /// not hold it. Where it ran out of memory, answers are more certain with it.
+    pub(super) limit: Option<String>,
+    /// First entry of the list; `next` of the page before.
+    #[serde(default)]
+    pub(super) offset: usize,
+}
+
+impl OfLimited {
+    /// The limit, in bytes.
+    pub(super) fn bytes(&self) -> Result<Option<Bytes>, String> {
+        let limit = self.limit.as_deref().map(str::parse).transpose();
+        limit.map_err(|error| format!("limit: {error}."))
+    }
 }
 
 /// What is alive, when, and by what.

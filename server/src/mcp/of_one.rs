@@ -1,7 +1,7 @@
 //! Answers about one recording.
 
 use super::answer::{Answer, Page, Row, document};
-use super::arguments::{At, OfConditions, OfMoment, OfRecording};
+use super::arguments::{At, OfConditions, OfLimited, OfMoment, OfRecording};
 use super::asker::{Asker, Refusal, device, ended, sentence, view};
 use crate::inspection::{self, Inspected, Judgement, Live, Memory};
 use crate::questions::what_if::{self, Asked, Gone};
@@ -24,14 +24,18 @@ use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
 use trace::{main_device, oom};
 
-pub(super) fn explain(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
+pub(super) fn explain(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusal> {
+    let limit = asked.bytes()?;
     let recording = asker.recording(&asked.recording)?;
     let device = match asked.device {
         None => main_device::of(recording.trace()),
         Some(_) => Some(device(recording.trace(), asked.device)?),
     };
     let (name, trace) = (&recording.name, recording.trace());
-    let found = explain::explain(name, trace, device, asker.watch)?;
+    if let Some(why) = explain::refusal_of(limit, trace, device, asker.watch)? {
+        return Err(Refusal::Told(format!("limit: {why}.")));
+    }
+    let found = explain::explain(name, trace, device, limit, asker.watch)?;
     let mut answer = Answer::default();
     if let Some(device) = &found.device {
         answer.field("device", &device.device);
@@ -73,13 +77,17 @@ fn sections(page: &str) -> Vec<Row> {
         .collect()
 }
 
-pub(super) fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
+pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusal> {
+    let limit = asked.bytes()?;
     let recording = asker.recording(&asked.recording)?;
     let name = recording.name.clone();
     let trace = recording.trace();
     let only = asked.device.map(|_| device(trace, asked.device));
     let only = only.transpose()?;
-    let subject = Inspected { trace, only };
+    let subject = Inspected { trace, only, limit };
+    if let Some(why) = subject.refusal(asker.watch)? {
+        return Err(Refusal::Told(format!("limit: {why}.")));
+    }
     let memory = Memory::of(subject, Live::Summed, asker.watch)?;
     let judgement = Judgement::of(subject, asker.watch)?;
     let found = inspection::of(name, subject, memory, judgement);

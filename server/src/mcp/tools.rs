@@ -1,7 +1,7 @@
 //! The tools: what each of them is for, what it takes, and what answers it.
 
 use super::answer::Page;
-use super::arguments::{OfConditions, OfMoment, OfRecording, OfRuns, OfTwo, read};
+use super::arguments::{OfConditions, OfLimited, OfMoment, OfRecording, OfRuns, OfTwo, read};
 use super::asker::{Asker, Refusal};
 use super::library::Library;
 use super::{of_many, of_one};
@@ -23,7 +23,7 @@ const TOOLS: [Spec; 7] = [
         about: "One page about a recording: what it is, what held the memory at its peak, what \
                 leaks and where, fragmentation, and, if it ran out of memory, why and which single \
                 changes would have helped, ranked. Begin here.",
-        takes: Tool::with_input_schema::<OfRecording>,
+        takes: Tool::with_input_schema::<OfLimited>,
         answer: |asker, arguments| of_one::explain(asker, read(arguments)?),
     },
     Spec {
@@ -31,7 +31,7 @@ const TOOLS: [Spec; 7] = [
         about: "The facts of a recording: the four series (requested, allocated, active, reserved) \
                 with start, peak and end of each device, what was held by category, failed \
                 allocations, and every step with its levels.",
-        takes: Tool::with_input_schema::<OfRecording>,
+        takes: Tool::with_input_schema::<OfLimited>,
         answer: |asker, arguments| of_one::inspect(asker, read(arguments)?),
     },
     Spec {

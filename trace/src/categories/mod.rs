@@ -31,6 +31,7 @@ mod tests;
 pub use crate::naming::{Category, Named, OwnName};
 
 use crate::levels::GivenBack;
+use crate::phases::Phases;
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
@@ -90,7 +91,36 @@ impl Categories {
         stacks: &Stacks,
         watch: Watch<'_>,
     ) -> Result<Categories, Stopped> {
-        let found = Categories::inferred_of(device, stacks, watch)?;
+        let (found, _) = Categories::inferred_of(device, stacks, watch)?;
+        Categories::shown(found, device, stacks, watch)
+    }
+
+    /// The same, with the phases that they rest on.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn with_phases(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<(Categories, Phases), Stopped> {
+        let (found, phases) = Categories::inferred_of(device, stacks, watch)?;
+        let phases = match phases {
+            Some(phases) => phases,
+            None => Phases::of_while(device, stacks, watch)?,
+        };
+        let watch = watch.beside(phases.heap_bytes());
+        let categories = Categories::shown(found, device, stacks, watch)?;
+        Ok((categories, phases))
+    }
+
+    /// What blocks are shown as, where this was found.
+    fn shown(
+        found: Vec<Category>,
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Categories, Stopped> {
         let Some(rules) = stacks.own.as_deref().filter(|rules| !rules.is_empty()) else {
             return Ok(Categories {
                 found,
@@ -111,15 +141,19 @@ impl Categories {
         })
     }
 
-    /// What Tidemark infers for each block.
+    /// What Tidemark infers for each block, and the phases that it rests on, if there was memory
+    /// enough for that.
     fn inferred_of(
         device: &DeviceTrace,
         stacks: &Stacks,
         watch: Watch<'_>,
-    ) -> Result<Vec<Category>, Stopped> {
+    ) -> Result<(Vec<Category>, Option<Phases>), Stopped> {
         let most = memory_needed(device, stacks);
         let found = watch.within(most, |watch| rules::apply(device, stacks, watch))?;
-        Ok(found.unwrap_or_else(|| vec![Category::Unknown; device.blocks.len()]))
+        Ok(match found {
+            Some((found, phases)) => (found, Some(phases)),
+            None => (vec![Category::Unknown; device.blocks.len()], None),
+        })
     }
 
     /// What Tidemark takes a block for, whatever the team calls it.

@@ -35,7 +35,7 @@ pub fn preview(
     watch: Watch<'_>,
 ) -> Result<Vec<Taken>, Stopped> {
     let takers = Takers::new(rules, device, stacks, watch)?;
-    let found = Categories::inferred_of(device, stacks, watch)?;
+    let (found, _) = Categories::inferred_of(device, stacks, watch)?;
     watch.look(0)?;
     let takes_nothing = |rule: &Rule| Taken {
         line: rule.line,

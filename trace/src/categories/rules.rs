@@ -16,7 +16,7 @@ use crate::workspaces;
 /// How many backward passes are remembered, to judge blocks that are still there at the end.
 const REMEMBERED: usize = 3;
 
-/// The category of every block.
+/// The category of every block, and the phases.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -24,7 +24,7 @@ pub(super) fn apply(
     device: &DeviceTrace,
     stacks: &Stacks,
     watch: Watch<'_>,
-) -> Result<Vec<Category>, Stopped> {
+) -> Result<(Vec<Category>, Phases), Stopped> {
     let roles = Roles::of(stacks);
     let facts = Facts::of(stacks, &roles);
     let watch = watch.beside(stacks.len() + facts.heap_bytes());
@@ -44,7 +44,8 @@ pub(super) fn apply(
         failures: failures(device),
         history: History::default(),
     };
-    rules.all(watch)
+    let found = rules.all(watch)?;
+    Ok((found, phases))
 }
 
 /// The events at which an allocation failed.

@@ -27,7 +27,8 @@ impl Share {
         f64::from(self.0) / 8.0
     }
 
-    fn of(self, size: Bytes) -> Bytes {
+    /// This share of a size, rounded up.
+    pub fn of(self, size: Bytes) -> Bytes {
         let share = u128::from(size.0) * u128::from(self.0);
         Bytes(share.div_ceil(8) as u64)
     }
@@ -88,20 +89,13 @@ impl Batch {
         }
     }
 
-    /// How much of what is allocated at an event grows with the batch.
-    pub fn alive(&self, device: &DeviceTrace, event: EventIdx) -> Bytes {
-        let blocks = &device.blocks;
-        let alive = |&block: &u32| {
-            let at = block as usize;
-            blocks.alloc[at] < event.0 && event.0 <= blocks.free_requested[at]
-        };
-        let grows = (0..self.blocks.len() as u32).filter(|block| self.blocks[*block as usize]);
-        let alive = grows.filter(alive);
-        alive.map(|block| blocks.kind(BlockIdx(block)).size).sum()
+    /// Whether a block grows with it.
+    pub fn grows(&self, block: BlockIdx) -> bool {
+        self.blocks.get(block.index()) == Some(&true)
     }
 
     /// The size that a block has when only a share of the batch is computed at once.
-    pub(super) fn size(&self, share: Share, block: u32, size: Bytes) -> Bytes {
+    pub fn size(&self, share: Share, block: u32, size: Bytes) -> Bytes {
         match self.blocks.get(block as usize) {
             Some(true) => share.of(size),
             _ => size,

@@ -3,7 +3,7 @@
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
 //! collected   what the segments that were collected say of the limit
-//! refusals    which limit refused a failed allocation
+//! refusals    which limit refused a failed allocation, also where somebody tells it
 //! batch       what grows with the batch, as an estimate
 //! early       blocks that are given back earlier than they were, or never asked for
 //! begin       the memory before the first event
@@ -45,6 +45,7 @@ pub use collected::evidence;
 pub use curve::Curve;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
+pub use refusals::{NotTheLimit, contradiction};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
 pub use run::{Conditions, replay, replay_drawn};
 pub use spread::Spread;

@@ -106,13 +106,18 @@ pub fn simpler(own: &Config) -> Vec<Config> {
 /// Into so many parts the range of limits is cut.
 const LIMITS: u64 = 4;
 
-/// What is tried besides settings.
+/// What is tried besides settings, and what is known beside the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried<'a> {
+    /// The limit, if somebody tells it. One that the recording contradicts is not believed:
+    /// [`super::contradiction`] tells why.
+    pub limit: Option<Bytes>,
     /// What leaks, to be given back when its step ends; `None` if nothing leaks.
     pub leaks: Option<&'a Early>,
     /// A smaller batch.
     pub batch: Option<&'a Batch>,
+    /// The share of it that is tried beside the largest that gets past the failure.
+    pub share: Option<Share>,
 }
 
 /// The first failed allocation of a recording, replayed.
@@ -234,6 +239,8 @@ pub fn remedies(
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };
+    let told = tried.limit.and_then(|limit| seen.told(limit).ok());
+    let seen = told.unwrap_or(seen);
     let none = Early::default();
     let as_it_was = Conditions {
         settings: own,
@@ -278,11 +285,13 @@ pub fn remedies(
             helped = Some(option);
         }
     }
+    let mut has_share = false;
     for share in tried.batch.iter().flat_map(|_| Share::TRIED) {
-        let batch = tried.batch.map(|batch| (batch, share));
-        if keep(Change::Batch(share), Conditions { batch, ..as_it_was })? {
-            break;
+        if has_share && Some(share) != tried.share {
+            continue;
         }
+        let batch = tried.batch.map(|batch| (batch, share));
+        has_share |= keep(Change::Batch(share), Conditions { batch, ..as_it_was })?;
     }
     remedies.sort_by_key(|remedy| remedy.outcome.peak_reserved);
     Ok(Some(Diagnosis {

@@ -7,13 +7,15 @@ mod tests;
 use crate::cards::capital;
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
-use api::explain::{Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room};
+use api::explain::{
+    Basis, Cause, LeakExplained, Leaks, OutOfMemory, Refusal, Remedy, Room, WholePass,
+};
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use trace::categories::{Category, Named};
 use trace::code::module;
+use trace::failing::Saved;
 use trace::phases::Phase;
-use trace::saved::Saved;
 use trace::steps::Word;
 use trace::units::Bytes;
 use trace::units::size::of_between;
@@ -38,8 +40,6 @@ pub struct Request<'a> {
 /// What is known of what may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replays<'a> {
-    /// What the pass would have needed at its peak, if that is more than the limit.
-    pub whole_step: Option<Bytes>,
     /// How much of what was in use is taken to grow with the batch.
     pub grows: Bytes,
     /// What lowers the largest part of what was in use: a sentence.
@@ -306,7 +306,7 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
         &is(Kind::Setting).collect::<Vec<_>>(),
     );
     let batch = match is(Kind::Batch).next() {
-        Some(remedy) => batch(remedy, (leaks, replays.step)),
+        Some(remedy) => batch(oom, remedy, (leaks, replays.step)),
         None if lasts(oom) => format!(
             "A smaller batch would save little: only {} of what was in use grow with it.",
             replays.grows
@@ -320,9 +320,11 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
         None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
     };
     // Where the step needs more than there is, a setting only puts off the end.
-    sentences.extend(match replays.whole_step {
-        None => vec![settings, batch],
-        Some(need) => vec![batch, settings, needs_more(need, replays.step)],
+    sentences.extend(match &oom.whole_pass {
+        Some(pass) if pass.is_too_much => {
+            vec![batch, settings, needs_more(pass.least, replays.step)]
+        }
+        _ => vec![settings, batch],
     });
     sentences.extend(kept_for_backward(oom, replays.saved));
     sentences.extend(replays.lowers.map(str::to_owned));
@@ -406,7 +408,8 @@ fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> Stri
         // What would have been enough under the largest limit that fits may be too little under the
         // smallest.
         let needed = oom.held.allocated + oom.asked;
-        if !in_pieces && oom.limit_below.is_some_and(|below| needed < below) {
+        let may_fit = oom.limit_below.is_some_and(|below| needed < below);
+        if !in_pieces && may_fit && !is_known(oom) {
             return "No allocator setting that was tried is sure to get past it. That depends on \
                     the limit, which the recording does not tell exactly: ask *What if* with the \
                     one that was set."
@@ -416,7 +419,7 @@ fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> Stri
         // readings of the recording.
         let gets_past = match oom.cause {
             Cause::Fragmentation => "is sure to get past it",
-            _ if in_pieces => "is sure to get past it",
+            _ if in_pieces || may_fit => "is sure to get past it",
             _ => "gets past it: the memory was in use, not in pieces",
         };
         return format!("No allocator setting that was tried {gets_past}.");
@@ -454,14 +457,35 @@ fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> Stri
     )
 }
 
-fn batch(remedy: &Remedy, leaks: (&Leaks, Word)) -> String {
-    let share = remedy.change.split(' ').next().unwrap_or_default();
-    format!(
-        "A batch {share} as large gets past it with about {} reserved (estimated: what grows with \
-         the batch shrinks, all else stays){}.",
+fn batch(oom: &OutOfMemory, remedy: &Remedy, leaks: (&Leaks, Word)) -> String {
+    let past = format!(
+        "A batch {} as large gets past it with about {} reserved (estimated: what grows with the \
+         batch shrinks, all else stays){}.",
+        share(&remedy.change),
         remedy.peak_reserved,
         postpones(leaks, remedy)
-    )
+    );
+    match oom.whole_pass.as_ref().and_then(|pass| whole(pass, remedy)) {
+        Some(whole) => format!("{past} {whole}"),
+        None => past,
+    }
+}
+
+/// `1/2` of `1/2 of the batch`.
+fn share(change: &str) -> &str {
+    change.split(' ').next().unwrap_or_default()
+}
+
+/// How large a batch a whole pass is likely to have room for, if that is less than what gets past.
+fn whole(pass: &WholePass, past: &Remedy) -> Option<String> {
+    match (&pass.batch, pass.with_batch) {
+        (Some(batch), Some(need)) if *batch != past.change => Some(format!(
+            "For the whole pass rather take {}: one like the largest before then needs about \
+             {need} (estimated).",
+            share(batch)
+        )),
+        _ => None,
+    }
 }
 
 /// Whether the leak goes on, and for how long the remaining memory lasts.

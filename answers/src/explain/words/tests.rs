@@ -3,13 +3,14 @@
 use super::super::words;
 use api::contents::CategoryBytes;
 use api::explain::{
-    Basis, Cause, LeakExplained, Leaks, Moment, OutOfMemory, Pin, PlaceBytes, Refusal, Remedy, Room,
+    Basis, Cause, LeakExplained, Leaks, Moment, OutOfMemory, Pin, PlaceBytes, Refusal, Remedy,
+    Room, WholePass,
 };
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use trace::categories::{Category, Named};
+use trace::failing::Saved;
 use trace::phases::Phase;
-use trace::saved::Saved;
 use trace::steps::Word;
 use trace::units::{Bytes, EventIdx};
 
@@ -68,6 +69,7 @@ fn failure(cause: Cause) -> OutOfMemory {
         why: String::new(),
         what_would_have_helped: String::new(),
         remedies: Vec::new(),
+        whole_pass: None,
     }
 }
 
@@ -127,7 +129,6 @@ fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
 }
 
 const FAILS: words::Replays<'_> = words::Replays {
-    whole_step: None,
     grows: Bytes::mib(700),
     lowers: None,
     fails: true,
@@ -454,10 +455,15 @@ fn a_step_that_needs_more_than_the_limit_is_no_matter_of_settings() {
             remedy("1/2 of the batch", Basis::Estimated, None),
             remedy("expandable_segments:True", Basis::Computed, None),
         ],
+        whole_pass: Some(WholePass {
+            least: Bytes::gib(2),
+            is_too_much: true,
+            batch: Some("1/4 of the batch".to_owned()),
+            with_batch: Some(Bytes::mib(870)),
+        }),
         ..failure(Cause::Demand)
     };
     let replays = words::Replays {
-        whole_step: Some(Bytes::gib(2)),
         lowers: Some("Activations are 70 % of it."),
         ..FAILS
     };
@@ -468,11 +474,41 @@ fn a_step_that_needs_more_than_the_limit_is_no_matter_of_settings() {
     };
     let parts = [
         "A batch 1/2",
+        "For the whole pass rather take 1/4: one like the largest before then needs about 870 MiB \
+         (estimated).",
         "expandable_segments:True",
         "it needs about 2.00 GiB in all",
         "Activations are 70 %",
     ];
     assert!(parts.map(at).is_sorted(), "{told}");
+}
+
+/// Where somebody tells the limit, nothing depends on it any more.
+#[test]
+fn what_depends_on_the_limit_is_certain_where_it_is_told() {
+    let told = |below: Bytes| {
+        let oom = OutOfMemory {
+            asked: Bytes::mib(40),
+            limit_at_least: Some(Bytes::mib(960)),
+            limit_below: Some(below),
+            refused_by: Refusal::ProcessLimit,
+            ..failure(Cause::Fragmentation)
+        };
+        let oom = OutOfMemory { room: None, ..oom };
+        let why = words::why(&oom, &no_leaks(), &NOBODY);
+        (why, words::helped(&oom, &no_leaks(), FAILS))
+    };
+    let (why, helped) = told(Bytes::mib(1060));
+    assert!(why.contains("between 960 MiB and 1.04 GiB"), "{why}");
+    assert!(helped.contains("ask *What if*"), "{helped}");
+    let (why, helped) = told(Bytes(Bytes::mib(960).0 + 1));
+    assert!(
+        why.contains("a memory limit of the process of 960 MiB, as"),
+        "{why}"
+    );
+    assert!(!helped.contains("ask *What if*"), "{helped}");
+    let says = "No allocator setting that was tried is sure to get past it.";
+    assert!(helped.contains(says), "{helped}");
 }
 
 #[test]

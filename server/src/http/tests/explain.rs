@@ -31,8 +31,9 @@ async fn a_run_is_told_as_its_file_is() {
     let run = sample(&server).await;
     let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
     let trace = trace::replay::run(snapshot);
-    let expected =
-        Watch::undisturbed(|watch| explain(&run.name, &trace, main_device::of(&trace), watch));
+    let expected = Watch::undisturbed(|watch| {
+        explain(&run.name, &trace, main_device::of(&trace), None, watch)
+    });
 
     let path = routes::explain(&run.id, 0, None);
     let answer = server.get(&path).await.expect(StatusCode::OK);

@@ -4,9 +4,7 @@
 //! alone does not tell that from a training that has not come to its backward pass yet. But a
 //! program that has trained shows how much a step of it saves.
 
-use crate::categories::{Categories, Category};
 use crate::phases::{Phase, Phases};
-use crate::trace::{BlockIdx, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 
 /// Saved tensors that wait for a backward pass at a moment.
@@ -18,38 +16,48 @@ pub struct Saved {
     pub usual: Option<Bytes>,
 }
 
-impl Saved {
-    /// What waits at an event.
-    pub fn at(
-        device: &DeviceTrace,
-        (categories, phases): (&Categories, &Phases),
-        event: EventIdx,
-    ) -> Saved {
+/// Counts what waits when each backward pass before a moment begins, and at that moment.
+pub(super) struct Waits {
+    moment: EventIdx,
+    /// Where the backward passes begin.
+    backward: Vec<u32>,
+    /// What waits at each of these moments was made since the one before.
+    bytes: Vec<Bytes>,
+}
+
+impl Waits {
+    /// Of the backward passes that ended before this moment.
+    pub fn until(phases: &Phases, moment: EventIdx) -> Waits {
         let spans = phases.spans().iter();
         let backward: Vec<u32> = spans
-            .filter(|span| span.phase == Phase::Backward && span.events.end() <= event)
+            .filter(|span| span.phase == Phase::Backward && span.events.end() <= moment)
             .map(|span| span.events.start().0)
             .collect();
-        // What waits at each of these moments was made since the one before.
-        let mut waits = vec![Bytes::ZERO; backward.len() + 1];
-        let blocks = &device.blocks;
-        for index in blocks.n_preexisting..blocks.len() as u32 {
-            let (made, gone) = (
-                blocks.alloc[index as usize],
-                blocks.free_requested[index as usize],
-            );
-            let pass = backward.partition_point(|&start| start <= made);
-            let until = backward.get(pass).copied().unwrap_or(event.0);
-            let waits_then = made < until && until <= gone;
-            if waits_then && categories.found(BlockIdx(index)) == Category::Activation {
-                waits[pass] += blocks.kind(BlockIdx(index)).size;
-            }
+        Waits {
+            moment,
+            bytes: vec![Bytes::ZERO; backward.len() + 1],
+            backward,
         }
-        let bytes = waits.pop().unwrap_or_default();
-        let usual = waits.into_iter().max();
-        Saved { bytes, usual }
     }
 
+    /// Counts an activation.
+    pub fn add(&mut self, made: EventIdx, gone: EventIdx, size: Bytes) {
+        let pass = self.backward.partition_point(|&start| start <= made.0);
+        let until = self.backward.get(pass).copied().unwrap_or(self.moment.0);
+        if made.0 < until && until <= gone.0 {
+            self.bytes[pass] += size;
+        }
+    }
+
+    /// What waits at the moment.
+    pub fn saved(mut self) -> Saved {
+        let bytes = self.bytes.pop().unwrap_or_default();
+        let usual = self.bytes.into_iter().max();
+        Saved { bytes, usual }
+    }
+}
+
+impl Saved {
     /// How many times as much as usual waits, if a step cannot be the reason.
     pub fn times(&self) -> Option<f64> {
         let usual = self.usual.filter(|usual| usual.0 > 0)?;
@@ -64,8 +72,9 @@ const TOO_MUCH: f64 = 1.8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::categories::{Categories, Category};
     use crate::phases::program::{MODULE, Program, TENSOR};
-    use crate::trace::Trace;
+    use crate::trace::{BlockIdx, Trace};
 
     const FORWARD: [&str; 2] = ["main t.py:4", "forward net.py:3"];
 
@@ -101,8 +110,16 @@ mod tests {
             let device = &trace.devices[0];
             let phases = Phases::of(device, &trace.stacks);
             let categories = Categories::of(device, &trace.stacks);
-            let end = EventIdx(device.events.len());
-            let found = Saved::at(device, (&categories, &phases), end);
+            let blocks = &device.blocks;
+            let mut waits = Waits::until(&phases, EventIdx(device.events.len()));
+            for block in (0..blocks.len() as u32).map(BlockIdx) {
+                if categories.found(block) == Category::Activation {
+                    let [made, gone] = [&blocks.alloc, &blocks.free_requested];
+                    let [made, gone] = [made, gone].map(|of| EventIdx(of[block.index()]));
+                    waits.add(made, gone, blocks.kind(block).size);
+                }
+            }
+            let found = waits.saved();
             let expected = Saved {
                 bytes: Bytes::mib(mib),
                 usual: usual.map(Bytes::mib),
