@@ -7,8 +7,8 @@
 //! them. Without a backward pass it is a step; the first one is left out, in which a program makes
 //! much that it makes once.
 //!
-//! What the failed one would have needed with a smaller batch is told from the largest of them: each
-//! is gone through again with blocks that grow with the batch made smaller.
+//! What the failed one would have needed with a smaller batch is told from the largest of them: it
+//! is gone through again with the blocks smaller that grow with the batch.
 
 use crate::categories::Category;
 use crate::levels::Effect;

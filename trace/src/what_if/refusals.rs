@@ -15,7 +15,7 @@ use crate::watch::{Stopped, Watch};
 pub enum NotTheLimit {
     /// More was granted.
     #[error(
-        "the recorded process was not held to {}: {} were reserved, or granted to be",
+        "the recorded process was not held to {}: it was granted {}",
         exact(.told.0 as f64), exact(.granted.0 as f64)
     )]
     TooSmall {
@@ -160,10 +160,7 @@ mod tests {
         check(
             Refuser::Process,
             900,
-            Err(
-                "the recorded process was not held to 900.000 MiB: 1000.000 MiB were reserved, or \
-                 granted to be",
-            ),
+            Err("the recorded process was not held to 900.000 MiB: it was granted 1000.000 MiB"),
         );
         check(
             Refuser::Process,

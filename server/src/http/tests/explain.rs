@@ -78,7 +78,7 @@ async fn words_that_are_kept_are_told_again() {
         let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
         let trace = trace::replay::run(snapshot);
         let mut words = Watch::undisturbed(|watch| {
-            explain("another name", &trace, main_device::of(&trace), watch)
+            explain("another name", &trace, main_device::of(&trace), None, watch)
         });
         words.torch = Some(torch.to_owned());
         let id = run.id.clone();
@@ -140,8 +140,15 @@ async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
             "{path}"
         );
     }
-    let wrong = format!("/api/runs/{}/explain?device=x", run.id);
-    assert_eq!(server.get(&wrong).await.problem().status, 400);
+    // No device, no size, and a limit below what was reserved.
+    for wrong in ["device=x", "limit=much", "limit=1MiB"] {
+        let wrong = format!("/api/runs/{}/explain?{wrong}", run.id);
+        assert_eq!(server.get(&wrong).await.problem().status, 400, "{wrong}");
+    }
+    let path = format!("/api/runs/{}/explain?limit=64GiB", run.id);
+    let told = asked(&server, &path, "application/json").await;
+    let told: Explanation = told.expect(StatusCode::OK).read();
+    assert_eq!(told.limit, Some(trace::units::Bytes::gib(64)));
     server.json(Method::DELETE, &routes::run(&run.id), "").await;
     let gone = server.get(&routes::explain(&run.id, 0, None)).await;
     assert_eq!(gone.problem().status, 404);
