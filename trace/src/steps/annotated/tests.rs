@@ -27,31 +27,25 @@ fn steps_of(n: u32, scopes: &[(&str, u32, u32, u16)]) -> Vec<Step> {
     steps.unwrap_or_default()
 }
 
-/// Steps as `name start..end`.
-fn check(n: u32, scopes: &[(&str, u32, u32, u16)], expected: &[&str]) {
-    let steps = steps_of(n, scopes);
-    let shown: Vec<String> = steps
-        .iter()
-        .map(|s| format!("{} {}..{}", s.name, s.events.start(), s.events.end()))
-        .collect();
-    assert_eq!(shown, expected);
-}
+/// One row: why, the number of events, and the scopes as `name start..end`, with a `>` if they lie
+/// within another one; then the steps.
+type Case<'a> = (&'a str, u32, &'a [&'a str], &'a [&'a str]);
 
-#[test]
-fn steps_go_before_epochs_and_micro_batches() {
-    check(
+const CASES: &[Case<'_>] = &[
+    (
+        "steps go before epochs and micro-batches",
         40,
         &[
-            ("epoch 0", 0, 20, 0),
-            ("step 0", 0, 10, 1),
-            ("microbatch 0", 0, 4, 2),
-            ("microbatch 1", 4, 8, 2),
-            ("step 1", 10, 20, 1),
-            ("microbatch 0", 10, 14, 2),
-            ("microbatch 1", 14, 18, 2),
-            ("epoch 1", 20, 40, 0),
-            ("step 2", 20, 30, 1),
-            ("step 3", 30, 40, 1),
+            "epoch 0 0..20",
+            ">step 0 0..10",
+            ">>microbatch 0 0..4",
+            ">>microbatch 1 4..8",
+            ">step 1 10..20",
+            ">>microbatch 0 10..14",
+            ">>microbatch 1 14..18",
+            "epoch 1 20..40",
+            ">step 2 20..30",
+            ">step 3 30..40",
         ],
         &[
             "step 0 0..10",
@@ -59,52 +53,109 @@ fn steps_go_before_epochs_and_micro_batches() {
             "step 2 20..30",
             "step 3 30..40",
         ],
-    );
-}
-
-#[test]
-fn scopes_of_several_threads_are_one_step() {
-    check(
+    ),
+    (
+        "scopes of several threads are one step",
         20,
         &[
-            ("step 0", 0, 9, 0),
-            ("step 0", 1, 10, 0),
-            ("step 1", 10, 19, 0),
-            ("step 1", 11, 20, 0),
+            "step 0 0..9",
+            "step 0 1..10",
+            "step 1 10..19",
+            "step 1 11..20",
         ],
         &["step 0 0..10", "step 1 10..20"],
-    );
-}
-
-#[test]
-fn two_optimizers_of_one_class_make_one_step() {
-    check(
+    ),
+    (
+        "two optimizers of one class make one step",
         100,
         &[
-            ("Optimizer.step#Adam.step", 40, 44, 0),
-            ("Optimizer.step#Adam.step", 45, 49, 0),
-            ("Optimizer.step#Adam.step", 90, 94, 0),
-            ("Optimizer.step#Adam.step", 95, 99, 0),
+            "Optimizer.step#Adam.step 40..44",
+            "Optimizer.step#Adam.step 45..49",
+            "Optimizer.step#Adam.step 90..94",
+            "Optimizer.step#Adam.step 95..99",
         ],
         &["step#Adam.step 0 0..90", "step#Adam.step 1 90..100"],
-    );
-}
-
-#[test]
-fn an_optimizer_that_calls_the_program_steps_as_often_as_it_is_called() {
-    check(
+    ),
+    (
+        "an optimizer that calls the program steps as often as it is called",
         100,
         &[
-            ("Optimizer.step#LBFGS.step", 5, 35, 0),
-            ("Optimizer.step#LBFGS.step", 35, 65, 0),
-            ("Optimizer.step#LBFGS.step", 67, 97, 0),
+            "Optimizer.step#LBFGS.step 5..35",
+            "Optimizer.step#LBFGS.step 35..65",
+            "Optimizer.step#LBFGS.step 67..97",
         ],
         &[
             "step#LBFGS.step 0 0..35",
             "step#LBFGS.step 1 35..67",
             "step#LBFGS.step 2 67..100",
         ],
-    );
+    ),
+    (
+        "what the compiler tries is no step",
+        40,
+        &[
+            "CachingAutotuner.benchmark_all_configs (dynamo_timed) 0..4",
+            "CachingAutotuner.benchmark_all_configs (dynamo_timed) 4..8",
+            "CachingAutotuner.benchmark_all_configs (dynamo_timed) 8..12",
+            "CachingAutotuner.benchmark_all_configs (dynamo_timed) 12..16",
+        ],
+        &[],
+    ),
+    (
+        "the rarer optimizer closes the cycle",
+        60,
+        &[
+            "Optimizer.step#D.step 5..6",
+            "Optimizer.step#D.step 15..16",
+            "Optimizer.step#G.step 25..26",
+            "Optimizer.step#D.step 35..36",
+            "Optimizer.step#D.step 45..46",
+            "Optimizer.step#G.step 55..56",
+        ],
+        &["step#G.step 0 0..55", "step#G.step 1 55..60"],
+    ),
+    (
+        "a ring that wrapped keeps the numbers",
+        20,
+        &["step 0 0..0", "step 1 0..8", "step 2 8..20"],
+        &["step 1 0..8", "step 2 8..20"],
+    ),
+    (
+        "frees after a scope from before a ring are no step",
+        100,
+        &[
+            "Optimizer.step#A.step 0..0",
+            "Optimizer.step#A.step 40..44",
+            "Optimizer.step#A.step 90..94",
+        ],
+        &["step#A.step 1 40..90", "step#A.step 2 90..100"],
+    ),
+    (
+        "rare scopes that cover little mark nothing",
+        100,
+        &["save 10..11", "save 50..51", "save 90..91"],
+        &[],
+    ),
+];
+
+#[test]
+fn scopes_and_their_steps() {
+    for &(why, n, scopes, expected) in CASES {
+        let scopes = scopes.iter().map(|scope| {
+            let name = scope.trim_start_matches('>');
+            let depth = (scope.len() - name.len()) as u16;
+            let (name, range) = name.rsplit_once(' ').expect("a name and a range");
+            let (start, end) = range.split_once("..").expect("a range");
+            let [start, end] = [start, end].map(|event| event.parse().expect("an event"));
+            (name, start, end, depth)
+        });
+        let steps = steps_of(n, &scopes.collect::<Vec<_>>());
+        let shown = steps.iter().map(|step| {
+            let (start, end) = (step.events.start(), step.events.end());
+            format!("{} {start}..{end}", step.name)
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected, "{why}");
+    }
 }
 
 #[test]
@@ -120,48 +171,6 @@ fn an_optimizer_that_takes_the_place_of_another_one_goes_on_with_its_steps() {
     let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names[2..4], ["step#SGD.step 2", "step#AdamW.step 3"]);
     assert_eq!(steps.len(), 6);
-}
-
-#[test]
-fn what_the_compiler_tries_is_no_step() {
-    let scope = |at: u32| {
-        (
-            "CachingAutotuner.benchmark_all_configs (dynamo_timed)",
-            4 * at,
-            4 * at + 4,
-            0,
-        )
-    };
-    check(40, &[scope(0), scope(1), scope(2), scope(3)], &[]);
-}
-
-#[test]
-fn the_rarer_optimizer_closes_the_cycle() {
-    check(
-        60,
-        &[
-            ("Optimizer.step#D.step", 5, 6, 0),
-            ("Optimizer.step#D.step", 15, 16, 0),
-            ("Optimizer.step#G.step", 25, 26, 0),
-            ("Optimizer.step#D.step", 35, 36, 0),
-            ("Optimizer.step#D.step", 45, 46, 0),
-            ("Optimizer.step#G.step", 55, 56, 0),
-        ],
-        &["step#G.step 0 0..55", "step#G.step 1 55..60"],
-    );
-}
-
-#[test]
-fn a_ring_that_wrapped_keeps_the_numbers() {
-    check(
-        20,
-        &[
-            ("step 0", 0, 0, 0),
-            ("step 1", 0, 8, 0),
-            ("step 2", 8, 20, 0),
-        ],
-        &["step 1 0..8", "step 2 8..20"],
-    );
 }
 
 /// `a` allocates and `.` does not; the scopes of steps begin at these events, the last one
@@ -202,32 +211,6 @@ fn a_scope_that_is_opened_after_the_last_step_is_no_step() {
     check(".aaaa", &[0, 1, 3, 5], 0, 3);
     check(".aaaa", &[0, 0, 1, 3, 5], 0, 3);
     check("aaaaaa", &[0, 2, 4, 6], 1, 4);
-}
-
-#[test]
-fn frees_after_a_scope_from_before_a_ring_are_no_step() {
-    check(
-        100,
-        &[
-            ("Optimizer.step#A.step", 0, 0, 0),
-            ("Optimizer.step#A.step", 40, 44, 0),
-            ("Optimizer.step#A.step", 90, 94, 0),
-        ],
-        &["step#A.step 1 40..90", "step#A.step 2 90..100"],
-    );
-}
-
-#[test]
-fn rare_scopes_that_cover_little_mark_nothing() {
-    check(
-        100,
-        &[
-            ("save", 10, 11, 0),
-            ("save", 50, 51, 0),
-            ("save", 90, 91, 0),
-        ],
-        &[],
-    );
 }
 
 /// Scopes that come again: name (`*` is the number), events from one to the next, events in it,
