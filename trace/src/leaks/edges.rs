@@ -10,7 +10,7 @@ use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
-use crate::trace::{Action, BlockIdx, DeviceTrace, Step};
+use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use crate::units::{Bytes, EventIdx};
 use crate::workspaces;
 use std::collections::HashSet;
@@ -65,8 +65,8 @@ impl Emptied {
 }
 
 /// What is kept that was made after the last step, in functions that no step but the first has
-/// called so. What they have called may be a part of one more step. `None` if there are steps
-/// enough, if the last of them was cut off, or if it is not much.
+/// called so, and takes no other's place. What they have called may be a part of one more step.
+/// `None` if there are steps enough, if the last of them was cut off, or if it is not much.
 pub fn kept_after(view: &View<'_>, steps: &[&Step]) -> Option<Bytes> {
     let (device, blocks) = (view.device, &view.device.blocks);
     let last = steps.last()?;
@@ -85,8 +85,31 @@ pub fn kept_after(view: &View<'_>, steps: &[&Step]) -> Option<Bytes> {
             && !known.contains(&site(block))
             && !workspaces::is_size(blocks.kind(BlockIdx(block)).requested)
     });
-    let kept: u64 = after.map(|block| blocks.kind(BlockIdx(block)).size.0).sum();
+    let mut replaced = replaced_after(device, last);
+    let kept = after.map(|block| blocks.kind(BlockIdx(block)));
+    let kept = kept.filter(|kind| {
+        let left = replaced.get_mut(&kind.requested).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_none()
+    });
+    let kept: u64 = kept.map(|kind| kind.size.0).sum();
     (kept >= MUCH.0).then_some(Bytes(kept))
+}
+
+/// How many blocks of each size go after the last step that are older than it: new ones take their
+/// place, as the best weights so far do.
+fn replaced_after(device: &DeviceTrace, last: &Step) -> FxHashMap<Bytes, u32> {
+    let (blocks, start) = (&device.blocks, last.events.start().0);
+    let mut gone: FxHashMap<Bytes, u32> = FxHashMap::default();
+    for event in last.events.end().index()..device.events.len() as usize {
+        let target = device.events.target[event];
+        let is_old = || target < blocks.n_preexisting || blocks.alloc[target as usize] < start;
+        let is_free = device.events.action[event] == Action::FreeRequested;
+        if is_free && target != NO_TARGET && is_old() {
+            let requested = blocks.kind(BlockIdx(target)).requested;
+            *gone.entry(requested).or_default() += 1;
+        }
+    }
+    gone
 }
 
 /// Whether the program had run before its recording.

@@ -314,8 +314,9 @@ impl Teller<'_> {
         }
     }
 
-    /// Says so where few growths were seen, which may be those of what has a bound.
-    fn note_few_growths(&mut self, groups: &[LeakGroup]) {
+    /// Says so where what was seen may be the growth of what has a bound: few growths, or growth
+    /// that chance decides, as requests do that a cache has no answer to.
+    fn note_what_may_be_bounded(&mut self, groups: &[LeakGroup]) {
         let across = || groups.iter().filter(|group| !group.is_within());
         let seen = across().map(LeakGroup::growths_seen).max();
         let enlarged = across().any(|group| group.pattern == Pattern::Enlarged);
@@ -324,6 +325,12 @@ impl Teller<'_> {
                 "it grew {times} times so far: a cache or a buffer that is being filled looks the \
                  same"
             ));
+        } else if seen.is_some() && across().all(|group| group.uneven) {
+            self.caveats.push(
+                "it grows at uneven distances: a cache that is filled with what it lacks looks the \
+                 same"
+                    .to_owned(),
+            );
         }
     }
 
@@ -375,7 +382,7 @@ impl Teller<'_> {
             true => "given back only after the last one",
             false => "never given back",
         };
-        self.note_few_growths(&groups);
+        self.note_what_may_be_bounded(&groups);
         let all = format!("{all} {}", self.word().a());
         let mut reason = format!("{all} accumulate over {n} {many}{rhythm} and are {until}");
         if total > proven {

@@ -90,9 +90,9 @@ pub(super) fn by_survivors(kept: &Kept) -> Finding {
 fn growth_of(births: &[usize], rhythm: &Rhythm, kept: &Kept) -> Growth {
     let bytes = |p: &usize| kept.survivors[*p] as f64;
     let count = |p: &usize| f64::from(kept.survivor_count[*p]);
-    let span = (rhythm.last - rhythm.first) as f64;
     // The first growth is the start of the span; only the later ones count for the rate.
-    let after = &births[1..];
+    let (start, after) = start_of_rate(births);
+    let span = (rhythm.last - start) as f64;
     Growth {
         pattern: rhythm.pattern(),
         first: rhythm.first,
@@ -105,6 +105,18 @@ fn growth_of(births: &[usize], rhythm: &Rhythm, kept: &Kept) -> Growth {
         chances: rhythm.chances,
         growths: births.len(),
         jump: jump(births, kept),
+    }
+}
+
+/// Where a rate starts, and the growths after that. What the first period keeps was there before
+/// the steps began, or is the first of what is kept again and again. If the next growth follows sooner
+/// than any other, it is no part of their rhythm, and the rate starts with the second one.
+fn start_of_rate(births: &[usize]) -> (usize, &[usize]) {
+    let gaps = |births: &[usize]| births.windows(2).map(|w| w[1] - w[0]).min();
+    match births {
+        [0, rest @ ..] if gaps(rest).is_some_and(|least| rest[0] < least) => (rest[0], &rest[1..]),
+        [first, rest @ ..] => (*first, rest),
+        [] => (0, births),
     }
 }
 

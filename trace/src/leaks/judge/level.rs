@@ -73,7 +73,7 @@ pub(super) fn by_level(kept: &Kept) -> Finding {
     if is_bounded {
         return Finding::Bounded;
     }
-    let pattern = match replaced || is_young {
+    let pattern = match replaced || is_young && !is_long_queue(kept) {
         true => Pattern::Enlarged,
         false => rhythm.pattern(),
     };
@@ -138,6 +138,13 @@ fn is_doubling(level: &[u64], rises: &[usize]) -> bool {
         && gaps.is_sorted()
         && longest > shortest
         && !has_ended(level.len() - 1 - last, due)
+}
+
+/// Whether blocks are given back oldest first, and those that are left come from a quarter of the
+/// periods or more. Of a list that is copied again and again, only the last copy is left.
+fn is_long_queue(kept: &Kept) -> bool {
+    let periods = kept.survivor_count.iter().filter(|&&n| n > 0).count();
+    kept.in_order && periods * 4 >= kept.survivor_count.len()
 }
 
 /// The rises of a level, without a first one from nothing that is larger than others: then the

@@ -147,7 +147,12 @@ fn less_older(growth: Growth, by: By, kept: &Kept, survey: &Survey) -> Growth {
     }
     let periods = (span.end() + 1 - span.start()).max(1) as f64;
     let (count, bytes) = (count / periods, bytes / periods);
-    if gone_in.len() < MIN_GROWTHS || bytes >= growth.bytes_per_period {
+    // What gave back its own blocks oldest first, after these, is their queue.
+    let enough = match by {
+        By::Survivors => MIN_GROWTHS,
+        By::Level => 1,
+    };
+    if gone_in.len() < enough || bytes >= growth.bytes_per_period {
         return growth;
     }
     Growth {

@@ -50,13 +50,18 @@ fn a_list_that_was_just_emptied_may_be_emptied_again() {
 /// loop.
 #[test]
 fn what_is_kept_after_the_last_step_of_a_ring_may_come_again() {
-    let of = |n: usize, function: &str| {
-        let mut program = ring(&[], Program::default(), false);
+    let replacing = |n: usize, function: &str, n_old: usize| {
+        let mut program = Program::default();
+        let old = (0..n_old).map(|_| program.builder.preexisting(block_of(Bytes(4 << 20))));
+        let old: Vec<BlockIdx> = old.collect();
+        let mut program = ring(&[], program, false);
         for _ in 0..n {
             program.alloc(&[function, "step train.py:90"], 4 << 20);
         }
+        old.into_iter().for_each(|block| program.free(block));
         program
     };
+    let of = |n: usize, function: &str| replacing(n, function, 0);
     let validate = "validate train.py:30";
     assert_eq!(of_ring(of(0, validate)).0, Verdict::Clean);
     // A step that is cut off, at other lines.
@@ -67,6 +72,9 @@ fn what_is_kept_after_the_last_step_of_a_ring_may_come_again() {
         reason.starts_with("8.00 MiB were kept once so far, after the last of 6"),
         "{reason}"
     );
+    // The best weights so far take the place of those that were the best before.
+    assert_eq!(of_ring(replacing(2, validate, 2)).0, Verdict::Clean);
+    assert_eq!(of_ring(replacing(2, validate, 1)).0, Verdict::CannotTell);
     // The whole program was recorded: this is its end.
     of(2, validate).is(Verdict::Clean);
 }

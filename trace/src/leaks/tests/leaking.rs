@@ -323,20 +323,43 @@ fn what_a_queue_gives_back_from_before_the_recording_is_no_part_of_its_rate() {
 /// The same, but the older elements are gone before the recording ends.
 #[test]
 fn a_queue_that_has_given_back_all_from_before_the_recording_has_its_own_rate() {
-    let mut program = Program::default();
-    let old = (0..12).map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))));
-    let mut queue: std::collections::VecDeque<BlockIdx> = old.collect();
-    for step in 0..20 {
-        let start = program.n_events;
-        queue.extend((0..2).map(|_| program.alloc(&KEEP, 1 << 20)));
-        queue.pop_front().into_iter().for_each(|b| program.free(b));
-        program.scope(format!("step {step}"), start, 0);
-    }
-    let group = program.leaks();
-    assert_eq!(
-        (group.bytes_per_step.round(), group.count_per_step.round()),
-        (f64::from(1 << 20), 1.0)
-    );
+    let check = |older: u32, steps: u32| {
+        let mut program = Program::default();
+        let old = (0..older).map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))));
+        let mut queue: std::collections::VecDeque<BlockIdx> = old.collect();
+        for step in 0..steps {
+            let start = program.n_events;
+            queue.extend((0..2).map(|_| program.alloc(&KEEP, 1 << 20)));
+            queue.pop_front().into_iter().for_each(|b| program.free(b));
+            program.scope(format!("step {step}"), start, 0);
+        }
+        let group = program.leaks();
+        let rate = (group.bytes_per_step.round(), group.count_per_step.round());
+        assert_eq!(rate, (f64::from(1 << 20), 1.0), "{older} {steps}");
+        assert_eq!(group.pattern, Pattern::EveryStep, "{older} {steps}");
+    };
+    check(12, 20);
+    check(3, 37);
+    check(0, 37);
+}
+
+/// A model is copied before the steps begin, and again in every third step.
+#[test]
+fn what_was_made_before_the_steps_is_no_part_of_the_rate_of_what_comes_in_a_rhythm() {
+    let check = |first: Option<u32>, every: u32| {
+        let group = Program::run(27, |p, step| {
+            if Some(step) == first || step % every == every - 1 {
+                p.alloc(&KEEP, 1 << 20);
+            }
+        })
+        .leaks();
+        let rate = f64::from(1 << 20) / f64::from(every);
+        assert_eq!(group.bytes_per_step, rate, "{first:?} {every}");
+    };
+    check(Some(0), 3);
+    check(Some(0), 2);
+    check(None, 3);
+    check(Some(0), 1);
 }
 
 /// A list that loses a part of its elements now and then climbs for long before it stays at a
@@ -494,14 +517,22 @@ fn what_stays_for_much_longer_than_the_rest_is_a_leak() {
 
 /// What is being filled looks like a leak until it is full, and that is said.
 #[test]
-fn after_few_growths_it_is_said_that_a_cache_looks_the_same() {
-    for (n, few) in [(5, true), (7, false)] {
-        let (report, _) = Program::run(n, |p, _| {
-            p.alloc(&KEEP, 1 << 20);
+fn where_a_cache_looks_the_same_it_is_said() {
+    let check = |n: u32, keeps: fn(u32) -> bool, expected: bool| {
+        let (report, _) = Program::run(n, |p, step| {
+            if keeps(step) {
+                p.alloc(&KEEP, 1 << 20);
+            }
         })
         .report();
         assert_eq!(report.verdict, Verdict::Leak);
         let says = report.caveats.iter().any(|told| told.contains("a cache"));
-        assert_eq!(says, few, "{n} steps: {:?}", report.caveats);
-    }
+        assert_eq!(says, expected, "{n} steps: {:?}", report.caveats);
+    };
+    check(5, |_| true, true);
+    check(7, |_| true, false);
+    check(30, |step| step % 3 == 0, false);
+    // As chance decides what a cache lacks.
+    let at_random = |step| [0, 3, 14, 20, 22, 26, 27, 28, 29, 32].contains(&step);
+    check(40, at_random, true);
 }
