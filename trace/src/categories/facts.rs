@@ -28,6 +28,10 @@ pub(super) struct Fact {
     pub of_cache: bool,
     /// Made by a program's object that is no module, as far as the recording shows.
     pub of_object: bool,
+    /// Made by a program's object itself, which may be a module.
+    pub in_init: bool,
+    /// A copy of a parameter: `copy.deepcopy` of a module.
+    pub copies_parameter: bool,
     /// The line of DeepSpeed's optimizer at which it copies parameters into flat blocks: first the
     /// parameters themselves, later their 32-bit copies.
     pub shard_line: Option<u32>,
@@ -62,9 +66,11 @@ impl Facts {
             .collect();
         let of_stack = all().map(|stack| {
             let fact = fact(stacks, &says, roles.get(stack), stack);
-            let made_by = maker(stacks, &says, stack).filter(|file| !modules.contains(file));
+            let made_by = maker(stacks, &says, stack);
+            let in_init = made_by.is_some() && !fact.of_module;
             Fact {
-                of_object: made_by.is_some() && !fact.of_module,
+                of_object: in_init && made_by.is_some_and(|file| !modules.contains(&file)),
+                in_init,
                 of_program: is_of_program(stacks, &says, stack),
                 ..fact
             }
@@ -98,6 +104,8 @@ enum Says {
     ModuleApply,
     ModuleCall,
     OfModule,
+    /// A parameter is copied.
+    CopiesParameter,
     Cache,
     /// An object that is a cache is made.
     CacheInit,
@@ -136,6 +144,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         }
         _ if file.ends_with("torch/nn/utils/clip_grad.py") => Says::Clips,
         _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
+        "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => Says::CopiesParameter,
         "deepcopy" | "from_pretrained" => Says::OfModule,
         _ if site::shards_module(stacks, frame) => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
@@ -186,7 +195,10 @@ fn is_of_program(stacks: &Stacks, says: &[Says], stack: StackIdx) -> bool {
 /// The file of a program's object that makes a module of PyTorch: it is a module itself, or holds
 /// some.
 fn makes_module(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrIdx> {
-    let quiet = |says: Says| matches!(says, Says::Framework | Says::Nothing | Says::OfModule);
+    let quiet = |says: Says| {
+        let copies = says == Says::CopiesParameter;
+        copies || matches!(says, Says::Framework | Says::Nothing | Says::OfModule)
+    };
     let frames = stacks.frames(stack);
     let at = frames
         .iter()
@@ -231,6 +243,10 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             }
             Says::ModuleCall => fact.calls_module = true,
             Says::OfModule => fact.of_module = true,
+            Says::CopiesParameter => {
+                fact.copies_parameter = true;
+                fact.of_module = true;
+            }
             Says::Cache => fact.cache = true,
             Says::CacheInit => {
                 fact.of_cache |= !fact.of_module;

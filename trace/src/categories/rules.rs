@@ -235,11 +235,8 @@ impl<'a> Rules<'a> {
         if fact.bucket {
             return Verdict::Is(Category::Gradient);
         }
-        if self.lasts(life)
-            && life.role != Role::ModelSetup
-            && self.survey.is_taken_for_a_product(self.device, life.block)
-        {
-            return Verdict::Is(Category::Temporary);
+        if fact.copies_parameter {
+            return Verdict::Is(Category::Parameter);
         }
         let span = &self.survey.spans[life.span];
         let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
@@ -352,8 +349,15 @@ impl<'a> Rules<'a> {
             () if fact.shard_line > self.survey.shard_line => Category::OptimizerState,
             // An object of the program may be anything. What it makes may be data.
             () if fact.of_object && !is_trained && self.survey.shows_gradients() => Category::Input,
+            () if !is_trained && self.may_be_a_pool(fact) => Category::Unknown,
             () => Category::Parameter,
         }
+    }
+
+    /// Whether an object of the program made a block on the device itself, while modules are moved
+    /// there: a pool or a buffer, as far as anyone can tell.
+    fn may_be_a_pool(&self, fact: &Fact) -> bool {
+        fact.in_init && self.survey.moves_modules
     }
 
     fn made_in_backward(&self, life: &Life<'_>) -> Category {
@@ -500,15 +504,20 @@ impl<'a> Rules<'a> {
         ) {
             (_, fact) if fact.workspace || fact.clips => Some(Category::Temporary),
             (_, fact) if fact.bucket => Some(Category::Gradient),
-            (Role::Forward | Role::Backward, _) if stays && self.survey.is_like_workspace(kind) => {
-                Some(Category::Temporary)
-            }
+            (_, fact) if fact.copies_parameter => Some(Category::Parameter),
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {
                 Some(_) if fact.apply_line == self.survey.buffer_line => Category::Buffer,
+                _ if self.may_be_a_pool(fact) && self.survey.was_moved(kind.requested) => {
+                    Category::Unknown
+                }
                 _ => Category::Parameter,
             }),
             (Role::Optimizer | Role::OptimizerSetup, _) => Some(Category::OptimizerState),
+            // Beside a gradient, there is its parameter.
+            (Role::Backward, _) if stays && self.survey.is_alone_of_workspaces(kind) => {
+                Some(Category::Temporary)
+            }
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }

@@ -44,8 +44,12 @@ pub(super) struct Survey {
     pub parameters: Sizes,
     /// Blocks that were made as part of a module.
     of_modules: Sizes,
+    /// Whether all of these were moved to the device, and none was made there.
+    pub moves_modules: bool,
     /// Blocks from before that stay.
     before: Sizes,
+    /// Those of them that were moved to the device with a module.
+    moved_before: Sizes,
     /// The line of `Module._apply` that moves buffers.
     pub buffer_line: Option<u32>,
     /// The first line at which DeepSpeed's optimizer makes flat blocks: those of the parameters.
@@ -87,7 +91,9 @@ impl Survey {
             gradients: Sizes::default(),
             parameters: Sizes::default(),
             of_modules: Sizes::default(),
+            moves_modules: false,
             before: Sizes::default(),
+            moved_before: Sizes::default(),
             buffer_line: None,
             shard_line: None,
             copies: HashSet::new(),
@@ -104,6 +110,7 @@ impl Survey {
         let candidates = survey.blocks(device, roles, facts, watch)?;
         survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
+        survey.moves_modules = moves_modules(device, roles, facts);
         survey.find_copies(candidates);
         Ok(survey)
     }
@@ -115,6 +122,7 @@ impl Survey {
             &self.parameters,
             &self.of_modules,
             &self.before,
+            &self.moved_before,
         ];
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
         // The rules keep a copy of `gradients`: those whose parameter is not found yet.
@@ -152,6 +160,9 @@ impl Survey {
                 if blocks.origin(block, n_events) == Origin::Preexisting && !fact.workspace {
                     self.before.add(requested);
                     self.parameters.add(requested);
+                    if fact.apply_line.is_some() {
+                        self.moved_before.add(requested);
+                    }
                 }
                 continue;
             }
@@ -246,32 +257,9 @@ impl Survey {
         alike == 1 || self.learns && alike == 2
     }
 
-    /// Whether a block is [like a workspace](Survey::is_like_workspace), and the line that made it
-    /// made something else, too, just before or after it: a product needs a workspace beside what
-    /// it is for. A line that makes a parameter makes nothing else, or its equals.
-    pub fn is_taken_for_a_product(&self, device: &DeviceTrace, block: BlockIdx) -> bool {
-        let kind = device.blocks.kind(block);
-        let is_beside = |other: u32| {
-            let is_there =
-                (device.blocks.n_preexisting..device.blocks.len() as u32).contains(&other);
-            is_there && {
-                let other = device.blocks.kind(BlockIdx(other));
-                other.alloc_stack == kind.alloc_stack && other.requested != kind.requested
-            }
-        };
-        workspaces::is_size(kind.requested)
-            && self.is_like_workspace(kind)
-            && (is_beside(block.0.wrapping_sub(1)) || is_beside(block.0 + 1))
-    }
-
-    /// Whether a block that outlived a backward pass was given back in a later one, with no step of
-    /// an optimizer between the two.
-    pub fn waits_for_later_pass(&self, backward: usize, freed: u32) -> bool {
-        let later = self.spans[backward + 1..].iter();
-        let mut until = later.take_while(|part| part.start <= freed);
-        let last = until.clone().last();
-        last.is_some_and(|part| part.phase == Phase::Backward && freed < part.end)
-            && until.all(|part| part.phase != Phase::Optimizer)
+    /// Whether no other block on its stream has the size of a block, and that is a workspace's.
+    pub fn is_alone_of_workspaces(&self, kind: &BlockKind) -> bool {
+        self.like_workspaces.has_alone(kind)
     }
 
     /// Whether the recording shows the gradients of most of what was made as part of a module.
@@ -310,12 +298,30 @@ impl Survey {
         count > 0 && self.before.count(requested) >= count
     }
 
+    /// Whether as many blocks from before were moved to the device with a module as there are
+    /// gradients of this size: all parameters of it.
+    pub fn was_moved(&self, requested: Bytes) -> bool {
+        self.moved_before.count(requested) >= self.gradients.count(requested)
+    }
+
     /// Whether there is exactly one lasting block from before the recording for each gradient of
     /// this size, and this holds for nearly all gradients. Then there is no optimizer state.
     pub fn is_bare(&self, requested: Bytes) -> bool {
         let count = self.gradients.count(requested);
         count > 0 && self.before.count(requested) == count && self.bare
     }
+}
+
+/// Whether what modules hold was made elsewhere, and then moved to the device or copied there.
+fn moves_modules(device: &DeviceTrace, roles: &Roles, facts: &Facts) -> bool {
+    let stacks = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
+    let setup = stacks.filter(|&stack| roles.get(stack) == Role::ModelSetup);
+    let (mut moves, mut makes) = (false, false);
+    for fact in setup.map(|stack| facts.get(stack)).filter(|f| f.of_module) {
+        moves |= fact.apply_line.is_some();
+        makes |= fact.apply_line.is_none() && !fact.copies_parameter;
+    }
+    moves && !makes
 }
 
 fn parts(phases: &Phases) -> Vec<Part> {

@@ -219,6 +219,48 @@ fn what_an_object_makes_is_a_parameter_only_if_something_shows_it() {
     assert_eq!(of(data), Category::Input);
 }
 
+/// A server's file has the classes of the model, and that of the pool for keys and values.
+#[test]
+fn what_an_object_makes_beside_modules_that_are_moved_may_be_a_pool() {
+    let root = "<module> serve.py:2";
+    let init = [root, "__init__ serve.py:6"];
+    let linear = "__init__ /v/site-packages/torch/nn/modules/linear.py:9";
+    let made = [root, "__init__ serve.py:20", linear];
+    let check = |is_moved: bool, is_older: bool, expected| {
+        let mut p = Program::default();
+        let mut model = moved(10).to_vec();
+        if !is_moved {
+            model = made.map(str::to_owned).to_vec();
+        }
+        let mut make = |bytes: u64, frames: &[&str]| match is_older {
+            true => {
+                let alloc_stack = p.stack(frames);
+                let kind = crate::testing::block_of(Bytes(bytes));
+                p.builder.preexisting(crate::trace::BlockKind {
+                    alloc_stack,
+                    ..kind
+                })
+            }
+            false => p.alloc(bytes, frames),
+        };
+        let model: Vec<&str> = model.iter().map(String::as_str).collect();
+        let weight = make(4096, &model);
+        let pool = make(1 << 20, &init);
+        for _ in 0..3 {
+            let output = forward(&mut p, 700, 5);
+            p.alloc(8, &["<module> serve.py:13"]);
+            p.free(output);
+        }
+        let of = of(p);
+        assert_eq!(of(weight), Category::Parameter, "{is_moved} {is_older}");
+        assert_eq!(of(pool), expected, "{is_moved} {is_older}");
+    };
+    for is_older in [false, true] {
+        check(true, is_older, Category::Unknown);
+        check(false, is_older, Category::Parameter);
+    }
+}
+
 /// `DistributedDataParallel` makes buckets when it is made, and others in the second forward pass.
 #[test]
 fn buckets_of_gradients_are_gradients() {
@@ -287,6 +329,65 @@ fn workspaces_from_before_are_no_activations() {
     check(1, Category::Temporary);
     check(2, Category::Temporary);
     check(3, Category::Activation);
+}
+
+/// Beside a gradient there is its parameter, which is as large.
+#[test]
+fn a_workspace_of_a_backward_pass_from_before_is_no_gradient() {
+    let check = |more: usize, expected| {
+        let mut p = Program::default();
+        let call = format!("backward {TENSOR}:5");
+        let made = p.stack(&[
+            "<module> train.py:11",
+            &call,
+            "call /tmp/torchinductor_me/a.py:9",
+        ]);
+        let kind = crate::testing::block_of(Bytes(32 << 20));
+        let block = p.builder.preexisting(crate::trace::BlockKind {
+            alloc_stack: made,
+            ..kind
+        });
+        (0..more).for_each(|_| {
+            p.builder.preexisting(kind);
+        });
+        for _ in 0..2 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+        }
+        assert_eq!(of(p)(block), expected, "{more}");
+    };
+    check(0, Category::Temporary);
+    check(1, Category::Gradient);
+}
+
+/// As the model that a policy is compared with, an average of weights, or what is kept of each
+/// epoch.
+#[test]
+fn a_copy_of_a_model_holds_parameters() {
+    let copy = |outer: &'static str| {
+        let library = "deepcopy /usr/lib/python3.11/copy.py:146";
+        let parameter = "__deepcopy__ /v/site-packages/torch/nn/parameter.py:79";
+        let tensor = "__deepcopy__ /v/site-packages/torch/_tensor.py:150";
+        [parameter, tensor].map(|made| [outer, library, made])
+    };
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let [reference, statistics] = copy("<module> train.py:4").map(|frames| p.alloc(4096, &frames));
+    let mut kept = Vec::new();
+    for _ in 0..4 {
+        let saved = forward(&mut p, 2048, 4);
+        let seed = backward(&mut p);
+        let gradient = p.alloc(4096, &[]);
+        p.free(saved);
+        p.free(seed);
+        kept.push(p.alloc(4096, &copy("<module> train.py:14")[0]));
+        p.free(gradient);
+    }
+    let of = of(p);
+    assert_eq!([weight, reference].map(&of), [Category::Parameter; 2]);
+    assert_ne!(of(statistics), Category::Parameter);
+    assert!(kept.iter().all(|&copy| of(copy) == Category::Parameter));
 }
 
 #[test]
