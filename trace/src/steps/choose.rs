@@ -16,11 +16,13 @@
 //! enough.
 
 use super::MIN_STEPS;
+use super::calls::ContextIdx;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
 use crate::trace::{BlockIdx, KindIdx};
 use crate::units::Bytes;
+use std::collections::HashSet;
 
 /// A step's loop must hold this share of the backward passes and of the optimizer's work.
 const MOST_OF_TRAINING: f64 = 0.6;
@@ -48,11 +50,20 @@ const MANY: usize = 16;
 /// The same, if a CUDA graph was captured, which such iterations replay.
 const MANY_REPLAYS: usize = 8;
 
+/// What a loop that does not train may stand beside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// The making and loading of a model.
+    Setup,
+    /// The same, and a few iterations that train.
+    WarmUp,
+}
+
 impl Analysis<'_> {
     /// The position of the loop whose iterations are the steps.
     pub fn choose(&self, loops: &[Loop]) -> Option<usize> {
         match self.total.backward {
-            0 => self.choose_working(loops),
+            0 => self.choose_working(loops, Beside::Setup),
             _ => {
                 let training = self.choose_training(loops);
                 let warms_up = training.filter(|&i| loops[i].iterations.len() < MIN_STEPS);
@@ -68,7 +79,7 @@ impl Analysis<'_> {
     fn choose_after(&self, loops: &[Loop], training: &Loop) -> Option<usize> {
         let end = training.iterations.last()?.end;
         let trains_later = |l: &Loop| l.work.backward > 0 && l.iterations[0].start >= end;
-        let chosen = self.choose_working(loops)?;
+        let chosen = self.choose_working(loops, Beside::WarmUp)?;
         let later = &loops[chosen];
         let is_later = later.iterations[0].start >= end;
         let is_long = later.iterations.len() >= self.many();
@@ -142,13 +153,19 @@ impl Analysis<'_> {
         };
         let same = candidates.iter().copied();
         let same = same.filter(|&i| covers(i, ABOUT_THE_SAME));
-        let best = same.max_by_key(by_size)?;
+        let is_in_parts = |i: usize| same.clone().any(|j| self.cuts(&loops[i], &loops[j]));
+        let best = same
+            .clone()
+            .filter(|&i| !is_in_parts(i))
+            .max_by_key(by_size);
+        let best = best.or_else(|| same.clone().max_by_key(by_size))?;
         // These may be epochs with an evaluation each. Then take the batches.
         let enough = loops[best].iterations.len() >= MIN_STEPS;
         let inner = candidates.iter().copied();
         let inner = inner
             .filter(|&i| self.holds(&loops[i], ABOUT_THE_SAME))
             .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
+            .filter(|&i| !is_in_parts(i))
             .max_by_key(by_size);
         let chosen = inner
             .filter(|i| by_iterations(i) >= MIN_STEPS)
@@ -158,6 +175,58 @@ impl Analysis<'_> {
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// Whether a loop cuts each iteration of another one of its function into parts: it begins in
+    /// the middle of its lines, and what trains in one part is on other lines than what trains in
+    /// the next. So do two calls of a critic, each of which seems to begin an iteration: one before
+    /// its own update, and one before the actor's.
+    fn cuts(&self, this: &Loop, other: &Loop) -> bool {
+        let context = self.regions[this.region].context;
+        let n = other.iterations.len();
+        let parts = this.iterations.len();
+        if context != self.regions[other.region].context
+            || n < MIN_STEPS
+            || parts + 1 < 2 * n
+            || this.line <= other.line
+        {
+            return false;
+        }
+        let trains: Vec<HashSet<u32>> = this
+            .iterations
+            .iter()
+            .map(|one| self.trained(one, context))
+            .collect();
+        let differ = trains.windows(2).filter(|pair| {
+            let are_known = pair.iter().all(|lines| !lines.is_empty());
+            are_known && pair[0].is_disjoint(&pair[1])
+        });
+        differ.count() as f64 >= NEARLY_EACH * (parts - 1) as f64
+    }
+
+    /// The lines of a context that train in an iteration: from which it comes to a backward pass or
+    /// to an optimizer.
+    fn trained(&self, one: &Iteration, context: ContextIdx) -> HashSet<u32> {
+        let blocks = &self.device.blocks;
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let kinds = kinds[one.start as usize..one.end as usize].iter();
+        let trains = kinds.filter(|kind| {
+            matches!(
+                self.works.of_kind[kind.index()],
+                Work::Backward | Work::Optimizer
+            )
+        });
+        let stacks = trains.map(|kind| blocks.kinds[kind.index()].alloc_stack);
+        let lines = stacks.filter_map(|stack| {
+            let mut path = self
+                .calls
+                .path(stack)
+                .iter()
+                .map(|&spot| self.calls.spot(spot));
+            path.find(|spot| spot.context == context)
+                .map(|spot| spot.line)
+        });
+        lines.collect()
     }
 
     /// Whether each iteration around makes an optimizer, as a fold of a cross-validation does: it
@@ -237,13 +306,17 @@ impl Analysis<'_> {
             .count() as u32
     }
 
-    fn choose_working(&self, loops: &[Loop]) -> Option<usize> {
+    fn choose_working(&self, loops: &[Loop], beside: Beside) -> Option<usize> {
         let n = self.walk.of_alloc.len() as u32;
         let covers = |i: usize| loops[i].allocs + loops[i].begun;
         let mut candidates: Vec<usize> = (0..loops.len())
             .filter(|&i| {
                 let after = n - loops[i].iterations[0].start + loops[i].begun;
-                let all = after.max((n - self.setup) / 2);
+                // What is captured allocates once, and its replays hardly anything.
+                let all = match beside {
+                    Beside::WarmUp if self.has_graph => after,
+                    _ => after.max((n - self.setup) / 2),
+                };
                 f64::from(covers(i)) >= MOST_OF_THE_REST * f64::from(all)
             })
             .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))

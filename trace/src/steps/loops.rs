@@ -44,6 +44,8 @@ pub struct Loop {
     pub turn: usize,
     /// The context in which it stands.
     pub owner: ContextIdx,
+    /// The smallest line at which an iteration begins.
+    pub line: u32,
     /// Its iterations.
     pub iterations: Vec<Iteration>,
     /// Where it begins: perhaps with a part of an iteration, which is none of `iterations`.
@@ -235,7 +237,8 @@ impl<'a> Analysis<'a> {
         let found = self.iterations(&marks, self.watch.beside(held + of_vec(&marks)))?;
         let mut loops: Vec<Loop> = Vec::new();
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
-            let mut one = Loop::new(mark, owner, iterations);
+            let line = mark.line(&self.calls);
+            let mut one = Loop::new(mark, line, owner, iterations);
             if mark.reading == Reading::Cut {
                 let entered = self.regions[mark.region].spots[0];
                 one.first = self.ways.visits[entered.index()].first;
@@ -458,7 +461,7 @@ impl<'a> Analysis<'a> {
 }
 
 impl Loop {
-    fn new(mark: &Mark, owner: ContextIdx, iterations: Vec<Iteration>) -> Loop {
+    fn new(mark: &Mark, line: u32, owner: ContextIdx, iterations: Vec<Iteration>) -> Loop {
         let work = iterations
             .iter()
             .fold(Tally::default(), |sum, i| sum.plus(i.work));
@@ -468,6 +471,7 @@ impl Loop {
             beat: mark.beat,
             turn: mark.turn,
             owner,
+            line,
             first: iterations.first().map_or(0, |i| i.start),
             iterations: without_cut_off(iterations),
             work,

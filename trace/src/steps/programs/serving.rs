@@ -279,6 +279,10 @@ fn a_short_loop_is_the_step_if_nothing_else_can_be() {
     // A graph was captured: fewer replays show it.
     let captured = format!("{warm_up}capture\nmain:3 !forward:1\nreplay\n");
     check(&format!("{captured}{}", short(9)), 9);
+    // What is captured may be a whole step of training, which makes much.
+    let many = "main:3 !forward:1\n".repeat(90);
+    let captured = format!("{warm_up}capture\n{many}main:4 {BACKWARD}\n-\nmain:5 {ADAM}\nreplay\n");
+    check(&format!("{captured}{}", short(9)), 9);
     check(
         &format!("capture\nmain:3 make:1 =out\nreplay\n{}", short(9)),
         9,

@@ -350,6 +350,32 @@ fn the_updates_of_a_critic_are_parts_of_a_step() {
     check(&format!("5x {{\n50x {{\n{critic}}}\n{generator}}}"), 250);
 }
 
+/// Off-policy learning: a line calls two critics, and the actor is updated by itself. The critics'
+/// calls begin no step each.
+#[test]
+fn calls_of_two_critics_are_no_steps() {
+    let update = |line: u32| format!("main:{line} {BACKWARD}\n-\nmain:{line} {ADAM}\n");
+    let collect = "4x {\nmain:28 !forward:30\nmain:28\nmain:29\nmain:30 add:7\n}\n";
+    let critic = "main:36 !forward:20\nmain:36 loss:9\n";
+    let actor = "main:38 !forward:30\nmain:38\nmain:38 !forward:20\nmain:38\n";
+    let targets =
+        "main:33 !forward:30\nmain:33\nmain:34 !forward:20\nmain:34 !forward:20\nmain:34\n";
+    let round = format!(
+        "{collect}main:31 sample:15\n{targets}main:35\n{critic}{critic}main:36\n{}{actor}{}",
+        update(37),
+        update(40)
+    );
+    check(&format!("24x {{\n{round}}}"), 24);
+    // Each of two models in its turn.
+    let actor = "main:38 !forward:30\nmain:38 !forward:20\nmain:38\n";
+    let turns = format!(
+        "main:31 sample:15\n{critic}{}main:31 sample:15\n{actor}{}",
+        update(37),
+        update(40)
+    );
+    check(&format!("12x {{\n{turns}}}"), 24);
+}
+
 /// Each epoch ends with a second try of what failed in it.
 #[test]
 fn what_is_tried_again_is_no_part_of_a_step() {
