@@ -8,8 +8,9 @@ use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
 use trace::code::file_name;
-use trace::compare::headline::{growth_by, growth_told, signed};
+use trace::compare::profile::Place;
 use trace::compare::sites::SiteDelta;
+use trace::compare::words::{growth_by, growth_told, signed};
 use trace::compare::{Change, Difference};
 use trace::growth::Growth;
 use trace::trace::{Series, SeriesSummary, device_name};
@@ -275,7 +276,10 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
         sites.truncate(MAX_SITES);
         let lines = sites.into_iter();
         lines
-            .map(|(by, site)| (signed((by * sign) as f64), place(site)))
+            .map(|(by, site)| {
+                let place = place_among(site, &difference.sites);
+                (signed((by * sign) as f64), place)
+            })
             .collect::<Vec<_>>()
     };
     let (grown, shrunk) = (largest(1), largest(-1));
@@ -289,8 +293,23 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
     }
 }
 
+/// What sites that ask for the same hold more or less at the peak, if that is worth a line.
+pub fn unsplit(difference: &Difference) -> Option<String> {
+    let is_worth = difference.unsplit.unsigned_abs() >= Bytes::mib(1).get();
+    let by = signed(difference.unsplit as f64);
+    is_worth.then(|| format!("{by} of the same requests, rounded up or not split by the allocator"))
+}
+
+/// The place of a site, in one line. Where others of these are called so, too, it also names the
+/// call that tells it apart.
+pub fn place_among(site: &SiteDelta, sites: &[SiteDelta]) -> String {
+    let apart = site.apart(sites).map(Place::told);
+    let apart = apart.map_or_else(String::new, |call| format!(" in {call}"));
+    place(site) + &apart
+}
+
 /// The place of a site, in one line.
-pub fn place(site: &SiteDelta) -> String {
+fn place(site: &SiteDelta) -> String {
     match site.place() {
         // For C++, only the name is useful.
         Some(place) if place.line == 0 => place.name.clone(),
@@ -299,8 +318,7 @@ pub fn place(site: &SiteDelta) -> String {
             format!("{} ({file}:{})", place.name, place.line)
         }
         None => {
-            let side = site.new.as_ref().or(site.base.as_ref());
-            let size = side.map_or(Bytes::ZERO, |side| side.size);
+            let size = site.told().map_or(Bytes::ZERO, |side| side.size);
             format!("no stack, {size} each")
         }
     }

@@ -5,17 +5,17 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
-use crate::cards::{self, markdown, place, word};
+use crate::cards::{self, markdown, place_among, unsplit, word};
 use crate::table::{Table, grouped};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trace::compare::gate::Limits;
-use trace::compare::headline::{growth_by, growth_with_error, signed};
 use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
-use trace::compare::{Difference, Leaks, StepSide};
+use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
+use trace::compare::{Difference, Leaks, StepSide, leak_places};
 use trace::naming::Rules;
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -180,6 +180,14 @@ fn device(difference: &Difference) -> String {
 
 fn levels(difference: &Difference) -> String {
     let mut table = Table::new(["", "base", "new", "change"]);
+    if let Some((over, [before, after])) = common_peaks(difference) {
+        table.row([
+            format!("allocated peak{over}"),
+            before.to_string(),
+            after.to_string(),
+            change_of(after.0 as f64 - before.0 as f64),
+        ]);
+    }
     for series in [Series::Allocated, Series::Requested, Series::Reserved] {
         let delta = difference.series(series);
         for (what, base, new, change) in [
@@ -204,8 +212,10 @@ fn levels(difference: &Difference) -> String {
         _ => String::new(),
     };
     table.row(["growth a step".to_owned(), growth(base), growth(new), more]);
+    let places = leak_places::lines(difference).into_iter();
+    let places: String = places.map(|line| format!("      {line}\n")).collect();
     format!(
-        "\n{}    leaks: {} → {}\n",
+        "\n{}    leaks: {} → {}\n{places}",
         table.print("    "),
         base.leaks.told_where(),
         new.leaks.told_where()
@@ -308,7 +318,7 @@ fn sites(difference: &Difference) -> String {
             level(&site.base),
             level(&site.new),
         ]);
-        places.push(shortened(place(site)));
+        places.push(shortened(place_among(site, &difference.sites)));
     }
     let total = difference.sites.len() + difference.sites_left_out as usize;
     let more = match total.saturating_sub(SITES_SHOWN) {
@@ -325,7 +335,8 @@ fn sites(difference: &Difference) -> String {
     } else {
         "sites differ"
     };
-    format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}")
+    let unsplit = unsplit(difference).map_or_else(String::new, |by| format!("    {by}\n"));
+    format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}{unsplit}")
 }
 
 /// Long C++ names would fill the screen.
@@ -343,6 +354,7 @@ fn change_word(site: &SiteDelta) -> &'static str {
         (SiteChange::Shrunk, Matched::Inferred) => "shrunk (inferred)",
         (SiteChange::Grown, _) => "grown",
         (SiteChange::Shrunk, _) => "shrunk",
+        (SiteChange::Shifted, _) => "at the peak only",
         (SiteChange::New, _) => "new",
         (SiteChange::Gone, _) => "gone",
     }

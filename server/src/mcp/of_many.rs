@@ -4,15 +4,15 @@ use super::answer::{Answer, Page, Row};
 use super::arguments::{OfRuns, OfTwo};
 use super::asker::{Asker, Refusal};
 use super::library::{MOST_RUNS, Recording};
-use crate::cards::{markdown, place};
+use crate::cards::{markdown, place_among};
 use api::compare::{Against, ComparedRun, Comparison};
 use api::runs::RunSummary;
 use serde_json::{Value, json};
 use timeline::format::doing;
 use trace::compare::Difference;
 use trace::compare::gate::Limits;
-use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
+use trace::compare::words::signed;
 use trace::steps::Word;
 use trace::trace::Series;
 
@@ -59,15 +59,16 @@ pub(super) fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
         answer.field(name, difference.series(series));
     }
     let sites = difference.sites.iter().map(|site| {
+        let place = place_among(site, &difference.sites);
         let text = format!(
             "{} at its own peak, {} at the peak of the run, {} at the end: {}\n",
             signed(site.peak as f64),
             signed(site.at_peak as f64),
             signed(site.at_end as f64),
-            place(site)
+            place
         );
         let value = json!({
-            "place": place(site), "change": site.change, "peak": site.peak,
+            "place": place, "change": site.change, "peak": site.peak,
             "at_peak": site.at_peak, "end": site.at_end,
         });
         Row::new(text, &value)

@@ -1,9 +1,11 @@
 //! What already differs between two runs besides memory: the reader must know this first.
 
+use super::begin::{self, Begin};
 use super::noise;
 use super::over::Over;
 use super::profile::{DeviceProfile, Profile, SiteProfile};
 use super::sites::{Matched, Matching};
+use super::stays;
 use crate::allocator::conf;
 use crate::code;
 use crate::site::SiteKey;
@@ -218,12 +220,48 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut Vec
                 "peaks are compared over {}; ends are not comparable where something grows",
                 over.told()
             ),
+            None if over.begin == Begin::Unknown => {
+                format!("one recording begins later, at a step that is not known: {whole}")
+            }
             None if base.wrapped || new.wrapped => {
                 format!("a ring that wrapped does not begin with the first step: {whole}")
             }
             None => format!("one recording has no steps: {whole}"),
         },
     });
+}
+
+/// Whether one recording begins later in its program than the other.
+fn beginning(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut Vec<Condition>) {
+    let Some([before, after]) = begin::starts([base, new]) else {
+        return;
+    };
+    let meaning = match over.begin {
+        Begin::Apart([by, after]) => format!(
+            "one recording begins {} later: there, the levels of both agree",
+            plural_steps(by.max(after))
+        ),
+        Begin::Unknown => "one recording begins later, at a step that is not known: where memory \
+                           grows, levels are not comparable"
+            .to_owned(),
+        Begin::Together => "one recording begins later, or holds other things from before it; \
+                            what is from before has no stack"
+            .to_owned(),
+    };
+    found.push(Condition {
+        kind: ConditionKind::Steps,
+        name: "held when the recording begins".to_owned(),
+        base: before.to_string(),
+        new: after.to_string(),
+        meaning,
+    });
+}
+
+fn plural_steps(steps: u32) -> String {
+    match steps {
+        1 => "one step".to_owned(),
+        steps => format!("{steps} steps"),
+    }
 }
 
 /// Differences of two devices.
@@ -237,6 +275,7 @@ pub(super) fn of_devices(
     program(base, new, matching, &mut found);
     work(base, new, matching, &mut found);
     steps(base, new, over, &mut found);
+    beginning(base, new, over, &mut found);
     if base.step_source != new.step_source {
         found.push(Condition {
             kind: ConditionKind::StepSource,
@@ -324,29 +363,48 @@ pub(super) fn settled_steps(
     device.steps[crate::growth::settled(whole)..whole].iter()
 }
 
-fn work(
-    base: &DeviceProfile,
-    new: &DeviceProfile,
-    matching: &Matching,
-    found: &mut Vec<Condition>,
-) {
+/// By how much the work of a step differs: the means of both runs. `None` if it does not.
+fn work_of_steps([base, new]: [&DeviceProfile; 2]) -> Option<[f64; 2]> {
     let (before, after) = (settled_work(base), settled_work(new));
     if before.is_empty() || after.is_empty() {
-        return;
+        return None;
     }
     let ((mean_b, sd_b), (mean_n, sd_n)) = (noise::spread(&before), noise::spread(&after));
     // Two standard errors of the difference: steps of varying length are not another workload.
     let error =
         2.0 * (sd_b.powi(2) / before.len() as f64 + sd_n.powi(2) / after.len() as f64).sqrt();
     let tolerance = (noise::WORK_SHARE * mean_b.max(mean_n)).max(error);
-    if (mean_n - mean_b).abs() <= tolerance || mean_b <= 0.0 {
-        return;
+    let differs = (mean_n - mean_b).abs() > tolerance && mean_b > 0.0;
+    differs.then_some([mean_b, mean_n])
+}
+
+/// How many times as large most tensors are, where steps do other work because of that.
+pub(super) fn resized(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+) -> Option<String> {
+    work_of_steps([base, new])?;
+    match Sizes::of(base, new, matching) {
+        Sizes::Times(factor) => Some(times(factor)),
+        Sizes::Same | Sizes::Unknown => None,
     }
+}
+
+fn work(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+    found: &mut Vec<Condition>,
+) {
+    let Some([mean_b, mean_n]) = work_of_steps([base, new]) else {
+        return;
+    };
     let factor = mean_n / mean_b;
     let meaning = match Sizes::of(base, new, matching) {
         Sizes::Times(factor) => format!(
-            "most tensors are {} as large: another batch, sequence or model, so levels are not \
-             comparable one to one",
+            "most tensors are {} as large: another batch, sequence, data type or model, so levels \
+             are not comparable one to one",
             times(factor)
         ),
         Sizes::Same => {
@@ -440,9 +498,27 @@ fn has_python(device: &DeviceProfile, site: &SiteProfile) -> bool {
 /// too. `None` where stacks do not say: a run has none. If only one has C++ frames, what has no
 /// Python frame has a stack in that one alone, and does not count.
 fn shares(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<[f64; 2]> {
-    let only_python = base.has_native != new.has_native;
+    shares_of(base, new, matching, Counts::All)
+}
+
+/// Which sites with a stack count.
+#[derive(Clone, Copy, PartialEq)]
+enum Counts {
+    All,
+    /// Those that a function of the program itself calls.
+    Own,
+}
+
+fn shares_of(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+    counts: Counts,
+) -> Option<[f64; 2]> {
+    let only_python = base.has_native != new.has_native || counts == Counts::Own;
     let made = |device: &DeviceProfile, site: &SiteProfile| {
-        let counts = has_stack(site) && (!only_python || has_python(device, site));
+        let is_own = counts == Counts::All || site.own.is_some();
+        let counts = is_own && has_stack(site) && (!only_python || has_python(device, site));
         if counts { site.made.0 as f64 } else { 0.0 }
     };
     let total = |device: &DeviceProfile| {
@@ -463,13 +539,36 @@ fn shares(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Opt
 /// program that was changed have 98 % of their bytes in common, or more, in all pairs at hand.
 const OTHER_PROGRAM: f64 = 0.1;
 
+/// If so much of what stays between the steps of one run stays in the other one too, and at least
+/// so much the other way round, they are of one program, whatever compiled its code. One of them
+/// may leak, or have no optimizer state.
+const SAME_STAYS: f64 = 0.95;
+const SAME_STAYS_LEAST: f64 = 0.5;
+
+/// If less stays in both, and the product of the shares of what the program's own functions
+/// allocate is less than the second, they are of two programs: the framework and the optimizer are
+/// common, and nothing else.
+const OTHER_STAYS: f64 = 0.75;
+const OWN_CODE: f64 = 0.6;
+
 /// Whether they look like runs of two programs.
 pub(super) fn is_other_program(
     base: &DeviceProfile,
     new: &DeviceProfile,
     matching: &Matching,
 ) -> bool {
-    shares(base, new, matching).is_some_and(|[base, new]| base * new < OTHER_PROGRAM)
+    let stays = stays::shares(&base.stays, &new.stays);
+    let [least, most] = stays.map_or([0.0; 2], |[a, b]| [a.min(b), a.max(b)]);
+    if most >= SAME_STAYS && least >= SAME_STAYS_LEAST {
+        return false;
+    }
+    let both = |counts: Counts| {
+        let shares = shares_of(base, new, matching, counts);
+        shares.map(|[base, new]| base * new)
+    };
+    let hardly = both(Counts::All).is_some_and(|both| both < OTHER_PROGRAM);
+    let own = both(Counts::Own).is_some_and(|both| both < OWN_CODE);
+    hardly || stays.is_some() && most < OTHER_STAYS && own
 }
 
 fn program(

@@ -1,8 +1,9 @@
 //! What is found to differ between two runs, as values.
 
 use super::PER_STEP;
+use super::begin::is_growth;
 use super::conditions::Condition;
-use super::judge::is_flat;
+use super::kept::Kept;
 use super::noise;
 use super::over::Over;
 use super::pass::PhaseDelta;
@@ -151,14 +152,19 @@ impl Leaks {
         self.told_with(|_| String::new())
     }
 
-    /// The same with the reason, or the place that grows fastest: `8.00 MiB a step in save`.
+    /// The same with the reason, or the place: `8.00 MiB a step in save`. Of several places, how
+    /// many: the rate is that of all.
     pub fn told_where(&self) -> String {
         if self.verdict == Verdict::CannotTell {
             return format!("cannot tell ({})", self.reason);
         }
         self.told_with(|counted| {
-            let first = self.places_of(counted).next();
-            first.map(LeakPlace::within).unwrap_or_default()
+            let mut places = self.places_of(counted);
+            let first = places.next().map(LeakPlace::within).unwrap_or_default();
+            match places.count() {
+                0 => first,
+                more => format!(" in {} places", more + 1),
+            }
         })
     }
 
@@ -285,12 +291,23 @@ pub struct Difference {
     pub sites_left_out: u32,
     /// Sites that are the same.
     pub sites_same: u32,
+    /// How much more the new run holds at its peak of what was rounded up or not split off by the
+    /// allocator, at sites that ask for the same, bytes.
+    #[serde(default)]
+    pub unsplit: i64,
     /// Over which steps the peaks are compared; only while the runs are compared.
     #[serde(skip)]
     pub(super) over: Over,
     /// Whether they look like runs of two programs; only while the runs are compared.
     #[serde(skip)]
     pub(super) is_other_program: bool,
+    /// What is kept between steps, where that differs; only while the runs are compared.
+    #[serde(skip)]
+    pub(super) kept: Option<Kept>,
+    /// How many times as large its tensors are, where steps do other work because of that; only
+    /// while the runs are compared.
+    #[serde(skip)]
+    pub(super) resized: Option<String>,
     /// Why its peak cannot be compared by work, where steps vary; only while the runs are compared.
     #[serde(skip)]
     pub(super) unknown: Option<Unknown>,
@@ -366,22 +383,30 @@ impl Difference {
     /// Whether the peaks say nothing of one another: a ring that wrapped may hold other steps, and
     /// each step adds growth.
     pub(super) fn is_of_other_steps(&self) -> bool {
-        let sides = [&self.base, &self.new];
-        let grows = |side: &&Side| {
-            let growth = side
-                .growth
-                .is_some_and(|growth| growth.slope > 0.0 && !is_flat(growth));
-            growth || side.leaks.verdict == Verdict::Leak
-        };
-        self.over.may_differ && !self.alike && sides.iter().any(grows)
+        self.over.may_differ && !self.alike && self.grows().contains(&true)
     }
 
-    /// The rings that wrapped, in words.
-    pub(super) fn wrapped_rings(&self) -> &'static str {
+    /// Whether memory grows with each step of the baseline, and of the new run.
+    pub(super) fn grows(&self) -> [bool; 2] {
+        [&self.base, &self.new].map(|side| is_growth(side.growth, side.leaks.verdict))
+    }
+
+    /// What is kept between steps, where it is known to differ, and the peak does not tell it.
+    pub(super) fn kept_besides(&self) -> Option<Kept> {
+        let is_known = !self.is_of_other_steps() && self.has_levels();
+        let (base, new) = (self.base.common_peak, self.new.common_peak);
+        self.kept.filter(|kept| is_known && kept.is_news(base, new))
+    }
+
+    /// Why the peaks may be of other steps, in words.
+    pub(super) fn why_other_steps(&self) -> &'static str {
         match (self.base.wrapped, self.new.wrapped) {
-            (true, true) => "the rings of both runs",
-            (true, false) => "the ring of the baseline",
-            (false, _) => "the ring of the new run",
+            (true, true) => "the rings of both runs wrapped",
+            (true, false) => "the ring of the baseline wrapped",
+            (false, true) => "the ring of the new run wrapped",
+            (false, false) => {
+                "one recording begins later than the other, at a step that is not known"
+            }
         }
     }
 

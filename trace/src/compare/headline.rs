@@ -2,17 +2,17 @@
 
 use super::failure::{self, Failure, Reached};
 use super::gate::Said;
+use super::leak_places::half_gone;
 use super::rates::{Counted, Rates};
-use super::{Change, Difference, LeakChange, LeakPlace, Leaks, noise};
-use crate::growth::Growth;
+use super::words::{growth_told, levels, signed, without_history};
+use super::{Change, Difference, LeakChange, LeakPlace, Leaks, noise, peak_place};
 use crate::leaks::Verdict;
-use crate::trace::Series;
 use crate::units::Bytes;
 use std::cmp::Ordering;
 
 /// The headline of a difference, with what is worse or better ([`super::judge::signs`]). What the
 /// gate cannot tell is told in its words, and so is what is worse in runs without common levels.
-pub(super) fn of(difference: &Difference, signs: [i8; 4], said: &Said) -> String {
+pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String {
     let n_sites = difference.sites_same;
     let parts = match difference.change {
         Change::None => vec![
@@ -35,16 +35,25 @@ pub(super) fn of(difference: &Difference, signs: [i8; 4], said: &Said) -> String
         }
         Change::NotComparable => return not_comparable(difference, signs, said),
         _ if !difference.has_levels() => return without_levels(difference, said),
-        Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
+        Change::Better | Change::Worse | Change::Mixed => {
+            vec![levels(difference) + &peak_place::told(difference)]
+        }
     };
+    let kept = kept(difference);
     let phases = said.worse_by("phase").map(str::to_owned);
     let (growth, leak) = (growth(difference), leaks(difference, said));
-    let parts = failed(difference).into_iter().chain(parts).chain(phases);
+    let parts = failed(difference)
+        .into_iter()
+        .chain(parts)
+        .chain(phases)
+        .chain(kept);
     let both = match Failure::of(difference) {
         Failure::Both(None | Some(Ordering::Equal)) => Some("both ran out of memory".to_owned()),
         _ => None,
     };
-    let parts = parts.chain(growth).chain(leak).chain(both);
+    let work = (difference.resized.as_ref()).filter(|_| difference.peaks_differ());
+    let work = work.map(|times| format!("with tensors {times} as large: other work in each step"));
+    let parts = parts.chain(growth).chain(leak).chain(both).chain(work);
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -68,36 +77,15 @@ fn no_change(difference: &Difference, of: &str) -> String {
     format!("no change{of}{steps_differ}: {levels}")
 }
 
-/// Where every step but the first ends at another level: what a run keeps from step to step need
-/// not show in its peak.
-fn step_ends(difference: &Difference) -> Option<String> {
-    let ends = difference.steps.iter().filter_map(|step| {
-        let (base, new) = (step.base.as_ref()?, step.new.as_ref()?);
-        Some((base.end, new.end))
-    });
-    let settled: Vec<(Bytes, Bytes)> = ends.skip(1).collect();
-    let &(base, new) = settled.last()?;
-    let wobble = difference.base.wobble.max(difference.new.wobble);
-    let is_elsewhere = |&(from, to): &(Bytes, Bytes)| {
-        let beyond = noise::delta(from, to).unsigned_abs() > noise::level(from, to, wobble).0;
-        beyond && (to > from) == (new > base)
-    };
-    let told = || {
-        let change = signed(noise::delta(base, new) as f64);
-        format!("steps end at {change} ({base} → {new})")
-    };
-    (settled.len() > 1 && settled.iter().all(is_elsewhere)).then(told)
-}
-
-fn not_comparable(difference: &Difference, signs: [i8; 4], said: &Said) -> String {
+fn not_comparable(difference: &Difference, signs: [i8; 5], said: &Said) -> String {
     let (base, new) = (&difference.base, &difference.new);
     let why = match () {
         () if difference.lacks_history() => return without_history(difference),
         () if difference.is_other_program && said.cannot_tell() => return said.not_known(),
         () if difference.is_of_other_steps() => format!(
-            "{}: {} wrapped, and memory grows with each step",
+            "{}: {}, and memory grows with each step",
             levels(difference),
-            difference.wrapped_rings()
+            difference.why_other_steps()
         ),
         () if !difference.is_comparable() => format!(
             "the recordings hold different parts of the program (peaks {} and {}): record the \
@@ -131,33 +119,21 @@ fn not_comparable(difference: &Difference, signs: [i8; 4], said: &Said) -> Strin
 }
 
 /// Levels of which the gate knows, where it does not know whether the new run leaks, or since when.
-fn but_for_leaks(difference: &Difference, signs: [i8; 4], why: &str) -> String {
+fn but_for_leaks(difference: &Difference, signs: [i8; 5], why: &str) -> String {
     let levels = match signs {
-        [0, 0, 0, 0] => no_change(difference, " of peak and growth"),
+        [0, 0, 0, 0, 0] => no_change(difference, " of peak and growth"),
         _ => levels(difference),
     };
     let told: Vec<String> = failed(difference)
         .into_iter()
         .chain([levels])
+        .chain(kept(difference))
         .chain(growth(difference))
         .collect();
     let told = told.join(", ");
     match difference.new.leaks.verdict {
         Verdict::Leak => format!("{told}; {why}"),
         _ => format!("{told}, but whether it leaks is not known: {why}"),
-    }
-}
-
-/// What can be said of states without events.
-pub(super) fn without_history(difference: &Difference) -> String {
-    let (base, new) = (&difference.base, &difference.new);
-    match (base.events, new.events) {
-        (0, 0) => format!(
-            "{}, but neither recording has a history, so no peak is known",
-            levels(difference)
-        ),
-        (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
-        _ => "the new run holds no history, so its peak is not known".to_owned(),
     }
 }
 
@@ -187,35 +163,17 @@ fn failed(difference: &Difference) -> Option<String> {
     }
 }
 
-fn levels(difference: &Difference) -> String {
-    let (base, new) = (difference.base.common_peak, difference.new.common_peak);
-    if difference.is_of_other_steps() {
-        return format!("peaks {base} and {new}, which may be of other steps");
-    }
-    let delta = noise::delta(base, new);
-    let level = match difference.is_of_states() {
-        true => "held at the dump:",
-        false => "peak",
-    };
-    match delta {
-        _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
-            format!("{level} {new}{}", over(difference))
-        }
-        _ => {
-            let over = over(difference);
-            let [base, new] = [(base, delta > 0), (new, delta < 0)].map(|(peak, is_lower)| {
-                let bounded = is_lower && difference.is_bounded();
-                let least = if bounded { "at least " } else { "" };
-                format!("{least}{peak}")
-            });
-            format!("{level} {} ({base} → {new}{over})", signed(delta as f64))
-        }
-    }
+/// What is kept between steps, where the peak does not tell it.
+fn kept(difference: &Difference) -> Option<String> {
+    let kept = difference.kept_besides()?;
+    let (base, new) = (kept.base, kept.new);
+    let by = signed(kept.by() as f64);
+    Some(format!("at the ends of steps {by} ({base} → {new})"))
 }
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    if [base, new].into_iter().all(super::judge::is_flat) {
+    if [base, new].into_iter().all(super::begin::is_flat) {
         return None;
     }
     let [base, new] = [base, new].map(growth_told);
@@ -223,16 +181,6 @@ fn growth(difference: &Difference) -> Option<String> {
         true => format!("growth {new} a step in both"),
         false => format!("growth {base} → {new} a step"),
     })
-}
-
-/// Over which steps the peaks are compared, if those are not the peaks of both runs.
-pub(super) fn over(difference: &Difference) -> String {
-    let series = difference.series(Series::Allocated);
-    let (base, new) = (&difference.base, &difference.new);
-    match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
-        true => String::new(),
-        false => format!(" over {}", difference.over.told()),
-    }
 }
 
 fn leaks(difference: &Difference, said: &Said) -> Option<String> {
@@ -263,14 +211,27 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
             Some(format!("leaks {}", new.told_where()))
         }
         LeakChange::NeverLeaked => None,
-        LeakChange::Appeared => Some(format!("a new leak{}", place(new))),
+        LeakChange::Appeared => {
+            // Where growth is told, its rate is.
+            let rate = match growth(difference) {
+                Some(_) => String::new(),
+                None => format!(", {}", new.told()),
+            };
+            Some(format!("a new leak{}{rate}", place(new)))
+        }
         LeakChange::Fixed => Some(format!("the leak{} is gone", place(base))),
-        LeakChange::Faster => Some(format!("leaking faster{}", place(new))),
+        LeakChange::Faster => {
+            let gone = half_gone(base, new).map_or_else(String::new, |gone| format!(", {gone}"));
+            Some(format!("leaking faster{}{gone}", place(new)))
+        }
         LeakChange::Slower | LeakChange::Same if is_worse => Some(format!(
             "leaking{}, where the baseline does not leak",
             fresh()
         )),
-        LeakChange::Slower | LeakChange::Same => Some(format!("still leaking{}", place(new))),
+        LeakChange::Slower | LeakChange::Same => {
+            let told = half_gone(base, new);
+            Some(told.unwrap_or_else(|| format!("still leaking{}", place(new))))
+        }
         LeakChange::CannotTell if is_worse => Some(format!(
             "a leak{}, where the baseline allocates nothing",
             fresh()
@@ -281,55 +242,5 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
             Some("the new run does not leak".to_owned())
         }
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
-    }
-}
-
-/// Growth a step as it is told everywhere: 0 within its error, and a sign only if it shrinks.
-pub fn growth_told(growth: Growth) -> String {
-    rate(growth.told())
-}
-
-/// The same with its error, where it has one: `5.02 MiB ± 1.00 MiB`.
-pub fn growth_with_error(growth: Growth) -> String {
-    let told = growth_told(growth);
-    match growth.error {
-        Some(error) if error >= 0.5 => format!("{told} ± {}", Bytes(error.round() as u64)),
-        _ => told,
-    }
-}
-
-/// By how much more the new run grows than the baseline, of what is told, bytes a step.
-pub fn growth_by(base: Growth, new: Growth) -> f64 {
-    new.told() - base.told()
-}
-
-/// Bytes a step; a small number has no sign.
-fn rate(slope: f64) -> String {
-    match slope {
-        s if s <= -0.5 => signed(s),
-        s => Bytes(s.max(0.0).round() as u64).to_string(),
-    }
-}
-
-/// Bytes with a sign: `+1.50 GiB`, `−7.00 GiB`. What is no number is not known.
-pub fn signed(bytes: f64) -> String {
-    if !bytes.is_finite() {
-        return "not known".to_owned();
-    }
-    let sign = if bytes < 0.0 { '\u{2212}' } else { '+' };
-    format!("{sign}{}", Bytes(bytes.abs().round() as u64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_has_a_sign_or_is_not_known() {
-        let check = |bytes: f64, expected: &str| assert_eq!(signed(bytes), expected);
-        check(1536.0, "+1.50 KiB");
-        check(-1024.0, "−1.00 KiB");
-        check(f64::NAN, "not known");
-        check(f64::NEG_INFINITY, "not known");
     }
 }

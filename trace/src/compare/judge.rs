@@ -4,7 +4,6 @@ use super::failure::Failure;
 use super::gate::Said;
 use super::rates::Rates;
 use super::{Change, Difference, LeakChange, Leaks, SeriesDelta, StepDelta, noise};
-use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::Series;
 use crate::units::Bytes;
@@ -61,12 +60,6 @@ pub(super) fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
     }
 }
 
-/// Whether it is no more than its error, or than nothing.
-pub(super) fn is_flat(growth: Growth) -> bool {
-    let least = noise::LEVEL_FLOOR.0 as f64 / 16.0;
-    growth.slope.abs() <= growth.error.unwrap_or(0.0).max(least)
-}
-
 /// Growth differs by more than its errors and by more than the floor of a level.
 fn growth_change(difference: &Difference) -> i8 {
     let (Some(base), Some(new)) = (difference.base.growth, difference.new.growth) else {
@@ -108,16 +101,16 @@ fn peak_change(difference: &Difference, saved: Option<f64>) -> i8 {
     }
 }
 
-/// What is worse (1), better (−1), or the same: whether it runs out of memory, the peak, leaks, and
-/// growth. `saved` is the excess of the baseline over the new run.
-pub(super) fn signs(difference: &Difference, saved: Option<f64>, said: &Said) -> [i8; 4] {
+/// What is worse (1), better (−1), or the same: whether it runs out of memory, the peak, leaks,
+/// growth, and what is kept between steps. `saved` is the excess of the baseline over the new run.
+pub(super) fn signs(difference: &Difference, saved: Option<f64>, said: &Said) -> [i8; 5] {
     let failure = match Failure::of(difference) {
         Failure::Appeared | Failure::Both(Some(Ordering::Less)) => 1,
         Failure::Gone | Failure::Both(Some(Ordering::Greater)) => -1,
         Failure::None | Failure::Both(_) => 0,
     };
     if !difference.has_levels() {
-        return [failure.max(0), 0, 0, 0];
+        return [failure.max(0), 0, 0, 0, 0];
     }
     let peak = match peak_change(difference, saved) {
         // It is not known how high the peak of the new run is.
@@ -129,12 +122,15 @@ pub(super) fn signs(difference: &Difference, saved: Option<f64>, said: &Said) ->
         LeakChange::Fixed | LeakChange::Slower => -1,
         LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell => 0,
     };
-    [failure, peak, leaks, growth_change(difference)]
+    let kept = difference
+        .kept_besides()
+        .map_or(0, |kept| kept.by().signum() as i8);
+    [failure, peak, leaks, growth_change(difference), kept]
 }
 
 /// What has changed: by the gate's rules, in their order. What fails there is worse, and where the
 /// gate cannot tell, nothing is called better.
-pub(super) fn change(difference: &Difference, signs: [i8; 4], said: &Said) -> Change {
+pub(super) fn change(difference: &Difference, signs: [i8; 5], said: &Said) -> Change {
     let (worse, better) = (said.fails() || signs.contains(&1), signs.contains(&-1));
     if said.cannot_tell() || !worse && !difference.is_comparable() {
         return Change::NotComparable;

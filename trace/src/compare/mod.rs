@@ -17,25 +17,33 @@
 //! else counts as the same. Addresses never count. [`gate`] turns a difference into pass,
 //! regression, or cannot tell.
 
+mod begin;
 mod beside;
+mod called;
 pub mod conditions;
 pub mod curves;
 mod difference;
 mod failure;
 pub mod gate;
-pub mod headline;
+mod headline;
 mod judge;
+mod kept;
+pub mod leak_places;
 mod names;
 pub mod noise;
 pub mod numbering;
 mod over;
 pub mod pairs;
 pub mod pass;
+mod peak_place;
 pub mod phase;
+mod place;
 pub mod profile;
 pub mod rates;
 pub mod sites;
+mod stays;
 mod survey;
+pub mod words;
 mod work;
 
 use crate::growth::{Growth, wobble};
@@ -52,6 +60,7 @@ pub use difference::{
 };
 use gate::Said;
 use judge::{change, ends_part, leak_change, leaks_alike, levels_alike, signs};
+use kept::Kept;
 pub use names::Names;
 use names::Room;
 use over::Over;
@@ -116,29 +125,21 @@ fn devices(
     watch: Watch<'_>,
 ) -> Result<Difference, Stopped> {
     let matching = Matching::of(&base.sites, &new.sites, watch)?;
-    let extra_steps = i64::from(new.whole_steps) - i64::from(base.whole_steps);
     // The steps of both, and a row for every site.
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
     let counts = [base.steps.len(), new.steps.len()];
     watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
     let over = Over::of(base, new);
-    let [ours, theirs] = over.steps.clone().map_or([None, None], |at| at.map(Some));
-    let there: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (b, n)).collect();
-    let base_side = side([base, new], &there, ours, room);
-    let back: Counterparts = matching.pairs.iter().map(|&(b, n, _)| (n, b)).collect();
-    let new_side = side([new, base], &back, theirs, room);
-    let tolerance = noise::level(
-        base_side.common_peak,
-        new_side.common_peak,
-        base_side.wobble.max(new_side.wobble),
-    );
-    let peak = noise::delta(base_side.common_peak, new_side.common_peak);
-    let held = sites::Held {
-        extra_steps,
-        peaks_differ: peak.unsigned_abs() > tolerance.0,
-    };
-    let (rows, left_out, same) = sites::deltas([base, new], &matching, held, room);
-    let left_out = left_out + (base.sites_left_out + new.sites_left_out) as usize;
+    let [base_side, new_side] = sides([base, new], &matching, &over, room);
+    let (of_base, of_new) = (base_side.common_peak, new_side.common_peak);
+    let usual = noise::level(of_base, of_new, Bytes::ZERO);
+    let tolerance = usual.max(base_side.wobble).max(new_side.wobble);
+    let peak = noise::delta(of_base, of_new);
+    // As much as a run's own steps differ by is a difference here, too: the rows add up to it.
+    let held = held([base, new], &over, peak.unsigned_abs() > usual.0);
+    let found = sites::deltas([base, new], &matching, held, room);
+    let (rows, same) = (found.rows, found.same);
+    let left_out = found.left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| series_delta(base, new, series));
     let Excess {
         varying,
@@ -171,8 +172,11 @@ fn devices(
         sites: rows,
         sites_left_out: left_out as u32,
         sites_same: same,
+        unsplit: found.unsplit,
+        kept: Kept::between([base, new], over.places),
         over,
         is_other_program: conditions::is_other_program(base, new, &matching),
+        resized: conditions::resized(base, new, &matching),
         unknown,
     };
     judge(&mut difference, saved);
@@ -186,6 +190,22 @@ fn judge(difference: &mut Difference, saved: Option<f64>) {
     let signs = signs(difference, saved, &said);
     difference.change = change(difference, signs, &said);
     difference.headline = headline::of(difference, signs, &said);
+}
+
+/// What is known of two runs before their sites are compared.
+fn held(runs: [&DeviceProfile; 2], over: &Over, peaks_differ: bool) -> sites::Held {
+    let [base, new] = runs;
+    sites::Held {
+        extra_steps: over.extra_steps(runs),
+        peaks_differ,
+        requested: knows_requested(base) && knows_requested(new),
+        unreached: runs.map(|run| run.oom.is_some() && run.whole_steps < 2),
+    }
+}
+
+/// Whether a recording says what was requested.
+fn knows_requested(device: &DeviceProfile) -> bool {
+    device.summary[Series::Requested as usize].peak > Bytes::ZERO
 }
 
 /// The phases of two single passes.
@@ -202,6 +222,21 @@ const PER_STEP: usize = 512;
 
 /// For the position of a site, that of the other run's same site.
 type Counterparts = FxHashMap<usize, usize>;
+
+/// Both sides of a difference.
+fn sides(
+    [base, new]: [&DeviceProfile; 2],
+    matching: &Matching,
+    over: &Over,
+    room: &mut Room,
+) -> [Side; 2] {
+    let [ours, theirs] = over.steps.clone().map_or([None, None], |at| at.map(Some));
+    let pairs = || matching.pairs.iter();
+    let there: Counterparts = pairs().map(|&(b, n, _)| (b, n)).collect();
+    let back: Counterparts = pairs().map(|&(b, n, _)| (n, b)).collect();
+    let base_side = side([base, new], &there, ours, room);
+    [base_side, side([new, base], &back, theirs, room)]
+}
 
 fn side(
     [device, other]: [&DeviceProfile; 2],

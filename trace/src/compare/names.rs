@@ -3,7 +3,7 @@
 //! A file of a few kilobytes can have very many stacks that share names of some kilobytes. With
 //! copies of them, a profile would take gigabytes.
 
-use super::profile::Place;
+use super::place::Place;
 use crate::clip::clipped;
 use crate::footprint::of_map;
 use crate::stacks::{Frame, FxHashMap, Stacks, StrIdx, Strings};

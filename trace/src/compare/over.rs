@@ -5,8 +5,10 @@
 //! a step of which a part is missing, since it may have needed more than was seen: the last one,
 //! where the recording or the memory ended in it, and the first one of a ring that wrapped.
 
+use super::begin::Begin;
 use super::numbering;
 use super::profile::DeviceProfile;
+use crate::units::Bytes;
 use std::ops::Range;
 
 /// The steps whose peaks are compared.
@@ -18,21 +20,45 @@ pub(super) struct Over {
     pub places: [u32; 2],
     /// Whether one run has steps that the other has not.
     pub extra: bool,
-    /// Whether the peaks are known to be of other steps, or may be: a ring that wrapped does not
-    /// begin with the first one, and no number says with which.
+    /// Whether the peaks are known to be of other steps, or may be: a ring that wrapped, or a
+    /// recording that begins later, does not begin with the first one, and nothing says with which.
     pub may_differ: bool,
+    /// How the beginnings of the recordings lie to one another, where no numbers say it.
+    pub begin: Begin,
+    /// Where one recording begins later, at a step that is not known: the peaks of as many steps of
+    /// each run from its first one on.
+    pub lowest: Option<[Bytes; 2]>,
 }
 
 impl Over {
     pub fn of(base: &DeviceProfile, new: &DeviceProfile) -> Over {
         let numberings = [base.numbering(), new.numbering()];
         let [of_base, of_new] = numberings.each_ref().map(Option::as_ref);
-        let places = numbering::places(of_base, of_new);
-        let by_number = of_base.zip(of_new).is_some_and(|(a, b)| a.overlaps(b));
+        let begin = match of_base.zip(of_new) {
+            Some(_) => Begin::Together,
+            None => Begin::of([base, new]),
+        };
+        let mut places = numbering::places(of_base, of_new);
+        if let Begin::Apart(apart) = begin {
+            places = [places[0] + apart[0], places[1] + apart[1]];
+        }
+        let overlap = of_base.zip(of_new).is_some_and(|(a, b)| a.overlaps(b));
+        let by_number = overlap || matches!(begin, Begin::Apart(_));
         let counts = [base.steps.len(), new.steps.len()];
         let all = numbering::common(places, counts);
         let extra = counts.iter().any(|&steps| steps != all[0].len());
         let wraps = base.wrapped || new.wrapped;
+        if begin == Begin::Unknown {
+            let first = whole_steps([base, new], places).unwrap_or_else(|| all.clone());
+            return Over {
+                steps: None,
+                places,
+                extra,
+                may_differ: true,
+                begin,
+                lowest: lowest([base, new], first),
+            };
+        }
         let steps = match (extra, by_number || !wraps) {
             (true, true) => whole_steps([base, new], places),
             _ => None,
@@ -45,7 +71,15 @@ impl Over {
             steps,
             places,
             extra,
+            begin,
+            lowest: None,
         }
+    }
+
+    /// How many steps later the new run ends.
+    pub fn extra_steps(&self, [base, new]: [&DeviceProfile; 2]) -> i64 {
+        let ends = |run: &DeviceProfile, place: u32| i64::from(place) + i64::from(run.whole_steps);
+        ends(new, self.places[1]) - ends(base, self.places[0])
     }
 
     /// The numbers of the steps, as the baseline counts.
@@ -77,6 +111,16 @@ impl Over {
             _ => format!("steps {first} to {last} of both"),
         }
     }
+}
+
+/// The peaks of these steps of each run.
+fn lowest([base, new]: [&DeviceProfile; 2], at: [Range<usize>; 2]) -> Option<[Bytes; 2]> {
+    let [of_base, of_new] = at;
+    let highest = |run: &DeviceProfile, at: Range<usize>| {
+        let steps = run.steps.get(at).unwrap_or_default();
+        steps.iter().map(|step| step.peak).max()
+    };
+    Some([highest(base, of_base)?, highest(new, of_new)?])
 }
 
 /// The steps that both runs recorded from beginning to end; `None` if there are none.
@@ -113,6 +157,7 @@ mod tests {
             peak: Bytes::ZERO,
             end: Bytes::ZERO,
             reserved_end: Bytes::ZERO,
+            requested_end: Bytes::ZERO,
             work: Bytes::ZERO,
             allocs: 0,
         };

@@ -6,9 +6,9 @@
 use super::names::Names;
 use super::numbering::Numbering;
 use super::pass::PhasePeak;
+pub use super::place::Place;
 use super::rates::{Counted, Rates};
 use crate::categories::Named;
-use crate::code::file_name;
 use crate::footprint::of_vec;
 use crate::growth::Growth;
 use crate::leaks::{Pattern, Verdict};
@@ -73,6 +73,8 @@ pub struct DeviceProfile {
     pub leaks: LeakProfile,
     /// Allocation sites.
     pub sites: Vec<SiteProfile>,
+    /// Requested sizes of what is alive at the end of the last whole step, and how many of each.
+    pub stays: Vec<(Bytes, u64)>,
     /// Sites that are not kept, because there are too many.
     pub sites_left_out: u32,
 }
@@ -102,6 +104,8 @@ pub struct StepProfile {
     pub end: Bytes,
     /// *Reserved* after its last event.
     pub reserved_end: Bytes,
+    /// *Requested* after its last event.
+    pub requested_end: Bytes,
     /// Bytes requested by all allocations in it, whether given back or not: the work.
     pub work: Bytes,
     /// Allocations in it.
@@ -168,30 +172,6 @@ impl LeakingSite {
     }
 }
 
-/// A frame as text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Place {
-    /// Function.
-    pub name: String,
-    /// File, as recorded.
-    pub filename: String,
-    /// Line; a hint, since edits move it. 0 when unknown.
-    pub line: u32,
-}
-
-impl Place {
-    /// The function and where it stands: `save (train.py:7)`.
-    pub fn told(&self) -> String {
-        let file = file_name(&self.filename);
-        match (file, self.line) {
-            ("" | "??", _) => self.name.clone(),
-            (file, 0) => format!("{} ({file})", self.name),
-            (file, line) => format!("{} ({file}:{line})", self.name),
-        }
-    }
-}
-
 /// A function of a call shape, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionHash {
@@ -199,6 +179,17 @@ pub struct FunctionHash {
     pub full: u64,
     /// The name alone.
     pub name: u64,
+}
+
+/// What a site's live blocks asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Requested {
+    /// At its own highest moment.
+    pub peak: Bytes,
+    /// At the peak of the device's *allocated*.
+    pub at_peak: Bytes,
+    /// After the last event.
+    pub at_end: Bytes,
 }
 
 /// One allocation site: a call shape, or a size where there are no stacks.
@@ -214,6 +205,8 @@ pub struct SiteProfile {
     pub headline: Option<Frame>,
     /// The functions that make the key, innermost first.
     pub functions: Vec<FunctionHash>,
+    /// The innermost function of the program itself, hashed with its module.
+    pub own: Option<u64>,
     /// Blocks, including those from before the trace.
     pub count: u64,
     /// Bytes of all of them.
@@ -224,6 +217,8 @@ pub struct SiteProfile {
     pub at_peak: Bytes,
     /// Live after the last event.
     pub at_end: Bytes,
+    /// The same in requested bytes, without what the allocator rounds up or does not split off.
+    pub requested: Requested,
     /// Growth of what is live at the ends of steps, bytes a step.
     pub growth: f64,
     /// How much its peaks in settled steps differ, apart from their trend.
@@ -269,6 +264,7 @@ impl DeviceProfile {
             + of_vec(&self.steps)
             + steps
             + of_vec(&self.leaks.groups)
+            + of_vec(&self.stays)
     }
 }
 

@@ -3,16 +3,19 @@
 //! 1. Sites with equal keys are the same: the key is a call shape without lines and install paths
 //!    ([`crate::site`]).
 //! 2. The other sites are matched by the part of their stack that a rename would not change. There
-//!    are three rounds. First by function names alone (a file was renamed). Then with each function
+//!    are four rounds. First by function names alone (a file was renamed). Then with each function
 //!    that the other run does not have replaced by a blank (a function was renamed). Then with
 //!    these functions left out (a wrapper was added, or a call inlined). In each round, sites with
 //!    equal remainders are paired by how similar their sizes are; at least half of the bytes must
-//!    be in sizes that both have. Such pairs are marked as inferred.
+//!    be in sizes that both have. In a last round, sites are paired whose innermost function and
+//!    whose innermost function of the program are the same, and that make as many blocks of the
+//!    same sizes, whatever callers lie between. Such pairs are marked as inferred.
 //! 3. All others are new or gone.
 
 use super::names::{Names, Room};
 use super::noise;
 use super::profile::{DeviceProfile, Place, SiteProfile};
+use crate::code;
 use crate::footprint::of_vec_after;
 use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, fx_hash};
@@ -38,6 +41,8 @@ pub enum SiteChange {
     Grown,
     /// It holds less.
     Shrunk,
+    /// It holds as much as before, but more or less of it when the runs hold most.
+    Shifted,
     /// Only the new run has it.
     New,
     /// Only the baseline has it.
@@ -129,10 +134,41 @@ impl SiteDelta {
         self.at_peak.unsigned_abs() > noise::SITE_FLOOR.0 && self.weight() <= noise::SITE_FLOOR.0
     }
 
-    /// The frame that a person would recognise, of the new run if it has the site.
+    /// The frame that a person would recognise, of the side that [`SiteDelta::told`] tells.
     pub fn place(&self) -> Option<&Place> {
-        let side = self.new.as_ref().or(self.base.as_ref());
-        side.and_then(|side| side.place.as_ref())
+        self.told().and_then(|side| side.place.as_ref())
+    }
+
+    /// The side that is told: that of the new run if it has the site. If only the baseline's leaks,
+    /// its stack is that of the leak, and the other one is that of other lines.
+    pub fn told(&self) -> Option<&SiteSide> {
+        match (&self.base, &self.new) {
+            (Some(base), Some(new)) if base.leaks && !new.leaks => Some(base),
+            (base, new) => new.as_ref().or(base.as_ref()),
+        }
+    }
+
+    /// What tells the row apart from others that are called alike: the innermost call of its stack
+    /// that no such row has, of the program itself if there is one. `None` where no other row is
+    /// called so, or where the stacks do not differ.
+    pub fn apart(&self, sites: &[SiteDelta]) -> Option<&Place> {
+        let named = self.place()?;
+        let is_alike = |other: &&SiteDelta| other.id != self.id && other.place() == Some(named);
+        let alike: Vec<&SiteDelta> = sites.iter().filter(is_alike).collect();
+        if alike.is_empty() {
+            return None;
+        }
+        let of_others = |frame: &Place| alike.iter().any(|other| other.frames().contains(frame));
+        let own = self.frames().iter().filter(|frame| frame.line > 0);
+        let mut differing = own.filter(|frame| !of_others(frame));
+        let first = differing.clone().next();
+        let is_own = |frame: &&Place| !code::is_framework(&frame.filename, frame.line);
+        differing.find(is_own).or(first)
+    }
+
+    /// The stack of the side that is told, innermost first.
+    fn frames(&self) -> &[Place] {
+        self.told().map_or(&[], |side| &side.frames)
     }
 }
 
@@ -196,7 +232,12 @@ impl Matching {
         let held = (base.len() + new.len()) * PER_SITE + functions.common.len() * 2 * PER_FUNCTION;
         watch.look(held)?;
         let mut left = MAX_PAIRS;
-        for round in [Round::NamesOnly, Round::Blanks, Round::CommonOnly] {
+        for round in [
+            Round::NamesOnly,
+            Round::Blanks,
+            Round::CommonOnly,
+            Round::Innermost,
+        ] {
             matching.infer(
                 [base, new],
                 &functions,
@@ -240,8 +281,11 @@ impl Matching {
                 *left -= 1;
                 watch.at_row(looked, || of_vec_after(&candidates, EVERY))?;
                 looked += 1;
-                let alike = likeness(&base[b], &new[n]);
-                if alike >= ALIKE {
+                let alike = match round {
+                    Round::Innermost => nearness(&base[b], &new[n]),
+                    _ => likeness(&base[b], &new[n]),
+                };
+                if alike >= ALIKE || matches!(round, Round::Innermost) {
                     candidates.push(((alike * 1e6) as u64, b, n));
                 }
             }
@@ -269,6 +313,7 @@ enum Round {
     NamesOnly,
     Blanks,
     CommonOnly,
+    Innermost,
 }
 
 /// Bytes that a site takes while sites are matched, and a function that both runs have.
@@ -302,9 +347,25 @@ impl Functions {
                 .map(|f| if known(&f.full) { f.full } else { 0 })
                 .collect(),
             Round::CommonOnly => functions.map(|f| f.full).filter(known).collect(),
+            // Of code that the program did not write, the call must be the program's.
+            Round::Innermost => {
+                let innermost = site.functions.first()?.full;
+                let made = (innermost, site.own?, site.count, &site.sizes);
+                vec![fx_hash(&made)]
+            }
         };
         (!rest.is_empty()).then(|| fx_hash(&rest))
     }
+}
+
+/// The share of callers that both sites have, from the innermost and from the outermost on.
+fn nearness(base: &SiteProfile, new: &SiteProfile) -> f64 {
+    let (a, b) = (&base.functions, &new.functions);
+    let inner = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let outer = a.iter().rev().zip(b.iter().rev());
+    let outer = outer.take_while(|(a, b)| a == b).count();
+    let (same, most) = (inner + outer, a.len().max(b.len()).max(1));
+    (same as f64 / most as f64).min(1.0)
 }
 
 /// The share of bytes in sizes that both sites have.
@@ -326,41 +387,62 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
 /// What is known of two runs when their sites are compared.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
-    /// By how many steps the new run is longer. A site that grows steadily holds more after more
+    /// How many steps later the new run ends. A site that grows steadily holds more after more
     /// steps, and that is not a difference between the programs.
     pub extra_steps: i64,
     /// Whether their peaks differ. Then what sites hold at the peaks is told, too: it may be that
     /// each holds as much as before, but no longer at the same time.
     pub peaks_differ: bool,
+    /// Whether both runs know what was requested.
+    pub requested: bool,
+    /// Which run failed before it came to all that a step does: what only the other one has is no
+    /// news.
+    pub unreached: [bool; 2],
 }
 
-/// The rows of sites that differ, the largest difference first, those beyond [`MAX_ROWS`] as a
-/// number, and how many sites are the same.
+/// What is found at the sites of two runs.
+pub(super) struct Found {
+    /// The rows of sites that differ, the largest difference first.
+    pub rows: Vec<SiteDelta>,
+    /// Those beyond [`MAX_ROWS`].
+    pub left_out: usize,
+    /// How many sites are the same.
+    pub same: u32,
+    /// How much more the new run holds at its peak of what sites that are the same did not ask for,
+    /// bytes.
+    pub unsplit: i64,
+}
+
+/// Compares the sites of two runs.
 pub(super) fn deltas(
     [of_base, of_new]: [&DeviceProfile; 2],
     matching: &Matching,
     held: Held,
     room: &mut Room,
-) -> (Vec<SiteDelta>, usize, u32) {
+) -> Found {
     let (base, new) = (&of_base.sites, &of_new.sites);
     let pairs = matching
         .pairs
         .iter()
         .map(|&(b, n, m)| (Some(&base[b]), Some(&new[n]), m));
-    let gone = matching
-        .gone
-        .iter()
-        .map(|&b| (Some(&base[b]), None, Matched::Alone));
-    let fresh = matching
-        .new
-        .iter()
-        .map(|&n| (None, Some(&new[n]), Matched::Alone));
+    let unnamed = are_only_unnamed([base, new], matching);
+    let [in_base, in_new] = held.unreached.map(|unreached| unreached || unnamed);
+    let gone = matching.gone.iter().filter(|_| !in_new);
+    let gone = gone.map(|&b| (Some(&base[b]), None, Matched::Alone));
+    let fresh = matching.new.iter().filter(|_| !in_base);
+    let fresh = fresh.map(|&n| (None, Some(&new[n]), Matched::Alone));
     let mut rows: Vec<(SiteDelta, [Option<&SiteProfile>; 2])> = Vec::new();
-    let mut same = 0;
+    let (mut same, mut unsplit) = (0, 0);
+    if unnamed {
+        same = matching.gone.len().max(matching.new.len()) as u32;
+    }
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
         match row(base, new, matched, held) {
             Some(row) => rows.push((row, [base, new])),
-            None => same += 1,
+            None => {
+                same += 1;
+                unsplit += rest(new) - rest(base);
+            }
         }
     }
     let weight = |row: &SiteDelta| (row.weight(), row.at_peak.unsigned_abs());
@@ -377,7 +459,41 @@ pub(super) fn deltas(
             ..row
         }
     });
-    (named.collect(), left_out, same)
+    Found {
+        rows: named.collect(),
+        left_out,
+        same,
+        unsplit: if held.requested { unsplit } else { 0 },
+    }
+}
+
+/// Whether what is left over in one run has no stack, and what is left over in the other one holds
+/// as much at the peak and at the end: the same blocks, made before one recording began, or
+/// recorded without stacks, or without C++ frames.
+fn are_only_unnamed([base, new]: [&Vec<SiteProfile>; 2], matching: &Matching) -> bool {
+    let gone: Vec<&SiteProfile> = matching.gone.iter().map(|&at| &base[at]).collect();
+    let fresh: Vec<&SiteProfile> = matching.new.iter().map(|&at| &new[at]).collect();
+    let all = |sites: &[&SiteProfile], is_size: bool| {
+        let mut sites = sites.iter();
+        sites.all(|site| matches!(site.key, SiteKey::Size(_)) == is_size)
+    };
+    let one_lacks =
+        all(&gone, true) && all(&fresh, false) || all(&gone, false) && all(&fresh, true);
+    let is_same = |level: fn(&SiteProfile) -> Bytes| {
+        let [before, after] = [&gone, &fresh].map(|sites| {
+            let sum: u64 = sites.iter().map(|site| level(site).0).sum();
+            Bytes(sum)
+        });
+        let by = noise::delta(before, after).unsigned_abs();
+        by <= noise::site(before, after, Bytes::ZERO).0
+    };
+    let is_any = gone.len() + fresh.len() > 0;
+    is_any && one_lacks && is_same(|s| s.requested.at_peak) && is_same(|s| s.requested.at_end)
+}
+
+/// What a site holds at the peak beyond what it asked for.
+fn rest(side: Option<&SiteProfile>) -> i64 {
+    side.map_or(0, |site| noise::delta(site.requested.at_peak, site.at_peak))
 }
 
 /// What differs, without its two sides.
@@ -395,6 +511,15 @@ fn row(
         |level: fn(&SiteProfile) -> Bytes| noise::delta(of(base, level), of(new, level));
     let (peak, at_end) = (difference(|s| s.peak), difference(|s| s.at_end));
     let at_peak = difference(|s| s.at_peak);
+    // What the allocator rounds up, or does not split off, depends on addresses.
+    let judged = match held.requested {
+        true => [
+            difference(|s| s.requested.peak),
+            difference(|s| s.requested.at_end),
+            difference(|s| s.requested.at_peak),
+        ],
+        false => [peak, at_end, at_peak],
+    };
     // Steps that differ are no excuse for a stack that only one run has. Without stacks, another
     // length is another site.
     let wobble = match (base, new, key) {
@@ -412,10 +537,11 @@ fn row(
     let differs = |delta: i64| {
         delta.unsigned_abs() > tolerance.0 && (delta - expected).unsigned_abs() > tolerance.0
     };
-    let larger = match differs(peak) || differs(at_end) {
-        true if peak.abs() >= at_end.abs() => peak,
-        true => at_end,
-        false if held.peaks_differ && differs(at_peak) => at_peak,
+    let [of_peak, of_end, of_both] = judged;
+    let larger = match differs(of_peak) || differs(of_end) {
+        true if of_peak.abs() >= of_end.abs() => Some(of_peak),
+        true => Some(of_end),
+        false if held.peaks_differ && differs(of_both) => None,
         false => return None,
     };
     Some(SiteDelta {
@@ -423,8 +549,11 @@ fn row(
         change: match (base, new) {
             (None, _) => SiteChange::New,
             (_, None) => SiteChange::Gone,
-            _ if larger > 0 => SiteChange::Grown,
-            _ => SiteChange::Shrunk,
+            _ => match larger {
+                Some(more) if more > 0 => SiteChange::Grown,
+                Some(_) => SiteChange::Shrunk,
+                None => SiteChange::Shifted,
+            },
         },
         matched,
         peak,

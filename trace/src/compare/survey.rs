@@ -1,12 +1,14 @@
 //! Makes the profile of a run, with one pass over the events of each device. Nothing here depends
 //! on addresses.
 
+use super::called::{headline, own_function, set_workspaces_apart};
 use super::names::Namer;
 use super::profile::{
     DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_FRAMES, MAX_LEAKING, OutOfMemory,
-    Profile, SiteProfile, StepProfile,
+    Profile, Requested, SiteProfile, StepProfile,
 };
 use super::rates::{Counted, Rate, Rates};
+use super::stays;
 use crate::categories::{Categories, Named};
 use crate::footprint::of_vec;
 use crate::growth::{settled, wobble};
@@ -128,6 +130,7 @@ fn device_profile(
         leaks: leak_profile(report, namer),
         sites_left_out: (survey.live.len() - sites.len()) as u32,
         sites,
+        stays: stays::sizes(device, whole),
         steps,
     })
 }
@@ -177,40 +180,6 @@ fn is_native(stacks: &Stacks, frame: Frame) -> bool {
     frame.line == 0 && !stacks.str(frame.filename).ends_with(".py")
 }
 
-/// The frame that a person would recognise. In a C++ stack that is the backward function, otherwise
-/// the operator. The frames further in belong to the allocator and are the same in every stack.
-fn headline(namer: &mut Namer<'_>, stack: StackIdx) -> Option<Frame> {
-    let stacks = namer.stacks();
-    let frames = || {
-        stacks
-            .frames(stack)
-            .iter()
-            .map(|&frame| stacks.frame(frame))
-    };
-    if !frames().any(|frame| site::is_python(stacks, frame)) {
-        for namespace in ["torch::autograd::generated::", "at::_ops::"] {
-            let named = |frame: Frame| {
-                let text = stacks.str(frame.name);
-                let name = text.split_once(namespace)?.1.split("::").next()?;
-                // All nodes share these functions.
-                if name == "details" {
-                    return None;
-                }
-                let name = name.split('(').next()?;
-                Some((frame, name.trim_end_matches("_apply_functional")))
-            };
-            if let Some((frame, name)) = frames().find_map(named) {
-                let name = namer.text(name);
-                return Some(Frame {
-                    name,
-                    ..namer.frame(frame)
-                });
-            }
-        }
-    }
-    stacks.headline(stack).map(|frame| namer.frame(frame))
-}
-
 fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
     let frame = group.frame.or(group.alloc_frame);
     LeakingSite {
@@ -237,6 +206,10 @@ struct Survey<'a> {
     /// Per site.
     live: Vec<u64>,
     peak: Vec<u64>,
+    /// The same, as requested, and at the device's peak.
+    asked: Vec<u64>,
+    asked_peak: Vec<u64>,
+    asked_at_peak: Vec<u64>,
     /// Where that is; `None` before the first event.
     peak_event: Vec<Option<u32>>,
     at_peak: Vec<u64>,
@@ -255,13 +228,17 @@ struct Survey<'a> {
 
 impl<'a> Survey<'a> {
     fn new(device: &'a DeviceTrace, stacks: &Stacks) -> Survey<'a> {
-        let sites = Sites::new(&device.blocks, stacks);
+        let mut sites = Sites::new(&device.blocks, stacks);
+        set_workspaces_apart(&mut sites, device, stacks);
         let n = sites.keys.len();
         Survey {
             device,
             sites,
             live: vec![0; n],
             peak: vec![0; n],
+            asked: vec![0; n],
+            asked_peak: vec![0; n],
+            asked_at_peak: vec![0; n],
             peak_event: vec![None; n],
             at_peak: vec![0; n],
             in_step: vec![0; n],
@@ -283,6 +260,7 @@ impl<'a> Survey<'a> {
         let peak_event = device.summary[Series::Allocated as usize].peak_event;
         if peak_event.is_none() {
             self.at_peak.clone_from(&self.live);
+            self.asked_at_peak.clone_from(&self.asked);
         }
         let peak_event = peak_event.map_or(u32::MAX, |event| event.0);
         let mut done = 0;
@@ -306,7 +284,7 @@ impl<'a> Survey<'a> {
     }
 
     fn heap_bytes(&self) -> usize {
-        let per_site = self.live.len() * 5 * size_of::<u64>();
+        let per_site = self.live.len() * 8 * size_of::<u64>();
         per_site + of_vec(&self.count) + of_vec(&self.step_peaks) + of_vec(&self.step_ends)
     }
 
@@ -318,9 +296,15 @@ impl<'a> Survey<'a> {
             self.count[kind.index()] += 1;
         }
         let mut live = std::mem::take(&mut self.live);
-        self.each_before_the_trace(|kind, size| live[self.sites.of_kind[kind] as usize] += size);
-        self.live = live;
+        let mut asked = std::mem::take(&mut self.asked);
+        self.each_before_the_trace(|kind, size| {
+            let site = self.sites.of_kind[kind] as usize;
+            live[site] += size;
+            asked[site] += self.device.blocks.kinds[kind].requested.0;
+        });
+        (self.live, self.asked) = (live, asked);
         self.peak.clone_from(&self.live);
+        self.asked_peak.clone_from(&self.asked);
     }
 
     /// Calls `each` with the kind and the bytes of each block that is live at the start.
@@ -339,6 +323,7 @@ impl<'a> Survey<'a> {
             self.event(event, step);
             if event == peak_event {
                 self.at_peak.clone_from(&self.live);
+                self.asked_at_peak.clone_from(&self.asked);
             }
         }
     }
@@ -349,11 +334,15 @@ impl<'a> Survey<'a> {
             return;
         };
         let site = self.sites.of_kind[kind] as usize;
+        let requested = self.device.blocks.kinds[kind].requested.0;
         if action != Action::Alloc {
             self.live[site] = self.live[site].saturating_sub(size);
+            self.asked[site] = self.asked[site].saturating_sub(requested);
             return;
         }
         self.count[kind] += 1;
+        self.asked[site] += requested;
+        self.asked_peak[site] = self.asked_peak[site].max(self.asked[site]);
         let live = self.live[site] + size;
         self.live[site] = live;
         if live > self.peak[site] {
@@ -363,7 +352,7 @@ impl<'a> Survey<'a> {
         self.in_step[site] = self.in_step[site].max(live);
         if let Some(step) = step {
             let (work, allocs) = &mut self.work[step];
-            *work += self.device.blocks.kinds[kind].requested.0;
+            *work += requested;
             *allocs += 1;
         }
     }
@@ -441,6 +430,7 @@ impl<'a> Survey<'a> {
                 peak: levels.allocated_peak,
                 end: levels.allocated_end,
                 reserved_end: levels.reserved_end,
+                requested_end: levels.requested_end,
                 work: Bytes(work),
                 allocs,
             })
@@ -553,11 +543,17 @@ impl<'a> Survey<'a> {
             frames: frames.map(|&f| namer.frame(stacks.frame(f))).collect(),
             headline: headline(namer, stack),
             functions,
+            own: own_function(stacks, stack),
             count: kinds.iter().map(|&kind| self.count[kind]).sum(),
             made: Bytes(kinds.iter().map(|&kind| bytes(kind)).sum()),
             peak: Bytes(self.peak[site]),
             at_peak: Bytes(self.at_peak[site]),
             at_end: Bytes(self.live[site]),
+            requested: Requested {
+                peak: Bytes(self.asked_peak[site]),
+                at_peak: Bytes(self.asked_at_peak[site]),
+                at_end: Bytes(self.asked[site]),
+            },
             growth: crate::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
             wobble: Bytes(wobble(&column(&self.step_peaks))),
             end_wobble: Bytes(end_wobble(&ends, self.live[site])),
@@ -577,7 +573,6 @@ fn end_wobble(ends: &[u64], last: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phases::program::Program;
 
     /// What is replaced while it is kept holds twice as much within a step, and never at its end.
     #[test]
@@ -616,26 +611,5 @@ mod tests {
              c alloc 512KiB at f m.py:1",
             1,
         );
-    }
-
-    #[test]
-    fn a_site_without_python_is_called_by_its_node() {
-        let mut program = Program::default();
-        let mut check = |frames: &[&str], expected: &str| {
-            let stack = program.stack(frames);
-            let mut namer = Namer::new(&program.builder.stacks);
-            let frame = headline(&mut namer, stack).expect("it has frames");
-            assert_eq!(namer.finish().place(frame).name, expected);
-        };
-        let node = "torch::autograd::generated::AddmmBackward0::apply";
-        let functional = "torch::autograd::generated::AddmmBackward0_apply_functional";
-        let shared = "torch::autograd::generated::details::mm_mat1_backward";
-        check(
-            &[node, functional, shared, "at::_ops::mm::call"],
-            "AddmmBackward0",
-        );
-        check(&[node, "at::_ops::mm::call"], "AddmmBackward0");
-        check(&["at::_ops::mm::call"], "mm");
-        check(&["main train.py:3", node], "main");
     }
 }

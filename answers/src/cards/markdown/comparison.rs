@@ -1,13 +1,13 @@
 //! Comparisons as Markdown.
 
 use super::{Links, Names, code, escaped};
-use crate::cards::{capital, categories, place, word};
+use crate::cards::{capital, categories, place_among, unsplit, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
-use trace::compare::headline::{growth_by, growth_with_error, signed};
 use trace::compare::sites::SiteDelta;
-use trace::compare::{Difference, Leaks};
+use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
+use trace::compare::{Difference, Leaks, leak_places};
 use trace::trace::{Series, device_name};
 
 /// Sites listed.
@@ -114,7 +114,19 @@ fn one(against: &Against) -> String {
     if !difference.conditions.is_empty() {
         out.push('\n');
     }
-    out + &numbers(against, difference) + &sites(difference)
+    out + &numbers(against, difference) + &leaks(difference) + &sites(difference)
+}
+
+/// What became of each place that leaks, where there are several.
+fn leaks(difference: &Difference) -> String {
+    let lines = leak_places::lines(difference).into_iter();
+    let lines: String = lines
+        .map(|line| format!("- {}\n", escaped(&line)))
+        .collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nLeaks, by place:\n\n{lines}"),
+    }
 }
 
 /// What became of the device that is shown, with its name where there are several.
@@ -147,8 +159,19 @@ fn numbers(against: &Against, difference: &Difference) -> String {
     };
     let mut out = format!("| {name}| baseline | new | change |\n|---|--:|--:|--:|\n");
     let (base, new) = (&difference.base, &difference.new);
+    let whole = match common_peaks(difference) {
+        Some((over, [before, after])) => {
+            let change = signed(after.0 as f64 - before.0 as f64);
+            let _ = writeln!(
+                out,
+                "| peak allocated{over} | {before} | {after} | {change} |"
+            );
+            "peak allocated, all steps"
+        }
+        None => "peak allocated",
+    };
     for (name, series) in [
-        ("peak allocated", Series::Allocated),
+        (whole, Series::Allocated),
         ("peak reserved", Series::Reserved),
     ] {
         let delta = difference.series(series);
@@ -193,12 +216,19 @@ fn sites(difference: &Difference) -> String {
     sites.sort_by_key(|site| std::cmp::Reverse(by(site).unsigned_abs()));
     let shown = sites.iter().take(SITES).filter(|site| by(site) != 0);
     let lines: Vec<String> = shown
-        .map(|site| format!("- {} {}\n", signed(by(site) as f64), code(&place(site))))
+        .map(|site| {
+            let place = place_among(site, &difference.sites);
+            format!("- {} {}\n", signed(by(site) as f64), code(&place))
+        })
         .collect();
     let total = difference.sites.len() + difference.sites_left_out as usize;
     let more = total - lines.len();
     let at_the_peak = if of_the_peaks { " at the peak" } else { "" };
-    let out = lines.concat();
+    let unsplit = match unsplit(difference) {
+        Some(by) => format!("- {by}\n"),
+        None => String::new(),
+    };
+    let out = lines.concat() + &unsplit;
     match (total, more) {
         (0, _) => format!(
             "\nAll {} allocation sites hold the same.\n",

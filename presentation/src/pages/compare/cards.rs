@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::runs::RunDetail;
 use trace::compare::conditions::{Condition, ConditionKind};
 use trace::compare::gate::{self, Outcome, Verdicts};
-use trace::compare::headline::{growth_by, growth_told, signed};
+use trace::compare::words::{growth_by, growth_told, signed};
 use trace::compare::{Difference, Side};
 use trace::trace::Series;
 use trace::units::Bytes;

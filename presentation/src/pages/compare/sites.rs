@@ -7,7 +7,6 @@ use api::routes;
 use api::view_state::{Selection, ViewState};
 use timeline::order;
 use trace::code::file_name;
-use trace::compare::profile::Place;
 use trace::compare::sites::{SiteChange, SiteDelta};
 use trace::units::Bytes;
 
@@ -57,6 +56,7 @@ pub const fn change_word(change: SiteChange) -> (&'static str, &'static str) {
         SiteChange::Shrunk => ("shrunk", "site-change less"),
         SiteChange::New => ("new", "site-change more"),
         SiteChange::Gone => ("gone", "site-change less"),
+        SiteChange::Shifted => ("at the peak", "site-change"),
     }
 }
 
@@ -73,31 +73,16 @@ pub fn title(site: &SiteDelta) -> (String, String) {
             (place.name.clone(), place_in_file)
         }
         None => {
-            let side = site.new.as_ref().or(site.base.as_ref());
-            let size = side.map_or(Bytes::ZERO, |side| side.size);
+            let size = site.told().map_or(Bytes::ZERO, |side| side.size);
             ("no stack recorded".to_owned(), format!("{size} each"))
         }
     }
 }
 
-/// What tells a row apart from others with the same title: the innermost call of its stack that no
-/// such row has. `None` where no other row has this title, or where the stacks do not differ.
+/// What tells a row apart from others with the same title, if anything does.
 pub fn apart(site: &SiteDelta, sites: &[SiteDelta]) -> Option<String> {
-    let named = site.place()?;
-    let is_alike = |other: &&SiteDelta| other.id != site.id && other.place() == Some(named);
-    let alike: Vec<&SiteDelta> = sites.iter().filter(is_alike).collect();
-    let of_others = |frame: &Place| alike.iter().any(|other| frames(other).contains(frame));
-    let own = frames(site).iter();
-    let differs = own
-        .filter(|frame| frame.line > 0)
-        .find(|frame| !of_others(frame))?;
-    (!alike.is_empty()).then(|| format!("in {}", differs.told()))
-}
-
-/// The stack, innermost first, of the new run if it has the site.
-fn frames(site: &SiteDelta) -> &[Place] {
-    let side = site.new.as_ref().or(site.base.as_ref());
-    side.map_or(&[], |side| &side.frames)
+    let differs = site.apart(sites)?;
+    Some(format!("in {}", differs.told()))
 }
 
 /// The page of a run with the band of this stack selected.
@@ -113,6 +98,7 @@ pub fn band_page(run: &RunId, device: u32, stack: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::compare::profile::Place;
     use trace::compare::sites::{Matched, SiteSide};
 
     fn site(name: &str, change: SiteChange, peak: i64, end: i64) -> SiteDelta {

@@ -2,11 +2,11 @@
 
 use super::{Finding, Limits, Weight};
 use crate::compare::failure::{self, Failure, Reached};
-use crate::compare::headline::{self, growth_told, signed};
 use crate::compare::pass::{self, PhaseDelta};
 use crate::compare::rates::{Counted, Rates};
+use crate::compare::words::{self, growth_told, signed};
 use crate::compare::work::Unknown;
-use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise};
+use crate::compare::{Difference, LeakChange, LeakPlace, Leaks, noise, peak_place};
 use crate::growth::Growth;
 use crate::leaks::{MIN_BYTES, Verdict};
 use crate::phases::Phase;
@@ -63,7 +63,7 @@ impl Judge<'_> {
         // States that agree pass, unless the limit is tighter than that.
         let agrees = difference.is_of_states() && difference.alike && !self.peak_exceeds();
         if difference.lacks_history() && !agrees {
-            let detail = headline::without_history(difference);
+            let detail = words::without_history(difference);
             self.find(Weight::Unknown, "history", detail);
             return;
         }
@@ -84,16 +84,40 @@ impl Judge<'_> {
             true => self.passes(),
             false => self.peak(),
         }
+        self.kept();
         self.leaks();
         self.growth();
+    }
+
+    /// What is kept between steps. It is there when something else needs memory, but only then does
+    /// it cost any: so this is a warning.
+    fn kept(&mut self) {
+        let difference = self.difference;
+        let Some(kept) = difference.kept_besides() else {
+            return;
+        };
+        let limit = self
+            .limits
+            .peak_growth
+            .of(kept.base)
+            .max(noise::LEVEL_FLOOR.0);
+        if kept.by() > 0 && kept.by().unsigned_abs() > limit {
+            let detail = format!(
+                "allocated is {} higher at the ends of steps ({} → {}): more is kept between them",
+                Bytes(kept.by().unsigned_abs()),
+                kept.base,
+                kept.new
+            );
+            self.find(Weight::Warn, "kept", detail);
+        }
     }
 
     /// A lower peak of another program is no good news, and a higher one is no bad news.
     fn other_program(&mut self) {
         let (base, new) = (&self.difference.base, &self.difference.new);
         let detail = format!(
-            "hardly anything is allocated in the same place in both runs, so they look like two \
-             programs, and their peaks ({} and {}) say nothing of one another; compare with a \
+            "too little of what they allocate and keep is the same in both runs, so they look like \
+             two programs, and their peaks ({} and {}) say nothing of one another; compare with a \
              recording of the same program",
             base.common_peak, new.common_peak
         );
@@ -230,19 +254,15 @@ impl Judge<'_> {
         let (limit, exceeds) = (self.peak_limit(), self.peak_exceeds());
         let more = noise::delta(before, after);
         let sentence = format!(
-            "the peak of allocated is {} higher ({before} → {after}{}, {}){}",
+            "the peak of allocated is {} higher ({before} → {after}{}, {}){}{}",
             signed(more as f64).trim_start_matches('+'),
-            headline::over(difference),
+            words::over(difference),
             allowed(more.unsigned_abs(), limit),
+            peak_place::told(difference),
             self.rounding()
         );
         if difference.is_of_other_steps() {
-            let detail = format!(
-                "the peaks ({before} and {after}) may be of other steps: {} wrapped, and memory \
-                 grows with each step; record the same steps in both",
-                difference.wrapped_rings()
-            );
-            self.find(Weight::Unknown, "peak", detail);
+            self.peak_of_other_steps();
             return;
         }
         // Of steps that both have, it is known what the baseline needed.
@@ -273,10 +293,44 @@ impl Judge<'_> {
         }
     }
 
+    /// Only the first step of the later recording is not known, where no ring wrapped. If only one
+    /// run grows, its first steps are its lowest, whichever steps of the program they are.
+    fn peak_of_other_steps(&mut self) {
+        let difference = self.difference;
+        let (before, after) = (difference.base.common_peak, difference.new.common_peak);
+        let lowest = difference.over.lowest;
+        let limit = self.peak_limit();
+        let exceeds = |base: Bytes, new: Bytes| new.0 > base.0.saturating_add(limit);
+        let which = "whichever steps are compared";
+        match (lowest, difference.grows()) {
+            (Some([base, _]), [true, false]) if !exceeds(base, after) => {
+                let detail = format!("the peak is no higher {which} ({before} and {after})");
+                self.find(Weight::Note, "peak", detail);
+            }
+            (Some([_, new]), [false, true]) if exceeds(before, new) => {
+                let more = new.saturating_sub(before);
+                let detail = format!(
+                    "the peak of allocated is at least {more} higher {which} ({before} → at \
+                     least {new}, {})",
+                    allowed(more.0, limit)
+                );
+                self.find(Weight::Fail, "peak", detail);
+            }
+            _ => {
+                let detail = format!(
+                    "the peaks ({before} and {after}) may be of other steps: {}, and memory \
+                     grows with each step; record the same steps in both",
+                    difference.why_other_steps()
+                );
+                self.find(Weight::Unknown, "peak", detail);
+            }
+        }
+    }
+
     /// Adds a note if the program requests no more: then only the rounding of sizes has changed.
     /// What it requests is known at the peaks of whole recordings.
     fn rounding(&self) -> &'static str {
-        if !headline::over(self.difference).is_empty() {
+        if !words::over(self.difference).is_empty() {
             return "";
         }
         let requested = self.difference.series(Series::Requested);

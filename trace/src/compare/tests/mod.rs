@@ -1,5 +1,6 @@
 //! Made-up programs, compared.
 
+mod apart;
 mod bounds;
 mod leaks;
 mod numbers;

@@ -16,7 +16,7 @@ use leptos::prelude::*;
 use presentation::pages::compare::cards::change;
 use presentation::pages::compare::picture::{aligned, exact_difference};
 use trace::compare::curves::Align;
-use trace::compare::headline::signed;
+use trace::compare::words::signed;
 use trace::trace::Series;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, PointerEvent, WheelEvent};

@@ -13,7 +13,7 @@ use presentation::components::badge::cautions;
 use presentation::pages::job::curves::{by_oddness, oddest_first, rank_of, why};
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
-use trace::compare::headline::signed;
+use trace::compare::words::signed;
 use trace::leaks::Verdict;
 use trace::ranks::Rank;
 use trace::ranks::odd::rate;

@@ -1,0 +1,129 @@
+//! Pieces of sentences about a difference: levels, growth, bytes with a sign.
+
+use super::failure::Failure;
+use super::{Difference, noise};
+use crate::growth::Growth;
+use crate::trace::Series;
+use crate::units::{Bytes, grouped};
+
+/// What can be said of states without events.
+pub(super) fn without_history(difference: &Difference) -> String {
+    let (base, new) = (&difference.base, &difference.new);
+    match (base.events, new.events) {
+        (0, 0) => format!(
+            "{}, but neither recording has a history, so no peak is known",
+            levels(difference)
+        ),
+        (0, _) => "the baseline holds no history, so its peak is not known".to_owned(),
+        _ => "the new run holds no history, so its peak is not known".to_owned(),
+    }
+}
+
+/// The peaks, or what is held at the dump.
+pub(super) fn levels(difference: &Difference) -> String {
+    let (base, new) = (difference.base.common_peak, difference.new.common_peak);
+    if difference.is_of_other_steps() {
+        return format!("peaks {base} and {new}, which may be of other steps");
+    }
+    let delta = noise::delta(base, new);
+    let level = match difference.is_of_states() {
+        true => "held at the dump:",
+        false => "peak",
+    };
+    match delta {
+        _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
+            format!("{level} {new}{}", over(difference))
+        }
+        _ => {
+            let over = over(difference);
+            let failed = Failure::of(difference);
+            let sides = [
+                (base, delta > 0, failed == Failure::Gone),
+                (new, delta < 0, failed == Failure::Appeared),
+            ];
+            let [base, new] = sides.map(|(peak, is_lower, failed)| {
+                // What a run that failed would have needed is not known.
+                let is_least = is_lower && difference.is_bounded() || failed && over.is_empty();
+                let least = if is_least { "at least " } else { "" };
+                format!("{least}{}", beside(peak, delta))
+            });
+            format!("{level} {} ({base} → {new}{over})", signed(delta as f64))
+        }
+    }
+}
+
+/// A level beside its change, in a unit in which the change can be seen.
+fn beside(level: Bytes, change: i64) -> String {
+    const SEEN: u64 = 32 << 20;
+    match level.0 >= 1 << 30 && change.unsigned_abs() < SEEN {
+        true => format!("{} MiB", grouped((level.0 + (1 << 19)) >> 20)),
+        false => level.to_string(),
+    }
+}
+
+/// Over which steps the peaks are compared, if those are not the peaks of both runs.
+pub(super) fn over(difference: &Difference) -> String {
+    let series = difference.series(Series::Allocated);
+    let (base, new) = (&difference.base, &difference.new);
+    match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
+        true => String::new(),
+        false => format!(" over {}", difference.over.told()),
+    }
+}
+
+/// The peaks that are compared and over which steps, if those are not the peaks of both runs.
+pub fn common_peaks(difference: &Difference) -> Option<(String, [Bytes; 2])> {
+    let over = over(difference);
+    let peaks = [difference.base.common_peak, difference.new.common_peak];
+    (!over.is_empty()).then_some((over, peaks))
+}
+
+/// Growth a step as it is told everywhere: 0 within its error, and a sign only if it shrinks.
+pub fn growth_told(growth: Growth) -> String {
+    rate(growth.told())
+}
+
+/// The same with its error, where it has one: `5.02 MiB ± 1.00 MiB`.
+pub fn growth_with_error(growth: Growth) -> String {
+    let told = growth_told(growth);
+    match growth.error {
+        Some(error) if error >= 0.5 => format!("{told} ± {}", Bytes(error.round() as u64)),
+        _ => told,
+    }
+}
+
+/// By how much more the new run grows than the baseline, of what is told, bytes a step.
+pub fn growth_by(base: Growth, new: Growth) -> f64 {
+    new.told() - base.told()
+}
+
+/// Bytes a step; a small number has no sign.
+fn rate(slope: f64) -> String {
+    match slope {
+        s if s <= -0.5 => signed(s),
+        s => Bytes(s.max(0.0).round() as u64).to_string(),
+    }
+}
+
+/// Bytes with a sign: `+1.50 GiB`, `−7.00 GiB`. What is no number is not known.
+pub fn signed(bytes: f64) -> String {
+    if !bytes.is_finite() {
+        return "not known".to_owned();
+    }
+    let sign = if bytes < 0.0 { '\u{2212}' } else { '+' };
+    format!("{sign}{}", Bytes(bytes.abs().round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_a_sign_or_is_not_known() {
+        let check = |bytes: f64, expected: &str| assert_eq!(signed(bytes), expected);
+        check(1536.0, "+1.50 KiB");
+        check(-1024.0, "−1.00 KiB");
+        check(f64::NAN, "not known");
+        check(f64::NEG_INFINITY, "not known");
+    }
+}
