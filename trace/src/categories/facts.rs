@@ -30,8 +30,8 @@ pub(super) struct Fact {
     pub of_object: bool,
     /// Made by a program's object itself, which may be a module.
     pub in_init: bool,
-    /// A copy of a parameter: `copy.deepcopy` of a module.
-    pub copies_parameter: bool,
+    /// A copy of a parameter (`copy.deepcopy` of a module), or one gathered from its shards.
+    pub of_parameter: bool,
     /// The line of DeepSpeed's optimizer at which it copies parameters into flat blocks: first the
     /// parameters themselves, later their 32-bit copies.
     pub shard_line: Option<u32>,
@@ -104,8 +104,8 @@ enum Says {
     ModuleApply,
     ModuleCall,
     OfModule,
-    /// A parameter is copied.
-    CopiesParameter,
+    /// A parameter is copied, or gathered.
+    OfParameter,
     Cache,
     /// An object that is a cache is made.
     CacheInit,
@@ -144,7 +144,9 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         }
         _ if file.ends_with("torch/nn/utils/clip_grad.py") => Says::Clips,
         _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
-        "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => Says::CopiesParameter,
+        "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => Says::OfParameter,
+        // FSDP2 gathers a weight for the time in which it is used.
+        "alloc_storage" if file.ends_with("/_fsdp_param.py") => Says::OfParameter,
         "deepcopy" | "from_pretrained" => Says::OfModule,
         _ if site::shards_module(stacks, frame) => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
@@ -196,7 +198,7 @@ fn is_of_program(stacks: &Stacks, says: &[Says], stack: StackIdx) -> bool {
 /// some.
 fn makes_module(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrIdx> {
     let quiet = |says: Says| {
-        let copies = says == Says::CopiesParameter;
+        let copies = says == Says::OfParameter;
         copies || matches!(says, Says::Framework | Says::Nothing | Says::OfModule)
     };
     let frames = stacks.frames(stack);
@@ -243,8 +245,8 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             }
             Says::ModuleCall => fact.calls_module = true,
             Says::OfModule => fact.of_module = true,
-            Says::CopiesParameter => {
-                fact.copies_parameter = true;
+            Says::OfParameter => {
+                fact.of_parameter = true;
                 fact.of_module = true;
             }
             Says::Cache => fact.cache = true,

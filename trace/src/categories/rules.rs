@@ -235,8 +235,14 @@ impl<'a> Rules<'a> {
         if fact.bucket {
             return Verdict::Is(Category::Gradient);
         }
-        if fact.copies_parameter {
+        if fact.of_parameter {
             return Verdict::Is(Category::Parameter);
+        }
+        if self.lasts(life)
+            && life.role != Role::ModelSetup
+            && self.survey.is_taken_for_a_product(self.device, life.block)
+        {
+            return Verdict::Is(Category::Temporary);
         }
         let span = &self.survey.spans[life.span];
         let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
@@ -504,7 +510,7 @@ impl<'a> Rules<'a> {
         ) {
             (_, fact) if fact.workspace || fact.clips => Some(Category::Temporary),
             (_, fact) if fact.bucket => Some(Category::Gradient),
-            (_, fact) if fact.copies_parameter => Some(Category::Parameter),
+            (_, fact) if fact.of_parameter => Some(Category::Parameter),
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {
                 Some(_) if fact.apply_line == self.survey.buffer_line => Category::Buffer,
@@ -521,7 +527,10 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }
-            (Role::Forward, _) => Some(Category::Activation),
+            (Role::Forward, _) => Some(match stays && self.survey.is_like_workspace(kind) {
+                true => Category::Temporary,
+                false => Category::Activation,
+            }),
             _ => None,
         };
         if let Some(made) = made {

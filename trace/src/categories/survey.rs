@@ -1,6 +1,6 @@
 //! What the rules have to know of a whole recording before they judge a block.
 
-use super::facts::Facts;
+use super::facts::{Fact, Facts};
 use super::sizes::Sizes;
 use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
@@ -149,20 +149,14 @@ impl Survey {
         for block in (0..blocks.len() as u32).map(BlockIdx) {
             watch.at_row(block.index(), || {
                 let tables = left.heap_bytes() + of_map(&candidates) + n_candidates * 96;
-                // A full table moves to a larger one: while it moves, both exist.
-                let spans = of_vec(&self.spans);
-                spans + 3 * (self.heap_bytes() - spans + tables)
+                self.held_with(tables)
             })?;
             let (kind, freed) = (blocks.kind(block), blocks.free_requested[block.index()]);
             let (stack, requested) = (kind.alloc_stack, kind.requested);
             let (role, fact) = (roles.get(stack), facts.get(stack));
             if block.0 < blocks.n_preexisting {
                 if blocks.origin(block, n_events) == Origin::Preexisting && !fact.workspace {
-                    self.before.add(requested);
-                    self.parameters.add(requested);
-                    if fact.apply_line.is_some() {
-                        self.moved_before.add(requested);
-                    }
+                    self.add_earlier(requested, fact);
                 }
                 continue;
             }
@@ -207,6 +201,22 @@ impl Survey {
         let much = |kept: u64, made: u64| kept as f64 >= KEPT * made.max(1) as f64;
         self.keeps = much(kept.count, made.count) || much(kept.bytes.0, made.bytes.0);
         Ok(candidates)
+    }
+
+    /// Heap bytes while tables grow: a full one moves to a larger one, and both exist then. The
+    /// spans are complete.
+    fn held_with(&self, tables: usize) -> usize {
+        let spans = of_vec(&self.spans);
+        spans + 3 * (self.heap_bytes() - spans + tables)
+    }
+
+    /// Counts a block from before the recording that stays.
+    fn add_earlier(&mut self, requested: Bytes, fact: &Fact) {
+        self.before.add(requested);
+        self.parameters.add(requested);
+        if fact.apply_line.is_some() {
+            self.moved_before.add(requested);
+        }
     }
 
     fn count_like_workspaces(
@@ -255,6 +265,34 @@ impl Survey {
     pub fn is_like_workspace(&self, kind: &BlockKind) -> bool {
         let alike = self.like_workspaces.count(kind);
         alike == 1 || self.learns && alike == 2
+    }
+
+    /// Whether a block is [like a workspace](Survey::is_like_workspace), and the line that made it
+    /// made something else, too, just before or after it: a product needs a workspace beside what
+    /// it is for. A line that makes a parameter makes nothing else, or its equals.
+    pub fn is_taken_for_a_product(&self, device: &DeviceTrace, block: BlockIdx) -> bool {
+        let kind = device.blocks.kind(block);
+        let is_beside = |other: u32| {
+            let is_there =
+                (device.blocks.n_preexisting..device.blocks.len() as u32).contains(&other);
+            is_there && {
+                let other = device.blocks.kind(BlockIdx(other));
+                other.alloc_stack == kind.alloc_stack && other.requested != kind.requested
+            }
+        };
+        workspaces::is_size(kind.requested)
+            && self.is_like_workspace(kind)
+            && (is_beside(block.0.wrapping_sub(1)) || is_beside(block.0 + 1))
+    }
+
+    /// Whether a block that outlived a backward pass was given back in a later one, with no step of
+    /// an optimizer between the two.
+    pub fn waits_for_later_pass(&self, backward: usize, freed: u32) -> bool {
+        let later = self.spans[backward + 1..].iter();
+        let mut until = later.take_while(|part| part.start <= freed);
+        let last = until.clone().last();
+        last.is_some_and(|part| part.phase == Phase::Backward && freed < part.end)
+            && until.all(|part| part.phase != Phase::Optimizer)
     }
 
     /// Whether no other block on its stream has the size of a block, and that is a workspace's.
@@ -319,7 +357,7 @@ fn moves_modules(device: &DeviceTrace, roles: &Roles, facts: &Facts) -> bool {
     let (mut moves, mut makes) = (false, false);
     for fact in setup.map(|stack| facts.get(stack)).filter(|f| f.of_module) {
         moves |= fact.apply_line.is_some();
-        makes |= fact.apply_line.is_none() && !fact.copies_parameter;
+        makes |= fact.apply_line.is_none() && !fact.of_parameter;
     }
     moves && !makes
 }

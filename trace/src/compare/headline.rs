@@ -22,17 +22,13 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
                 n => format!("{n} allocation sites hold the same"),
             },
         ],
-        Change::Moved => {
-            let sites = match difference.sites.len() {
+        Change::Moved => vec![
+            no_change(difference, " of peak and growth"),
+            match difference.sites.len() {
                 1 => "one allocation site differs".to_owned(),
                 n => format!("{n} allocation sites differ"),
-            };
-            let levels = no_change(difference, " of peak and growth");
-            [Some(levels), step_ends(difference), Some(sites)]
-                .into_iter()
-                .flatten()
-                .collect()
-        }
+            },
+        ],
         Change::NotComparable => return not_comparable(difference, signs, said),
         _ if !difference.has_levels() => return without_levels(difference, said),
         Change::Better | Change::Worse | Change::Mixed => {

@@ -38,8 +38,8 @@ pub enum NotTheLimit {
     },
     /// It was no limit of the process that refused.
     #[error(
-        "no limit of {} refused the request that failed: the device was full when the process could \
-         reserve {}",
+        "no limit of {} refused the request that failed: the device was full when the process \
+         could reserve {}",
         exact(.told.0 as f64), exact(.had.0 as f64)
     )]
     DeviceWasFull {
@@ -70,6 +70,12 @@ pub fn contradiction(
 }
 
 impl LimitSeen {
+    /// The limit as it was told, if that fits; else what the recording shows.
+    pub fn or_told(self, told: Option<Bytes>) -> LimitSeen {
+        let told = told.and_then(|told| self.told(told).ok());
+        told.unwrap_or(self)
+    }
+
     /// The limit to the byte, as somebody tells it.
     ///
     /// # Errors

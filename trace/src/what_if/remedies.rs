@@ -239,8 +239,7 @@ pub fn remedies(
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };
-    let told = tried.limit.and_then(|limit| seen.told(limit).ok());
-    let seen = told.unwrap_or(seen);
+    let seen = seen.or_told(tried.limit);
     let none = Early::default();
     let as_it_was = Conditions {
         settings: own,

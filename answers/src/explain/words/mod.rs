@@ -328,22 +328,26 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
     });
     sentences.extend(kept_for_backward(oom, replays.saved));
     sentences.extend(replays.lowers.map(str::to_owned));
-    sentences.push(match (oom.remedies.is_empty(), oom.phase) {
+    sentences.push(what_came_next(oom, replays.lowers.is_some()).to_owned());
+    sentences.join(" ")
+}
+
+/// What the recording does not show, or what helps in general where nothing got past it. What
+/// `lowers` the largest category was said before.
+fn what_came_next(oom: &OutOfMemory, lowers: bool) -> &'static str {
+    match (oom.remedies.is_empty(), oom.phase) {
         // Expandable segments were tried, or in use.
         (true, _) if oom.cause == Cause::Demand && lasts(oom) => {
             "What lowers demand: sharding or a lower precision of what lasts, or an optimizer with \
              a smaller state."
-                .to_owned()
         }
-        (true, _) if replays.lowers.is_none() => in_general(oom.cause, false).to_owned(),
+        (true, _) if !lowers => in_general(oom.cause, false),
         (_, Phase::Forward) => {
             "What would have been asked for next was not recorded; within a forward pass memory \
              still grows, so take more than the least that helps."
-                .to_owned()
         }
-        _ => "What would have been asked for next was not recorded.".to_owned(),
-    });
-    sentences.join(" ")
+        _ => "What would have been asked for next was not recorded.",
+    }
 }
 
 /// Whether three quarters of what was in use are the model, its gradients and its optimizer.

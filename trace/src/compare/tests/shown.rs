@@ -341,23 +341,3 @@ fn rows_of_a_bench_differ_in_what_the_bench_compares() {
     let meaning = "what the bench compares: the same program with other patches";
     assert_eq!(told, [["patches", "none", "p3 enter-reset", meaning]]);
 }
-
-/// A patch that drops early what a step keeps: the peak, in the first step, hides it.
-#[test]
-fn other_ends_of_steps_are_told_though_the_peaks_are_equal() {
-    let base = Program::default().profile();
-    let told = |except: usize| {
-        let mut new = base.clone();
-        for (at, step) in new.devices[0].steps.iter_mut().enumerate() {
-            let less = if at == except { 0 } else { 100 * MIB };
-            step.end -= Bytes(less);
-        }
-        let mut sites = new.devices[0].sites.iter_mut();
-        let site = sites.find(|site| site.at_end >= Bytes::mib(100)).unwrap();
-        site.at_end -= Bytes::mib(100);
-        compare(&base, &new)[0].headline.clone()
-    };
-    let says = "steps end at −100 MiB (400 MiB → 300 MiB)";
-    assert!(told(0).contains(says), "{}", told(0));
-    assert!(!told(7).contains("steps end"), "{}", told(7));
-}

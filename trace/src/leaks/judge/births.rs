@@ -109,8 +109,8 @@ fn growth_of(births: &[usize], rhythm: &Rhythm, kept: &Kept) -> Growth {
 }
 
 /// Where a rate starts, and the growths after that. What the first period keeps was there before
-/// the steps began, or is the first of what is kept again and again. If the next growth follows sooner
-/// than any other, it is no part of their rhythm, and the rate starts with the second one.
+/// its steps began, or is the first of what is kept again and again. If the next growth follows
+/// sooner than any other, it is no part of their rhythm, and the rate starts with the second one.
 fn start_of_rate(births: &[usize]) -> (usize, &[usize]) {
     let gaps = |births: &[usize]| births.windows(2).map(|w| w[1] - w[0]).min();
     match births {

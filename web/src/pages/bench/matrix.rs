@@ -6,15 +6,14 @@ use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
 use crate::components::focus::rescue;
 use crate::components::no_match::no_match;
-use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format;
 use crate::pages::runs_store::Loaded;
 use crate::url_state::UrlState;
 use api::bench::{
-    BenchCatalog, BenchConfig, BenchRow, BenchRowState, BenchStatus, Provenance, RowCounts,
+    Bench, BenchCatalog, BenchConfig, BenchRowState, BenchStatus, Provenance, RowCounts,
 };
-use api::ids::{BenchRowId, RunId};
+use api::ids::RunId;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
