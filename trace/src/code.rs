@@ -66,6 +66,18 @@ pub fn is_framework(filename: &str, line: u32) -> bool {
     }
 }
 
+/// Whether this is a cell of a notebook. IPython numbers cells by when they ran
+/// (`<ipython-input-12-…>`), ipykernel names them after their content
+/// (`/tmp/ipykernel_9/1234567.py`): so the name says nothing of which cell it is.
+pub fn is_cell(filename: &str) -> bool {
+    let mut parts = filename.rsplit(['/', '\\']);
+    let name = parts.next().and_then(|name| name.strip_suffix(".py"));
+    let folder = parts.next().unwrap_or_default();
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    filename.starts_with("<ipython-input-")
+        || folder.starts_with("ipykernel_") && name.is_some_and(is_number)
+}
+
 /// Whether `torch.compile` wrote this code: a file of Inductor, or a graph of FX. Nobody can change
 /// it, so nobody is told to.
 pub fn is_generated(filename: &str) -> bool {
@@ -234,6 +246,8 @@ mod tests {
         check("/v/site-packages/transformers/modeling.py", 9, false);
         check("/home/me/torch/train.py", 9, false);
         check("<ipython-input-3>", 9, false);
+        assert!(is_cell("<ipython-input-3-ab12>") && is_cell("/tmp/ipykernel_9/123.py"));
+        assert!(is_cell(r"C:\Temp\ipykernel_9\123.py") && !is_cell("/tmp/ipykernel_9/run.py"));
         let of_windows = [
             (r"C:\v\Lib\site-packages\torch\nn\modules\linear.py", true),
             (r"C:\Programs\Python\Python312\Lib\threading.py", true),

@@ -269,9 +269,15 @@ fn counted(stacks: &Stacks, stack: StackIdx) -> Vec<Frame> {
     native.filter(|f| !stacks.str(f.name).is_empty()).collect()
 }
 
-/// Module and function.
+/// Module and function. All cells of a notebook are one module, since the same cell has another
+/// name each time that it runs.
 fn named(stacks: &Stacks, frame: Frame) -> (&str, &str) {
-    (module(stacks.str(frame.filename)), stacks.str(frame.name))
+    let file = stacks.str(frame.filename);
+    let module = match code::is_cell(file) {
+        true => "<cell>",
+        false => module(file),
+    };
+    (module, stacks.str(frame.name))
 }
 
 /// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.
@@ -365,9 +371,16 @@ mod tests {
         let before = kind("keep", "/a/train.py", 10);
         let after = kind("keep", "/b/train.py", 12);
         let other = kind("drop", "/a/train.py", 10);
+        let stepped = kind("<module>", "<ipython-input-7-ab12>", 2);
+        let again = kind("<module>", "<ipython-input-9-ab12>", 2);
         let stacks = &builder.stacks;
         assert_eq!(key(stacks, &before), key(stacks, &after));
         assert_ne!(key(stacks, &before), key(stacks, &other));
+        let cells = [stepped, again].map(|kind| key(stacks, &kind));
+        assert_eq!(
+            cells[0], cells[1],
+            "a cell that runs again is the same place"
+        );
         assert_eq!(
             key(stacks, &block_of(Bytes(8))),
             SiteKey::Size(Bytes(8)),
