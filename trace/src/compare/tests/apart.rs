@@ -1,6 +1,7 @@
 //! Recordings that begin at different steps, what is kept between steps, and what is no difference.
 
 use super::numbers::part_of;
+use super::profile::{DeviceProfile, SiteProfile};
 use super::sites::{Matching, SiteChange};
 use super::*;
 
@@ -126,17 +127,19 @@ fn a_call_left_out_of_the_middle_is_no_other_site() {
     assert_eq!(left_over(&run(&[linear, forward, step], 9 * MIB)), (1, 1));
 }
 
+/// The site that holds most at its own peak.
+fn largest(device: &mut DeviceProfile) -> &mut SiteProfile {
+    let sites = device.sites.iter_mut();
+    sites.max_by_key(|site| site.peak).expect("a site")
+}
+
 /// What the allocator does not split off belongs to a block, and depends on addresses.
 #[test]
 fn a_site_is_judged_by_what_it_asks_for() {
     let base = Program::default().profile();
     let mut new = base.clone();
     let device = &mut new.devices[0];
-    let largest = device
-        .sites
-        .iter_mut()
-        .max_by_key(|site| site.peak)
-        .unwrap();
+    let largest = largest(device);
     largest.peak.0 += 6 * MIB;
     largest.at_peak.0 += 6 * MIB;
     device.summary[Series::Allocated as usize].peak.0 += 6 * MIB;
@@ -151,11 +154,7 @@ fn a_row_that_differs_only_at_the_peak_is_neither_grown_nor_shrunk() {
     let base = Program::default().profile();
     let mut new = base.clone();
     let device = &mut new.devices[0];
-    let largest = device
-        .sites
-        .iter_mut()
-        .max_by_key(|site| site.peak)
-        .unwrap();
+    let largest = largest(device);
     largest.at_peak = Bytes::ZERO;
     largest.requested.at_peak = Bytes::ZERO;
     for step in &mut device.steps {
