@@ -19,12 +19,9 @@ const CRATES: [&str; 10] = [
 ];
 
 /// Modules that really are one, in several files: the folder, and who needs whom there.
-const TOGETHER: [(&str, &str, &str); 3] = [
+const TOGETHER: [(&str, &str, &str); 1] = [
     // Operations on a session make the graph, and the graph runs operations on the session.
     ("engine/src", "session", "autograd"),
-    // A tensor knows the node that made it, and a node holds tensors and their checkpoints.
-    ("engine/src/autograd", "tensor", "node"),
-    ("engine/src/autograd", "node", "checkpoint"),
 ];
 
 /// Modules, each with the modules that it depends on.

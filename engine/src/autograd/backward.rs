@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::node::{Call, CtxLifetime, Grads, Kind, Node, NodeRef, Saved, Slots, Waiting};
-use super::tensor::Tensor;
+use super::graph::{Call, CtxLifetime, Grads, Kind, Node, NodeRef, Saved, Slots, Tensor, Waiting};
 use crate::deviation::Deviation;
 use crate::memory::Role;
 use crate::offload::GraphTask;

@@ -4,61 +4,16 @@
 //! the region, a [`Holder`] replaces each saved tensor. When backward unpacks the first holder, the
 //! recompute begins. It stops as soon as every holder has its tensor.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
 use std::iter;
 use std::rc::{Rc, Weak};
 
-use super::node::{CtxLifetime, Edges, Inputs, Kind, Node, Saved, Variables};
-use super::tensor::Tensor;
+use super::graph::{
+    CtxLifetime, Edges, Frame, Holder, Inputs, Kind, Node, Region, Saved, Tensor, Variables,
+};
 use crate::deviation::Deviation;
-use crate::offload::GraphTask;
 use crate::session::{RunError, Session, Unit, holds_tensors};
 use crate::tensor::DType;
-
-/// A checkpointed function: the module's forward, which the recompute calls again.
-pub type Region = Rc<dyn Fn(&mut Session, &[Tensor]) -> Result<Tensor, RunError>>;
-
-/// The place of one saved tensor of a region.
-#[derive(Default)]
-pub(crate) struct Holder {
-    /// The recomputed tensor, from the recompute until backward takes it.
-    value: RefCell<Option<Tensor>>,
-}
-
-/// One execution of a region.
-pub(crate) struct Frame {
-    function: Region,
-    /// Node whose saved tensors are the region's inputs.
-    input_saver: RefCell<Option<Rc<Node>>>,
-    holders: RefCell<Vec<Weak<Holder>>>,
-    recomputed_in: Cell<Option<GraphTask>>,
-    /// Tensors that the function holds. They are listed here to show what keeps them alive.
-    captured: Vec<Tensor>,
-}
-
-impl Holder {
-    /// The recomputed tensor that waits here, only borrowed.
-    pub(crate) fn borrow(&self) -> Ref<'_, Option<Tensor>> {
-        self.value.borrow()
-    }
-
-    /// The recomputed tensor that waits here.
-    pub(crate) fn value(&self) -> Option<Tensor> {
-        self.value.borrow().clone()
-    }
-}
-
-impl Frame {
-    /// Node whose saved tensors are the region's inputs.
-    pub(crate) fn input_saver(&self) -> Option<Rc<Node>> {
-        self.input_saver.borrow().clone()
-    }
-
-    /// Tensors that the function holds.
-    pub(crate) fn captured(&self) -> &[Tensor] {
-        &self.captured
-    }
-}
 
 /// What saved-tensor hooks do at one level of the stack.
 #[derive(Clone)]

@@ -5,15 +5,12 @@
 
 mod backward;
 mod checkpoint;
-mod node;
-mod tensor;
+mod graph;
 
 pub(crate) use backward::Pass;
 pub(crate) use checkpoint::HookLayer;
-pub use checkpoint::Region;
-pub(crate) use node::{
-    Call, Edges, Formula, Grads, Inputs, Kind, Meta, Saved, SavedVariable, Variables,
+pub(crate) use graph::{
+    Call, Edges, Formula, Grads, Inputs, Kind, LeafMeta, Meta, Saved, SavedVariable, TensorImpl,
+    Variables,
 };
-pub use node::{CtxLifetime, Node, NodeRef};
-pub use tensor::{Edge, Tensor};
-pub(crate) use tensor::{LeafMeta, TensorImpl};
+pub use graph::{CtxLifetime, Edge, Node, NodeRef, Region, Tensor};
