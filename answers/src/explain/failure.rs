@@ -29,7 +29,8 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let kinds = (&look.categories, &look.phases);
     let failing = Failing::of(look.device, look.stacks(), kinds, &failure);
     let room = room::at(look, places, Some(failure.event));
-    let fits = fits(look, &own, &failing, &failure)?;
+    let evidence = what_if::evidence(look.device, &own, look.watch)?;
+    let fits = fits(look, evidence.limit, &failing, &failure);
     let tried = Tried {
         leaks: Some(&early),
         batch: Some(&failing.batch),
@@ -39,10 +40,11 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
             _ => None,
         },
     };
-    let diagnosis = what_if::remedies(look.device, &own, tried, look.watch)?;
+    let diagnosis = what_if::remedies(look.device, (&own, &evidence), tried, look.watch)?;
     let leaked = early.overdue(look.device, failure.event);
     let found = diagnosis.as_ref();
-    let [limit_at_least, limit_below] = limits(look, &own, found, &failure)?;
+    let limit = limit(look, evidence.limit, (&own, &failure), found);
+    let limit_below = limit.map(|limit| limit.below);
     let whole_pass = whole_pass(&failing, fits, limit_below);
     let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
     let is_more = failing.state_made > failure.asked || is_too_much;
@@ -53,7 +55,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         segment: found.and_then(|found| found.failed.segment),
         free: failure.free,
         refused_by: refused_by(&own, &failure),
-        limit_at_least,
+        limit_at_least: limit.map(|limit| limit.at_least),
         limit_below,
         // The failure itself emptied the cache too.
         retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
@@ -122,25 +124,24 @@ fn why(
     why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
 }
 
-/// How large a batch a whole pass has room for. Where something leaks, that is what to tell; `None`
-/// then, and where no pass like the failed one was recorded before.
+/// How large a batch a whole pass has room for under the limit that was seen. Where something
+/// leaks, that is what to tell; `None` then, and where no pass like the failed one was recorded
+/// before.
 fn fits(
     look: &Look<'_>,
-    own: &Config,
+    seen: Option<LimitSeen>,
     failing: &Failing,
     failure: &Failure,
-) -> Result<Option<Fits>, Stopped> {
-    let need = failing.need.filter(|_| look.leaks.verdict != Verdict::Leak);
-    let Some(need) = need else {
-        return Ok(None);
-    };
-    let seen = what_if::evidence(look.device, own, look.watch)?.limit;
-    let told = |seen: LimitSeen| look.limit.and_then(|limit| seen.told(limit).ok());
-    let at_least = seen.map(|seen| told(seen).unwrap_or(seen).at_least);
+) -> Option<Fits> {
+    let need = failing.need?;
+    if look.leaks.verdict == Verdict::Leak {
+        return None;
+    }
+    let least = seen?.or_told(look.limit).at_least;
     // What lay between blocks then is no use to others either.
     let in_use = look.device.levels_at(failure.event).get(Series::Active);
     let pieces = failure.reserved.saturating_sub(in_use);
-    Ok(at_least.map(|least| need.fits(least.saturating_sub(pieces))))
+    Some(need.fits(least.saturating_sub(pieces)))
 }
 
 /// What a whole pass would have needed.
@@ -158,22 +159,18 @@ fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Op
     })
 }
 
-/// Between which sizes the limit lies: those that replay was tried with, otherwise what is told, or
-/// what the failure shows.
-fn limits(
+/// The limit that replay was tried with; otherwise what is told, or what the failure shows beside
+/// what was `seen` in the whole recording.
+fn limit(
     look: &Look<'_>,
-    own: &Config,
+    seen: Option<LimitSeen>,
+    (own, failure): (&Config, &Failure),
     diagnosis: Option<&Diagnosis>,
-    failure: &Failure,
-) -> Result<[Option<Bytes>; 2], Stopped> {
-    if let Some(found) = diagnosis {
-        return Ok([found.limit.at_least, found.limit.below].map(Some));
+) -> Option<LimitSeen> {
+    match diagnosis {
+        Some(found) => Some(found.limit),
+        None => Some(LimitSeen::of_refusal(seen, own, failure)?.or_told(look.limit)),
     }
-    let seen = LimitSeen::of_refusals(look.device, own, &[*failure], look.watch)?;
-    let seen = seen.into_iter().next().flatten();
-    let told = |seen: LimitSeen| look.limit.and_then(|limit| seen.told(limit).ok());
-    let seen = seen.map(|seen| told(seen).unwrap_or(seen));
-    Ok(seen.map_or([None; 2], |seen| [seen.at_least, seen.below].map(Some)))
 }
 
 /// How many more allocations failed that were not passed over.

@@ -244,7 +244,8 @@ fn remedies(
         limit,
         ..Tried::default()
     };
-    let Some(found) = what_if::remedies(device, &own, tried, watch)? else {
+    let evidence = what_if::evidence(device, &own, watch)?;
+    let Some(found) = what_if::remedies(device, (&own, &evidence), tried, watch)? else {
         return Ok(None);
     };
     let remedies = found.remedies.into_iter().map(|remedy| Remedy {
@@ -264,12 +265,11 @@ fn out_of_memory(
 ) -> Result<Vec<OutOfMemory>, Stopped> {
     let stacks = &subject.trace.stacks;
     let own = what_if::own_settings(&subject.trace.format, device);
-    let told = |seen: LimitSeen| subject.limit.and_then(|limit| seen.told(limit).ok());
     let passed_over = oom::passed_over(device);
     let failures = oom::failures(device);
     let limits = LimitSeen::of_refusals(device, &own, &failures, watch)?;
     let failures = failures.into_iter().zip(limits).map(|(failure, limit)| {
-        let limit = limit.map(|seen| told(seen).unwrap_or(seen));
+        let limit = limit.map(|seen| seen.or_told(subject.limit));
         let held = categories.alive(device, Some(failure.event));
         let frame = stacks.headline(failure.stack);
         OutOfMemory {

@@ -109,24 +109,33 @@ impl LimitSeen {
         failures: &[Failure],
         watch: Watch<'_>,
     ) -> Result<Vec<Option<LimitSeen>>, Stopped> {
-        let refused: Vec<_> = failures.iter().map(|one| one.limit_under(own)).collect();
-        let seen = match refused.iter().any(Option::is_some) {
+        let by_process = |failure: &Failure| failure.limit_under(own).is_some();
+        let seen = match failures.iter().any(by_process) {
             true => Evidence::of(device, own, watch)?.limit,
             false => None,
         };
-        let limits = refused.into_iter().zip(failures);
-        let limits = limits.map(|(below, failure)| {
-            let below = below?;
-            let may_be = seen.filter(|seen| seen.may_refuse(failure, below));
-            // Otherwise the limit was another one then. It may even have been set below what was
-            // reserved.
-            Some(may_be.unwrap_or(LimitSeen {
-                at_least: Bytes::ZERO,
-                below,
-                by: Refuser::Process,
-            }))
-        });
+        let limits = failures
+            .iter()
+            .map(|failure| LimitSeen::of_refusal(seen, own, failure));
         Ok(limits.collect())
+    }
+
+    /// The limit of the process that refused a request, if one did and not the device; `seen` is
+    /// the limit that the whole recording shows.
+    pub fn of_refusal(
+        seen: Option<LimitSeen>,
+        own: &Config,
+        failure: &Failure,
+    ) -> Option<LimitSeen> {
+        let below = failure.limit_under(own)?;
+        let may_be = seen.filter(|seen| seen.may_refuse(failure, below));
+        // Otherwise the limit was another one then. It may even have been set below what was
+        // reserved.
+        Some(may_be.unwrap_or(LimitSeen {
+            at_least: Bytes::ZERO,
+            below,
+            by: Refuser::Process,
+        }))
     }
 
     /// Whether it may have refused a request that so large a limit would not have refused.

@@ -4,7 +4,7 @@ use super::batch::{Batch, Share};
 use super::begin::lies_alike;
 use super::{
     Before, Conditions, Early, Evidence, Failed, Limit, LimitSeen, Outcome, Placement, Reach,
-    Refuser, Spread, evidence, replay,
+    Refuser, Spread, replay,
 };
 use crate::allocator::{Config, conf};
 use crate::trace::DeviceTrace;
@@ -146,10 +146,83 @@ struct Trial<'a> {
     otherwise: Option<Evidence>,
     seen: LimitSeen,
     failure: EventIdx,
+    /// Nothing is given back earlier than it was.
+    none_early: Early,
     watch: Watch<'a>,
 }
 
 impl Trial<'_> {
+    /// The recording as it was, under the smallest limit that fits it.
+    fn as_it_was(&self) -> Conditions<'_> {
+        Conditions {
+            settings: self.own,
+            limit: Some(self.seen.smallest()),
+            early: &self.none_early,
+            batch: None,
+            placement: Placement::Seen,
+            before: Before::AsRecorded,
+        }
+    }
+
+    /// This change with its outcome; `None` if it does not get past the failure in all readings.
+    fn remedy(
+        &self,
+        change: Change,
+        conditions: Conditions<'_>,
+    ) -> Result<Option<Remedy>, Stopped> {
+        let outcome = self.run(conditions)?;
+        let helps = self.gets_past(&outcome) && self.holds(conditions, &outcome)?;
+        Ok(helps.then_some(Remedy { change, outcome }))
+    }
+
+    fn without_leaks(&self, leaks: Option<&Early>) -> Result<Option<Remedy>, Stopped> {
+        let Some(early) = leaks.filter(|early| !early.is_empty()) else {
+            return Ok(None);
+        };
+        let conditions = Conditions {
+            early,
+            ..self.as_it_was()
+        };
+        self.remedy(Change::NoLeaks, conditions)
+    }
+
+    /// Other settings, for each option the first that helps.
+    fn other_settings(&self) -> Result<Vec<Remedy>, Stopped> {
+        let mut found = Vec::new();
+        let mut helped = None;
+        for (option, settings) in tried_instead(self.own, self.seen.by) {
+            if helped == Some(option) {
+                continue;
+            }
+            let conditions = Conditions {
+                settings: &settings,
+                ..self.as_it_was()
+            };
+            let remedy = self.remedy(Change::Settings(conf::text(&settings)), conditions)?;
+            if remedy.is_some() {
+                helped = Some(option);
+            }
+            found.extend(remedy);
+        }
+        Ok(found)
+    }
+
+    /// The largest share of the batch that helps, and this one.
+    fn smaller_batches(&self, batch: &Batch, own: Option<Share>) -> Result<Vec<Remedy>, Stopped> {
+        let mut found: Vec<Remedy> = Vec::new();
+        for share in Share::TRIED {
+            if !found.is_empty() && Some(share) != own {
+                continue;
+            }
+            let conditions = Conditions {
+                batch: Some((batch, share)),
+                ..self.as_it_was()
+            };
+            found.extend(self.remedy(Change::Batch(share), conditions)?);
+        }
+        Ok(found)
+    }
+
     fn run(&self, conditions: Conditions<'_>) -> Result<Outcome, Stopped> {
         replay(self.device, self.evidence, &conditions, self.watch)
     }
@@ -227,75 +300,43 @@ impl Trial<'_> {
 /// do so however what the recording does not tell is read ([`Trial`]). The outcome is that of the
 /// smallest limit. `None` if nothing failed, or if the replay does not reproduce the failure.
 ///
+/// `own` are the settings of the file, and `evidence` is what it shows of its allocator
+/// ([`super::evidence`]).
+///
 /// # Errors
 /// [`Stopped`].
 pub fn remedies(
     device: &DeviceTrace,
-    own: &Config,
+    (own, evidence): (&Config, &Evidence),
     tried: Tried<'_>,
     watch: Watch<'_>,
 ) -> Result<Option<Diagnosis>, Stopped> {
-    let evidence = evidence(device, own, watch)?;
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
-    };
-    let seen = seen.or_told(tried.limit);
-    let none = Early::default();
-    let as_it_was = Conditions {
-        settings: own,
-        limit: Some(seen.smallest()),
-        early: &none,
-        batch: None,
-        placement: Placement::Seen,
-        before: Before::AsRecorded,
     };
     let trial = Trial {
         device,
         own,
         otherwise: evidence.otherwise(),
-        evidence: &evidence,
-        seen,
+        evidence,
+        seen: seen.or_told(tried.limit),
         failure: failure.event,
+        none_early: Early::default(),
         watch,
     };
-    let Some(failed) = trial.fails(as_it_was)? else {
+    let Some(failed) = trial.fails(trial.as_it_was())? else {
         return Ok(None);
     };
     let mut remedies: Vec<Remedy> = Vec::new();
-    let mut keep = |change, conditions: Conditions<'_>| {
-        let outcome = trial.run(conditions)?;
-        let helps = trial.gets_past(&outcome) && trial.holds(conditions, &outcome)?;
-        remedies.extend(helps.then_some(Remedy { change, outcome }));
-        Ok::<bool, Stopped>(helps)
-    };
-    if let Some(early) = tried.leaks.filter(|early| !early.is_empty()) {
-        keep(Change::NoLeaks, Conditions { early, ..as_it_was })?;
-    }
-    let mut helped = None;
-    for (option, settings) in tried_instead(own, seen.by) {
-        if helped == Some(option) {
-            continue;
-        }
-        let conditions = Conditions {
-            settings: &settings,
-            ..as_it_was
-        };
-        if keep(Change::Settings(conf::text(&settings)), conditions)? {
-            helped = Some(option);
-        }
-    }
-    let mut has_share = false;
-    for share in tried.batch.iter().flat_map(|_| Share::TRIED) {
-        if has_share && Some(share) != tried.share {
-            continue;
-        }
-        let batch = tried.batch.map(|batch| (batch, share));
-        has_share |= keep(Change::Batch(share), Conditions { batch, ..as_it_was })?;
+    remedies.extend(trial.without_leaks(tried.leaks)?);
+    remedies.extend(trial.other_settings()?);
+    if let Some(batch) = tried.batch {
+        remedies.extend(trial.smaller_batches(batch, tried.share)?);
     }
     remedies.sort_by_key(|remedy| remedy.outcome.peak_reserved);
     Ok(Some(Diagnosis {
         failed,
-        limit: seen,
+        limit: trial.seen,
         remedies,
     }))
 }

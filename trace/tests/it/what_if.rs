@@ -265,7 +265,9 @@ fn what_gets_past_a_failure_is_set_as_it_is_told() {
         let device = &trace.devices[0];
         let own = what_if::own_settings(&trace.format, device);
         let tried = what_if::Tried::default();
-        let found = what_if::remedies(device, &own, tried, Watch::nobody());
+        let evidence = what_if::evidence(device, &own, Watch::nobody());
+        let evidence = evidence.expect("nobody stops it");
+        let found = what_if::remedies(device, (&own, &evidence), tried, Watch::nobody());
         let found = found.expect("nobody stops it").expect("it failed");
         let limit = Some(found.limit.at_least);
         let mut changes = Vec::new();

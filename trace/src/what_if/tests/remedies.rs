@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// What gets past the failure of a device that ran with these settings.
+fn found(device: &DeviceTrace, own: &Config) -> Option<Diagnosis> {
+    let evidence = evidence(device, own, Watch::nobody()).unwrap();
+    remedies(device, (own, &evidence), Tried::default(), Watch::nobody()).unwrap()
+}
+
 proptest! {
     /// A full card tells how much of it there was for the process.
     #[test]
@@ -21,8 +27,7 @@ proptest! {
         // So the failure is found again, and what gets past it fits the card.
         let again = outcome(&device, &evidence, &own, Some(seen.limit()));
         prop_assert_eq!(again.failed.map(|failed| failed.event), Some(failure.event));
-        let found = remedies(&device, &own, Tried::default(), Watch::nobody()).unwrap();
-        for remedy in found.unwrap().remedies {
+        for remedy in found(&device, &own).unwrap().remedies {
             prop_assert!(remedy.outcome.peak_reserved <= limit, "{remedy:?}");
             let text = remedy.change.to_string();
             let collects = own.garbage_collection_threshold > 0.0;
@@ -40,7 +45,7 @@ proptest! {
         let process = Process::run(&ops, &own, Some(limit));
         let failed = process.failed.and(process.trace());
         let Some(device) = failed else { return Ok(()) };
-        let found = remedies(&device, &own, Tried::default(), Watch::nobody()).unwrap();
+        let found = found(&device, &own);
         let evidence = evidence(&device, &own, Watch::nobody()).unwrap();
         for remedy in found.iter().flat_map(|found| &found.remedies) {
             let Change::Settings(text) = &remedy.change else { continue };
@@ -103,7 +108,6 @@ fn gaps_from_before_the_recording_are_not_wished_away() {
     };
     run(&expandable);
     let own = Config::default();
-    let found = remedies(&run(&own), &own, Tried::default(), Watch::nobody()).unwrap();
-    let found = found.expect("the failure is found again");
+    let found = found(&run(&own), &own).expect("the failure is found again");
     assert_eq!(found.remedies, []);
 }
