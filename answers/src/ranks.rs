@@ -57,6 +57,8 @@ pub fn detail(
         sites_differ: survey.sites.len() as u32,
         sites_left_out: survey.sites_left_out,
         sites_same: survey.sites_same,
+        sites_unclear: survey.sites_unclear,
+        none_differs: survey.none_differs.clone(),
         moments_differ: survey.moments_differ,
     }
 }

@@ -76,6 +76,13 @@ pub struct JobDetail {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Sites that may hold the same: some ranks hold memory from before their recordings, and that
+    /// may belong there.
+    #[serde(default)]
+    pub sites_unclear: u32,
+    /// What is said of the sites if none differs, without a capital and a full stop.
+    #[serde(default)]
+    pub none_differs: Option<String>,
     /// Whether the ranks stand highest at different moments of their program. Then the most that a
     /// site holds is compared, not what it holds at the peaks.
     #[serde(default)]
@@ -140,6 +147,13 @@ pub struct RanksReport {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Sites that may hold the same: some ranks hold memory from before their recordings, and that
+    /// may belong there.
+    #[serde(default)]
+    pub sites_unclear: u32,
+    /// What is said of the sites if none differs, without a capital and a full stop.
+    #[serde(default)]
+    pub none_differs: Option<String>,
     /// Whether the ranks stand highest at different moments of their program. Then the most that a
     /// site holds is compared, not what it holds at the peaks.
     #[serde(default)]
@@ -192,6 +206,8 @@ impl RanksReport {
             sites: survey.sites,
             sites_left_out: survey.sites_left_out,
             sites_same: survey.sites_same,
+            sites_unclear: survey.sites_unclear,
+            none_differs: survey.none_differs,
             moments_differ: survey.moments_differ,
             unreadable: failed,
             missing,

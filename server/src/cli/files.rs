@@ -15,7 +15,7 @@ use trace::ranks::{MAX_RANKS, Rank};
 /// The largest number of files in a folder, including its subfolders.
 const MOST: usize = 2 * MAX_RANKS as usize;
 /// Files that are named one by one.
-const LISTED: usize = 8;
+pub const LISTED: usize = 8;
 /// The largest depth of subfolders.
 const DEEPEST: usize = 6;
 

@@ -1,7 +1,7 @@
 //! `tidemark ranks`: how the ranks of a job differ, without a server.
 
 use super::CliError;
-use super::files::{self, Found};
+use super::files::{self, Found, JobFiles};
 use super::output::{json, print};
 use super::reading::{apart, trace_of};
 
@@ -12,7 +12,6 @@ use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use timeline::format::doing;
-use trace::code::file_name;
 use trace::compare::profile::Place;
 use trace::compare::words::signed;
 use trace::leaks::Verdict;
@@ -21,7 +20,7 @@ use trace::oom;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
-use trace::ranks::{Surveyor, missing, none_differs};
+use trace::ranks::{Rank, Surveyor, missing};
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -37,6 +36,8 @@ folder are one job; with several jobs in it, each is told of.
 Exit status: 0 when there is an answer, 2 when no two files are ranks of one job or none can be
 read, 1 when Tidemark failed on one; the others are told of all the same.";
 
+/// Words in the name of a job that is the part of one host.
+const HOSTS: [&str; 3] = ["local", "node", "host"];
 /// Rows printed of long tables.
 const SHOWN: usize = 24;
 
@@ -65,6 +66,8 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     }
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
+    let failed = failed_apart(&found);
+    let are_local = local_ranks(&jobs);
     if jobs.is_empty() {
         return Err(CliError::Usage(no_job(&args.paths, &found)));
     }
@@ -84,12 +87,21 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             why: first.why.clone(),
         });
     }
+    for (rank, path) in &failed {
+        // The rank that a job lacks, in the last job of several.
+        let lacks = |report: &&mut RanksReport| report.missing.contains(rank);
+        if let Some(report) = reports.iter_mut().rev().find(lacks) {
+            let file = found.called(path);
+            let told = format!("Rank {rank} ran out of memory; its recording lies apart: {file}.");
+            report.sentences.insert(0, told);
+        }
+    }
     let text = match (args.json, &reports[..]) {
         (true, [one]) => json(one),
         (true, several) => json(&several),
         (false, several) => {
             let told: Vec<String> = several.iter().map(for_people).collect();
-            told.join("\n") + &left_out(&found)
+            told.join("\n") + &left_out(&found, &failed) + &are_local
         }
     };
     print(&text)?;
@@ -99,17 +111,48 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     }
 }
 
-/// The files that are no ranks of a job. A rank that ran out of memory often writes alone: the
-/// others were ended.
-fn left_out(found: &Found) -> String {
+/// The first ranks that ran out of memory, among the files that are no ranks of a job: such a rank
+/// often writes alone, since the others were ended.
+fn failed_apart(found: &Found) -> Vec<(Rank, PathBuf)> {
+    let named = found.others.iter();
+    let named = named.filter_map(|file| Some((found.rank_of(file)?, file.clone())));
+    let failed = named.take(files::LISTED).filter(|(_, file)| ran_out(file));
+    failed.collect()
+}
+
+/// What is said of jobs with the same ranks, if their names say that these may be those of the
+/// hosts of one program.
+fn local_ranks(jobs: &[JobFiles]) -> String {
+    let ranks = |job: &JobFiles| job.files.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+    let [first, others @ ..] = jobs else {
+        return String::new();
+    };
+    let is_of_host = |job: &JobFiles| {
+        let name = job.name.to_ascii_lowercase();
+        HOSTS.iter().any(|word| name.contains(word))
+    };
+    let are_alike = others.iter().all(|job| ranks(job) == ranks(first));
+    if others.is_empty() || !are_alike || !jobs.iter().all(is_of_host) {
+        return String::new();
+    }
+    let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    format!(
+        "\n{} have the same ranks. If these are the local ranks of one program, name the files by \
+         the global rank.\n",
+        names.join(" and ")
+    )
+}
+
+/// The files that are no ranks of a job, and which of them ran out of memory.
+fn left_out(found: &Found, failed: &[(Rank, PathBuf)]) -> String {
     let head = match found.others.len() {
         0 => return String::new(),
         1 => "1 other file is no rank of a job:".to_owned(),
         n => format!("{n} other files are no ranks of a job:"),
     };
-    let says = |file: &Path| match found.rank_of(file) {
-        Some(rank) if ran_out(file) => format!(": rank {rank} ran out of memory"),
-        _ => String::new(),
+    let says = |file: &Path| match failed.iter().find(|(_, path)| path == file) {
+        Some((rank, _)) => format!(": rank {rank} ran out of memory"),
+        None => String::new(),
     };
     let lines = found.listed(found.others.iter(), says);
     format!("\n{head}\n{}\n", lines.join("\n"))
@@ -156,7 +199,7 @@ fn no_job(paths: &[PathBuf], found: &Found) -> String {
 /// failed on are `panicked`, too.
 fn report(
     found: &Found,
-    job: files::JobFiles,
+    job: JobFiles,
     panicked: &mut Vec<CliError>,
 ) -> Result<RanksReport, CliError> {
     let mut surveyor = Surveyor::default();
@@ -254,8 +297,7 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
 
 fn sites_table(report: &RanksReport) -> String {
     let same = report.sites_same;
-    if report.sites.is_empty() {
-        let told = none_differs(same, report.allocated.as_ref());
+    if let Some(told) = &report.none_differs {
         return format!("\n  by stack: {told}\n");
     }
     let mut table = Table::new(["at most", "median", "ranks", "differs most"]);
@@ -270,7 +312,12 @@ fn sites_table(report: &RanksReport) -> String {
             farthest.map_or_else(String::new, |holds| told(site, holds)),
         ]);
         let without = || site.without_stack();
-        places.push(site.place.as_ref().map_or_else(without, place));
+        let place = site.place.as_ref().map_or_else(without, Place::told);
+        // What only some ranks hold, they come to by another way.
+        let is_in_all = site.ranks as usize == report.ranks.len();
+        let caller = site.caller.as_ref().filter(|_| !is_in_all);
+        let caller = caller.map_or_else(String::new, |by| format!(", called by {}", by.told()));
+        places.push(place + &caller);
     }
     let total = report.sites.len() + report.sites_left_out as usize;
     let more = match total.saturating_sub(SHOWN) {
@@ -280,6 +327,10 @@ fn sites_table(report: &RanksReport) -> String {
     let table = beside(&table, &places);
     let differ = doing(total as u64, "site differs", "sites differ");
     let same = doing(u64::from(same), "holds the same", "hold the same");
+    let unclear = match report.sites_unclear {
+        0 => String::new(),
+        n => format!(", {n} more may"),
+    };
     let moments = match report.moments_differ {
         true => {
             "\n  the peaks are at different moments: what is compared is the most that a site \
@@ -287,21 +338,13 @@ fn sites_table(report: &RanksReport) -> String {
         }
         false => "",
     };
-    format!("\n  by stack: {differ} between ranks, {same}{moments}\n{table}{more}")
+    format!("\n  by stack: {differ} between ranks, {same}{unclear}{moments}\n{table}{more}")
 }
 
 fn told(site: &SiteAcross, holds: &RankHolds) -> String {
     let (held, when) = (holds.held(site.when), site.when.words());
     let leaks = if holds.leaks { ", leaks" } else { "" };
     format!("rank {}: {held} {when}{leaks}", holds.rank)
-}
-
-fn place(place: &Place) -> String {
-    let file = file_name(&place.filename);
-    match place.line {
-        0 => format!("{} ({file})", place.name),
-        line => format!("{} ({file}:{line})", place.name),
-    }
 }
 
 /// A table with a text of any length after each line.
@@ -329,7 +372,7 @@ mod tests {
         put("step_5/rank0_s.pickle.zst", "ddp_rank0.pickle.zst");
         put("step_5/rank1_s.pickle.zst", "ddp_rank1.pickle.zst");
         let found = files::find(&[folder.path().to_owned()]).unwrap();
-        assert_eq!(left_out(&found), "");
+        assert_eq!(left_out(&found, &failed_apart(&found)), "");
         put("step_8_exit/rank1_s.pickle.zst", "oom.pickle.zst");
         std::fs::write(folder.path().join("notes_rank0.txt"), "x").unwrap();
         let found = files::find(&[folder.path().to_owned()]).unwrap();
@@ -338,6 +381,26 @@ mod tests {
             "\n2 other files are no ranks of a job:\n  {at}/notes_rank0.txt\n  \
              {at}/step_8_exit/rank1_s.pickle.zst: rank 1 ran out of memory\n"
         );
-        assert_eq!(left_out(&found), expected);
+        assert_eq!(left_out(&found, &failed_apart(&found)), expected);
+    }
+
+    #[test]
+    fn the_ranks_of_two_hosts_may_be_those_of_one_program() {
+        let job = |name: &str, ranks: &[u32]| JobFiles {
+            name: name.to_owned(),
+            files: ranks
+                .iter()
+                .map(|&rank| (Rank(rank), PathBuf::new()))
+                .collect(),
+        };
+        let told = "\nhostA and hostB have the same ranks. If these are the local ranks of one \
+                    program, name the files by the global rank.\n";
+        let check = |jobs: &[JobFiles], expected: &str| {
+            assert_eq!(local_ranks(jobs), expected);
+        };
+        check(&[job("hostA", &[0, 1]), job("hostB", &[0, 1])], told);
+        check(&[job("hostA", &[0, 1]), job("hostB", &[0, 1, 2])], "");
+        check(&[job("step_10", &[0, 1]), job("step_20", &[0, 1])], "");
+        check(&[job("hostA", &[0, 1])], "");
     }
 }

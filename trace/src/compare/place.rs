@@ -1,6 +1,7 @@
 //! A frame as text.
 
 use crate::code::file_name;
+use crate::stacks::{Frame, Stacks};
 use serde::{Deserialize, Serialize};
 
 /// A frame as text.
@@ -16,6 +17,15 @@ pub struct Place {
 }
 
 impl Place {
+    /// Of a frame of a trace.
+    pub(crate) fn of(stacks: &Stacks, frame: Frame) -> Place {
+        Place {
+            name: stacks.str(frame.name).to_owned(),
+            filename: stacks.str(frame.filename).to_owned(),
+            line: frame.line,
+        }
+    }
+
     /// The function and where it stands: `save (train.py:7)`.
     pub fn told(&self) -> String {
         let file = file_name(&self.filename);

@@ -10,26 +10,32 @@
 //! [`Profile`]: crate::compare::profile::Profile
 
 pub mod archives;
+mod begin;
 pub mod curves;
+pub mod failure;
+mod listed;
 pub mod moment;
 pub mod names;
+mod notes;
 pub mod odd;
 pub mod profile;
 pub mod rank_site;
+mod roles;
 pub mod sites;
 mod together;
 mod words;
 
 use crate::compare::numbering::{Numbering, places_of_many};
-use crate::compare::profile::OutOfMemory;
 use crate::compare::told_peak;
 use crate::leaks::Verdict;
 use crate::trace::StepSource;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use curves::{Aligned, Band, Curve};
+use failure::RankFailure;
 use odd::Odd;
 use profile::{RankPlace, RankProfile};
+use roles::Code;
 use serde::{Deserialize, Serialize};
 use sites::{Across, SiteAcross};
 use std::collections::BTreeSet;
@@ -61,7 +67,7 @@ pub fn missing(present: impl IntoIterator<Item = Rank>) -> Vec<Rank> {
 
 /// The sentence about missing ranks; `None` if none is missing.
 pub fn missing_in_words(missing: &[Rank]) -> Option<String> {
-    words::missing(missing)
+    notes::missing(missing)
 }
 
 /// What was found about all ranks.
@@ -85,6 +91,13 @@ pub struct Survey {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
+    /// Sites that may hold the same: some ranks hold memory from before their recordings, and that
+    /// may belong there.
+    pub sites_unclear: u32,
+    /// What is said of the sites if none differs: `all 9 sites hold the same in all ranks`. That is
+    /// not said of ranks whose peaks differ: some site holds more, and its own steps differ by as
+    /// much.
+    pub none_differs: Option<String>,
     /// Whether the ranks stand highest at different moments of their program, so that what a site
     /// holds then cannot be compared.
     pub moments_differ: bool,
@@ -129,14 +142,27 @@ impl Spread {
 pub struct RankRow {
     /// Which.
     pub rank: Rank,
+    /// The same number for ranks that run the same code: only these are held against one another.
+    #[serde(default)]
+    pub group: u32,
     /// CUDA ordinal of the device that is looked at: the main one.
     pub device: u32,
     /// Largest *allocated*.
     pub peak_allocated: Bytes,
     /// Largest *reserved*.
     pub peak_reserved: Bytes,
+    /// Largest *requested*, which no setting of the allocator changes.
+    #[serde(default)]
+    pub peak_requested: Bytes,
+    /// Settings of the allocator as `PYTORCH_CUDA_ALLOC_CONF` sets them, empty for its defaults;
+    /// absent where the file does not tell them.
+    #[serde(default)]
+    pub settings: Option<String>,
     /// *Allocated* after the last event.
     pub end: Bytes,
+    /// What it holds without a stack when the recording begins: which code made that is not known.
+    #[serde(default)]
+    pub from_before: Bytes,
     /// Growth of *allocated* a step, bytes; absent with fewer than two settled steps.
     pub growth: Option<f64>,
     /// Steps that ran to their end.
@@ -148,8 +174,8 @@ pub struct RankRow {
     /// Whether its peaks are only known to be no lower: its ring wrapped, or it holds no events.
     #[serde(default)]
     pub at_least: bool,
-    /// The first failed allocation; its step by the number that the program gives it.
-    pub oom: Option<OutOfMemory>,
+    /// The first failed allocation.
+    pub oom: Option<RankFailure>,
     /// Whether it leaks.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub verdict: Verdict,
@@ -190,18 +216,12 @@ impl RankRow {
     }
 }
 
-/// What is said where no site differs between ranks: of so many, `all 9 sites hold the same in all
-/// ranks`. That is not said of ranks whose peaks differ: some site holds more, and its own steps
-/// differ as much.
-pub fn none_differs(same: u32, peaks: Option<&Spread>) -> String {
-    words::none_differs(same, peaks)
-}
-
 /// Takes profiles, one after the other.
 #[derive(Default)]
 pub struct Surveyor {
     rows: Vec<RankRow>,
     wobbles: Vec<Bytes>,
+    codes: Vec<Code>,
     curves: Vec<Curve>,
     numberings: Vec<Option<Numbering>>,
     across: Across,
@@ -211,15 +231,20 @@ impl Surveyor {
     /// Adds a rank. Each rank must be added once, in rising order.
     pub fn add(&mut self, rank: Rank, profile: RankProfile) {
         self.wobbles.push(profile.wobble);
+        self.codes.push(Code::of(&profile.sites));
         self.across.add(rank, &profile);
         self.curves.push(profile.curve);
         self.numberings.push(profile.numbering);
         self.rows.push(RankRow {
             rank,
+            group: 0,
             device: profile.device,
             peak_allocated: profile.peak_allocated,
             peak_reserved: profile.peak_reserved,
+            peak_requested: profile.peak_requested,
+            settings: profile.settings,
             end: profile.end,
+            from_before: profile.from_before,
             growth: profile.growth.map(|growth| growth.slope),
             steps: profile.whole_steps,
             step_source: profile.step_source,
@@ -247,20 +272,31 @@ impl Surveyor {
     pub fn finish_while(self, watch: Watch<'_>) -> Result<Survey, Stopped> {
         watch.look(0)?;
         let mut ranks = self.rows;
+        for (row, group) in ranks.iter_mut().zip(roles::groups(&self.codes)) {
+            row.group = group;
+        }
         odd::judge(&mut ranks, &self.wobbles);
         let spread = |level: fn(&RankRow) -> Bytes| {
             let values: Vec<_> = ranks.iter().map(|row| (row.rank, level(row))).collect();
             Spread::of(&values)
         };
         let (allocated, reserved) = (spread(|r| r.peak_allocated), spread(|r| r.peak_reserved));
-        let places = places_of_many(&self.numberings);
+        let mut places = places_of_many(&self.numberings);
+        let firsts: Vec<Option<u32>> = self
+            .numberings
+            .iter()
+            .map(|own| Some(own.as_ref()?.first()))
+            .collect();
+        begin::lay_at_the_end(&ranks, &firsts, &mut places);
         let placed = self.curves.into_iter().zip(places);
         let placed: Vec<Curve> = placed.map(|(curve, at)| curve.beginning_at(at)).collect();
         let Aligned { band, curves } = curves::aligned(&placed, watch)?;
         let found = self.across.finish(watch)?;
-        let mut sentences = words::sentences(&ranks, allocated.as_ref());
-        sentences.extend(words::elsewhere(&found.elsewhere));
-        sentences.extend(words::silent(&found.silent));
+        let mut sentences = words::sentences(&ranks, allocated.as_ref(), &found.rows);
+        sentences.extend(notes::elsewhere(&found.elsewhere));
+        sentences.extend(notes::from_before(&ranks, &firsts, found.unclear));
+        sentences.extend(notes::silent(&found.silent));
+        let none_differs = notes::none_differs(&ranks, &found);
         Ok(Survey {
             sentences,
             allocated,
@@ -270,6 +306,8 @@ impl Surveyor {
             sites: found.rows,
             sites_left_out: found.left_out,
             sites_same: found.same,
+            sites_unclear: found.unclear,
+            none_differs,
             moments_differ: found.moments_differ,
             ranks,
         })

@@ -5,16 +5,23 @@
 //! * *Peak, rate of the leak*: from three ranks on, a rank is odd if it is further from the median
 //!   than [`far`] allows. Of two ranks nobody can tell which is the odd one. The peak of a ring
 //!   that wrapped is only known to be no lower: it is in no median, and it is never too low.
+//! * The peaks of what was *requested* must differ, too: an allocator with other settings rounds
+//!   otherwise. As much as the steps of most ranks differ by, peaks may, and a little of what the
+//!   steps of the rank itself do.
+//! * Peaks and steps are held against those of ranks that run the same code ([`super::roles`]).
 //! * *Steps*: from three ranks on, if more than half have the same number, the others are odd. A
-//!   recording whose ring wrapped has lost steps and does not count.
+//!   recording whose ring wrapped has lost steps and does not count. Nor is a rank odd if it, or
+//!   most, may have begun to record later: the one with fewer steps holds more from before.
 
 use super::RankRow;
+use super::begin;
 use crate::compare::noise::{self, RATE_SHARE};
 use crate::leaks::{Verdict, rate_unit};
+use crate::steps::Word;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A rank is odd from this many spreads from the median on: the usual bound of a modified z-score
 /// (Iglewicz and Hoaglin 1993).
@@ -23,6 +30,9 @@ pub const FAR: f64 = 3.5;
 const NORMAL: f64 = 1.4826;
 /// The largest number of reasons that a rank can have.
 pub const KINDS: usize = 8;
+/// Up to this share of a peak, a step of its rank alone may stand out by chance, as where what is
+/// gathered for two layers is there at the same time.
+const BY_CHANCE: f64 = 0.05;
 /// With fewer ranks, nobody can tell which one is odd.
 const FEWEST: usize = 3;
 
@@ -72,6 +82,12 @@ pub fn median(values: &mut [u64]) -> u64 {
     }
 }
 
+/// The larger of the two middle values if their number is even.
+fn upper_median(mut values: Vec<Bytes>) -> Bytes {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
 /// How far from their median values may lie: [`FAR`] times their spread, and never less than
 /// `least`. The spread is the median of the distances, so that odd values do not widen it.
 pub fn far(values: &[u64], median: u64, least: Bytes) -> Bytes {
@@ -85,8 +101,10 @@ pub(super) fn judge(ranks: &mut [RankRow], wobbles: &[Bytes]) {
     out_of_memory(ranks);
     leaks(ranks);
     rates(ranks);
-    peaks(ranks, wobbles);
-    steps(ranks);
+    for group in groups(ranks) {
+        peaks(ranks, wobbles, group);
+        steps(ranks, group);
+    }
     for row in ranks.iter_mut() {
         row.odd.sort_by_key(|odd| (odd.kind, Reverse(odd.bytes)));
     }
@@ -125,15 +143,12 @@ fn out_of_memory(ranks: &mut [RankRow]) {
     };
     for row in ranks.iter_mut().filter(|row| row.oom.is_some() == are_odd) {
         match row.oom {
-            Some(oom) => {
-                let step = oom.step.map(|step| format!(" in step {step}"));
-                let why = format!(
-                    "ran out of memory{} on {}; {}",
-                    step.unwrap_or_default(),
-                    oom.wanted,
-                    others_do_not(others, all, "did not")
-                );
-                push(row, OddKind::OutOfMemory, why, oom.wanted);
+            Some(ref oom) => {
+                let (when, what) = (oom.when(), oom.what());
+                let others = others_do_not(others, all, "did not");
+                let why = format!("ran out of memory{when}{what}; {others}");
+                let wanted = oom.wanted;
+                push(row, OddKind::OutOfMemory, why, wanted);
             }
             None => {
                 let why = format!(
@@ -229,25 +244,48 @@ fn rates_of(ranks: &mut [RankRow], within: bool) {
     }
 }
 
-/// The peaks that are known, which the others are held against.
-pub(super) fn known_peaks(ranks: &[RankRow]) -> Vec<u64> {
-    let known = ranks.iter().filter(|row| !row.at_least);
+/// The peaks of a group that are known, which the others are held against.
+pub(super) fn known_peaks(ranks: &[RankRow], group: u32) -> Vec<u64> {
+    let known = of_group(ranks, group).filter(|row| !row.at_least);
     known.map(|row| row.peak_allocated.0).collect()
 }
 
-fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes]) {
-    let values = known_peaks(ranks);
+fn of_group(ranks: &[RankRow], group: u32) -> impl Iterator<Item = &RankRow> {
+    ranks.iter().filter(move |row| row.group == group)
+}
+
+/// The groups of ranks that run the same code.
+pub(super) fn groups(ranks: &[RankRow]) -> BTreeSet<u32> {
+    ranks.iter().map(|row| row.group).collect()
+}
+
+fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes], group: u32) {
+    let values = known_peaks(ranks, group);
     if values.len() < FEWEST {
         return;
     }
     let middle = median(&mut values.clone());
-    for (row, wobble) in ranks.iter_mut().zip(wobbles) {
+    let own = ranks
+        .iter()
+        .zip(wobbles)
+        .filter(|(row, _)| row.group == group);
+    let together = upper_median(own.map(|(_, wobble)| *wobble).collect());
+    let known = of_group(ranks, group).filter(|row| !row.at_least);
+    let asked = median(&mut known.map(|row| row.peak_requested.0).collect::<Vec<_>>());
+    let of_group = |(row, _): &(&mut RankRow, &Bytes)| row.group == group;
+    for (row, wobble) in ranks.iter_mut().zip(wobbles).filter(of_group) {
         if row.at_least && row.peak_allocated.0 < middle {
             continue;
         }
+        // A step in which a rank alone stands high is no excuse for it, unless it is little.
+        let by_chance = Bytes((middle as f64 * BY_CHANCE) as u64).min(*wobble);
         // The tolerance is a share of the median. A share of the larger value would let any large
         // value count as usual.
-        let least = noise::level(Bytes(middle), Bytes(middle), *wobble);
+        let least = noise::level(Bytes(middle), Bytes(middle), together.max(by_chance));
+        // The same was asked for: the settings of the allocator differ.
+        if row.peak_requested.0.abs_diff(asked) <= least.0 {
+            continue;
+        }
         let off = Bytes(row.peak_allocated.0.abs_diff(middle));
         if off > far(&values, middle, least) {
             let (kind, side) = match row.peak_allocated.0 > middle {
@@ -261,8 +299,8 @@ fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes]) {
     }
 }
 
-fn steps(ranks: &mut [RankRow]) {
-    let counted = |row: &RankRow| !row.wrapped && row.steps > 0;
+fn steps(ranks: &mut [RankRow], group: u32) {
+    let counted = |row: &RankRow| row.group == group && !row.wrapped && row.steps > 0;
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for row in ranks.iter().filter(|row| counted(row)) {
         *counts.entry(row.steps).or_default() += 1;
@@ -272,15 +310,20 @@ fn steps(ranks: &mut [RankRow]) {
     let Some((usual, times)) = usual.filter(|_| n >= FEWEST) else {
         return;
     };
-    for row in ranks
-        .iter_mut()
-        .filter(|row| counted(row) && row.steps != usual)
-    {
-        let own = match row.steps {
-            1 => "1 whole step".to_owned(),
-            n => format!("{n} whole steps"),
+    let is_usual = |row: &&RankRow| counted(row) && row.steps == usual;
+    let before = ranks.iter().filter(is_usual).map(|row| row.from_before.0);
+    let before = Bytes(median(&mut before.collect::<Vec<_>>()));
+    let began_later = |row: &RankRow| {
+        let (few, many) = match row.steps < usual {
+            true => (row.from_before, before),
+            false => (before, row.from_before),
         };
-        let why = format!("{own}; {times} of {n} ranks ran {usual}");
+        begin::is_more(few, many)
+    };
+    let is_odd = |row: &&mut RankRow| counted(row) && row.steps != usual && !began_later(row);
+    for row in ranks.iter_mut().filter(is_odd) {
+        let own = Word::Step.counted(row.steps as usize);
+        let why = format!("ran {own}; {times} of {n} ranks ran {usual}");
         push(row, OddKind::Steps, why, Bytes::ZERO);
     }
 }

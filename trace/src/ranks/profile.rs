@@ -1,24 +1,27 @@
 //! A summary of one rank, small enough to keep for thousands of ranks.
 
+use super::begin;
 use super::curves::{Curve, PARTS};
+use super::failure::RankFailure;
 use super::moment::Moment;
 use super::rank_site::RankSite;
 use super::together::{self, Together};
+use crate::allocator::conf;
 use crate::code;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
-use crate::compare::profile::{DeviceProfile, OutOfMemory, Place, Profile};
+use crate::compare::profile::{DeviceProfile, Place, Profile};
 use crate::compare::sites::id;
-use crate::growth::{Growth, settled, wobble};
+use crate::growth::{Growth, wobble};
 use crate::leaks::{Pattern, Verdict};
 use crate::main_device;
-use crate::redact::numbered;
 use crate::site::SiteKey;
 use crate::stacks::Frame;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
+use crate::what_if;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -36,8 +39,14 @@ pub struct RankProfile {
     pub peak_allocated: Bytes,
     /// Largest *reserved*.
     pub peak_reserved: Bytes,
+    /// Largest *requested*.
+    pub peak_requested: Bytes,
+    /// Settings of the allocator, as text; `None` where the file does not tell them.
+    pub settings: Option<String>,
     /// *Allocated* after the last event.
     pub end: Bytes,
+    /// What it holds without a stack when the recording begins: which code made that is not known.
+    pub from_before: Bytes,
     /// Where the steps come from.
     pub step_source: StepSource,
     /// How many ran to their end.
@@ -48,13 +57,13 @@ pub struct RankProfile {
     pub wrapped: bool,
     /// Whether its peaks are only known to be no lower: its ring wrapped, or it holds no events.
     pub at_least: bool,
-    /// The first failed allocation; its step by the number that the program gives it.
-    pub oom: Option<OutOfMemory>,
+    /// The first failed allocation.
+    pub oom: Option<RankFailure>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
     /// Where in its program it stands highest.
     pub moment: Moment,
-    /// How much the peaks of its settled steps differ, apart from their trend.
+    /// How much the peaks of its whole steps but the first differ, apart from their trend.
     pub wobble: Bytes,
     /// Whether it leaks.
     pub verdict: Verdict,
@@ -109,6 +118,10 @@ impl RankProfile {
         let parts = extents.into_iter();
         Ok(RankProfile {
             moment: Moment::of_peak(profile, device, &trace.stacks),
+            from_before: begin::from_before(device, watch)?,
+            settings: (!trace.format.settings.is_empty())
+                .then(|| conf::text(&what_if::own_settings(&trace.format, device))),
+            oom: RankFailure::of(profile, device, &trace.stacks),
             curve: Curve {
                 window: domain,
                 parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
@@ -123,10 +136,8 @@ impl RankProfile {
         let name = |frame| device.names.place(frame);
         let summary = |series: Series| device.summary[series as usize];
         let whole = &device.steps[..device.steps.len().min(device.whole_steps as usize)];
-        let peaks: Vec<u64> = whole[settled(whole.len())..]
-            .iter()
-            .map(|step| step.peak.0)
-            .collect();
+        // The first one makes what lasts; what a later one alone does counts.
+        let peaks: Vec<u64> = whole.iter().skip(1).map(|step| step.peak.0).collect();
         let (largest, floor) = largest(sites);
         let id_of = |key: SiteKey| {
             let found = sites.iter().find(|site| site.keys.contains(&key));
@@ -136,13 +147,16 @@ impl RankProfile {
             device: device.device,
             peak_allocated: summary(Series::Allocated).peak,
             peak_reserved: summary(Series::Reserved).peak,
+            peak_requested: summary(Series::Requested).peak,
+            settings: None,
             end: summary(Series::Allocated).end,
+            from_before: Bytes::ZERO,
             step_source: device.step_source,
             whole_steps: device.whole_steps,
             numbering: device.numbering(),
             wrapped: device.wrapped,
             at_least: device.is_least(),
-            oom: out_of_memory(device),
+            oom: None,
             growth: device
                 .growth
                 .map(|growth| match leaks.rates.by_steps.bytes > 0.0 {
@@ -185,24 +199,6 @@ fn caller(device: &DeviceProfile, key: SiteKey, place: Frame) -> Option<Place> {
         let file = &frame.filename;
         let is_package = code::is_installed(file) || code::is_framework(file, frame.line);
         !is_package && !code::is_generated(file)
-    })
-}
-
-/// The first failed allocation, with its step by the program's number: ranks whose rings wrapped
-/// at different places hold other positions.
-fn out_of_memory(device: &DeviceProfile) -> Option<OutOfMemory> {
-    let oom = device.oom?;
-    let number = |position: u32| {
-        let step = device.steps.get(position as usize);
-        let named = step.filter(|_| device.step_source == StepSource::Annotations);
-        match named.and_then(|step| numbered(&step.name)) {
-            Some((_, number)) => Some(number),
-            None => (!device.wrapped).then_some(position),
-        }
-    };
-    Some(OutOfMemory {
-        step: oom.step.and_then(number),
-        ..oom
     })
 }
 

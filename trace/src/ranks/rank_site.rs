@@ -1,8 +1,11 @@
 //! What a site holds in one rank.
 
-use crate::compare::profile::{DeviceProfile, Place, SiteProfile};
+use crate::code;
+use crate::compare::profile::{Place, SiteProfile};
 use crate::compare::sites::id;
+use crate::oom::Asker;
 use crate::site::SiteKey;
+use crate::stacks::{Frame, StackIdx, Stacks};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +14,11 @@ use serde::{Deserialize, Serialize};
 pub struct RankSite {
     /// The same in all ranks.
     pub id: String,
-    /// The frame that a person would recognise; absent without a stack.
+    /// The innermost line of the program, or the frame that a person would recognise; absent
+    /// without a stack.
     pub place: Option<Place>,
+    /// The outermost function of the program on the way to it, if that is another one.
+    pub caller: Option<Place>,
     /// Live bytes at the peak of *allocated*.
     pub at_peak: Bytes,
     /// Live bytes at the site's own highest moment.
@@ -30,10 +36,15 @@ pub struct RankSite {
 
 impl RankSite {
     /// A site of a profile, called by this key.
-    pub(super) fn of(key: SiteKey, site: &SiteProfile, profile: &DeviceProfile) -> RankSite {
+    pub(super) fn of(key: SiteKey, site: &SiteProfile, stacks: &Stacks) -> RankSite {
+        let asker = site.headline.map(|_| Asker::of(stacks, site.stack));
+        let place = asker.and_then(|asker| asker.frame);
+        let caller = place.and_then(|place| caller(stacks, site.stack, place));
+        let told = |frame: Option<Frame>| frame.map(|frame| Place::of(stacks, frame));
         RankSite {
             id: id(key),
-            place: site.headline.map(|frame| profile.names.place(frame)),
+            place: told(place),
+            caller: told(caller),
             at_peak: site.at_peak,
             most: site.peak,
             at_end: site.at_end,
@@ -48,13 +59,14 @@ impl RankSite {
     pub(super) fn add(&mut self, more: RankSite) {
         let sum = |a: Bytes, b: Bytes| Bytes(a.0.saturating_add(b.0));
         let is_larger = (more.leaks, more.most) > (self.leaks, self.most);
+        let (place, caller) = match is_larger {
+            true => (more.place, more.caller),
+            false => (self.place.take(), self.caller.take()),
+        };
         *self = RankSite {
             id: std::mem::take(&mut self.id),
-            place: if is_larger {
-                more.place
-            } else {
-                self.place.take()
-            },
+            place,
+            caller,
             at_peak: sum(self.at_peak, more.at_peak),
             most: self.most.max(more.most),
             at_end: sum(self.at_end, more.at_end),
@@ -63,4 +75,16 @@ impl RankSite {
             leaks: self.leaks || more.leaks,
         };
     }
+}
+
+/// The outermost function of the program in a stack, for a place in another function.
+fn caller(stacks: &Stacks, stack: StackIdx, place: Frame) -> Option<Frame> {
+    let frames = stacks.frames(stack).iter().rev();
+    let mut frames = frames.map(|&frame| stacks.frame(frame));
+    let outermost = frames.find(|frame| {
+        let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
+        let is_package = code::is_installed(file) || code::is_framework(file, frame.line);
+        code::is_python(file, frame.line) && !is_package && !name.starts_with('<')
+    })?;
+    ((outermost.name, outermost.filename) != (place.name, place.filename)).then_some(outermost)
 }

@@ -6,12 +6,15 @@
 //! sites were left out, it may hold up to its floor; a difference below that does not count. Nor
 //! does one that is no larger than the differences between the steps of a rank, at their peaks or
 //! at their ends, whichever is compared; unless the ranks that hold less never hold nearly as much.
+//! Nor does one that may lie in what a rank holds from before its recording ([`super::begin`]).
+//! Ends are not compared where a rank ran out of memory and ends within a step.
 //!
 //! What a site holds at the peaks of its ranks is compared only if these are the same moment of the
 //! program ([`super::moment`]). Otherwise the most that the site itself holds is compared, which
 //! does not depend on a moment.
 
 use super::Rank;
+use super::begin::more_than_least;
 use super::moment::{Apart, Moment};
 use super::odd::median;
 use super::profile::RankProfile;
@@ -74,8 +77,12 @@ pub struct SiteAcross {
     /// Names the row: equal in all ranks, and in comparisons too where none of its code was
     /// generated.
     pub id: String,
-    /// The frame that a person would recognise; absent without a stack.
+    /// The innermost line of the program, or the frame that a person would recognise; absent
+    /// without a stack.
     pub place: Option<Place>,
+    /// The outermost function of the program on the way to it, if that is another one.
+    #[serde(default)]
+    pub caller: Option<Place>,
     /// Live when *allocated* of the rank stood highest: smallest, median, largest of all ranks.
     pub at_peak: [Bytes; 3],
     /// Live after the last event, the same.
@@ -136,13 +143,23 @@ impl RankHolds {
     }
 }
 
+/// Why a rank does not say where most of its memory was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silent {
+    LostEvents,
+    NoStacks,
+}
+
 /// What was found.
 pub(super) struct Found {
     pub rows: Vec<SiteAcross>,
     pub left_out: u32,
     pub same: u32,
+    pub unclear: u32,
+    /// The ranks that were compared.
+    pub compared: Vec<Rank>,
     /// Ranks that could not be compared.
-    pub silent: Vec<Rank>,
+    pub silent: Vec<(Rank, Silent)>,
     /// Whether their peaks are different moments of the program.
     pub moments_differ: bool,
     /// Ranks that peak at another moment than most.
@@ -153,10 +170,14 @@ pub(super) struct Found {
 #[derive(Default)]
 pub(super) struct Across {
     ranks: Vec<Rank>,
-    /// Of each rank, whether it does not say where most of its memory was allocated.
-    silent: Vec<bool>,
+    /// Of each rank, why it cannot be compared.
+    silent: Vec<Option<Silent>>,
     /// Of each rank, where it stands highest.
     moments: Vec<Moment>,
+    /// Of each rank, what it holds from before its recording.
+    before: Vec<Bytes>,
+    /// Whether a rank ends with a failed allocation: at another place of the program than others.
+    ends_differ: bool,
     floor: Bytes,
     sites: FxHashMap<String, Site>,
 }
@@ -164,6 +185,7 @@ pub(super) struct Across {
 #[derive(Default)]
 struct Site {
     place: Option<Place>,
+    caller: Option<Place>,
     wobble: Bytes,
     end_wobble: Bytes,
     /// Positions among the ranks, rising.
@@ -191,8 +213,13 @@ impl Across {
         self.ranks.push(rank);
         let mut ids = profile.sites.iter().map(|site| &site.id);
         let has_no_stacks = ids.len() > 0 && ids.all(|id| is_of_size(id));
-        self.silent.push(profile.wrapped || has_no_stacks);
+        self.silent.push(match profile.wrapped {
+            true => Some(Silent::LostEvents),
+            false => has_no_stacks.then_some(Silent::NoStacks),
+        });
         self.moments.push(profile.moment.clone());
+        self.before.push(profile.from_before);
+        self.ends_differ |= profile.oom.as_ref().is_some_and(|oom| oom.is_last);
         self.floor = self.floor.max(profile.floor);
         for site in &profile.sites {
             self.add_site(at, site);
@@ -206,6 +233,7 @@ impl Across {
         let known = self.sites.entry(site.id.clone()).or_default();
         if known.place.is_none() {
             known.place.clone_from(&site.place);
+            known.caller.clone_from(&site.caller);
         }
         known.wobble = known.wobble.max(site.wobble);
         known.end_wobble = known.end_wobble.max(site.end_wobble);
@@ -229,6 +257,11 @@ impl Across {
             true => When::Most,
             false => When::Peak,
         };
+        let times: &[When] = match self.ends_differ {
+            true => &[first],
+            false => &[first, When::End],
+        };
+        let hidden = more_than_least(&self.before);
         let Across {
             ranks,
             floor,
@@ -238,9 +271,14 @@ impl Across {
         let elsewhere = apart.odd.iter().map(|&at| ranks[at]).collect();
         let n = sites.len();
         let mut rows: Vec<SiteAcross> = Vec::new();
+        let mut unclear = 0;
         for (at, (id, site)) in sites.into_iter().enumerate() {
             watch.at_row(at, || 0)?;
-            rows.extend(row(id, site, (&ranks, first), floor));
+            match row(id, site, (&ranks, times), (floor, &hidden)) {
+                Compared::Differs(row) => rows.push(*row),
+                Compared::Unclear => unclear += 1,
+                Compared::Same => {}
+            }
         }
         let differ = rows.len();
         rows.sort_by(|a, b| {
@@ -251,27 +289,29 @@ impl Across {
         rows.truncate(MAX_ROWS);
         Ok(Found {
             left_out: (differ - rows.len()) as u32,
-            same: (n - differ) as u32,
+            same: (n - differ) as u32 - unclear,
+            unclear,
             rows,
             silent,
             moments_differ: apart.differ,
             elsewhere,
+            compared: ranks,
         })
     }
 
     /// Leaves out ranks that would seem to hold nothing at sites of others, because they were
     /// recorded without stacks or their rings wrapped. If all ranks are like that, none is.
-    fn without_silent(&mut self) -> Vec<Rank> {
-        if self.silent.iter().all(|&silent| silent) {
+    fn without_silent(&mut self) -> Vec<(Rank, Silent)> {
+        if self.silent.iter().all(Option::is_some) {
             return Vec::new();
         }
         let silent = std::mem::take(&mut self.silent);
         // The new position of each rank that stays.
         let mut place = Vec::with_capacity(silent.len());
         let mut kept = 0;
-        for &is_silent in &silent {
-            place.push((!is_silent).then_some(kept));
-            kept += u32::from(!is_silent);
+        for why in &silent {
+            place.push(why.is_none().then_some(kept));
+            kept += u32::from(why.is_none());
         }
         self.sites.retain(|_, site| {
             site.held.retain_mut(|held| match place[held.at as usize] {
@@ -283,16 +323,27 @@ impl Across {
             });
             !site.held.is_empty()
         });
-        let mut is_kept = silent.iter().map(|silent| !silent);
-        self.moments.retain(|_| is_kept.next().unwrap_or(true));
-        let ranks = std::mem::take(&mut self.ranks).into_iter().zip(silent);
-        let (out, ranks): (Vec<_>, Vec<_>) = ranks.partition(|(_, silent)| *silent);
-        self.ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
+        self.moments = kept_of(std::mem::take(&mut self.moments), &silent);
+        self.before = kept_of(std::mem::take(&mut self.before), &silent);
+        let ranks = std::mem::take(&mut self.ranks);
+        let out = ranks.iter().zip(&silent);
+        let out = out
+            .filter_map(|(&rank, why)| Some((rank, (*why)?)))
+            .collect();
+        self.ranks = kept_of(ranks, &silent);
         if self.ranks.len() < 2 {
             self.sites.clear();
         }
-        out.into_iter().map(|(rank, _)| rank).collect()
+        out
     }
+}
+
+/// What belongs to the ranks that can be compared.
+fn kept_of<T>(all: Vec<T>, silent: &[Option<Silent>]) -> Vec<T> {
+    let all = all.into_iter().zip(silent);
+    all.filter(|(_, why)| why.is_none())
+        .map(|(own, _)| own)
+        .collect()
 }
 
 impl Site {
@@ -326,6 +377,61 @@ fn spread(all: &[Held], when: When) -> [Bytes; 3] {
     [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
 }
 
+/// What a rank may hold of a site at one time: as much as is seen, and what is not known of memory
+/// from before its recording.
+#[derive(Clone, Copy)]
+struct Range {
+    low: Bytes,
+    high: Bytes,
+}
+
+impl Range {
+    /// What has no stack may belong to any site; any site may hold more than is seen.
+    fn of(level: Bytes, hidden: Bytes, has_stack: bool) -> Range {
+        match has_stack {
+            true => Range {
+                low: level,
+                high: level.saturating_add(hidden),
+            },
+            false => Range {
+                low: level.saturating_sub(hidden),
+                high: level,
+            },
+        }
+    }
+
+    /// How far it is at least from a value in another range.
+    fn off(self, other: Range) -> Bytes {
+        self.low
+            .saturating_sub(other.high)
+            .max(other.low.saturating_sub(self.high))
+    }
+
+    /// The median of several: that of their lowest values to that of their highest.
+    fn median(all: &[Range]) -> Range {
+        let of = |end: fn(&Range) -> Bytes| {
+            let mut values: Vec<u64> = all.iter().map(|range| end(range).0).collect();
+            Bytes(median(&mut values))
+        };
+        Range {
+            low: of(|range| range.low),
+            high: of(|range| range.high),
+        }
+    }
+}
+
+/// A site whose ranks are compared.
+#[derive(Clone, Copy)]
+struct Comparing<'a> {
+    all: &'a [Held],
+    /// What each rank holds more from before its recording than the one that holds least.
+    hidden: &'a [Bytes],
+    /// Blocks of one size, without a stack, are in one rank alone by chance.
+    has_stack: bool,
+    /// What a rank may hold of a site that it lacks.
+    least: Bytes,
+}
+
 /// The ranks that differ from the median at one time.
 struct Differing {
     when: When,
@@ -335,27 +441,28 @@ struct Differing {
     farthest: Vec<Held>,
 }
 
-impl Differing {
-    /// Those that differ then by more than the wobble and `least`; `None` if none does. The wobble
-    /// does not excuse what can be odd and is out of reach: blocks of one size, without a stack,
-    /// are in one rank alone by chance.
-    fn of(
-        all: &[Held],
-        when: When,
-        (wobble, can_be_odd): (Bytes, bool),
-        least: Bytes,
-    ) -> Option<Differing> {
-        let middle = spread(all, when)[1];
-        let off = |held: &Held| Bytes(held.level(when).0.abs_diff(middle.0));
+impl Comparing<'_> {
+    fn range(&self, held: &Held, level: Bytes) -> Range {
+        Range::of(level, self.hidden[held.at as usize], self.has_stack)
+    }
+
+    /// The ranks that differ then by more than the wobble; `None` if none does. The wobble does not
+    /// excuse what is out of reach.
+    fn at(&self, when: When, wobble: Bytes) -> Option<Differing> {
+        let range = |held: &Held| self.range(held, held.level(when));
+        let ranges: Vec<Range> = self.all.iter().map(range).collect();
+        let usual = Range::median(&ranges);
+        let off = |held: &Held| range(held).off(usual);
         // Among equally distant ranks, those that hold more come first, then the lower ranks.
-        let mut farthest = all.to_vec();
+        let mut farthest = self.all.to_vec();
         let rank = |held: &Held| Reverse(held.at);
         farthest.sort_by_key(|held| Reverse((off(held), held.level(when), rank(held))));
-        let wobble = match can_be_odd && is_out_of_reach(&farthest, when, middle) {
+        let middle = spread(self.all, when)[1];
+        let wobble = match self.has_stack && self.is_out_of_reach(&farthest, when, middle) {
             true => Bytes::ZERO,
             false => wobble,
         };
-        let tolerance = noise::site(middle, middle, wobble).max(least);
+        let tolerance = noise::site(middle, middle, wobble).max(self.least);
         farthest.retain(|held| off(held) > tolerance);
         Some(Differing {
             when,
@@ -363,38 +470,72 @@ impl Differing {
             farthest,
         })
     }
-}
 
-/// Whether the farthest rank holds what the others never do, or never does what they hold: not even
-/// half of it. No step of theirs is like that, however much their steps differ.
-fn is_out_of_reach(farthest: &[Held], when: When, middle: Bytes) -> bool {
-    let never = |held: &Held, level: Bytes| held.most.0.saturating_mul(2) < level.0;
-    let Some((first, others)) = farthest.split_first() else {
-        return false;
-    };
-    match first.level(when) {
-        level if level > middle => others.iter().all(|other| never(other, level)),
-        _ => never(first, middle),
+    /// Whether the farthest rank holds what the others never do, or never does what they hold: not
+    /// even half of it. No step of theirs is like that, however much their steps differ.
+    fn is_out_of_reach(&self, farthest: &[Held], when: When, middle: Bytes) -> bool {
+        let never = |held: &Held, level: Bytes| {
+            let most = self.range(held, held.most).high;
+            most.0.saturating_mul(2) < level.0
+        };
+        let Some((first, others)) = farthest.split_first() else {
+            return false;
+        };
+        match first.level(when) {
+            level if level > middle => others.iter().all(|other| never(other, level)),
+            _ => never(first, middle),
+        }
     }
 }
 
-/// The row of a site, if it differs then or at the ends.
-fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> Option<SiteAcross> {
+/// What comparing the ranks of a site gives.
+enum Compared {
+    Differs(Box<SiteAcross>),
+    /// It differs, but by no more than ranks hold from before.
+    Unclear,
+    Same,
+}
+
+/// Compares a site at these times. `floor` is the most that a site may hold which is not
+/// among those of its rank; `hidden` is what each rank holds more from before than others.
+fn row(
+    id: String,
+    site: Site,
+    (ranks, times): (&[Rank], &[When]),
+    (floor, hidden): (Bytes, &[Bytes]),
+) -> Compared {
     let all = site.in_all(ranks.len());
     let is_in_all = site.held.len() == ranks.len();
-    let least = if is_in_all { Bytes::ZERO } else { floor };
-    let can_be_odd = !is_of_size(&id);
-    let of = |when| Differing::of(&all, when, (site.wobble(when), can_be_odd), least);
-    let seen = [then, When::End].map(of);
-    let seen = seen.into_iter().flatten();
-    let seen = seen.reduce(|then, end| match end.difference > then.difference {
-        true => end,
-        false => then,
-    })?;
+    let comparing = Comparing {
+        all: &all,
+        hidden,
+        has_stack: !is_of_size(&id),
+        least: if is_in_all { Bytes::ZERO } else { floor },
+    };
+    let farther = |comparing: Comparing<'_>| {
+        let seen = times.iter();
+        let seen = seen.filter_map(|&when| comparing.at(when, site.wobble(when)));
+        seen.reduce(|then, end| match end.difference > then.difference {
+            true => end,
+            false => then,
+        })
+    };
+    let Some(seen) = farther(comparing) else {
+        let none_hidden = vec![Bytes::ZERO; hidden.len()];
+        let seen = farther(Comparing {
+            hidden: &none_hidden,
+            ..comparing
+        });
+        return match seen {
+            Some(_) => Compared::Unclear,
+            None => Compared::Same,
+        };
+    };
     let farthest = seen.farthest.iter().take(MAX_NAMED);
-    Some(SiteAcross {
+    Compared::Differs(Box::new(SiteAcross {
         id,
-        place: site.place,
+        place: site.place.clone(),
+        caller: site.caller.clone(),
         at_peak: spread(&all, When::Peak),
         at_end: spread(&all, When::End),
         most: spread(&all, When::Most),
@@ -411,5 +552,5 @@ fn row(id: String, site: Site, (ranks, then): (&[Rank], When), floor: Bytes) -> 
                 leaks: held.leaks,
             })
             .collect(),
-    })
+    }))
 }

@@ -39,13 +39,13 @@ pub(super) fn sites(
         match known.get(&key) {
             Some(&at) => {
                 found[at].keys.push(site.key);
-                found[at].held.add(RankSite::of(site.key, site, profile));
+                found[at].held.add(RankSite::of(site.key, site, stacks));
             }
             None => {
                 known.insert(key, found.len());
                 found.push(Together {
                     keys: vec![site.key],
-                    held: RankSite::of(key, site, profile),
+                    held: RankSite::of(key, site, stacks),
                 });
             }
         }

@@ -1,7 +1,11 @@
 //! What a person should know first.
 
-use super::odd::{OddKind, known_peaks, median, rate};
+use super::failure::RankFailure;
+use super::listed::{all_ranks, lower, named, others};
+use super::notes::{differ, groups_apart, settings};
+use super::odd::{OddKind, groups, known_peaks, median, rate};
 use super::profile::RankPlace;
+use super::sites::SiteAcross;
 use super::{Rank, RankRow, Spread};
 use crate::code::{file_name, is_of_inductor};
 use crate::compare::noise;
@@ -11,25 +15,40 @@ use crate::steps::Word;
 use crate::units::Bytes;
 use std::cmp::Reverse;
 
+/// From more places of leaks than this on, only that of the fastest is told.
+const PLACES: usize = 3;
+/// A place is told if it makes this share of what a peak differs by.
+const LARGE: u64 = 4;
 /// What ranks may reserve more than others, whatever it is of all: one large segment.
 const RESERVED_FLOOR: Bytes = Bytes::mib(20);
-/// How many ranks are named one by one.
-const NAMED: usize = 4;
-
-/// The sentences, the most serious first. There is always one if there are ranks.
-pub(super) fn sentences(ranks: &[RankRow], peaks: Option<&Spread>) -> Vec<String> {
+/// The sentences, the most serious first. There is always one if there are ranks. `sites` are
+/// those that differ.
+pub(super) fn sentences(
+    ranks: &[RankRow],
+    peaks: Option<&Spread>,
+    sites: &[SiteAcross],
+) -> Vec<String> {
     let Some(peaks) = peaks else {
         return Vec::new();
     };
+    let mut odd = Vec::new();
+    odd.extend(odd_peaks(ranks, sites));
+    odd.extend(odd_steps(ranks));
     let mut found = Vec::new();
     found.extend(out_of_memory(ranks));
     found.extend(leaks(ranks));
-    found.extend(odd_peaks(ranks, peaks));
-    found.extend(odd_steps(ranks));
-    if found.is_empty() {
-        found.push(alike(ranks, peaks));
-    } else if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
-        found.push(spread(ranks, peaks));
+    if found.is_empty() && odd.is_empty() {
+        found.push(alike(ranks, peaks, sites));
+        found.extend(settings(ranks));
+        found.extend(groups_apart(ranks));
+    } else {
+        // Other settings may be why peaks differ.
+        found.extend(settings(ranks));
+        found.extend(odd);
+        found.extend(groups_apart(ranks));
+        if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
+            found.push(spread(ranks, peaks));
+        }
     }
     found.extend(reserves(ranks, peaks));
     found.extend(unknown(ranks));
@@ -41,166 +60,118 @@ fn has_odd_peak(row: &RankRow) -> bool {
     row.odd.iter().any(|odd| is_peak(odd.kind))
 }
 
-fn named(rows: &[&RankRow]) -> String {
-    let ranks: Vec<Rank> = rows.iter().map(|row| row.rank).collect();
-    listed(&ranks)
+/// Where a rank leaks.
+#[derive(PartialEq)]
+struct Spot {
+    place: Option<Place>,
+    /// Whether within its steps only.
+    is_within: bool,
 }
 
-/// `Rank 3`, `Ranks 1, 2 and 7`, `12 ranks (0, 1, 2, 3, …)`.
-fn listed(ranks: &[Rank]) -> String {
-    match ranks {
-        [] => "No rank".to_owned(),
-        [one] => format!("Rank {one}"),
-        [first @ .., last] if ranks.len() <= NAMED => {
-            let first: Vec<String> = first.iter().map(Rank::to_string).collect();
-            format!("Ranks {} and {last}", first.join(", "))
-        }
-        _ => {
-            let first: Vec<String> = ranks.iter().take(NAMED).map(Rank::to_string).collect();
-            format!("{} ranks ({}, …)", ranks.len(), first.join(", "))
-        }
-    }
-}
-
-/// What is said of ranks that are missing; `None` if none is.
-pub(super) fn missing(ranks: &[Rank]) -> Option<String> {
-    let are = match ranks.len() {
-        0 => return None,
-        1 => "is",
-        _ => "are",
-    };
-    Some(format!("{} {are} missing.", listed(ranks)))
-}
-
-/// What is said of ranks whose sites could not be compared; `None` if there are none.
-pub(super) fn silent(ranks: &[Rank]) -> Option<String> {
-    let (are, they) = match ranks.len() {
-        0 => return None,
-        1 => ("is", "it"),
-        _ => ("are", "they"),
-    };
-    Some(format!(
-        "{} {are} left out of the comparison by stack: {they} lost events, or {} recorded without \
-         stacks.",
-        listed(ranks),
-        if ranks.len() == 1 { "was" } else { "were" }
-    ))
-}
-
-/// What is said of ranks that peak at another moment than most; `None` if none does.
-pub(super) fn elsewhere(ranks: &[Rank]) -> Option<String> {
-    let peak = match ranks.len() {
-        0 => return None,
-        1 => "peaks at another moment",
-        _ => "peak at other moments",
-    };
-    Some(format!(
-        "{} {peak} of the program than most.",
-        listed(ranks)
-    ))
-}
-
-/// What is said where no site differs.
-pub(super) fn none_differs(same: u32, peaks: Option<&Spread>) -> String {
-    let by_steps = "differs between ranks by more than between the steps of one";
-    match (same, peaks.is_some_and(differ)) {
-        (0, _) => "there is nothing to compare".to_owned(),
-        (1, false) => "the only site holds the same in all ranks".to_owned(),
-        (n, false) => format!("all {n} sites hold the same in all ranks"),
-        (n, true) => {
-            let sites = if n == 1 { "site" } else { "sites" };
-            format!("the peaks differ, but none of {n} {sites} {by_steps}")
-        }
-    }
-}
-
-/// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
-fn others(n: usize, [one, several]: [&str; 2]) -> String {
-    match n {
-        0 => String::new(),
-        1 => format!("; the other rank {one}"),
-        n => format!("; the other {n} ranks {several}"),
-    }
-}
-
-fn all_ranks(n: usize) -> String {
-    match n {
-        2 => "Both ranks".to_owned(),
-        n => format!("All {n} ranks"),
-    }
-}
-
-/// Whether two ranks leak as fast, as far as two runs of one program are alike, in the same place.
-fn leaks_like(a: &RankRow, b: &RankRow) -> bool {
+fn where_it_leaks(row: &RankRow) -> Spot {
     // What Inductor wrote is called by its content, and that differs from rank to rank.
-    let place = |row: &RankRow| {
-        let place = row.leaks.first().map(|leak| leak.place.clone())?;
-        Some(match is_of_inductor(&place.filename) {
-            true => Place {
-                filename: String::new(),
-                ..place
-            },
-            false => place,
-        })
+    let place = row.leaks.first().map(|leak| {
+        let mut place = leak.place.clone();
+        if is_of_inductor(&place.filename) {
+            place.filename.clear();
+        }
+        place
+    });
+    Spot {
+        place,
+        is_within: row.leaks_within(),
+    }
+}
+
+/// Whether ranks leak as fast, as far as two runs of one program are alike.
+fn leak_as_fast(rows: &[&RankRow]) -> bool {
+    let rates = || rows.iter().map(|row| rate(row));
+    let (Some(most), Some(least)) = (rates().max(), rates().min()) else {
+        return true;
     };
-    let (more, less) = (rate(a).max(rate(b)), rate(a).min(rate(b)));
-    let is_same = place(a) == place(b) && a.leaks_within() == b.leaks_within();
-    is_same && less.0 as f64 >= more.0 as f64 * (1.0 - noise::RATE_SHARE)
+    least.0 as f64 >= most.0 as f64 * (1.0 - noise::RATE_SHARE)
 }
 
 fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
     let failed: Vec<&RankRow> = ranks.iter().filter(|row| row.oom.is_some()).collect();
-    let first = failed.first()?;
-    if failed.len() == ranks.len() && ranks.len() > 1 {
-        return Some(format!("{} ran out of memory.", all_ranks(ranks.len())));
-    }
-    let step = match (failed.len(), first.oom.and_then(|oom| oom.step)) {
-        (1, Some(step)) => format!(" in step {step}"),
-        _ => String::new(),
+    let who = match failed.len() {
+        0 => return None,
+        n if n == ranks.len() && n > 1 => all_ranks(n),
+        _ => named(&failed),
     };
-    let others = others(ranks.len() - failed.len(), ["did not", "did not"]);
+    let of = |text: fn(&RankFailure) -> String| {
+        let mut told = failed.iter().flat_map(|row| &row.oom).map(text);
+        // What not all of them have in common is in their rows.
+        let first = told.next().unwrap_or_default();
+        told.all(|other| other == first).then_some(first)
+    };
+    let (when, what) = (of(RankFailure::when), of(RankFailure::what));
     Some(format!(
-        "{} ran out of memory{step}{others}.",
-        named(&failed)
+        "{who} ran out of memory{}{}{}.",
+        when.unwrap_or_default(),
+        what.unwrap_or_default(),
+        others(ranks.len() - failed.len(), ["did not", "did not"])
     ))
 }
 
+/// Who leaks, how fast and where: a part for each place, if they are few.
 fn leaks(ranks: &[RankRow]) -> Option<String> {
     let with = |verdict| {
         let rows = ranks.iter().filter(move |row| row.verdict == verdict);
         rows.collect::<Vec<_>>()
     };
-    let (mut leaking, clean) = (with(Verdict::Leak), with(Verdict::Clean));
-    let n = leaking.len();
-    let fastest = *leaking
-        .iter()
-        .max_by_key(|row| (!row.leaks_within(), rate(row), Reverse(row.rank)))?;
-    leaking.sort_by_key(|row| row.rank);
+    let (leaking, clean) = (with(Verdict::Leak), with(Verdict::Clean));
+    let rest = others(clean.len(), ["does not", "do not"]);
+    let mut places: Vec<(Spot, Vec<&RankRow>)> = Vec::new();
+    for row in &leaking {
+        let own = where_it_leaks(row);
+        match places.iter_mut().find(|(known, _)| *known == own) {
+            Some((_, rows)) => rows.push(row),
+            None => places.push((own, vec![row])),
+        }
+    }
+    // What grows from step to step is the graver.
+    places.sort_by_key(|(spot, _)| spot.is_within);
+    // Another sentence names the ranks without a verdict.
+    let all = leaking.len() == ranks.len() && leaking.len() > 1;
+    let parts: Vec<String> = match places.len() {
+        0 => return None,
+        1 if all => vec![leak(&leaking, &all_ranks(leaking.len()))],
+        n if n > PLACES && all => vec![leak(&leaking, &all_ranks(leaking.len()))],
+        n if n > PLACES => vec![leak(&leaking, &named(&leaking))],
+        _ => {
+            let parts = places.iter().enumerate();
+            let who = |at: usize, rows: &[&RankRow]| match at {
+                0 => named(rows),
+                _ => lower(&named(rows)),
+            };
+            parts
+                .map(|(at, (_, rows))| leak(rows, &who(at, rows)))
+                .collect()
+        }
+    };
+    Some(format!("{}{rest}.", parts.join("; ")))
+}
+
+/// How fast these ranks leak, and where the fastest of them does.
+fn leak(rows: &[&RankRow], who: &str) -> String {
+    let by_speed = |row: &&RankRow| (!row.leaks_within(), rate(row), Reverse(row.rank));
+    let Some(fastest) = rows.iter().copied().max_by_key(by_speed) else {
+        return String::new();
+    };
     let what = format!(
         "{} {}{}",
         rate(fastest),
         rate_unit(fastest.leaks_within()),
         fastest.leaks.first().map_or_else(String::new, place)
     );
-    let rest = others(clean.len(), ["does not", "do not"]);
-    let alike = leaking.iter().all(|row| leaks_like(row, fastest));
-    // Another sentence names the ranks without a verdict.
-    let all = n == ranks.len() && n > 1;
-    Some(match n {
-        1 => format!("{} leaks {what}{rest}.", named(&leaking)),
-        _ if all && alike => format!("{} leak {what}.", all_ranks(n)),
-        _ if alike => format!("{} leak {what}{rest}.", named(&leaking)),
-        _ if all => format!(
-            "{} leak, rank {} fastest: {what}.",
-            all_ranks(n),
-            fastest.rank
-        ),
-        _ => format!(
-            "{} leak, rank {} fastest: {what}{rest}.",
-            named(&leaking),
-            fastest.rank
-        ),
-    })
+    let first = where_it_leaks(fastest);
+    let is_alike = leak_as_fast(rows) && rows.iter().all(|row| where_it_leaks(row) == first);
+    match (rows.len(), is_alike) {
+        (1, _) => format!("{who} leaks {what}"),
+        (_, true) => format!("{who} leak {what}"),
+        (_, false) => format!("{who} leak, rank {} fastest: {what}", fastest.rank),
+    }
 }
 
 /// ` in keep (train.py:41)`; with the line of the program that called it, if it is in a package.
@@ -240,64 +211,130 @@ fn ends(ranks: &[RankRow], peaks: &Spread, word: &str) -> String {
 
 /// Where several ranks peak that are alike.
 fn about(ranks: &[RankRow], peaks: &Spread) -> String {
-    match some_are_least(ranks) {
-        true => format!("reach at least {}", peaks.min),
-        false => format!("peak at about {}", peaks.max),
+    let known = ranks.iter().filter(|row| !row.at_least);
+    let known = known.map(|row| row.peak_allocated).max();
+    match (known, some_are_least(ranks)) {
+        (None, _) => format!("reach at least {}", peaks.min),
+        (Some(known), true) => format!("peak at about {known}, as far as is known"),
+        (Some(_), false) => format!("peak at about {}", peaks.max),
     }
 }
 
-fn odd_peaks(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
-    let mut odd: Vec<&RankRow> = ranks.iter().filter(|row| has_odd_peak(row)).collect();
-    odd.sort_by_key(|row| row.by_oddness);
-    let mut known = known_peaks(ranks);
-    let (n, median) = (known.len(), Bytes(median(&mut known)));
-    match odd[..] {
-        [] => None,
-        [one] => Some(format!(
-            "Rank {} {}; the median of {n} ranks is {median}.",
-            one.rank,
-            one.peaks()
-        )),
-        _ => Some(format!(
-            "{} peak far from the median of {median}: from {}.",
-            named(&odd),
-            ends(ranks, peaks, "to")
-        )),
-    }
+/// A sentence for each group of ranks that run the same code.
+fn odd_peaks(ranks: &[RankRow], sites: &[SiteAcross]) -> Vec<String> {
+    let of = |group| {
+        let peers: Vec<&RankRow> = ranks.iter().filter(|row| row.group == group).collect();
+        let odd = peers.iter().copied().filter(|row| has_odd_peak(row));
+        let odd: Vec<&RankRow> = odd.collect();
+        let mut known = known_peaks(ranks, group);
+        let (n, median) = (known.len(), Bytes(median(&mut known)));
+        match odd[..] {
+            [] => None,
+            [one] => Some(format!(
+                "Rank {} {}; the median of {n} ranks is {median}.{}",
+                one.rank,
+                one.peaks(),
+                most_of(one, (&peers, median), sites, ranks.len()).unwrap_or_default()
+            )),
+            _ => {
+                let peaks: Vec<_> = odd
+                    .iter()
+                    .map(|row| (row.rank, row.peak_allocated))
+                    .collect();
+                let ends = Spread::of(&peaks).map(|peaks| ends(ranks, &peaks, "to"));
+                Some(format!(
+                    "{} peak far from the median of {median}: from {}.",
+                    named(&odd),
+                    ends.unwrap_or_default()
+                ))
+            }
+        }
+    };
+    groups(ranks).into_iter().filter_map(of).collect()
 }
 
-fn whole_steps(n: u32) -> String {
-    match n {
-        1 => "1 whole step".to_owned(),
-        n => format!("{n} whole steps"),
-    }
+/// The site that makes the largest part of what a peak differs by from that of its `peers`: ` At
+/// its peak, main (train.py:14) holds 32.4 MiB, against a median of 0 B.`
+fn most_of(
+    row: &RankRow,
+    (peers, usual_peak): (&[&RankRow], Bytes),
+    sites: &[SiteAcross],
+    ranks: usize,
+) -> Option<String> {
+    let off = row.peak_allocated.0.abs_diff(usual_peak.0);
+    let is_high = row.peak_allocated > usual_peak;
+    let of_rank = |site: &SiteAcross| {
+        let of = |rank: Rank| site.farthest.iter().find(|holds| holds.rank == rank);
+        let held = of(row.rank)?.at_peak;
+        // That of all ranks says nothing of those that run the same code.
+        let usual = match peers.len() == ranks {
+            true => site.at_peak[1],
+            false => {
+                let peers = peers.iter().map(|peer| Some(of(peer.rank)?.at_peak.0));
+                Bytes(median(&mut peers.collect::<Option<Vec<_>>>()?))
+            }
+        };
+        let more = match is_high {
+            true => held.saturating_sub(usual),
+            false => usual.saturating_sub(held),
+        };
+        Some((more, held, usual))
+    };
+    let sites = sites.iter().filter(|site| site.place.is_some());
+    let sites = sites.filter_map(|site| Some((site, of_rank(site)?)));
+    let (site, (more, held, usual)) = sites.max_by_key(|(_, (more, ..))| *more)?;
+    let place = site.place.as_ref()?.told();
+    // What others do not hold at all, they may come to by another way.
+    let caller = site.caller.as_ref().filter(|_| usual == Bytes::ZERO);
+    let caller = caller.map_or_else(String::new, |by| format!(", called by {},", by.told()));
+    (more.0.saturating_mul(LARGE) >= off).then(|| {
+        format!(" At its peak, {place}{caller} holds {held}, against a median of {usual}.")
+    })
 }
 
-fn odd_steps(ranks: &[RankRow]) -> Option<String> {
+/// The same of two ranks, none of which is the usual one.
+fn most_of_two(peaks: &Spread, sites: &[SiteAcross]) -> Option<String> {
+    let off = peaks.max.saturating_sub(peaks.min);
+    let of_rank = |site: &SiteAcross, rank: Rank| {
+        let mut named = site.farthest.iter();
+        Some(named.find(|holds| holds.rank == rank)?.at_peak)
+    };
+    let sites = sites.iter().filter_map(|site| {
+        let more = of_rank(site, peaks.max_rank)?;
+        let less = of_rank(site, peaks.min_rank)?;
+        Some((site.place.as_ref()?, more, less))
+    });
+    let (place, more, less) = sites.max_by_key(|(_, more, less)| more.saturating_sub(*less))?;
+    (more.saturating_sub(less).0.saturating_mul(LARGE) >= off.0).then(|| {
+        let (least, most) = (peaks.min_rank, peaks.max_rank);
+        let place = place.told();
+        format!(" At their peaks, {place} holds {less} (rank {least}) and {more} (rank {most}).")
+    })
+}
+
+fn odd_steps(ranks: &[RankRow]) -> Vec<String> {
     let is_odd = |row: &&RankRow| row.odd.iter().any(|odd| odd.kind == OddKind::Steps);
-    let odd: Vec<&RankRow> = ranks.iter().filter(is_odd).collect();
     // A recording that wrapped has lost steps, and is not odd for it.
     let counts = |row: &&RankRow| !is_odd(row) && !row.wrapped && row.steps > 0;
-    let others = ranks.iter().find(counts)?;
-    let usual = others.steps;
-    match odd[..] {
-        [] => None,
-        [one] => Some(format!(
-            "Rank {} ran {}; most ran {usual}.",
-            one.rank,
-            whole_steps(one.steps)
-        )),
-        _ => Some(format!(
-            "{} did not run {} as most did.",
-            named(&odd),
-            Word::Step.counted(usual as usize)
-        )),
-    }
-}
-
-fn differ(peaks: &Spread) -> bool {
-    let tolerance = noise::level(peaks.median, peaks.median, Bytes::ZERO);
-    peaks.max.saturating_sub(peaks.min) > tolerance
+    let of = |group| {
+        let own = || ranks.iter().filter(move |row| row.group == group);
+        let odd: Vec<&RankRow> = own().filter(is_odd).collect();
+        let usual = own().find(counts)?.steps;
+        match odd[..] {
+            [] => None,
+            [one] => Some(format!(
+                "Rank {} ran {}; most ran {usual}.",
+                one.rank,
+                Word::Step.counted(one.steps as usize)
+            )),
+            _ => Some(format!(
+                "{} did not run {} as most did.",
+                named(&odd),
+                Word::Step.counted(usual as usize)
+            )),
+        }
+    };
+    groups(ranks).into_iter().filter_map(of).collect()
 }
 
 fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
@@ -334,7 +371,7 @@ fn reserves(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
     ))
 }
 
-fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
+fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
     let clean = ranks.iter().all(|row| row.verdict == Verdict::Clean);
     let leaks = if clean { ", and none leaks" } else { "" };
     match (ranks.len(), differ(peaks)) {
@@ -348,12 +385,13 @@ fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
         ),
         (n, false) => format!("{} {}{leaks}.", all_ranks(n), about(ranks, peaks)),
         (2, true) => format!(
-            "The {} {}{leaks}; of two that differ nobody can tell which is the odd one.",
+            "The {} {}{leaks}; of two that differ nobody can tell which is the odd one.{}",
             match some_are_least(ranks) {
                 true => "peaks of the two ranks are",
                 false => "two ranks peak at",
             },
-            ends(ranks, peaks, "and")
+            ends(ranks, peaks, "and"),
+            most_of_two(peaks, sites).unwrap_or_default()
         ),
         (n, true) => format!(
             "No rank is odd: the peaks of {n} ranks lie between {}{leaks}.",
@@ -369,10 +407,16 @@ fn unknown(ranks: &[RankRow]) -> Option<String> {
     match n {
         0 => None,
         _ if n == ranks.len() => Some("Of no rank can it be told whether it leaks.".to_owned()),
-        1 => Some(format!(
-            "Of rank {} it cannot be told whether it leaks.",
-            unknown[0].rank
-        )),
+        1 => Some(match unknown[0].reason.as_str() {
+            "" => format!(
+                "Of rank {} it cannot be told whether it leaks.",
+                unknown[0].rank
+            ),
+            why => format!(
+                "Of rank {} it cannot be told whether it leaks: {why}.",
+                unknown[0].rank
+            ),
+        }),
         _ => Some(format!("Of {n} ranks it cannot be told whether they leak.")),
     }
 }

@@ -204,7 +204,8 @@ async fn hundreds_of_ranks_are_answered_at_once() {
     assert_eq!(detail.curves[0].rank, Rank(77));
     assert_eq!(
         detail.sentences[0],
-        "Rank 77 peaks at 97.0 MiB; the median of 256 ranks is 65.0 MiB."
+        "Rank 77 peaks at 97.0 MiB; the median of 256 ranks is 65.0 MiB. At its peak, load \
+         (train.py:7) holds 96.0 MiB, against a median of 64.0 MiB."
     );
     let spread = detail.allocated.unwrap();
     let mib = Bytes::mib;

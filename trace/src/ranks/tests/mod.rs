@@ -32,6 +32,7 @@ fn peaking(mib: u64) -> RankProfile {
     RankProfile {
         peak_allocated: Bytes::mib(mib),
         peak_reserved: Bytes::mib(mib),
+        peak_requested: Bytes::mib(mib),
         whole_steps: 10,
         at_least: false,
         verdict: Verdict::Clean,
@@ -89,10 +90,12 @@ fn unclear() -> RankProfile {
 
 fn failed() -> RankProfile {
     RankProfile {
-        oom: Some(OutOfMemory {
+        oom: Some(RankFailure {
             event: EventIdx(7),
             step: Some(5),
             wanted: Bytes::mib(64),
+            is_last: true,
+            ..RankFailure::default()
         }),
         ..peaking(100)
     }

@@ -14,7 +14,8 @@ fn within(mib: u64) -> RankProfile {
 #[test]
 fn rates_within_steps_are_not_compared_with_rates_from_step_to_step() {
     let survey = survey([within(50), leaking(5), leaking(5), within(50), within(50)]);
-    let told = "All 5 ranks leak, rank 1 fastest: 5.00 MiB a step in keep (train.py:41).";
+    let told = "Ranks 1 and 2 leak 5.00 MiB a step in keep (train.py:41); ranks 0, 3 and 4 leak \
+                50.0 MiB a part of a step in keep (train.py:41).";
     assert!(
         survey.sentences.iter().any(|said| said == told),
         "{:?}",
@@ -59,12 +60,21 @@ fn the_odd_ranks_are_the_fewer_and_those_far_from_the_median() {
     check(with(1, peaking(10), peaking(100)), "0 PeakLow");
     let stages = [400, 300, 280, 450].map(peaking);
     check(stages.to_vec(), "");
-    // A rank whose own steps differ as much is not odd.
-    let wobbly = RankProfile {
+    // Ranks whose steps differ as much are not odd; one that stands high in one step alone is.
+    let wobbly = |mib| RankProfile {
         wobble: Bytes::mib(20),
+        ..peaking(mib)
+    };
+    check(with(1, wobbly(110), peaking(100)), "0 PeakHigh");
+    check(with(1, wobbly(110), wobbly(100)), "");
+    check(with(1, wobbly(104), peaking(100)), "");
+    check(with(1, wobbly(150), wobbly(100)), "0 PeakHigh");
+    // Other settings of the allocator round the same requests otherwise.
+    let rounded = RankProfile {
+        peak_requested: Bytes::mib(100),
         ..peaking(110)
     };
-    check(with(1, wobbly, peaking(100)), "");
+    check(with(1, rounded, peaking(100)), "");
     // Steps: most agree.
     let steps = |whole_steps| RankProfile {
         whole_steps,
@@ -80,7 +90,7 @@ fn the_odd_ranks_are_the_fewer_and_those_far_from_the_median() {
     check(vec![steps(10), steps(10), wrapped.clone()], "");
     // Which number is usual is not asked of a rank that does not count.
     let told = survey([wrapped, steps(10), steps(10), steps(1)]).sentences;
-    let expected = "Rank 3 ran 1 whole step; most ran 10.".to_owned();
+    let expected = "Rank 3 ran 1 step; most ran 10.".to_owned();
     assert!(told.contains(&expected), "{told:?}");
 }
 
@@ -136,6 +146,82 @@ fn a_peak_of_a_ring_that_wrapped_is_only_known_to_be_no_lower() {
     );
     let row = &survey(vec![wrapped(100)]).ranks[0];
     assert_eq!(row.told(row.peak_reserved), "at least 100 MiB");
+}
+
+/// A rank whose sites are called like this.
+fn running(code: &str, mib: u64) -> RankProfile {
+    let site = |at: u32| RankSite {
+        id: format!("s{code}{at}"),
+        place: None,
+        caller: None,
+        at_peak: Bytes::mib(1),
+        most: Bytes::mib(1),
+        at_end: Bytes::ZERO,
+        wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    RankProfile {
+        sites: (0..6).map(site).collect(),
+        ..peaking(mib)
+    }
+}
+
+#[test]
+fn ranks_are_held_against_those_that_run_the_same_code() {
+    let check = |profiles: Vec<RankProfile>, expected: (&str, &[&str])| {
+        let survey = survey(profiles);
+        assert_eq!(odd(&survey), expected.0);
+        let said: Vec<&str> = survey.sentences.iter().map(String::as_str).collect();
+        assert_eq!(&said[..expected.1.len()], expected.1);
+    };
+    let many = |n: usize, code: &str, mib: u64| vec![running(code, mib); n];
+    let odd_rollout = [many(4, "a", 360), many(3, "b", 76), many(1, "b", 108)].concat();
+    check(
+        odd_rollout,
+        (
+            "7 PeakHigh",
+            &[
+                "Rank 7 peaks at 108 MiB; the median of 4 ranks is 76.0 MiB.",
+                "Ranks 0, 1, 2 and 3 and ranks 4, 5, 6 and 7 run different code: in the median \
+                 they peak at 360 MiB and 76.0 MiB.",
+            ],
+        ),
+    );
+    // Of one rank that runs other code, nobody can tell whether it is odd.
+    check([many(3, "a", 360), many(1, "b", 76)].concat(), ("", &[]));
+    check(
+        [many(3, "a", 360), many(1, "a", 76)].concat(),
+        ("3 PeakLow", &[]),
+    );
+    // Half of what it runs is the same: it runs something more.
+    let mut more = running("a", 500);
+    more.sites.extend(running("b", 1).sites);
+    check(
+        [many(3, "a", 360), vec![more]].concat(),
+        ("3 PeakHigh", &[]),
+    );
+    let unknown = RankProfile {
+        sites: Vec::new(),
+        ..peaking(500)
+    };
+    check(
+        [many(3, "a", 360), vec![unknown]].concat(),
+        ("3 PeakHigh", &[]),
+    );
+    let each = (0..12)
+        .map(|at| running(&format!("{at}x"), 100 + at))
+        .collect();
+    check(
+        each,
+        (
+            "",
+            &[
+                "No rank is odd: the peaks of 12 ranks lie between 100 MiB (rank 0) and \
+                        111 MiB (rank 11), and none leaks.",
+            ],
+        ),
+    );
 }
 
 proptest! {

@@ -38,6 +38,7 @@ fn peaks_at_different_moments_are_no_difference_between_ranks() {
     let site = |id: &str, at_peak: u64, most: u64| RankSite {
         id: id.to_owned(),
         place: None,
+        caller: None,
         at_peak: Bytes::mib(at_peak),
         at_end: Bytes::ZERO,
         most: Bytes::mib(most),

@@ -83,6 +83,7 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
     let site = |bytes: u64| RankSite {
         id: "s1".to_owned(),
         place: None,
+        caller: None,
         at_peak: Bytes(bytes),
         most: Bytes(bytes),
         at_end: Bytes::ZERO,
@@ -112,6 +113,7 @@ fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
         sites: vec![RankSite {
             id: "s1".to_owned(),
             place: None,
+            caller: None,
             at_peak: Bytes::mib(at_peak),
             most: Bytes::mib(at_peak),
             at_end: Bytes::mib(at_end),
@@ -150,6 +152,7 @@ fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
         sites: vec![RankSite {
             id: "s1".to_owned(),
             place: None,
+            caller: None,
             at_peak: Bytes::mib(at_peak),
             most: Bytes::mib(most),
             at_end: Bytes::mib(at_end),
@@ -191,6 +194,7 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
         sites: vec![RankSite {
             id: id.to_owned(),
             place: None,
+            caller: None,
             at_peak: Bytes::mib(8),
             most: Bytes::mib(8),
             at_end: Bytes::ZERO,
@@ -211,11 +215,11 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
         let last = survey.sentences.last().map(String::as_str);
         assert_eq!(last.filter(|last| last.contains("left out")), sentence);
     };
-    let sentence = "Rank 2 is left out of the comparison by stack: it lost events, or was recorded \
-                    without stacks.";
+    let why = "Rank 2 is left out of the comparison by stack: it was recorded without stacks.";
     check(&told, None);
-    check(&nameless, Some(sentence));
-    check(&wrapped, Some(sentence));
+    check(&nameless, Some(why));
+    let why = "Rank 2 is left out of the comparison by stack: it lost events.";
+    check(&wrapped, Some(why));
     // Without stacks in any rank, sizes are compared.
     let sizes = [nameless.clone(), nameless.clone(), holding("b4194304")];
     let survey = survey(sizes);
@@ -236,4 +240,106 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
     let survey = self::survey([nameless, told.clone(), told, other]);
     let named: Vec<u32> = survey.sites[0].farthest.iter().map(|h| h.rank.0).collect();
     assert_eq!((survey.sites[0].ranks, named), (2, vec![3]));
+}
+
+/// Ranks with these steps, MiB at these sites, and MiB from before their recordings.
+fn beginning(steps: u32, sites: &[(&str, u64)], before: u64) -> RankProfile {
+    let site = |&(id, mib): &(&str, u64)| RankSite {
+        id: id.to_owned(),
+        place: None,
+        caller: None,
+        at_peak: Bytes::mib(mib),
+        most: Bytes::mib(mib),
+        at_end: Bytes::mib(mib),
+        wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    RankProfile {
+        whole_steps: steps,
+        from_before: Bytes::mib(before),
+        sites: sites.iter().map(site).collect(),
+        ..peaking(400)
+    }
+}
+
+/// Whoever begins later holds what others have at a site, and nobody knows that it is the same.
+#[test]
+fn what_a_rank_holds_from_before_may_belong_to_any_site() {
+    let check = |ranks: [&RankProfile; 3], sites: &[(&str, u64)], (same, unclear)| {
+        let survey = survey(ranks.map(Clone::clone));
+        let rows = survey.sites.iter();
+        let rows: Vec<(&str, u64)> = rows
+            .map(|site| (site.id.as_str(), site.difference.0 / MIB))
+            .collect();
+        assert_eq!(rows, sites);
+        assert_eq!((survey.sites_same, survey.sites_unclear), (same, unclear));
+    };
+    let early = beginning(12, &[("s1", 100), ("s2", 20)], 0);
+    let late = beginning(9, &[("b4096", 100), ("s2", 20)], 100);
+    check([&early, &early, &late], &[], (1, 2));
+    check([&late, &late, &early], &[], (1, 2));
+    // More than it holds from before.
+    let much = beginning(12, &[("s1", 300), ("s2", 20)], 0);
+    check([&much, &much, &late], &[("s1", 200)], (1, 1));
+    let little = beginning(9, &[("b4096", 100), ("s2", 20)], 40);
+    let differ = [("b4096", 60), ("s1", 60)];
+    check([&early, &early, &little], &differ, (1, 0));
+    // All hold as much from before: they began together.
+    let [one, other] = [&early, &late].map(|rank| RankProfile {
+        from_before: Bytes::mib(100),
+        ..rank.clone()
+    });
+    check([&one, &one, &other], &[("b4096", 100), ("s1", 100)], (1, 0));
+}
+
+#[test]
+fn a_rank_that_began_later_is_not_odd_for_its_steps() {
+    let check = |ranks: &[(u32, u64)], expected: (&str, &str)| {
+        let all = ranks.iter();
+        let survey = survey(all.map(|&(steps, before)| beginning(steps, &[], before)));
+        let last = survey.sentences.last().cloned().unwrap_or_default();
+        assert_eq!(
+            (odd(&survey).as_str(), last.as_str()),
+            expected,
+            "{ranks:?}"
+        );
+    };
+    let later = "Rank 2 may have begun to record later: it held 90.0 MiB then, others as little as \
+                 0 B, and what made that is not recorded.";
+    check(&[(12, 0), (12, 0), (9, 90)], ("", later));
+    let later = "Ranks 1 and 2 may have begun to record later: they held up to 95.0 MiB then, \
+                 others as little as 0 B, and what made that is not recorded.";
+    check(&[(12, 0), (9, 90), (9, 95)], ("", later));
+    // It holds more and is no shorter; no site depends on that.
+    let alike = "All 3 ranks peak at about 400 MiB, and none leaks.";
+    check(&[(12, 30), (12, 30), (12, 90)], ("", alike));
+    let about = "All peak at about 400 MiB.";
+    check(&[(12, 30), (12, 30), (9, 30)], ("2 Steps", about));
+    check(&[(12, 30), (12, 30), (15, 90)], ("2 Steps", about));
+}
+
+/// Recordings of a job end together.
+#[test]
+fn steps_of_a_rank_that_began_later_lie_at_the_end() {
+    let with = |steps: u32, before: u64| RankProfile {
+        curve: Curve {
+            window: (0.0, f64::from(steps)),
+            parts: vec![Some([Bytes::mib(1); 2]); curves::PARTS],
+        },
+        ..beginning(steps, &[], before)
+    };
+    let found = survey([with(12, 0), with(6, 90)]);
+    assert_eq!(found.band.window, (0.0, 12.0));
+    let half = curves::PARTS / 2;
+    let there = |part: usize| found.curves[1].parts[part].is_some();
+    assert_eq!([half - 1, half].map(there), [false, true]);
+}
+
+#[test]
+fn what_is_held_from_before_has_no_stack() {
+    let script = "weights pre 40MiB\na alloc 4MiB at f f.py:1";
+    let trace = crate::testing::trace(script);
+    let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
+    assert_eq!(profile.from_before, Bytes::mib(40));
 }

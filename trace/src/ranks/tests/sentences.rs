@@ -1,6 +1,5 @@
 //! What is said first of some ranks.
 
-use super::super::words::none_differs;
 use super::*;
 
 /// What is said first of some ranks.
@@ -30,18 +29,185 @@ fn two_ranks_are_both_ranks() {
     );
 }
 
+/// Sites whose names are numbers, each with so many MiB, in a rank that peaks at as many.
+fn holding(peak: u64, sites: &[(u32, u64)]) -> RankProfile {
+    let site = |&(id, mib): &(u32, u64)| RankSite {
+        id: format!("s{id}"),
+        place: Some(Place {
+            name: "main".to_owned(),
+            filename: "/srv/train.py".to_owned(),
+            line: id,
+        }),
+        caller: None,
+        at_peak: Bytes::mib(mib),
+        most: Bytes::mib(mib),
+        at_end: Bytes::ZERO,
+        wobble: Bytes::mib(if peak == mib { 0 } else { 1 }),
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    RankProfile {
+        sites: sites.iter().map(site).collect(),
+        ..peaking(peak)
+    }
+}
+
 #[test]
 fn all_sites_do_not_hold_the_same_where_the_peaks_differ() {
-    let check = |same, peaks: [u64; 2], expected: &str| {
-        let survey = survey(peaks.map(peaking));
-        assert_eq!(none_differs(same, survey.allocated.as_ref()), expected);
+    let check = |ranks: &[RankProfile], expected: Option<&str>| {
+        let found = survey(ranks.to_vec()).none_differs;
+        assert_eq!(found.as_deref(), expected);
     };
-    check(0, [100, 200], "there is nothing to compare");
-    check(1, [100, 100], "the only site holds the same in all ranks");
-    check(9, [100, 100], "all 9 sites hold the same in all ranks");
-    let told = "the peaks differ, but none of 9 sites differs between ranks by more than between \
+    let [one, more] = [100, 200].map(|peak| holding(peak, &[(1, 8), (2, 8)]));
+    let single = holding(100, &[(1, 8)]);
+    check(
+        &[peaking(100), peaking(200)],
+        Some("there is nothing to compare"),
+    );
+    let told = "the only site holds the same in all ranks";
+    check(&[single.clone(), single], Some(told));
+    let told = "all 2 sites hold the same in all ranks";
+    check(&[one.clone(), one.clone()], Some(told));
+    let told = "the peaks differ, but none of 2 sites differs between ranks by more than between \
                 the steps of one";
-    check(9, [100, 200], told);
+    check(&[one.clone(), more.clone()], Some(told));
+    check(&[one.clone(), holding(100, &[(1, 9), (2, 80)])], None);
+    // A rank that is left out of the comparison is none of those that hold the same.
+    let ring = RankProfile {
+        wrapped: true,
+        ..more
+    };
+    let told = "all 2 sites hold the same in ranks 1 and 2";
+    check(&[ring, one.clone(), one.clone()], Some(told));
+    let late = RankProfile {
+        from_before: Bytes::mib(50),
+        ..holding(100, &[(2, 8)])
+    };
+    let told = "of 2 sites 1 hold the same in all ranks, others may: it is not known what ranks \
+                hold from before their recordings";
+    check(&[late.clone(), one.clone()], Some(told));
+    let late = RankProfile {
+        from_before: Bytes::mib(50),
+        ..holding(100, &[])
+    };
+    let told = "nothing can be compared: it is not known what ranks hold from before their \
+                recordings";
+    check(&[late, one], Some(told));
+}
+
+#[test]
+fn the_place_that_makes_a_peak_is_told() {
+    let usual = holding(100, &[(1, 8), (2, 40)]);
+    let check = |odd: RankProfile, expected: &str| {
+        let survey = survey([odd, usual.clone(), usual.clone(), usual.clone()]);
+        assert_eq!(survey.sentences[0], expected);
+    };
+    check(
+        holding(150, &[(1, 8), (2, 40), (3, 45)]),
+        "Rank 0 peaks at 150 MiB; the median of 4 ranks is 100 MiB. At its peak, main \
+         (train.py:3) holds 45.0 MiB, against a median of 0 B.",
+    );
+    check(
+        holding(70, &[(1, 8), (2, 10)]),
+        "Rank 0 peaks at 70.0 MiB; the median of 4 ranks is 100 MiB. At its peak, main \
+         (train.py:2) holds 10.0 MiB, against a median of 40.0 MiB.",
+    );
+    // Only a small part.
+    check(
+        holding(150, &[(1, 10), (2, 40)]),
+        "Rank 0 peaks at 150 MiB; the median of 4 ranks is 100 MiB.",
+    );
+}
+
+#[test]
+fn other_settings_of_an_allocator_are_told() {
+    let with = |settings: &str| RankProfile {
+        settings: Some(settings.to_owned()),
+        ..peaking(100)
+    };
+    let unknown = peaking(100);
+    let check = |ranks: &[&RankProfile], expected: Option<&str>| {
+        let ranks = ranks.iter().map(|&rank| rank.clone());
+        let told = survey(ranks).sentences;
+        let told = told.iter().find(|told| told.contains(" ran with"));
+        assert_eq!(told.map(String::as_str), expected);
+    };
+    let [none, expands, split] = ["", "expandable_segments:True", "max_split_size_mb:64"].map(with);
+    check(&[&none, &none], None);
+    check(&[&unknown, &expands], None);
+    let one = "Rank 1 ran with expandable_segments:True, the others with the allocator's default \
+               settings.";
+    check(&[&none, &expands, &none, &none], Some(one));
+    let two = "Rank 0 ran with expandable_segments:True, rank 1 ran with max_split_size_mb:64, \
+               the others with the allocator's default settings.";
+    check(&[&expands, &split, &none, &none, &none], Some(two));
+    let two = "Rank 0 ran with the allocator's default settings, rank 1 ran with \
+               expandable_segments:True.";
+    check(&[&none, &expands], Some(two));
+    let four = ["a", "b", "c", "d"].map(with);
+    let many = "The ranks ran with 4 different allocator settings.";
+    check(&four.each_ref(), Some(many));
+}
+
+#[test]
+fn leaks_in_several_places_are_told_one_by_one() {
+    let at = |mib: u64, line: u32| {
+        let mut profile = leaking(mib);
+        profile.leaks[0].place.line = line;
+        profile
+    };
+    let check = |ranks: Vec<RankProfile>, expected: &str| {
+        assert_eq!(survey(ranks).sentences[0], expected);
+    };
+    check(
+        vec![peaking(100), at(1, 21), at(2, 23), peaking(100)],
+        "Rank 1 leaks 1.00 MiB a step in keep (train.py:21); rank 2 leaks 2.00 MiB a step in keep \
+         (train.py:23); the other 2 ranks do not.",
+    );
+    check(
+        vec![at(1, 21), at(2, 23), at(9, 21)],
+        "Ranks 0 and 2 leak, rank 2 fastest: 9.00 MiB a step in keep (train.py:21); rank 1 leaks \
+         2.00 MiB a step in keep (train.py:23).",
+    );
+    let many = (1..=4).map(|line| at(u64::from(line), line)).collect();
+    check(
+        many,
+        "All 4 ranks leak, rank 3 fastest: 4.00 MiB a step in keep (train.py:4).",
+    );
+}
+
+#[test]
+fn a_failure_is_told_with_its_step_and_what_was_asked_for() {
+    let at = |after: u32, line: u32| RankProfile {
+        oom: Some(RankFailure {
+            step: None,
+            after: Some(after),
+            place: Some(Place {
+                name: "loss_of".to_owned(),
+                filename: "/srv/net.py".to_owned(),
+                line,
+            }),
+            ..failed().oom.unwrap_or_default()
+        }),
+        ..peaking(100)
+    };
+    let check = |ranks: Vec<RankProfile>, expected: &str| {
+        assert_eq!(survey(ranks).sentences[0], expected);
+    };
+    check(
+        vec![at(12, 46), peaking(100), peaking(100)],
+        "Rank 0 ran out of memory after step 12 on 64.0 MiB in loss_of (net.py:46); the other 2 \
+         ranks did not.",
+    );
+    // Only what all that failed have in common.
+    check(
+        vec![at(12, 46), at(13, 46)],
+        "Both ranks ran out of memory on 64.0 MiB in loss_of (net.py:46).",
+    );
+    check(
+        vec![at(12, 46), at(12, 19), peaking(100)],
+        "Ranks 0 and 1 ran out of memory after step 12; the other rank did not.",
+    );
 }
 
 #[test]
@@ -118,7 +284,7 @@ fn sentences_say_who_and_where() {
     check(
         and(1, failed()),
         &[
-            "Rank 7 ran out of memory in step 5; the other 7 ranks did not.",
+            "Rank 7 ran out of memory in step 5 on 64.0 MiB; the other 7 ranks did not.",
             "All peak at about 100 MiB.",
         ],
     );

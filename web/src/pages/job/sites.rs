@@ -11,7 +11,6 @@ use presentation::components::sites::Compared;
 use presentation::letters::capital;
 use std::sync::Arc;
 use trace::code::file_name;
-use trace::ranks::none_differs;
 use trace::ranks::sites::{SiteAcross, When};
 
 const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
@@ -47,9 +46,9 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
         left_out: u64::from(job.sites_left_out),
         same: u64::from(job.sites_same),
     };
-    let about = match compared.listed {
-        0 => capital(&none_differs(job.sites_same, job.allocated.as_ref())),
-        _ => compared.in_words(" between ranks"),
+    let about = match &job.none_differs {
+        Some(told) => capital(told),
+        None => compared.in_words(" between ranks"),
     } + ".";
     let when = match job.moments_differ {
         true => {

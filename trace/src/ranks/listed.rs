@@ -1,0 +1,50 @@
+//! Ranks by name.
+
+use super::{Rank, RankRow};
+
+/// How many ranks are named one by one.
+const NAMED: usize = 4;
+
+pub(super) fn named(rows: &[&RankRow]) -> String {
+    let ranks: Vec<Rank> = rows.iter().map(|row| row.rank).collect();
+    listed(&ranks)
+}
+
+/// `Rank 3`, `Ranks 1, 2 and 7`, `12 ranks (0, 1, 2, 3, …)`.
+pub(super) fn listed(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "No rank".to_owned(),
+        [one] => format!("Rank {one}"),
+        [first @ .., last] if ranks.len() <= NAMED => {
+            let first: Vec<String> = first.iter().map(Rank::to_string).collect();
+            format!("Ranks {} and {last}", first.join(", "))
+        }
+        _ => {
+            let first: Vec<String> = ranks.iter().take(NAMED).map(Rank::to_string).collect();
+            format!("{} ranks ({}, …)", ranks.len(), first.join(", "))
+        }
+    }
+}
+
+/// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
+pub(super) fn others(n: usize, [one, several]: [&str; 2]) -> String {
+    match n {
+        0 => String::new(),
+        1 => format!("; the other rank {one}"),
+        n => format!("; the other {n} ranks {several}"),
+    }
+}
+
+pub(super) fn all_ranks(n: usize) -> String {
+    match n {
+        2 => "Both ranks".to_owned(),
+        n => format!("All {n} ranks"),
+    }
+}
+
+/// The same within a sentence: `ranks 1 and 2`.
+pub(super) fn lower(named: &str) -> String {
+    let mut letters = named.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
