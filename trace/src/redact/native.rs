@@ -76,13 +76,26 @@ pub(super) fn is_known(name: &str) -> bool {
     if !plain || name.is_empty() || name.len() > MAX_CHARS {
         return false;
     }
-    // After a bracket, `::` and what follows belong to the name before it.
-    let mut words = name.split(between).filter(|word| !word.is_empty());
-    words.all(|word| match word.split_once("::") {
-        Some(("", rest)) => rest.split("::").all(is_part),
-        Some((space, rest)) => NAMESPACES.contains(&space) && rest.split("::").all(is_part),
-        None => is_alone(word),
+    let mut start = 0;
+    name.split(between).all(|word| {
+        // What stands between words is one byte.
+        let before = name[..start].chars().next_back();
+        start += word.len() + 1;
+        match word.strip_prefix("::") {
+            // After a bracket, `::` and what follows belong to the name before it.
+            Some(rest) if before.is_some_and(|c| ")>]}".contains(c)) => {
+                rest.split("::").all(is_part)
+            }
+            rooted => word.is_empty() || is_name(rooted.unwrap_or(word)),
+        }
     })
+}
+
+fn is_name(name: &str) -> bool {
+    match name.split_once("::") {
+        Some((space, rest)) => NAMESPACES.contains(&space) && rest.split("::").all(is_part),
+        None => is_alone(name),
+    }
 }
 
 fn is_part(part: &str) -> bool {

@@ -46,6 +46,8 @@ const CLAUSES: &[&str] = &[
     "the file holds a single event",
     "the file holds one event a device",
     "it was recorded with enabled=\"state\" (or torch #.#'s default), which keeps no history",
+    "it was recorded with enabled=\"state\" (or torch #.#'s default, or max_entries=#), which \
+     keeps no history",
     "the file has no segments",
     "memory from before the first event is unknown, and so are true block sizes",
     "# byte after the end of the snapshot",

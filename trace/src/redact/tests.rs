@@ -99,6 +99,11 @@ fn functions_are_told_by_their_file_or_their_namespace() {
         "",
     );
     same("_PyEval_EvalFrameDefault", "??");
+    same("::at::native::copy_", "??");
+    same("std::function<void (int)>::operator()(int) const", "??");
+    // From the global namespace: `::` belongs to no bracket before it.
+    check("::apollo::run()", "??", "native::function-·");
+    check("at::native::run(::apollo)", "??", "native::function-·");
     check(
         "apollo::Kernel::run(at::Tensor)",
         "??",
@@ -183,6 +188,10 @@ fn our_own_findings_are_told_and_no_others() {
     check("no_stacks", of_one, ("no_stacks", of_one));
     let state = "the file holds one event a device: it was recorded with enabled=\"state\" (or \
                  torch 2.0's default), which keeps no history; only the state at the end is known";
+    check("state_only", state, ("state_only", state));
+    let state = "the file holds one event a device: it was recorded with enabled=\"state\" (or \
+                 torch 2.0's default, or max_entries=1), which keeps no history; only the state \
+                 at the end is known";
     check("state_only", state, ("state_only", state));
     check("no_stacks", "device alice: 3", ("no_stacks", "no stacks"));
     check(

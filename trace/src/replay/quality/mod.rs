@@ -41,7 +41,8 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
         notes.push(note(
             "state_only",
             "the file holds one event a device: it was recorded with enabled=\"state\" (or torch \
-             2.0's default), which keeps no history; only the state at the end is known",
+             2.0's default, or max_entries=1), which keeps no history; only the state at the end \
+             is known",
         ));
     }
     if !snapshot.has_segments() && n_events > 0 {
