@@ -9,7 +9,7 @@ use crate::categories::{Category, Named};
 use crate::clip::clipped;
 use crate::fingerprint::Fingerprint;
 use crate::site;
-use crate::stacks::{FxHashMap, StackIdx, Stacks};
+use crate::stacks::{FrameIdx, FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
 use crate::watch::{Stopped, Watch};
@@ -63,6 +63,8 @@ struct Growth<'a> {
     children: FxHashMap<(u32, LabelIdx), u32>,
     labels: Labels,
     paths: FxHashMap<(StackIdx, bool), Vec<LabelIdx>>,
+    /// The names of frames: thousands of stacks share a few hundred frames.
+    frames: FxHashMap<FrameIdx, LabelIdx>,
     not_made: u64,
 }
 
@@ -123,6 +125,7 @@ impl Tree {
             children: FxHashMap::default(),
             labels: Labels::default(),
             paths: FxHashMap::default(),
+            frames: FxHashMap::default(),
             not_made: 0,
         };
         growth.nodes.push(Growing {
@@ -155,8 +158,12 @@ impl Growth<'_> {
     fn heap_bytes(&self) -> usize {
         const PER_LABEL: usize = 128;
         const PER_PATH: usize = 128;
+        const PER_FRAME: usize = 16;
         let node = size_of::<Growing>() + 32;
-        self.nodes.len() * node + self.labels.texts.len() * PER_LABEL + self.paths.len() * PER_PATH
+        self.nodes.len() * node
+            + self.labels.texts.len() * PER_LABEL
+            + self.paths.len() * PER_PATH
+            + self.frames.len() * PER_FRAME
     }
 
     fn child(&mut self, parent: u32, label: LabelIdx) -> Option<u32> {
@@ -259,15 +266,28 @@ impl Growth<'_> {
             path.extend(known);
             return path;
         }
-        let frames = frames(stacks, stack, inferred);
-        let frames: Vec<LabelIdx> = frames.iter().map(|text| self.labels.id(text)).collect();
+        let lead = inferred.then(|| self.labels.id(INFERRED));
+        let frames = frames(stacks, stack).into_iter();
+        let frames = lead
+            .into_iter()
+            .chain(frames.map(|frame| self.frame(frame)));
+        let frames: Vec<LabelIdx> = frames.collect();
         path.extend(&frames);
         if self.paths.len() < MAX_PATHS {
             self.paths.insert((stack, inferred), frames);
         }
         path
     }
+
+    fn frame(&mut self, frame: FrameIdx) -> LabelIdx {
+        let (stacks, labels) = (self.stacks, &mut self.labels);
+        let label = || labels.id(&frame_label(stacks, stacks.frame(frame)));
+        *self.frames.entry(frame).or_insert_with(label)
+    }
 }
+
+/// The outermost name of what a backward pass allocated without a stack.
+const INFERRED: &str = "backward, by its forward operation (inferred)";
 
 fn pool(kind: &BlockKind) -> String {
     let size = match kind.pool_size {
@@ -302,16 +322,19 @@ fn headline(stacks: &Stacks, by: Dimension, stack: StackIdx) -> Vec<String> {
 }
 
 /// Functions from the outermost to the innermost.
-fn frames(stacks: &Stacks, stack: StackIdx, inferred: bool) -> Vec<String> {
-    let all = || stacks.frames(stack).iter().map(|&f| stacks.frame(f));
-    let python =
-        |f: &crate::stacks::Frame| site::is_python(stacks, *f) && !site::is_module_call(stacks, *f);
-    let mut frames: Vec<_> = all().filter(python).collect();
+fn frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameIdx> {
+    let all = || stacks.frames(stack).iter().copied();
+    let is_python = |idx: &FrameIdx| {
+        let frame = stacks.frame(*idx);
+        site::is_python(stacks, frame) && !site::is_module_call(stacks, frame)
+    };
+    let mut frames: Vec<FrameIdx> = all().filter(is_python).collect();
     if frames.is_empty() {
-        frames = all().filter(|f| !stacks.is_plumbing(*f)).collect();
+        frames = all()
+            .filter(|&f| !stacks.is_plumbing(stacks.frame(f)))
+            .collect();
     }
-    let lead = inferred.then(|| "backward, by its forward operation (inferred)".to_owned());
-    let frames = frames.iter().rev().take(MAX_DEPTH);
-    let frames = frames.map(|f| frame_label(stacks, *f));
-    lead.into_iter().chain(frames).collect()
+    frames.reverse();
+    frames.truncate(MAX_DEPTH);
+    frames
 }
