@@ -4,17 +4,17 @@ use api::frames::{ForwardOp, FrameText};
 use trace::clip::clipped;
 use trace::code::function_name;
 use trace::forward::Forward;
-use trace::plain::marked;
+use trace::plain::one_line;
 use trace::stacks::{Frame, Stacks};
 use trace::tiles::stack_label;
 
 /// Longest name in an answer, bytes; an answer may have very many names.
 const LONGEST_NAME: usize = 1024;
 
-/// A name for an answer: not too long and made plain, because older versions may have stored it
-/// otherwise.
+/// A name for an answer: not too long, in one line, and made plain, because older versions may have
+/// stored it otherwise.
 pub fn shown(name: &str) -> String {
-    marked(&clipped(name, LONGEST_NAME)).into_owned()
+    one_line(&clipped(name, LONGEST_NAME)).into_owned()
 }
 
 /// A frame with its names.

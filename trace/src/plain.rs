@@ -18,7 +18,17 @@ pub fn is_plain(c: char) -> bool {
 /// A text from a stranger, made safe for terminals, Markdown and pages: each character that is not
 /// plain is replaced by a mark. Line breaks and tabs stay.
 pub fn marked(text: &str) -> Cow<'_, str> {
-    let stays = |c: char| is_plain(c) || matches!(c, '\n' | '\t');
+    marked_but(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// A name from a stranger in one line of a text: line breaks and tabs are replaced, too. A file's
+/// path may have them, and what follows would read as a line of the text itself.
+pub fn one_line(name: &str) -> Cow<'_, str> {
+    marked_but(name, |_| false)
+}
+
+fn marked_but(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let stays = |c: char| is_plain(c) || stays(c);
     let is_usual = |byte: u8| matches!(byte, b' '..=b'~');
     // Nearly all names consist of these bytes only, and this test is fast.
     if text.bytes().all(is_usual) || text.chars().all(stays) {
@@ -41,6 +51,13 @@ pub fn code(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_has_no_second_line() {
+        let check = |name: &str, expected: &str| assert_eq!(one_line(name), expected, "{name:?}");
+        check("net.py", "net.py");
+        check("a\nno leak\tb\u{1b}", "a\u{fffd}no leak\u{fffd}b\u{fffd}");
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_marked() {

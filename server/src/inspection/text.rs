@@ -7,6 +7,7 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trace::categories::Named;
+use trace::plain::one_line;
 use trace::steps::{Word, levels};
 use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
 use trace::units::{Bytes, size};
@@ -276,7 +277,7 @@ fn steps(inspection: &Inspection) -> String {
 
 fn step_row(step: &StepLevels) -> [String; 5] {
     [
-        step.name.clone(),
+        one_line(&step.name).into_owned(),
         format!(
             "{}–{}",
             grouped(u64::from(step.first_event.0)),

@@ -65,7 +65,7 @@ pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
         Some(torch) => torch.clone(),
         None => "unknown".to_owned(),
     };
-    if torch(base) != torch(new) {
+    if !may_be_one(&torch(base), &torch(new)) {
         found.push(Condition {
             kind: ConditionKind::Torch,
             name: "PyTorch".to_owned(),
@@ -89,6 +89,23 @@ pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
         });
     }
     found
+}
+
+/// Whether two versions, such as `2.10 to 2.11`, may be one: a file's keys tell a range.
+fn may_be_one(base: &str, new: &str) -> bool {
+    let range = |torch: &str| {
+        let number = |version: &str| version.strip_prefix("2.")?.parse::<u32>().ok();
+        let (from, to) = match (torch.split_once(" to "), torch.strip_suffix(" or later")) {
+            (Some((from, to)), _) => (number(from)?, number(to)?),
+            (None, Some(from)) => (number(from)?, u32::MAX),
+            (None, None) => (number(torch)?, number(torch)?),
+        };
+        Some(from..=to)
+    };
+    match (range(base), range(new)) {
+        (Some(base), Some(new)) => base.start() <= new.end() && new.start() <= base.end(),
+        _ => base == new,
+    }
 }
 
 fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
@@ -596,6 +613,21 @@ fn program(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_of_versions_that_overlap_are_no_difference() {
+        let check = |base, new, expected| {
+            assert_eq!(may_be_one(base, new), expected, "{base}, {new}");
+            assert_eq!(may_be_one(new, base), expected, "{new}, {base}");
+        };
+        check("2.9 to 2.12", "2.10 to 2.11", true);
+        check("2.8 to 2.9", "2.10 to 2.11", false);
+        check("2.1 or later", "2.12", true);
+        check("2.12", "2.12", true);
+        check("2.12", "2.13", false);
+        check("unknown", "2.13", false);
+        check("engine recording", "engine recording", true);
+    }
 
     #[test]
     fn a_factor_is_told_in_words_where_it_is_no_number() {

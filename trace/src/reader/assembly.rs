@@ -28,9 +28,7 @@ impl Builder {
         let top = self.top(root)?;
         let find = |key: Key| Some(top[key as usize]).filter(|value| *value != Value::None);
         if find(Key::Segments).is_none() && find(Key::DeviceTraces).is_none() {
-            return Err(ReadErrorKind::Shape(
-                "the dictionary has neither `segments` nor `device_traces`",
-            ));
+            return Err(self.relative(root));
         }
         let keep = match find(Key::Segments) {
             Some(Value::Rows(Table::Segment, rows)) => rows.range(),
@@ -106,9 +104,7 @@ impl Builder {
                 top[Key::Segments as usize] = root;
                 Ok(top)
             }
-            _ => Err(ReadErrorKind::Shape(
-                "the file holds no dictionary at the top, and no list of segments",
-            )),
+            _ => Err(self.relative(root)),
         }
     }
 

@@ -415,7 +415,7 @@ impl UnknownWords {
 
 const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
 /// What a key that is no string is called among the unknown ones.
-const NO_STRING: &str = "a key that is no string";
+pub(super) const NO_STRING: &str = "a key that is no string";
 
 /// The known key that a dictionary's key is.
 fn key(key: Value) -> Option<Key> {

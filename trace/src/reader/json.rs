@@ -2,9 +2,17 @@
 //! same builder.
 
 use super::builder::Builder;
+use super::relatives;
 use super::values::{NO_MEMO, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 use crate::footprint::of_vec;
+
+/// What Python prints is no JSON.
+const PRINTED: &str = "is a single quote, as in what Python prints of a dictionary, which is no \
+                       JSON: write it with pickle.dump() or json.dump()";
+
+/// Text that begins with a bracket, such as a log: `[2026-11-29 10:00:00] …`.
+const TEXT: &str = "goes on as text and not as JSON, such as a log";
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -148,7 +156,10 @@ impl Parser {
 
     fn end_word(&mut self, builder: &mut Builder) -> Result<()> {
         self.token = Token::None;
-        let bad = ReadErrorKind::Malformed("a word that is not a JSON value");
+        let bad = match self.is_begun() {
+            true => ReadErrorKind::NotASnapshot(TEXT),
+            false => ReadErrorKind::Malformed("a word that is not a JSON value"),
+        };
         let text = std::str::from_utf8(&self.text).map_err(|_| bad.clone())?;
         let value = match text {
             "true" => Value::Bool(true),
@@ -206,6 +217,8 @@ impl Parser {
                 self.expect = if in_object { Key } else { AValue };
             }
             (CommaOrEnd | KeyOrEnd | ValueOrEnd, b'}' | b']') => self.end(byte, builder)?,
+            (_, b'\'') => return Err(ReadErrorKind::NotASnapshot(PRINTED)),
+            _ if self.is_begun() => return Err(ReadErrorKind::NotASnapshot(TEXT)),
             _ => {
                 return Err(ReadErrorKind::Malformed(
                     "this byte cannot stand here in JSON",
@@ -213,6 +226,11 @@ impl Parser {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing but the bracket of a list was read.
+    fn is_begun(&self) -> bool {
+        matches!(self.open[..], [(Container::Array, _)]) && self.stack.len() == 1
     }
 
     fn begin(&mut self, container: Container, empty: Value) -> Result<()> {
@@ -258,8 +276,15 @@ impl Parser {
     }
 
     /// Called when a complete value (or key) has been read.
-    fn value(&mut self, value: Value, _builder: &mut Builder) -> Result<()> {
+    fn value(&mut self, value: Value, builder: &mut Builder) -> Result<()> {
         self.stack.push(value);
+        // A trace of a profiler has gigabytes, so its first words must be enough.
+        if let (Value::Str(key), 1, Expect::Key | Expect::KeyOrEnd) =
+            (value, self.open.len(), self.expect)
+            && let Some(told) = relatives::of_key(builder.interner.stacks.str(key))
+        {
+            return Err(ReadErrorKind::Shape(told));
+        }
         self.expect = match (self.expect, self.open.last()) {
             (Expect::Key | Expect::KeyOrEnd, Some((Container::Object, at)))
                 if (self.stack.len() - at).is_multiple_of(2) =>

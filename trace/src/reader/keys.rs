@@ -154,13 +154,25 @@ impl KeysSeen {
                 Key::TimeUs | Key::CompileContext | Key::UserMetadata | Key::PoolId
             )
         };
+        // A list of segments, or a part of the dictionary, lacks the keys of the top.
+        let is_whole = self.has_segments() && self.has_traces();
+        let top_key = |key| {
+            matches!(
+                key,
+                Key::AllocatorSettings
+                    | Key::ExternalAnnotations
+                    | Key::MaxCachedSize
+                    | Key::HostSegments
+            )
+        };
+        let may_be_absent = |key| (!has_events && event_key(key)) || (!is_whole && top_key(key));
         // Empty lists say nothing.
         if from == 0 && !has_events && !self.has(Key::TotalSize) {
             return None;
         }
         let absent = features
             .iter()
-            .find(|(key, version)| *version > from && (has_events || !event_key(*key)));
+            .find(|(key, version)| *version > from && !may_be_absent(*key));
         Some(match absent {
             Some((_, version)) if version - 1 == from => format!("2.{from}"),
             Some((_, version)) => format!("2.{from} to 2.{}", version - 1),
@@ -180,6 +192,8 @@ mod tests {
             assert_eq!(seen.torch_guess().as_deref(), Some(expected));
         };
         let base = [
+            Key::Segments,
+            Key::DeviceTraces,
             Key::Action,
             Key::IsExpandable,
             Key::TimeUs,
@@ -203,5 +217,8 @@ mod tests {
         let empty_lists = KeysSeen(Key::Segments.bit() | Key::DeviceTraces.bit());
         assert_eq!(empty_lists.torch_guess(), None);
         check(&[Key::Segments, Key::TotalSize], "2.0");
+        // `torch.cuda.memory_snapshot()` of 2.11 gives segments alone.
+        let list = [Key::Segments, Key::TotalSize, Key::IsExpandable];
+        check(&list, "2.1 or later");
     }
 }

@@ -18,6 +18,7 @@ mod lists;
 mod memo;
 mod page;
 mod pickle;
+mod relatives;
 mod rows;
 mod values;
 
@@ -90,6 +91,8 @@ pub enum ReadErrorKind {
     Malformed(&'static str),
     /// Well-formed, but not shaped like a snapshot.
     Shape(&'static str),
+    /// The same, with names from the file.
+    Foreign(String),
 }
 
 impl fmt::Display for ReadError {
@@ -148,6 +151,9 @@ impl fmt::Display for ReadError {
                 write!(f, "the file is damaged at byte {at}: {what}")
             }
             ReadErrorKind::Shape(what) => {
+                write!(f, "not a memory snapshot: {what} (at byte {at})")
+            }
+            ReadErrorKind::Foreign(what) => {
                 write!(f, "not a memory snapshot: {what} (at byte {at})")
             }
         }
@@ -337,7 +343,8 @@ fn foreign(start: &[u8], end: u64) -> ReadError {
 fn looks_like(start: &[u8]) -> &'static str {
     match start {
         [b'P', b'K', ..] => {
-            "starts a zip archive: a model saved with torch.save, or files to unpack first"
+            "starts a zip archive, as torch.save writes it: write the snapshot with \
+             torch.cuda.memory._dump_snapshot() or pickle.dump(), or unpack the archive"
         }
         [0x1f, 0x8b, ..] => {
             "starts gzip data once more: the file was packed twice, so unpack it once"

@@ -112,20 +112,42 @@ impl Page {
 
     /// The error for a page without a snapshot.
     fn foreign(&self) -> ReadError {
-        const OLD: &[u8] = b"let alloc_data = ";
-        let is_old = self.head.windows(OLD.len()).any(|bytes| bytes == OLD);
+        let has = |words: &str| {
+            let mut parts = self.head.windows(words.len());
+            parts.any(|bytes| bytes == words.as_bytes())
+        };
+        let known = FOREIGN.iter().find(|(words, _)| has(words));
+        let told = known.map(|(_, told)| *told);
         ReadError {
             offset: self.start,
-            kind: ReadErrorKind::NotASnapshot(match is_old {
-                true => {
-                    "starts a page of an old PyTorch's viewer, which holds a picture and no \
-                     snapshot"
-                }
-                false => "starts HTML or XML (an error page saved by mistake?)",
-            }),
+            kind: ReadErrorKind::NotASnapshot(
+                told.unwrap_or("starts HTML or XML (an error page saved by mistake?)"),
+            ),
         }
     }
 }
+
+/// Words of pages without a snapshot, and what such a page is.
+const FOREIGN: [(&str, &str); 4] = [
+    (
+        "let alloc_data = ",
+        "starts a page of an old PyTorch's viewer, which holds a picture and no snapshot",
+    ),
+    (
+        "GPU Memory Timeline",
+        "starts the picture that export_memory_timeline of torch.profiler writes, without \
+         addresses and stacks",
+    ),
+    (
+        "MemoryViz.js",
+        "starts a page of PyTorch's viewer that holds no snapshot: drop the snapshot itself",
+    ),
+    (
+        "<!DOCTYPE svg",
+        "starts a picture (SVG), such as the flame graph of PyTorch's _memory_viz.py: drop the \
+         snapshot itself",
+    ),
+];
 
 impl Text {
     fn push(&mut self, letters: &[u8], offset: u64, builder: &mut Builder) -> Result<()> {

@@ -5,6 +5,7 @@
 use super::builder::Builder;
 use super::event_run::EventShape;
 use super::memo::Memo;
+use super::relatives::COLLECTION;
 use super::values::{NO_MEMO, Table, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 use crate::footprint::of_vec;
@@ -320,6 +321,9 @@ impl Machine {
                 self.root = Some(self.stack.pop().ok_or(UNDERFLOW)?);
                 return Ok(Step::Stop(1));
             }
+            0x93 if self.is_collection(builder) => {
+                return Err(ReadErrorKind::Shape(COLLECTION));
+            }
             op => return Err(refused(op)),
         }
         Ok(Step::Next(1))
@@ -483,6 +487,14 @@ impl Machine {
         let value = Value::Str(builder.interner.bytes(bytes)?);
         self.stack.push(value);
         Ok(Step::Next(end))
+    }
+
+    /// Whether the name of a class on the stack is one of Python's `collections`.
+    fn is_collection(&self, builder: &Builder) -> bool {
+        let Some([Value::Str(module), Value::Str(_)]) = self.stack.last_chunk() else {
+            return false;
+        };
+        builder.interner.stacks.str(*module) == "collections"
     }
 
     /// The document's root, its protocol, and how many bytes followed it.

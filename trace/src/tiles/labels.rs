@@ -3,6 +3,7 @@
 use crate::clip::clipped;
 use crate::code::{file_name, function_name, is_python, last_components};
 use crate::forward::node;
+use crate::plain::one_line;
 use crate::stacks::{Frame, StackIdx, Stacks};
 use crate::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 
@@ -16,11 +17,11 @@ pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
     let name = function_name(stacks.str(frame.name));
     let file = file_name(stacks.str(frame.filename));
     let shortened = name.len() < stacks.str(frame.name).len();
-    let (name, file) = (clipped(name, LONGEST_PART), clipped(file, LONGEST_PART));
+    let (name, file) = (part(name), part(file));
     match (&*file, frame.line) {
-        ("" | "??", _) => name.into_owned(),
+        ("" | "??", _) => name,
         // If a function has no line, its C++ file says nothing.
-        (_, 0) if shortened => name.into_owned(),
+        (_, 0) if shortened => name,
         (file, 0) => format!("{name} {file}"),
         (file, line) => format!("{name} {file}:{line}"),
     }
@@ -28,6 +29,11 @@ pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
 
 /// Longest name of a function or file in a label, bytes: every group has a label.
 const LONGEST_PART: usize = 240;
+
+/// A name of a stranger's program as a part of a label.
+fn part(name: &str) -> String {
+    clipped(&one_line(name), LONGEST_PART).into_owned()
+}
 
 /// The name of a stack in one line: its headline frame. If there are only C++ frames, also the
 /// autograd node that called it: `mm in MmBackward0`.
@@ -39,7 +45,7 @@ pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
     let is_native = !is_python(stacks.str(frame.filename), frame.line);
     match node(stacks, stack) {
         Some(node) if is_native && !label.contains(node) => {
-            format!("{label} in {}", clipped(node, LONGEST_PART))
+            format!("{label} in {}", part(node))
         }
         _ => label,
     }
@@ -56,7 +62,7 @@ pub fn block_label(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> St
 pub(super) fn file_label(file: &str) -> String {
     match file {
         "" | "??" => "file unknown".to_owned(),
-        file => clipped(last_components(file, 2), LONGEST_PART).into_owned(),
+        file => part(last_components(file, 2)),
     }
 }
 

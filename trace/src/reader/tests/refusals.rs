@@ -50,6 +50,15 @@ fn code_is_refused_where_it_stands() {
     check(&attack, 14, "opcode GLOBAL at byte 14");
 }
 
+/// `torch.cuda.memory_stats()` is an `OrderedDict`. It is refused, too, but not as an attack.
+#[test]
+fn a_class_of_collections_is_named() {
+    let file = after_a_dict(b"\x8c\x0bcollections\x8c\x0bOrderedDict\x93)R.");
+    check(&file, 30, "an object of Python's `collections`");
+    let other = after_a_dict(b"\x8c\x05posix\x8c\x06system\x93)R.");
+    check(&other, 19, "opcode STACK_GLOBAL at byte 19 would run code");
+}
+
 #[test]
 fn other_opcodes_are_refused_with_a_reason() {
     for opcode in [b'C', b'B', 0x8e, 0x96, b'T', b'U'] {
@@ -118,7 +127,45 @@ fn well_formed_files_that_are_no_snapshot() {
     check(&event(vec![]), neither);
     check(&dict(vec![]), neither);
     let config = dict(vec![("lr", int(1)), ("epochs", int(3))]);
-    check(&config, "neither `segments` nor `device_traces`");
+    check(&config, "`device_traces`, but `lr`, `epochs` (at");
+    let keys = ["a\n", "b", "c", "d", "e"].map(|key| (key, int(1)));
+    check(&dict(keys.to_vec()), "but `a\\n`, `b`, `c`, `d`, … (at");
+    let snapshot = || {
+        dict(vec![
+            ("segments", list(vec![])),
+            ("device_traces", list(vec![])),
+        ])
+    };
+    let named = dict(vec![("rank", int(0)), ("snapshot", snapshot())]);
+    check(
+        &named,
+        "one lies in it, under `snapshot`: write that dictionary alone",
+    );
+    check(
+        &list(vec![snapshot(), snapshot()]),
+        "one lies in it, as item 0 of a list",
+    );
+    let events = || {
+        list(vec![event(vec![
+            ("action", text("alloc")),
+            ("addr", int(512)),
+        ])])
+    };
+    check(&events(), "the file holds only a list of events");
+    check(
+        &list(vec![events()]),
+        "the file holds only a list of events",
+    );
+    let stats = dict(vec![
+        ("active.all.current", int(1)),
+        ("num_alloc_retries", int(0)),
+    ]);
+    check(&stats, "counters, as torch.cuda.memory_stats() gives them");
+    let numbers = list([1, 2, 3].map(int).to_vec());
+    check(
+        &list(vec![numbers.clone(), list(vec![numbers])]),
+        "export_memory_timeline",
+    );
     let no_events = |traces| dict(vec![("segments", list(vec![])), ("device_traces", traces)]);
     check(&no_events(int(3)), "not a list of lists of events");
     check(
@@ -313,5 +360,15 @@ fn broken_json() {
     check(b"{\"a\": -}", 6, "not a JSON value");
     check(b"{\"a\": \"\\x\"}", 6, "bad escape");
     check(b"{1: 2}", 1, "cannot stand here");
+    check(
+        b"{'segments': []}",
+        1,
+        "is a single quote, as in what Python prints",
+    );
+    check(b"[{\"a\": 1}, 'b']", 11, "is a single quote");
+    check(b"[2026-11-29 10:00:00] loss 3", 1, "goes on as text");
+    check(b"[rank0]: Traceback", 1, "goes on as text");
+    let profile = br#"{"schemaVersion": 1, "traceEvents": [{"ph": "#;
+    check(profile, 21, "a trace of torch.profiler");
     check(b"{\"a\": 1", 7, "ends at byte 7");
 }
