@@ -262,11 +262,14 @@ pub struct OutOfMemory {
 }
 
 /// What a whole pass needs, as the passes before tell it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WholePass {
-    /// The least, if it is like any of them.
+    /// The least, if it is like any of them; where it is larger, as an estimate.
     pub least: Bytes,
+    /// How many times as much it asked for as the largest of them, at the same lines; `null` if as
+    /// much, or nobody knows.
+    pub times_as_large: Option<f64>,
     /// Whether that is more than the limit.
     pub is_too_much: bool,
     /// The largest share of the batch with which one like the largest of them is likely to fit, as

@@ -3,8 +3,9 @@
 use crate::allocator::Config;
 use crate::categories::{Categories, Shares};
 use crate::code::{self, Native};
+use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks};
-use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Step};
+use crate::trace::{Action, BlockIdx, Blocks, DeviceTrace, NO_TARGET, Series, Step};
 use crate::units::{Bytes, EventIdx};
 use std::ops::Range;
 
@@ -142,24 +143,30 @@ pub fn first(device: &DeviceTrace) -> Option<Failure> {
 /// The failed allocations after which the program went on as if nothing had happened: with another
 /// request at once, or with the rest of its step, and then with later steps. So do libraries that
 /// look for an algorithm whose work space fits, such as cuDNN. A program that catches a failure
-/// itself gives up the step, and what the step held goes back first.
+/// itself gives up the step, and what the step held goes back first, also where it then does the
+/// same step again with a smaller batch.
 pub fn passed_over(device: &DeviceTrace) -> Vec<EventIdx> {
     let mut passed_over = Vec::new();
     let Some(last) = device.steps.last().filter(|_| count(device) > 0) else {
         return passed_over;
     };
-    let complete = complete_steps(device);
-    let is_in_complete = |event: EventIdx| {
+    let usual = Usual::of(device);
+    let whole: Vec<bool> = (device.steps.iter())
+        .map(|step| usual.is_whole(&device.blocks.allocated_in(step.events)))
+        .collect();
+    let is_in_whole = |event: EventIdx| {
         let after = device.steps.partition_point(|s| s.events.start() <= event);
         let step = after.checked_sub(1);
-        step.is_some_and(|at| complete[at] && device.steps[at].events.contains(event))
+        step.is_some_and(|at| whole[at] && device.steps[at].events.contains(event))
     };
+    let given_up = given_up(device);
+    let is_given_up = |event: EventIdx| given_up.binary_search(&event).is_ok();
     let mut asks_again = false;
     for (event, action) in device.events.action.iter().enumerate().rev() {
         let event = EventIdx(event as u32);
         match action {
             Action::Oom => {
-                let goes_on = asks_again || is_in_complete(event);
+                let goes_on = asks_again || is_in_whole(event) && !is_given_up(event);
                 let is_followed = event < last.events.start();
                 passed_over.extend((goes_on && is_followed).then_some(event));
             }
@@ -175,49 +182,129 @@ pub fn passed_over(device: &DeviceTrace) -> Vec<EventIdx> {
     passed_over
 }
 
+/// The failed allocations after which more than half of what their step held was given back before
+/// the next request, in order.
+fn given_up(device: &DeviceTrace) -> Vec<EventIdx> {
+    let mut given_up = Vec::new();
+    let mut steps = device.steps.iter().peekable();
+    // What the step holds of what it allocated, and what it held at the failures since then.
+    let (mut begin, mut held) = (EventIdx(0), Bytes::ZERO);
+    let mut failed: Vec<(EventIdx, Bytes)> = Vec::new();
+    for (at, action) in device.events.action.iter().enumerate() {
+        let event = EventIdx(at as u32);
+        if let Some(step) = steps.next_if(|step| step.events.start() <= event) {
+            (begin, held) = (step.events.start(), Bytes::ZERO);
+            failed.clear();
+        }
+        let block = BlockIdx(device.events.target[at]);
+        let size = || device.blocks.kind(block).size;
+        match action {
+            Action::Oom => failed.push((event, held)),
+            Action::Alloc => {
+                let lost = failed.iter().filter(|(_, before)| held.0 < before.0 / 2);
+                given_up.extend(lost.map(|(event, _)| *event));
+                failed.clear();
+                held += size();
+            }
+            Action::FreeRequested if block.0 != NO_TARGET => {
+                let is_of_step = block.0 >= device.blocks.n_preexisting
+                    && device.blocks.alloc[block.index()] >= begin.0;
+                held = held.saturating_sub(if is_of_step { size() } else { Bytes::ZERO });
+            }
+            _ => {}
+        }
+    }
+    given_up
+}
+
 /// A step in which something failed ran to its end if it has at least this share of the allocations
 /// of a usual step.
 const COMPLETE: f64 = 0.9;
 
-/// Which steps have as many allocations as steps without a failure, also at the place of the last
-/// one: a first step makes the model, too, and so does as much before it is given up.
-fn complete_steps(device: &DeviceTrace) -> Vec<bool> {
-    let blocks = &device.blocks;
-    let place = |block: u32| blocks.kind(BlockIdx(block)).alloc_stack;
-    let actions = |step: &Step| {
-        let events = step.events.start().index()..step.events.end().index();
-        &device.events.action[events]
+/// What steps without a failure allocate.
+struct Usual<'t> {
+    blocks: &'t Blocks,
+    /// The fewest allocations of a step that ran to its end.
+    allocations: f64,
+    /// The fewest events of one.
+    events: f64,
+    /// The place of the last one, and how often it is called at least.
+    last: Option<(StackIdx, usize)>,
+}
+
+impl Usual<'_> {
+    fn of(device: &DeviceTrace) -> Usual<'_> {
+        let blocks = &device.blocks;
+        let actions = |step: &Step| {
+            let events = step.events.start().index()..step.events.end().index();
+            &device.events.action[events]
+        };
+        let steps = device.steps.iter();
+        let without: Vec<&Step> = steps
+            .filter(|step| !actions(step).contains(&Action::Oom))
+            .collect();
+        let made = |step: &&Step| blocks.allocated_in(step.events);
+        let usual: Vec<Range<u32>> = without.iter().map(made).collect();
+        let least = |mut counts: Vec<usize>| {
+            counts.sort_unstable();
+            let median = counts.get(counts.len() / 2);
+            median.map_or(f64::INFINITY, |&median| COMPLETE * median as f64)
+        };
+        let places = usual.iter().filter_map(|made| {
+            let last = made.clone().next_back()?;
+            Some(blocks.kind(BlockIdx(last)).alloc_stack)
+        });
+        let mut found = Usual {
+            blocks,
+            allocations: least(usual.iter().map(ExactSizeIterator::len).collect()),
+            events: least(without.iter().map(|step| actions(step).len()).collect()),
+            last: None,
+        };
+        found.last = usual_last(places).map(|last| {
+            let counts = usual.iter().map(|made| found.at(last, made));
+            (last, counts.filter(|&n| n > 0).min().unwrap_or(0))
+        });
+        found
+    }
+
+    /// How many of these blocks were allocated at a place.
+    fn at(&self, place: StackIdx, made: &Range<u32>) -> usize {
+        let places = made
+            .clone()
+            .map(|block| self.blocks.kind(BlockIdx(block)).alloc_stack);
+        places.filter(|&at| at == place).count()
+    }
+
+    /// Whether a step that allocated these blocks ran to its end: they are as many as in steps
+    /// without a failure, also at the place of the last one. A first step makes the model, too, and
+    /// so does as much before it is given up.
+    fn is_whole(&self, made: &Range<u32>) -> bool {
+        let is_last = |(last, n)| self.at(last, made) >= n;
+        made.len() as f64 >= self.allocations && self.last.is_none_or(is_last)
+    }
+}
+
+/// How many steps ran to their end after a failed allocation: those that follow, and its own if all
+/// that a step does was done again after it. A last step that the recording may have cut counts if
+/// it did as much as others.
+pub fn steps_after(device: &DeviceTrace, failed: EventIdx) -> usize {
+    let usual = Usual::of(device);
+    let n = EventIdx(device.events.len());
+    let is_whole = |step: &&Step| {
+        let from = step.events.start().max(EventIdx(failed.0 + 1));
+        let rest = Span::new(from, step.events.end());
+        let ends_before = step.events.start() > failed && step.events.end() < n;
+        let events = rest.end().0.saturating_sub(rest.start().0);
+        let does_all = || {
+            f64::from(events) >= usual.events && usual.is_whole(&device.blocks.allocated_in(rest))
+        };
+        ends_before || does_all()
     };
-    let made = |step: &Step| blocks.allocated_in(step.events);
-    let steps = device.steps.iter();
-    let usual: Vec<Range<u32>> = steps
-        .filter(|step| !actions(step).contains(&Action::Oom))
-        .map(made)
-        .collect();
-    let mut counts: Vec<usize> = usual.iter().map(ExactSizeIterator::len).collect();
-    counts.sort_unstable();
-    let least = match counts.get(counts.len() / 2) {
-        Some(&median) => COMPLETE * median as f64,
-        None => f64::INFINITY,
-    };
-    let last_place = usual_last(
-        usual
-            .iter()
-            .filter_map(|made| made.clone().map(place).next_back()),
-    );
-    let at_last = |made: &Range<u32>, last: StackIdx| {
-        let stacks = made.clone().map(place);
-        stacks.filter(|&stack| stack == last).count()
-    };
-    let last = last_place.map(|last| {
-        let counts = usual.iter().map(|made| at_last(made, last));
-        (last, counts.filter(|&n| n > 0).min().unwrap_or(0))
-    });
-    let is_complete = |step: &Step| {
-        let made = made(step);
-        made.len() as f64 >= least && last.is_none_or(|(last, n)| at_last(&made, last) >= n)
-    };
-    device.steps.iter().map(is_complete).collect()
+    let after = device
+        .steps
+        .iter()
+        .filter(|step| step.events.end().0 > failed.0 + 1);
+    after.filter(is_whole).count()
 }
 
 /// The place of the last allocation of most steps; `None` if they differ, or it has no stack.
@@ -236,7 +323,6 @@ pub fn held(device: &DeviceTrace, stacks: &Stacks, failure: &Failure) -> Shares 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::span::Span;
     use crate::testing::{TraceBuilder, block_of};
     use crate::trace::BlockKind;
 
@@ -286,6 +372,8 @@ mod tests {
         check("aaaaofaaauaaau", &[0, 6, 10], &[], Some(4));
         check("aaauofaaauaaau", &[0, 6, 10], &[4], None);
         check("aaaofuaaauaaau", &[0, 6, 10], &[3], None);
+        // The same step again with a smaller batch: all that the first try held goes back.
+        check("aaaofffaaauaaau", &[0, 11], &[], Some(3));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room, Whol
 use api::leaks::Verdict;
 use timeline::oom::place_of;
 use trace::allocator::Config;
-use trace::failing::{Failing, Fits};
+use trace::failing::{Failing, Fits, Need, Times};
 use trace::oom::{self, Asker, Failure};
 use trace::stacks::Frame;
 use trace::steps::Word;
@@ -125,18 +125,16 @@ fn why(
 }
 
 /// How large a batch a whole pass has room for under the limit that was seen. Where something
-/// leaks, that is what to tell; `None` then, and where no pass like the failed one was recorded
-/// before.
+/// leaks, that is what to tell, unless the pass is larger than those before; `None` then, and where
+/// no pass like the failed one was recorded before.
 fn fits(
     look: &Look<'_>,
     seen: Option<LimitSeen>,
     failing: &Failing,
     failure: &Failure,
 ) -> Option<Fits> {
-    let need = failing.need?;
-    if look.leaks.verdict == Verdict::Leak {
-        return None;
-    }
+    let is_told = |need: &Need| look.leaks.verdict != Verdict::Leak || need.times.is_some();
+    let need = failing.need.filter(is_told)?;
     let least = seen?.or_told(look.limit).at_least;
     // What lay between blocks then is no use to others either.
     let in_use = look.device.levels_at(failure.event).get(Series::Active);
@@ -153,6 +151,7 @@ fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Op
     };
     Some(WholePass {
         least: need.least,
+        times_as_large: need.times.map(Times::number),
         is_too_much: need.least >= limit,
         batch,
         with_batch,
@@ -178,23 +177,15 @@ fn later_failures(device: &DeviceTrace) -> u64 {
     (oom::count(device) - oom::passed_over(device).len()).saturating_sub(1) as u64
 }
 
-/// How many steps ran to their end after the last allocation that failed and was not passed over. A
-/// last step is not counted if the recording ends in it.
+/// How many steps ran to their end after the last allocation that failed and was not passed over.
 fn steps_after(device: &DeviceTrace) -> usize {
     let passed_over = oom::passed_over(device);
     let felt = |event: &u32| {
         device.events.action[*event as usize] == Action::Oom
             && passed_over.binary_search(&EventIdx(*event)).is_err()
     };
-    let Some(failure) = (0..device.events.len()).rev().find(felt) else {
-        return 0;
-    };
-    let after = device
-        .steps
-        .iter()
-        .filter(|step| step.events.start() > EventIdx(failure))
-        .filter(|step| step.events.end() < EventIdx(device.events.len()));
-    after.count()
+    let last = (0..device.events.len()).rev().find(felt);
+    last.map_or(0, |failed| oom::steps_after(device, EventIdx(failed)))
 }
 
 /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
@@ -307,13 +298,24 @@ mod tests {
             &[0, 3, 7, 11],
             Some("The program went on: 2 steps r"),
         );
-        // The second of these may have been cut.
+        // The last one did as much as others, or may have been cut.
         check(
             "aofaaffaaff",
             &[0, 3, 7],
+            Some("The program went on: 2 steps r"),
+        );
+        check(
+            "aofaaffa",
+            &[0, 3, 7],
             Some("The program went on: 1 step ra"),
         );
-        check("aofaaff", &[0, 3], None);
+        // Its own step was done again to the end, the last of the recording.
+        check(
+            "aaffaaoffaaff",
+            &[0, 4],
+            Some("The program went on: 1 step ra"),
+        );
+        check("aofaaff", &[0, 3], Some("The program went on: 1 step ra"));
         check("aafaof", &[0, 3], None);
         check("aaff", &[0, 2], None);
     }

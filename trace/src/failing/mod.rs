@@ -2,10 +2,12 @@
 //! one walk over its blocks.
 //!
 //! ```text
+//! likeness how many times as much it asked for as the same work before
 //! need     how much the whole pass would have needed, and with a smaller batch
 //! saved    what forward passes keep for a backward pass
 //! ```
 
+mod likeness;
 mod need;
 mod saved;
 
@@ -17,6 +19,7 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::Batch;
+pub use likeness::Times;
 pub use need::{Fits, Need};
 pub use saved::Saved;
 use saved::Waits;
@@ -73,7 +76,8 @@ impl Failing {
                 let is_alive = alloc < failed && failed <= free;
                 grows += if is_alive { size } else { Bytes::ZERO };
             }
-            if let Some(work) = work.as_ref().filter(|work| alloc <= work.start) {
+            let is_found = |work: &&need::Work| !is_recorded || alloc < work.start;
+            if let Some(work) = work.as_ref().filter(is_found) {
                 found.add(free > work.start, category, size, batch.grows(block));
             }
         }

@@ -8,21 +8,27 @@
 //! much that it makes once.
 //!
 //! What the failed one would have needed with a smaller batch is told from the largest of them: it
-//! is gone through again with the blocks smaller that grow with the batch.
+//! is gone through again with the blocks smaller that grow with the batch. If the failed one asked
+//! for other sizes at the same places, fifteen times as much for example, they are larger by that.
 
+use super::likeness::Times;
 use crate::categories::Category;
 use crate::levels::Effect;
 use crate::phases::{Phase, Phases};
 use crate::span::Span;
-use crate::trace::{DeviceTrace, Series};
+use crate::trace::{BlockIdx, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::{Batch, Share};
 
 /// What a whole pass needs at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// The least that the failed one would have needed, if it is like any of those before.
+    /// The least that the failed one would have needed, if it is like any of those before, or so
+    /// many times as large as the largest.
     pub least: Bytes,
+    /// How many times as much it asked for as the largest of them, at the same places; `None` if
+    /// as much, or nobody knows.
+    pub times: Option<Times>,
     /// What it would have needed with each share of the batch, if it is like the largest of them;
     /// `None` if nobody knows that.
     with: Option<[Bytes; Share::TRIED.len()]>,
@@ -35,7 +41,8 @@ pub enum Fits {
     Share(Share, Bytes),
     /// Not even the smallest share that is tried.
     None,
-    /// Nobody knows: the pass is larger than all before, or found more than each step before.
+    /// Nobody knows: the pass is larger than all before, in a way of its own, or found more than
+    /// each step before.
     Unknown,
 }
 
@@ -112,41 +119,61 @@ impl Work {
             _ => Bytes::ZERO,
         };
         let own = at(self.failed).saturating_sub(at(self.start));
+        let failed = Span::new(self.start, self.failed);
+        let grows = |block: BlockIdx| batch.grows(block);
+        let times = Times::between(device, *largest, failed, grows);
+        let is_like = match times {
+            Some(_) => true,
+            None => own <= above(&largest),
+        };
+        let times = times.filter(|times| !times.is_same());
         // Where each step finds more, such as those of a rollout before its backward pass, nobody
         // knows how many are still to come.
         let found_less = |span: &Span<EventIdx>| at(span.start()) < at(self.start);
         let is_more = self.is_step && self.before.iter().all(found_less);
-        let with = (own <= above(&largest) && !is_more).then(|| {
-            let peaks = peaks(device, batch, *largest);
-            let start = at(self.start).saturating_sub(found.grows);
-            std::array::from_fn(|at| {
-                let (share, peak) = (Share::TRIED[at], peaks[at]);
-                (start + share.of(found.grows) + peak).saturating_sub(gradients)
-            })
-        });
+        let needs = |share: Share| {
+            let start = at(self.start).saturating_sub(found.grows) + share.of(found.grows);
+            let above = peak(device, batch, *largest, |size| match times {
+                Some(times) => share.of(times.of(size)),
+                None => share.of(size),
+            });
+            (start + above).saturating_sub(gradients)
+        };
+        let least = match times {
+            Some(_) => needs(Share::WHOLE),
+            None => (at(self.start) + least).saturating_sub(gradients),
+        };
         Some(Need {
-            least: (at(self.start) + least).saturating_sub(gradients),
-            with,
+            least,
+            times,
+            with: (is_like && !is_more).then(|| Share::TRIED.map(needs)),
         })
     }
 }
 
-/// How much a pass would have needed above what it found, with each share of the batch.
-fn peaks(device: &DeviceTrace, batch: &Batch, pass: Span<EventIdx>) -> [Bytes; Share::TRIED.len()] {
-    Share::TRIED.map(|share| {
-        let (mut level, mut peak) = (0_i64, 0);
-        for event in (pass.start().0..pass.end().0).map(EventIdx) {
-            let block = device.events.target[event.index()];
-            let share = |size: Bytes| batch.size(share, block, size).0 as i64;
-            level += match device.effect(event) {
-                Effect::Alloc { size, .. } => share(size),
-                Effect::FreeRequested { size } | Effect::Free { size, .. } => -share(size),
-                _ => 0,
-            };
-            peak = peak.max(level);
-        }
-        Bytes(peak as u64)
-    })
+/// How much a pass would have needed above what it found, if what grows with the batch had these
+/// other sizes.
+fn peak(
+    device: &DeviceTrace,
+    batch: &Batch,
+    pass: Span<EventIdx>,
+    other: impl Fn(Bytes) -> Bytes,
+) -> Bytes {
+    let (mut level, mut peak) = (0_i128, 0);
+    for event in (pass.start().0..pass.end().0).map(EventIdx) {
+        let block = BlockIdx(device.events.target[event.index()]);
+        let size = |size: Bytes| match batch.grows(block) {
+            true => i128::from(other(size).0),
+            false => i128::from(size.0),
+        };
+        level += match device.effect(event) {
+            Effect::Alloc { size: is, .. } => size(is),
+            Effect::FreeRequested { size: is } | Effect::Free { size: is, .. } => -size(is),
+            _ => 0,
+        };
+        peak = peak.max(level);
+    }
+    Bytes(u64::try_from(peak).unwrap_or(u64::MAX >> 2))
 }
 
 /// The passes that ran to the end of their backward code, and where the one begins that failed.
@@ -248,10 +275,18 @@ mod tests {
         check(&[24, 16, 16], 12, None);
     }
 
+    /// At the same place the failed pass asked for five times as much, and so does what the
+    /// backward pass makes beside it. Half of the batch needs half of both and of the input of
+    /// 10 MiB, and the state of 4 MiB.
     #[test]
-    fn a_pass_that_is_larger_than_all_before_is_unlike_them() {
-        let need = recorded(&[20, 20], 22);
-        let fits = need.map(|need| need.fits(Bytes::gib(1)));
-        assert_eq!(fits, Some(Fits::Unknown));
+    fn a_pass_that_is_larger_at_the_same_places_needs_more_in_proportion() {
+        let need = recorded(&[20, 20], 100).expect("passes before");
+        assert_eq!(need.times.map(|times| times.number().round()), Some(5.0));
+        assert_eq!(need.least.0 / MIB, 100 + 5 + 14);
+        let fits = need.fits(Bytes::mib(80));
+        let Fits::Share(share, bytes) = fits else {
+            panic!("{fits:?}");
+        };
+        assert_eq!((share, bytes.0 / MIB), (Share(4), 50 + 2 + 4 + 5));
     }
 }

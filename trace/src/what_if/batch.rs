@@ -22,6 +22,9 @@ impl Share {
     /// The shares that are tried: the largest one that helps is enough.
     pub const TRIED: [Share; 4] = [Share(7), Share(6), Share(4), Share(2)];
 
+    /// All of it.
+    pub const WHOLE: Share = Share(8);
+
     /// The share as a number, at most 1.
     pub fn part(self) -> f64 {
         f64::from(self.0) / 8.0

@@ -151,9 +151,13 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
         ),
         _ => {
             let free = oom.held.reserved.saturating_sub(in_use);
+            let larger = oom.whole_pass.as_ref().and_then(larger);
+            let larger = larger.map_or_else(String::new, |larger| {
+                format!(", for this {} {larger}", step.one())
+            });
             format!(
-                "The program needed more than there was: {in_use} were in use, mostly {}{}; only \
-                 {free} of what was reserved were free{}.",
+                "The program needed more than there was{larger}: {in_use} were in use, mostly \
+                 {}{}; only {free} of what was reserved were free{}.",
                 mostly(oom),
                 asked_for_by(oom),
                 short(oom)
@@ -322,7 +326,7 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
     // Where the step needs more than there is, a setting only puts off the end.
     sentences.extend(match &oom.whole_pass {
         Some(pass) if pass.is_too_much => {
-            vec![batch, settings, needs_more(pass.least, replays.step)]
+            vec![batch, settings, needs_more(pass, replays.step)]
         }
         _ => vec![settings, batch],
     });
@@ -361,12 +365,27 @@ fn lasts(oom: &OutOfMemory) -> bool {
 }
 
 /// That what gets past one request is not enough for the rest of its step.
-fn needs_more(need: Bytes, step: Word) -> String {
-    let (one, many) = (step.one(), step.many());
+fn needs_more(pass: &WholePass, step: Word) -> String {
+    let (one, many, need) = (step.one(), step.many(), pass.least);
+    if pass.times_as_large.is_some() {
+        return format!("All of this {one} needs about {need} (estimated), more than the limit.");
+    }
     format!(
         "If this {one} is like the {many} before, it needs about {need} in all (computed from \
          their peaks), more than the limit: what only gets past this request runs out later in it."
     )
+}
+
+/// `asked for 15 times as much at the same lines as the largest before`.
+fn larger(pass: &WholePass) -> Option<String> {
+    let times = pass.times_as_large?;
+    Some(format!(
+        "asked for {} times as much at the same lines as the largest before",
+        match times {
+            times if times < 10.0 => format!("{times:.1}"),
+            times => format!("{times:.0}"),
+        }
+    ))
 }
 
 /// That forward passes keep what no backward pass may ask for: several since the last one, or no
@@ -374,6 +393,15 @@ fn needs_more(need: Bytes, step: Word) -> String {
 fn kept_for_backward(oom: &OutOfMemory, saved: Saved) -> Option<String> {
     let bytes = saved.bytes;
     let is_much = bytes.0 * 2 >= oom.held.allocated.0;
+    // A larger batch alone says why more waits.
+    let larger = oom.whole_pass.as_ref().and_then(|pass| pass.times_as_large);
+    if saved
+        .times()
+        .zip(larger)
+        .is_some_and(|(waits, larger)| waits <= larger)
+    {
+        return None;
+    }
     match (saved.usual, saved.times()) {
         (_, Some(times)) => Some(format!(
             "Since the last backward pass, forward passes have kept {bytes} of activations for \
@@ -483,11 +511,16 @@ fn share(change: &str) -> &str {
 /// How large a batch a whole pass is likely to have room for, if that is less than what gets past.
 fn whole(pass: &WholePass, past: &Remedy) -> Option<String> {
     match (&pass.batch, pass.with_batch) {
-        (Some(batch), Some(need)) if *batch != past.change => Some(format!(
-            "For the whole pass rather take {}: one like the largest before then needs about \
-             {need} (estimated).",
-            share(batch)
-        )),
+        (Some(batch), Some(need)) if *batch != past.change => {
+            let what = match pass.times_as_large {
+                Some(_) => "it",
+                None => "one like the largest before",
+            };
+            Some(format!(
+                "For the whole pass rather take {}: {what} then needs about {need} (estimated).",
+                share(batch)
+            ))
+        }
         _ => None,
     }
 }

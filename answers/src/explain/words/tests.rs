@@ -446,6 +446,28 @@ fn an_evaluation_that_keeps_its_graphs_is_told_how_not_to() {
     check(300, None, "");
 }
 
+/// A larger batch is the cause, and the whole step is told.
+#[test]
+fn a_step_that_asked_for_more_at_the_same_lines_is_told() {
+    let oom = OutOfMemory {
+        whole_pass: Some(WholePass {
+            least: Bytes::gib(7),
+            times_as_large: Some(38.2),
+            is_too_much: true,
+            batch: None,
+            with_batch: None,
+        }),
+        ..failure(Cause::Demand)
+    };
+    let why = words::why(&oom, &no_leaks(), &NOBODY);
+    let expected = "needed more than there was, for this step asked for 38 times as much at the \
+                    same lines as the largest before: ";
+    assert!(why.contains(expected), "{why}");
+    let told = words::helped(&oom, &no_leaks(), FAILS);
+    let expected = "All of this step needs about 7.00 GiB (estimated), more than the limit.";
+    assert!(told.contains(expected), "{told}");
+}
+
 /// Where the step needs more than the limit, a setting comes last, and what lowers the largest part
 /// is told.
 #[test]
@@ -457,6 +479,7 @@ fn a_step_that_needs_more_than_the_limit_is_no_matter_of_settings() {
         ],
         whole_pass: Some(WholePass {
             least: Bytes::gib(2),
+            times_as_large: None,
             is_too_much: true,
             batch: Some("1/4 of the batch".to_owned()),
             with_batch: Some(Bytes::mib(870)),
