@@ -48,7 +48,7 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     };
     let about = match &job.none_differs {
         Some(told) => capital(told),
-        None => compared.in_words(" between ranks"),
+        None => compared.in_words(" between ranks") + &unclear(job.sites_unclear),
     } + ".";
     let when = match job.moments_differ {
         true => {
@@ -60,7 +60,8 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     if differ > 0 {
         load.run(());
     }
-    let table = move || rows.with(|rows| (!rows.is_empty()).then(|| table(rows)));
+    let ranks = job.ranks.len();
+    let table = move || rows.with(|rows| (!rows.is_empty()).then(|| table(rows, ranks)));
     let more = move || {
         let left = differ.saturating_sub(rows.with(Vec::len));
         let text = format!("Show {} more", left.min(PAGE));
@@ -84,11 +85,20 @@ pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
     }
 }
 
-fn table(rows: &[SiteAcross]) -> AnyView {
-    cells::table("Table of sites", &HEADS, rows.iter().map(row).collect())
+/// Sites of which nobody can tell, because the recording of a rank begins later.
+fn unclear(sites: u32) -> String {
+    match sites {
+        0 => String::new(),
+        n => format!("; of {n} more it cannot be told"),
+    }
 }
 
-fn row(site: &SiteAcross) -> AnyView {
+fn table(rows: &[SiteAcross], ranks: usize) -> AnyView {
+    let rows = rows.iter().map(|site| row(site, ranks));
+    cells::table("Table of sites", &HEADS, rows.collect())
+}
+
+fn row(site: &SiteAcross, ranks: usize) -> AnyView {
     let [least, median, most] = site.shown();
     let place = site.place.as_ref();
     let name = place.map_or_else(|| site.without_stack(), |place| place.name.clone());
@@ -99,6 +109,12 @@ fn row(site: &SiteAcross) -> AnyView {
             line => format!("{file}:{line}"),
         }
     });
+    // What only some ranks hold, they come to by another way.
+    let caller = site
+        .caller
+        .as_ref()
+        .filter(|_| site.ranks as usize != ranks);
+    let caller = caller.map(|by| format!(", called by {}", by.told()));
     let told = site.farthest.iter().take(3).map(|holds| {
         let held = holds.held(site.when);
         let leaks = if holds.leaks { ", leaks" } else { "" };
@@ -109,7 +125,7 @@ fn row(site: &SiteAcross) -> AnyView {
         When::End => " at its end",
         When::Peak | When::Most => "",
     };
-    let head = view! { {name} " " <span class="muted">{file}</span> }.into_any();
+    let head = view! { {name} " " <span class="muted">{file} {caller}</span> }.into_any();
     cells::row(
         head,
         vec![
