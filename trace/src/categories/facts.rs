@@ -28,6 +28,8 @@ pub(super) struct Fact {
     pub of_cache: bool,
     /// Made by a program's object that is no module, as far as the recording shows.
     pub of_object: bool,
+    /// Such an object whose file has a module's forward pass, which may be its own.
+    pub beside_forward: bool,
     /// Made by a program's object itself, which may be a module.
     pub in_init: bool,
     /// A copy of a parameter (`copy.deepcopy` of a module), or one gathered from its shards.
@@ -35,6 +37,9 @@ pub(super) struct Fact {
     /// The line of DeepSpeed's optimizer at which it copies parameters into flat blocks: first the
     /// parameters themselves, later their 32-bit copies.
     pub shard_line: Option<u32>,
+    /// The line of Megatron's buffer for parameters and gradients at which it is made: first the
+    /// parameters, where an optimizer is distributed, and then the gradients.
+    pub buffer_of_gradients: Option<u32>,
     /// In the clipping of gradients, which computes norms and keeps nothing.
     pub clips: bool,
     /// Made by a line of the program: in between, there is only PyTorch, and no optimizer of it or
@@ -64,12 +69,15 @@ impl Facts {
         let modules: HashSet<StrIdx> = all()
             .filter_map(|stack| makes_module(stacks, &says, stack))
             .collect();
+        let called: HashSet<StrIdx> = all().flat_map(|at| called(stacks, &says, at)).collect();
         let of_stack = all().map(|stack| {
             let fact = fact(stacks, &says, roles.get(stack), stack);
             let made_by = maker(stacks, &says, stack);
             let in_init = made_by.is_some() && !fact.of_module;
+            let of_object = in_init && made_by.is_some_and(|file| !modules.contains(&file));
             Fact {
-                of_object: in_init && made_by.is_some_and(|file| !modules.contains(&file)),
+                beside_forward: of_object && made_by.is_some_and(|file| called.contains(&file)),
+                of_object,
                 in_init,
                 of_program: is_of_program(stacks, &says, stack),
                 ..fact
@@ -212,6 +220,17 @@ fn makes_module(stacks: &Stacks, says: &[Says], stack: StackIdx) -> Option<StrId
     (made && is_init).then(|| stacks.frame(frames[at]).filename)
 }
 
+/// The files of the program whose functions calls of modules run: a module's `forward`.
+fn called(stacks: &Stacks, says: &[Says], stack: StackIdx) -> impl Iterator<Item = StrIdx> {
+    let frames = stacks.frames(stack).iter();
+    let python = frames.filter(|frame| says[frame.index()] != Says::Nothing);
+    let outer = python.clone().skip(1);
+    python.zip(outer).filter_map(|(frame, by)| {
+        let is_run = says[frame.index()] == Says::Program && says[by.index()] == Says::ModuleCall;
+        is_run.then(|| stacks.frame(*frame).filename)
+    })
+}
+
 /// Names that people give to caches of keys and values.
 fn is_cache(name: &str) -> bool {
     const NAMES: [&str; 5] = [
@@ -265,6 +284,9 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             any_python = true;
             let file = code::slashed(stacks.str(frame.filename));
             inner = file.ends_with("torch/nn/modules/module.py");
+            if stacks.str(frame.name) == "__init__" && file.ends_with("/param_and_grad_buffer.py") {
+                fact.buffer_of_gradients.get_or_insert(frame.line);
+            }
         }
     }
     fact.cache &= matches!(role, Role::Forward | Role::Program | Role::ModelSetup);

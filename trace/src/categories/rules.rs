@@ -30,7 +30,7 @@ pub(super) fn apply(
     let watch = watch.beside(stacks.len() + facts.heap_bytes());
     watch.look(stacks.n_frames())?;
     let phases = Phases::watched(device, stacks, &roles, watch)?;
-    let survey = Survey::of(device, &roles, &facts, &phases, watch)?;
+    let survey = Survey::of((device, stacks), &roles, &facts, &phases, watch)?;
     let watch = watch.beside(survey.heap_bytes());
     let growing = caches::growing(device, &roles, &facts, &survey);
     let mut rules = Rules {
@@ -232,7 +232,7 @@ impl<'a> Rules<'a> {
         if fact.workspace {
             return Verdict::Is(Category::Temporary);
         }
-        if fact.bucket {
+        if fact.bucket || self.is_buffer_of_gradients(fact) {
             return Verdict::Is(Category::Gradient);
         }
         if fact.of_parameter {
@@ -258,9 +258,13 @@ impl<'a> Rules<'a> {
             (Phase::Backward, _) => Verdict::Is(self.made_in_backward(life)),
             (_, Role::Optimizer | Role::OptimizerSetup) | (Phase::Optimizer, _) => {
                 // The norm that clipping returns is the program's, which logs it, or keeps it.
-                Verdict::Is(match life.freed < span.end || fact.clips {
-                    true => Category::Temporary,
-                    false => Category::OptimizerState,
+                Verdict::Is(match () {
+                    () if life.freed < span.end || fact.clips => Category::Temporary,
+                    // The optimizer has its own state. This may be copies of the weights.
+                    () if life.role == Role::Program && self.survey.has_optimizer => {
+                        Category::Unknown
+                    }
+                    () => Category::OptimizerState,
                 })
             }
             (Phase::Setup, _) | (_, Role::ModelSetup) => Verdict::Is(self.made_in_setup(life)),
@@ -344,20 +348,31 @@ impl<'a> Rules<'a> {
         if counter || buffer {
             return Category::Buffer;
         }
-        if !fact.of_module && self.survey.copies.contains(&kind.alloc_stack) {
+        let copies = self.survey.copies.get(&kind.alloc_stack);
+        if let Some(&copies) = copies.filter(|_| !fact.of_module) {
             return match self.budget.take(kind.requested) {
                 true => Category::Parameter,
-                false => Category::OptimizerState,
+                false => copies,
             };
         }
         let is_trained = self.budget.take(kind.requested);
         match () {
             () if fact.shard_line > self.survey.shard_line => Category::OptimizerState,
-            // An object of the program may be anything. What it makes may be data.
-            () if fact.of_object && !is_trained && self.survey.shows_gradients() => Category::Input,
+            // An object of the program may be anything. What it makes may be data; or buffers, if
+            // it may be a module.
+            () if fact.of_object && !is_trained && self.survey.shows_gradients() => {
+                match fact.beside_forward {
+                    true => Category::Unknown,
+                    false => Category::Input,
+                }
+            }
             () if !is_trained && self.may_be_a_pool(fact) => Category::Unknown,
             () => Category::Parameter,
         }
+    }
+
+    fn is_buffer_of_gradients(&self, fact: &Fact) -> bool {
+        fact.buffer_of_gradients.is_some() && fact.buffer_of_gradients == self.survey.gradient_line
     }
 
     /// Whether an object of the program made a block on the device itself, while modules are moved
@@ -382,8 +397,14 @@ impl<'a> Rules<'a> {
         }
         let cleared = self.roles.get(life.kind.free_stack) == Role::ZeroGrad;
         let parameters = &self.survey.parameters;
+        let waits = self.survey.waits_for_later_pass(life.span, life.freed);
         match () {
             () if cleared || life.fact.accumulates => Category::Gradient,
+            // A second backward pass goes through what the first one made, and gives it back. The
+            // gradient of a weight goes when the program clears it.
+            () if waits && self.roles.get(life.kind.free_stack) != Role::Program => {
+                Category::Activation
+            }
             // The backward pass is not over, and a checkpoint recomputes this block, whatever its
             // size.
             () if span.end == self.device.events.len() && life.fact.calls_module => {
@@ -393,8 +414,7 @@ impl<'a> Rules<'a> {
             () if self.lasts(life) && workspaces::is_size(life.kind.requested) => {
                 Category::Temporary
             }
-            // A second backward pass goes through what the first one made, and gives it back.
-            () if self.survey.waits_for_later_pass(life.span, life.freed) => Category::Activation,
+            () if waits => Category::Activation,
             // Nothing is known about the parameters.
             () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
             () if span.end == self.device.events.len() => Category::Temporary,
@@ -463,6 +483,8 @@ impl<'a> Rules<'a> {
                 Verdict::Is(Category::Temporary)
             }
             () => Verdict::Is(match life.role {
+                // A trainer that ends gives back the workspaces, too.
+                Role::Forward if self.survey.is_like_workspace(life.kind) => Category::Temporary,
                 Role::Forward => Category::Activation,
                 _ => Category::Temporary,
             }),
@@ -479,22 +501,34 @@ impl<'a> Rules<'a> {
         let first = self.survey.first_forward;
         if first.is_none_or(|first| alloc < first) && lasts {
             let requested = life.kind.requested;
-            return Verdict::Is(match () {
-                () if !self.survey.was_there(requested) && self.budget.take(requested) => {
+            return Verdict::Is(match self.survey.copies.get(&life.kind.alloc_stack) {
+                _ if !self.survey.was_there(requested) && self.budget.take(requested) => {
                     Category::Parameter
                 }
-                () if self.survey.copies.contains(&life.kind.alloc_stack) => {
-                    Category::OptimizerState
-                }
-                () if first.is_some() => Category::Input,
-                () => Category::Unknown,
+                Some(&copies) => copies,
+                None if first.is_some() => Category::Input,
+                None => Category::Unknown,
             });
         }
         match span.forward {
-            Some(forward) if life.freed >= forward => Verdict::Is(Category::Input),
+            Some(forward) if life.freed >= forward => Verdict::Is(match self.is_owned(life) {
+                true => Category::Unknown,
+                false => Category::Input,
+            }),
             None if lasts => Verdict::AsBefore(Category::Unknown),
             _ => Verdict::Is(Category::Temporary),
         }
+    }
+
+    /// Whether a block that the program made in training outlives two backward passes, and is as
+    /// large as what such passes leave behind: a weight that takes the place of another, or the
+    /// state of an optimizer written by hand. Data go with their step.
+    fn is_owned(&self, life: &Life<'_>) -> bool {
+        let span = &self.survey.spans[life.span];
+        let outlives = |backward| self.survey.passes_between(backward, life.freed) > 0;
+        span.pass > 0
+            && span.backward.is_some_and(outlives)
+            && self.survey.left_behind.has(life.kind.requested)
     }
 
     /// Judges blocks that existed before the first event, by what became of them, or by where they
@@ -509,7 +543,9 @@ impl<'a> Rules<'a> {
             self.facts.get(kind.alloc_stack),
         ) {
             (_, fact) if fact.workspace || fact.clips => Some(Category::Temporary),
-            (_, fact) if fact.bucket => Some(Category::Gradient),
+            (_, fact) if fact.bucket || self.is_buffer_of_gradients(fact) => {
+                Some(Category::Gradient)
+            }
             (_, fact) if fact.of_parameter => Some(Category::Parameter),
             (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
             (Role::ModelSetup, fact) => Some(match fact.apply_line {
@@ -527,9 +563,13 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }
-            (Role::Forward, _) => Some(match stays && self.survey.is_like_workspace(kind) {
-                true => Category::Temporary,
-                false => Category::Activation,
+            (Role::Forward, _) => Some(match () {
+                () if stays && self.survey.is_like_workspace(kind) => Category::Temporary,
+                // Backward passes have come, and none took it.
+                () if stays && workspaces::is_size(kind.requested) && self.survey.passes > 1 => {
+                    Category::Unknown
+                }
+                () => Category::Activation,
             }),
             _ => None,
         };

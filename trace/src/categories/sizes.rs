@@ -57,6 +57,20 @@ impl Sizes {
         self.counts.iter().map(shared).sum()
     }
 
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.counts.values().map(|&n| u64::from(n)).sum()
+    }
+
+    /// How many blocks here also exist in `others`, as in [`Sizes::bytes_in`].
+    pub fn blocks_in(&self, others: &Sizes, factor: u64) -> u64 {
+        let shared = |(size, n): (&Bytes, &u32)| {
+            let there = others.count(Bytes(size.0.saturating_mul(factor)));
+            u64::from((*n).min(there))
+        };
+        self.counts.iter().map(shared).sum()
+    }
+
     /// Takes one away, if there is one.
     pub fn take(&mut self, requested: Bytes) -> bool {
         match self.counts.get_mut(&requested) {

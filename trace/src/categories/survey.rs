@@ -1,10 +1,11 @@
 //! What the rules have to know of a whole recording before they judge a block.
 
+use super::Category;
 use super::facts::{Fact, Facts};
 use super::sizes::Sizes;
 use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
-use crate::stacks::{FxHashMap, StackIdx};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::tally::Tally;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, Origin};
 use crate::units::Bytes;
@@ -52,10 +53,16 @@ pub(super) struct Survey {
     moved_before: Sizes,
     /// The line of `Module._apply` that moves buffers.
     pub buffer_line: Option<u32>,
+    /// The line at which Megatron's buffer of gradients is made: the last one.
+    pub gradient_line: Option<u32>,
     /// The first line at which DeepSpeed's optimizer makes flat blocks: those of the parameters.
     pub shard_line: Option<u32>,
-    /// Stacks of the program whose blocks are a copy of all that is trained.
-    pub copies: HashSet<StackIdx>,
+    /// Stacks of the program whose blocks are a copy of all that is trained, and what these are.
+    pub copies: FxHashMap<StackIdx, Category>,
+    /// Whether an optimizer of PyTorch, or of a library, is at work.
+    pub has_optimizer: bool,
+    /// What backward passes leave behind, as large as a parameter or not.
+    pub left_behind: Sizes,
     /// The first event of a forward pass.
     pub first_forward: Option<u32>,
     /// Events at which the program allocates outside of any module.
@@ -63,7 +70,7 @@ pub(super) struct Survey {
     /// How many blocks there are of each size of a workspace, by stream.
     like_workspaces: Alike,
     /// Backward passes.
-    passes: u32,
+    pub passes: u32,
     /// Whether, for nearly all gradients, as many lasting blocks of the same size are from before
     /// the recording.
     bare: bool,
@@ -75,7 +82,7 @@ pub(super) struct Survey {
 
 impl Survey {
     pub fn of(
-        device: &DeviceTrace,
+        (device, stacks): (&DeviceTrace, &Stacks),
         roles: &Roles,
         facts: &Facts,
         phases: &Phases,
@@ -95,8 +102,11 @@ impl Survey {
             before: Sizes::default(),
             moved_before: Sizes::default(),
             buffer_line: None,
+            gradient_line: None,
             shard_line: None,
-            copies: HashSet::new(),
+            copies: FxHashMap::default(),
+            has_optimizer: has_optimizer(device, stacks, roles, facts),
+            left_behind: Sizes::default(),
             program: Vec::new(),
             like_workspaces: Alike::default(),
             keeps: false,
@@ -110,6 +120,9 @@ impl Survey {
         let candidates = survey.blocks(device, roles, facts, watch)?;
         survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
+        let made = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
+        let lines = made.filter_map(|stack| facts.get(stack).buffer_of_gradients);
+        survey.gradient_line = lines.max();
         survey.moves_modules = moves_modules(device, roles, facts);
         survey.find_copies(candidates);
         Ok(survey)
@@ -119,6 +132,7 @@ impl Survey {
     pub fn heap_bytes(&self) -> usize {
         let sizes = [
             &self.gradients,
+            &self.left_behind,
             &self.parameters,
             &self.of_modules,
             &self.before,
@@ -156,7 +170,7 @@ impl Survey {
             let (role, fact) = (roles.get(stack), facts.get(stack));
             if block.0 < blocks.n_preexisting {
                 if blocks.origin(block, n_events) == Origin::Preexisting && !fact.workspace {
-                    self.add_earlier(requested, fact);
+                    self.add_earlier(requested, role, fact);
                 }
                 continue;
             }
@@ -196,11 +210,18 @@ impl Survey {
                 _ => {}
             }
         }
-        self.gradients.at_least(&left);
-        self.gradients.retain_in(&self.parameters);
+        self.end_passes(&left);
         let much = |kept: u64, made: u64| kept as f64 >= KEPT * made.max(1) as f64;
         self.keeps = much(kept.count, made.count) || much(kept.bytes.0, made.bytes.0);
         Ok(candidates)
+    }
+
+    /// Tells the gradients from the rest of what backward passes leave behind; so much is of the
+    /// last one.
+    fn end_passes(&mut self, left: &Sizes) {
+        self.gradients.at_least(left);
+        self.left_behind = self.gradients.clone();
+        self.gradients.retain_in(&self.parameters);
     }
 
     /// Heap bytes while tables grow: a full one moves to a larger one, and both exist then. The
@@ -210,10 +231,12 @@ impl Survey {
         spans + 3 * (self.heap_bytes() - spans + tables)
     }
 
-    /// Counts a block from before the recording that stays.
-    fn add_earlier(&mut self, requested: Bytes, fact: &Fact) {
+    /// Counts a block from before the recording that stays. What a pass has made is no parameter.
+    fn add_earlier(&mut self, requested: Bytes, role: Role, fact: &Fact) {
         self.before.add(requested);
-        self.parameters.add(requested);
+        if !matches!(role, Role::Forward | Role::Backward) {
+            self.parameters.add(requested);
+        }
         if fact.apply_line.is_some() {
             self.moved_before.add(requested);
         }
@@ -244,7 +267,9 @@ impl Survey {
     }
 
     /// Finds stacks that made one block for each of most trained tensors, of equal size or of twice
-    /// the size (32 bits for 16).
+    /// the size (32 bits for 16). An optimizer of PyTorch or of a library makes its own state: what
+    /// is equally large may be anything then. Twice the size of a large tensor is often another
+    /// tensor's, so most of them must have such a block, and not only most bytes.
     fn find_copies(&mut self, candidates: FxHashMap<StackIdx, Sizes>) {
         let trained = match self.gradients.is_empty() {
             true => &self.of_modules,
@@ -252,9 +277,14 @@ impl Survey {
         };
         let all = trained.bytes();
         for (stack, own) in candidates {
-            let copied = [1, 2].map(|factor| trained.bytes_in(&own, factor));
-            if all > 0 && copied.iter().any(|bytes| bytes * 2 >= all) {
-                self.copies.insert(stack);
+            let [alike, twice] = [1, 2].map(|factor| trained.bytes_in(&own, factor) * 2 >= all);
+            let twice = twice && trained.blocks_in(&own, 2) * 2 >= trained.blocks();
+            let copies = match self.has_optimizer && !twice {
+                true => Category::Unknown,
+                false => Category::OptimizerState,
+            };
+            if all > 0 && (alike || twice) {
+                self.copies.insert(stack, copies);
             }
         }
     }
@@ -348,6 +378,14 @@ impl Survey {
         let count = self.gradients.count(requested);
         count > 0 && self.before.count(requested) == count && self.bare
     }
+}
+
+/// Whether an optimizer of PyTorch, or of a library, is at work, as scopes or stacks show.
+fn has_optimizer(device: &DeviceTrace, stacks: &Stacks, roles: &Roles, facts: &Facts) -> bool {
+    let mut scopes = device.annotations.iter();
+    let mut makers = device.blocks.kinds.iter().map(|kind| kind.alloc_stack);
+    let is_step = |stack| roles.get(stack) == Role::Optimizer && !facts.get(stack).clips;
+    scopes.any(|scope| stacks.str(scope.name).starts_with("Optimizer.step")) || makers.any(is_step)
 }
 
 /// Whether what modules hold was made elsewhere, and then moved to the device or copied there.

@@ -283,6 +283,28 @@ fn buckets_of_gradients_are_gradients() {
     assert_ne!(of(output), Category::Gradient);
 }
 
+/// Megatron makes one block for the parameters, if its optimizer is distributed, and one for the
+/// gradients.
+#[test]
+fn the_last_line_of_megatron_s_buffer_is_of_gradients() {
+    let check = |lines: &[u32], expected: &[Category]| {
+        let mut p = Program::default();
+        let buffer = "/w/megatron/core/distributed/param_and_grad_buffer.py";
+        let made: Vec<BlockIdx> = (lines.iter())
+            .map(|line| {
+                let init = format!("__init__ {buffer}:{line}");
+                p.alloc(4096, &["<module> train.py:5", &init])
+            })
+            .collect();
+        forward(&mut p, 2048, 4);
+        let of = of(p);
+        assert_eq!(made.into_iter().map(&of).collect::<Vec<_>>(), expected);
+    };
+    use Category::{Gradient, Parameter};
+    check(&[586, 592], &[Parameter, Gradient]);
+    check(&[592], &[Gradient]);
+}
+
 #[test]
 fn a_workspace_is_no_gradient_though_it_stays() {
     let mut p = Program::default();
@@ -298,6 +320,32 @@ fn a_workspace_is_no_gradient_though_it_stays() {
     let of = of(p);
     assert_eq!(workspaces.map(&of), [Category::Temporary; 2]);
     assert_eq!(of(gradient), Category::Gradient);
+}
+
+/// A trainer that ends gives back the workspaces. What the program keeps for as long is an
+/// activation, also if it is as large, where there are more of them.
+#[test]
+fn a_workspace_that_is_given_back_at_the_end_is_no_activation() {
+    let check = |n: usize, expected| {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let mut kept = Vec::new();
+        for step in 0..4 {
+            let saved = forward(&mut p, 2048, 4);
+            if step < n {
+                kept.push(forward(&mut p, 32 << 20, 5));
+            }
+            backward(&mut p);
+            p.free(saved);
+            let gradient = p.alloc(4096, &[]);
+            p.alloc(8, &["<module> train.py:13"]);
+            p.free(gradient);
+        }
+        kept.iter().for_each(|&block| p.free(block));
+        assert_eq!(of(p)(kept[0]), expected, "{n}");
+    };
+    check(1, Category::Temporary);
+    check(4, Category::Activation);
 }
 
 /// A state that is recorded with stacks says where older blocks were made. One workspace is of the
@@ -328,7 +376,134 @@ fn workspaces_from_before_are_no_activations() {
     };
     check(1, Category::Temporary);
     check(2, Category::Temporary);
-    check(3, Category::Activation);
+    // Backward passes have come, and took none of them.
+    check(3, Category::Unknown);
+}
+
+/// Every step copies the weights, and the copies of three steps are kept. An optimizer of PyTorch
+/// has its own state; without one, the copies may be state.
+#[test]
+fn copies_of_weights_beside_an_optimizer_are_no_state_of_it() {
+    let check = |has_optimizer: bool, expected| {
+        let mut p = Program::default();
+        alloc(&mut p, 4096, &moved(10));
+        let (mut copies, mut gradients) = (Vec::new(), Vec::new());
+        for step in 0..6 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+            gradients.drain(..).for_each(|old| p.free(old));
+            gradients.push(p.alloc(4096, &[]));
+            if has_optimizer && step == 0 {
+                p.alloc(4096, &["<module> train.py:12", &format!("step {ADAM}:7")]);
+            }
+            copies.push(p.alloc(4096, &["<module> train.py:13"]));
+            p.alloc(8, &["<module> train.py:8"]);
+            if step >= 3 {
+                p.free(copies[step - 3]);
+            }
+        }
+        let of = of(p);
+        assert_eq!(of(copies[1]), expected, "{has_optimizer}");
+    };
+    check(true, Category::Unknown);
+    check(false, Category::OptimizerState);
+}
+
+/// A table of a module is by chance twice as large as a weight that has most of the bytes.
+#[test]
+fn a_buffer_of_twice_the_size_of_a_weight_is_no_copy_of_all_weights() {
+    let check = |others: &[u64], expected| {
+        let mut p = Program::default();
+        let weights = [4096, 64, 64, 32, 32].map(|size| alloc(&mut p, size, &moved(10)));
+        let init = ["<module> train.py:3", "__init__ net.py:5"];
+        let table = p.alloc(8192, &init);
+        for &size in others {
+            p.alloc(size, &init);
+        }
+        for _ in 0..3 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+            let gradients = [4096, 64, 64, 32, 32].map(|size| p.alloc(size, &[]));
+            p.alloc(8, &["<module> train.py:13"]);
+            gradients.into_iter().for_each(|gradient| p.free(gradient));
+        }
+        let of = of(p);
+        assert_eq!(weights.map(&of), [Category::Parameter; 5]);
+        assert_eq!(of(table), expected, "{others:?}");
+    };
+    // Its class is in the file whose `forward` a call of a module runs.
+    check(&[], Category::Unknown);
+    // 32-bit copies of 16-bit weights.
+    check(&[128, 128, 64, 64], Category::OptimizerState);
+}
+
+/// A penalty on gradients: the second backward pass goes through what the first one made.
+#[test]
+fn what_a_second_backward_pass_gives_back_is_no_gradient_though_it_is_as_large() {
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        forward(&mut p, 2048, 4);
+        backward(&mut p);
+        let between = p.alloc(4096, &[]);
+        forward(&mut p, 700, 5);
+        backward(&mut p);
+        p.free(between);
+        let gradient = p.alloc(4096, &[]);
+        made.push((between, gradient));
+        p.alloc(4096, &["<module> train.py:12", &format!("step {ADAM}:7")]);
+        p.free(gradient);
+        p.alloc(8, &["<module> train.py:8"]);
+    }
+    let of = of(p);
+    assert_eq!(of(weight), Category::Parameter);
+    for (between, gradient) in made {
+        assert_eq!(
+            [between, gradient].map(&of),
+            [Category::Activation, Category::Gradient]
+        );
+    }
+}
+
+/// No module: the program makes its weights, and the state of its optimizer after the first step.
+/// In the second step it replaces a weight by a larger one.
+#[test]
+fn state_of_an_optimizer_written_by_hand_is_no_input() {
+    let call = "grad /v/site-packages/torch/autograd/__init__.py:9";
+    let mut p = Program::default();
+    let mut weight = p.alloc(4096, &["<module> train.py:2"]);
+    let (mut made, mut batches) = (Vec::new(), Vec::new());
+    for step in 0..6 {
+        batches.push(p.alloc(640, &["<module> train.py:8"]));
+        let saved = forward(&mut p, 2048, 4);
+        p.alloc(4, &["<module> train.py:9", call]);
+        p.free(saved);
+        let size = if step < 2 { 4096 } else { 6144 };
+        let gradient = p.alloc(size, &[]);
+        if step == 0 {
+            made.push(p.alloc(4096, &["<module> train.py:15", "adam train.py:30"]));
+        }
+        p.alloc(8, &["<module> train.py:15", "adam train.py:31"]);
+        if step == 1 {
+            p.free(weight);
+            weight = p.alloc(6144, &["<module> train.py:20"]);
+            made.push(weight);
+        }
+        p.free(gradient);
+        if step > 0 {
+            p.free(batches[step - 1]);
+        }
+    }
+    let of = of(p);
+    assert!(made.iter().all(|&block| of(block) != Category::Input));
+    assert!(
+        batches[..5]
+            .iter()
+            .all(|&block| of(block) == Category::Input)
+    );
 }
 
 /// Beside a gradient there is its parameter, which is as large.
