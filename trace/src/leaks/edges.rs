@@ -8,6 +8,7 @@ use super::View;
 use super::judge::{MUCH, SHORT};
 use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS};
+use crate::phases::Role;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
@@ -70,29 +71,75 @@ impl Emptied {
 pub fn kept_after(view: &View<'_>, steps: &[&Step]) -> Option<Bytes> {
     let (device, blocks) = (view.device, &view.device.blocks);
     let last = steps.last()?;
-    if steps.len() >= SHORT || steps.len() < device.steps.len() {
+    if steps.len() >= SHORT {
         return None;
     }
-    let stack = |block: u32| blocks.kind(BlockIdx(block)).alloc_stack;
-    let (first, end) = (steps[0].events.end(), last.events.end());
-    let site = |block: u32| view.sites.of_kind[blocks.kind[block as usize].index()];
-    let made = |from, to| blocks.allocated_in(Span::new(from, to));
-    let known: HashSet<u32> = made(first, end).map(site).collect();
-    let n_events = device.events.len();
-    let after = made(end, EventIdx(n_events)).filter(|&block| {
-        blocks.free_requested[block as usize] >= n_events
-            && stack(block) != StackIdx::NONE
-            && !known.contains(&site(block))
-            && !workspaces::is_size(blocks.kind(BlockIdx(block)).requested)
-    });
+    let after = made_after(view, steps, last.events.end())?.into_iter();
+    let after = after.filter(|&block| !workspaces::is_size(blocks.kind(block).requested));
     let mut replaced = replaced_after(device, last);
-    let kept = after.map(|block| blocks.kind(BlockIdx(block)));
+    let kept = after.map(|block| blocks.kind(block));
     let kept = kept.filter(|kind| {
         let left = replaced.get_mut(&kind.requested).filter(|left| **left > 0);
         left.map(|left| *left -= 1).is_none()
     });
     let kept: u64 = kept.map(|kind| kind.size.0).sum();
     (kept >= MUCH.0).then_some(Bytes(kept))
+}
+
+/// What is kept after the last step, one block after another.
+pub struct Piled {
+    /// How many blocks.
+    pub times: usize,
+    /// Bytes of all.
+    pub bytes: Bytes,
+}
+
+/// A place that keeps [`MANY`] blocks of one size, or more, and nothing else, and all that in the
+/// last step or after it: a loop that nothing shows may go on there. The most of them, if there are
+/// several.
+pub fn piled_after(view: &View<'_>, steps: &[&Step]) -> Option<Piled> {
+    let blocks = &view.device.blocks;
+    let mut of_sites: FxHashMap<u32, Vec<BlockIdx>> = FxHashMap::default();
+    for block in made_after(view, steps, steps.last()?.events.start())? {
+        let site = view.sites.of_kind[blocks.kind[block.index()].index()];
+        of_sites.entry(site).or_default().push(block);
+    }
+    let size = |block: &BlockIdx| blocks.kind(*block).requested;
+    let is_piled = |own: &&Vec<BlockIdx>| {
+        let alike = own.iter().all(|block| size(block) == size(&own[0]));
+        let role = view.roles.get(blocks.kind(own[0]).alloc_stack);
+        own.len() >= MANY && alike && role == Role::Program
+    };
+    let piled = of_sites.values().filter(is_piled).map(|own| Piled {
+        times: own.len(),
+        bytes: own.iter().map(|&block| blocks.kind(block).size).sum(),
+    });
+    let most = piled.max_by_key(|piled| (piled.bytes, piled.times))?;
+    (most.bytes >= MUCH).then_some(most)
+}
+
+/// So many blocks of one place are a loop, as with replays of a graph.
+const MANY: usize = 8;
+
+/// The blocks that stay and were made `from` an event on, in functions that no step until then, but
+/// the first, has called so. `None` if the last step was cut off.
+fn made_after(view: &View<'_>, steps: &[&Step], from: EventIdx) -> Option<Vec<BlockIdx>> {
+    let (device, blocks) = (view.device, &view.device.blocks);
+    if steps.len() < device.steps.len() {
+        return None;
+    }
+    let stack = |block: u32| blocks.kind(BlockIdx(block)).alloc_stack;
+    let first = steps.first()?.events.end();
+    let site = |block: u32| view.sites.of_kind[blocks.kind[block as usize].index()];
+    let made = |from, to| blocks.allocated_in(Span::new(from, to));
+    let known: HashSet<u32> = made(first, from).map(site).collect();
+    let n_events = device.events.len();
+    let after = made(from, EventIdx(n_events)).filter(|&block| {
+        blocks.free_requested[block as usize] >= n_events
+            && stack(block) != StackIdx::NONE
+            && !known.contains(&site(block))
+    });
+    Some(after.map(BlockIdx).collect())
 }
 
 /// How many blocks of each size go after the last step that are older than it: new ones take their

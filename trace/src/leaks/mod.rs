@@ -66,6 +66,9 @@
 //! * Where no site leaks, but four of five steps ([`spread::SPREAD`], at least
 //!   [`spread::MIN_SPREAD_STEPS`]) keep something somewhere, the verdict is *cannot tell*: each of
 //!   the sites may be a first use.
+//! * The same where blocks of one size are kept at even distances, six times or more from the first
+//!   half of the trace to its end, each time at another site, and *allocated* rises with them:
+//!   *cannot tell* ([`anew`]). Code that is made anew has another name each time.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
 //!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
 //!   a step. The reason mentions such growth, but does not call it a leak. If one growth alone
@@ -77,6 +80,7 @@
 //! step change none of these numbers. *Cannot tell* is a verdict: too few steps, or only two
 //! growths. The report states what limits a verdict (ring wrapped, no stacks, steps inferred).
 
+mod anew;
 mod apart;
 mod beside;
 mod culprit;
@@ -107,6 +111,7 @@ use crate::steps::Word;
 use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
+use anew::Anew;
 use beside::{Beside, beside, others};
 use excuse::Excuse;
 use found::Found;
@@ -117,7 +122,7 @@ use spread::Spread;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -393,10 +398,16 @@ fn judged(
     Ok(match (found.main_excuse(), Spread::of(&view)) {
         (Some((why, bytes)), _) => teller.excused(why, bytes),
         (None, Some(spread)) => teller.spread(&spread),
-        (None, None) => match edges::kept_after(&view, steps) {
-            Some(bytes) if teller.wrapped() => teller.after(bytes),
-            _ => teller.clean(found.at_once, ended(&view)),
-        },
+        (None, None) => {
+            let after = edges::kept_after(&view, steps).filter(|_| teller.wrapped());
+            let piled = edges::piled_after(&view, steps);
+            match (after, Anew::of(&view, &teller.levels), piled) {
+                (Some(bytes), ..) => teller.after(bytes),
+                (_, Some(anew), _) => teller.anew(&anew),
+                (.., Some(piled)) => teller.piled(&piled),
+                _ => teller.clean(found.at_once, ended(&view)),
+            }
+        }
     })
 }
 

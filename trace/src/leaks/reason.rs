@@ -1,6 +1,8 @@
 //! Verdicts in words. They say only what is known. If there is no verdict, they say what to do.
 
+use super::anew::Anew;
 use super::beside::Beside;
+use super::edges::Piled;
 use super::excuse::Excuse;
 use super::judge;
 use super::spread::Spread;
@@ -8,12 +10,16 @@ use super::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
 use crate::growth::{Growth, settled};
 use crate::redact;
+use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps::Word;
-use crate::trace::{DeviceTrace, PINNED, QualityNote, StepSource};
+use crate::trace::{BlockIdx, DeviceTrace, PINNED, QualityNote, StepSource};
 use crate::units::Bytes;
 
 /// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
+
+/// So many allocations of a recording are at one line where that is worth a word.
+const NEARLY_ALL: f64 = 0.9;
 
 /// The caveat where events were overwritten.
 const WRAPPED: &str = "the ring of events wrapped: only the steps that it still holds are judged";
@@ -85,6 +91,20 @@ impl Teller<'_> {
             (_, 0) if self.device.device == PINNED && !self.device.events.time.ascends() => {
                 "the clock was set back: what is pinned belongs to no certain step".to_owned()
             }
+            (_, 0) if let Some((all, own, kept)) = self.at_one_line() => {
+                let stay = match kept {
+                    0 => "none of them stays".to_owned(),
+                    _ if kept == own => "all of them stay".to_owned(),
+                    _ => format!("{kept} of them stay"),
+                };
+                let seen = format!(
+                    "no loop is seen: {own} of {all} allocations are at one line, and {stay}; one \
+                     line does not show where an iteration ends; mark each one with \
+                     `torch.profiler.record_function(f\"step {{i}}\")`, and record with \
+                     `global_record_annotations=True`"
+                );
+                return self.report(Verdict::CannotTell, seen);
+            }
             (_, 0) => {
                 "no loop is seen that covers the recording: only that can show a leak".to_owned()
             }
@@ -95,6 +115,27 @@ impl Teller<'_> {
         };
         let reason = format!("{seen}; {}", self.advice());
         self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The number of allocations, how many of them one line makes, and how many of these stay;
+    /// `None` if it does not make nearly all, or only a few.
+    fn at_one_line(&self) -> Option<(usize, usize, usize)> {
+        let blocks = &self.device.blocks;
+        let made = blocks.n_preexisting as usize..blocks.len();
+        let mut of_stacks: FxHashMap<StackIdx, usize> = FxHashMap::default();
+        let stack = |at: usize| blocks.kind(BlockIdx(at as u32)).alloc_stack;
+        for at in made.clone() {
+            *of_stacks.entry(stack(at)).or_default() += 1;
+        }
+        let known = of_stacks
+            .into_iter()
+            .filter(|(stack, _)| *stack != StackIdx::NONE);
+        let (line, own) = known.max_by_key(|&(stack, n)| (n, stack))?;
+        let n_events = self.device.events.len();
+        let stays = |at: &usize| blocks.free_requested[*at] >= n_events && stack(*at) == line;
+        let kept = made.clone().filter(stays).count();
+        let is_most = own >= MIN_STEPS && own as f64 >= NEARLY_ALL * made.len() as f64;
+        is_most.then_some((made.len(), own, kept))
     }
 
     /// The one thing to do: record enough steps, with room for all their events.
@@ -242,6 +283,19 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
+    /// The report if something is kept in a rhythm, each time at another place.
+    pub fn anew(self, anew: &Anew) -> LeakReport {
+        let bytes = Bytes(anew.bytes.round() as u64);
+        let (n, times, many) = (self.n_steps, anew.times, self.word().many());
+        let reason = format!(
+            "{bytes} at a time are kept, {times} times over {n} {many}, in blocks of one size but \
+             each time at another place: code that is made anew again and again, or code that is \
+             used for the first time; record {} {many} or more",
+            2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
     /// The report if nothing grows, but much is kept after the last step of a short recording.
     pub fn after(self, bytes: Bytes) -> LeakReport {
         let (n, many) = (self.n_steps, self.word().many());
@@ -249,6 +303,18 @@ impl Teller<'_> {
             "{bytes} were kept once so far, after the last of {n} {many}: these are too few to \
              see whether it is kept again and again; record {} {many} or more",
             2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The report if nothing grows, but a place keeps block after block when the steps are over.
+    pub fn piled(self, piled: &Piled) -> LeakReport {
+        let (n, times, many) = (self.n_steps, piled.times, self.word().many());
+        let reason = format!(
+            "nothing accumulates over {n} {many}, but at the end {times} blocks of one size, {} \
+             in all, were kept one after another at one place: a loop may go on there, which no \
+             {many} show",
+            piled.bytes
         );
         self.report(Verdict::CannotTell, reason)
     }
@@ -441,6 +507,30 @@ mod tests {
             "a alloc 1MiB at f m.py:1",
             "only the state at the end was recorded, and one event",
         );
+    }
+
+    /// One operation again and again: its stack shows no loop.
+    #[test]
+    fn a_line_that_allocates_alone_is_told_with_what_it_keeps() {
+        let check = |lines: &[&str], expected: &str| {
+            let trace = testing::trace(&lines.join("\n"));
+            let reason = leaks::find(&trace.devices[0], &trace.stacks, &[]).reason;
+            assert!(reason.starts_with(expected), "{reason}");
+        };
+        let kept: Vec<String> = (0..12)
+            .map(|at| format!("{at} alloc 1MiB at f m.py:1"))
+            .collect();
+        let mut lines: Vec<&str> = kept.iter().map(String::as_str).collect();
+        check(
+            &lines,
+            "no loop is seen: 12 of 12 allocations are at one line, and all of them stay",
+        );
+        lines.push("3 free");
+        check(
+            &lines,
+            "no loop is seen: 12 of 12 allocations are at one line, and 11 of them stay",
+        );
+        check(&lines[..3], "no loop is seen that covers the recording");
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Room {
         let before = [0].iter().chain(&floor);
         let rises = before.zip(&floor).enumerate();
         let rises: Vec<usize> = rises.filter(|(_, (a, b))| b > a).map(|(i, _)| i).collect();
-        let Some((longest, &last)) = longest_gap(&rises).zip(rises.last()) else {
+        let Some((longest, &last)) = longest_rise(&rises).zip(rises.last()) else {
             return Room::Unknown;
         };
         let quiet = counts.len() - 1 - last;
@@ -212,7 +212,7 @@ impl Room {
                 rises.push(end);
             }
         }
-        let longest = longest_gap(&rises).zip(longest_gap(births));
+        let longest = longest_rise(&rises).zip(longest_gap(births));
         let Some(((rising, born), &last)) = longest.zip(rises.last()) else {
             return Room::Unknown;
         };
@@ -226,6 +226,12 @@ impl Room {
             false => Room::Unknown,
         }
     }
+}
+
+/// The longest distance between two rises. A queue may be filled before the first step ends: then
+/// each step should have raised it since.
+fn longest_rise(rises: &[usize]) -> Option<usize> {
+    longest_gap(rises).or_else(|| (*rises == [0]).then_some(1))
 }
 
 /// Period 0 counts only when it adds about as much as the others do. Otherwise it holds what first

@@ -104,3 +104,22 @@ fn a_full_cache_that_a_few_requests_miss_is_no_leak() {
     assert_ne!(of(true), Verdict::Leak);
     assert_eq!(of(false), Verdict::Leak);
 }
+
+/// A loop after the training, which nothing shows: one line keeps block after block.
+#[test]
+fn what_piles_up_after_the_last_step_is_not_called_clean() {
+    let check = |sizes: &[u64], expected| {
+        let mut p = Program::run(12, |_, _| {});
+        for &size in sizes {
+            p.alloc(&["keep after.py", "step train.py"], size);
+        }
+        p.is(expected)
+    };
+    let reason = check(&[400_000; 30], Verdict::CannotTell);
+    let expected = "nothing accumulates over 12 steps, but at the end 30 blocks";
+    assert!(reason.starts_with(expected), "{reason}");
+    check(&[400_000; 7], Verdict::Clean);
+    // A copy of a model.
+    let copies: Vec<u64> = (0..30).map(|at| (1 + at % 3) << 18).collect();
+    check(&copies, Verdict::Clean);
+}

@@ -637,3 +637,17 @@ fn outputs_that_are_joined_at_the_end_of_two_epochs_are_no_leak() {
     })
     .is(Verdict::CannotTell);
 }
+
+/// A queue of forty batches is filled in the first step; then one is added and one taken in each.
+#[test]
+fn a_queue_that_is_filled_in_the_first_step_is_no_leak() {
+    let mut queue = std::collections::VecDeque::new();
+    Program::run(20, |p, _| {
+        while queue.len() < 40 {
+            queue.push_back(p.alloc(&KEEP, 1 << 20));
+        }
+        let first = queue.pop_front().expect("it is full");
+        p.free(first);
+    })
+    .is(Verdict::Clean);
+}

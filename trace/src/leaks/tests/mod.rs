@@ -397,6 +397,32 @@ fn what_every_step_keeps_elsewhere_is_not_called_clean() {
     .is(Verdict::Clean);
 }
 
+/// A search over generated functions: each has a name of its own, and the result of every second
+/// one is kept.
+#[test]
+fn what_is_kept_in_a_rhythm_each_time_elsewhere_is_not_called_clean() {
+    let keeps = |n, size: fn(u32) -> u64, room: usize| {
+        let mut kept = std::collections::VecDeque::new();
+        Program::run(n, move |p, step| {
+            if step % 2 == 1 {
+                let stack = [&format!("cand{step} cand.py") as &str, "step train.py"];
+                kept.push_back(p.alloc(&stack, size(step)));
+            }
+            if kept.len() > room {
+                p.free(kept.pop_front().expect("it is full"));
+            }
+        })
+    };
+    let reason = keeps(28, |_| 1 << 20, 99).is(Verdict::CannotTell);
+    let expected = "1.00 MiB at a time are kept, 13 times over 28 steps, in blocks of one size";
+    assert!(reason.starts_with(expected), "{reason}");
+    keeps(14, |_| 1 << 20, 99).is(Verdict::CannotTell);
+    // Too few, of other sizes, or no more than there is room for.
+    keeps(10, |_| 1 << 20, 99).is(Verdict::Clean);
+    keeps(28, |step| (1 << 20) + u64::from(step) * 4096, 99).is(Verdict::Clean);
+    keeps(40, |_| 1 << 20, 5).is(Verdict::Clean);
+}
+
 /// Copies of weights are kept twice, as averages of them are; no matter when the first comes.
 #[test]
 fn two_equal_growths_with_no_time_for_a_third_are_too_few() {
