@@ -20,7 +20,7 @@ use super::calls::ContextIdx;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
-use crate::trace::{BlockIdx, KindIdx};
+use crate::trace::{BlockIdx, KindIdx, PoolId};
 use crate::units::Bytes;
 use std::collections::HashSet;
 
@@ -62,22 +62,39 @@ enum Beside {
 impl Analysis<'_> {
     /// The position of the loop whose iterations are the steps.
     pub fn choose(&self, loops: &[Loop]) -> Option<usize> {
-        match self.total.backward {
-            0 => self.choose_working(loops, Beside::Setup),
-            _ => {
-                let training = self.choose_training(loops);
-                let warms_up = training.filter(|&i| loops[i].iterations.len() < MIN_STEPS);
-                warms_up
-                    .and_then(|i| self.choose_after(loops, &loops[i]))
-                    .or(training)
-            }
+        if self.total.backward == 0 {
+            return self.choose_working(loops, Beside::Setup);
         }
+        let training = self.choose_training(loops);
+        let captured = self.captured();
+        let until = match training {
+            // The optimizer may step between the replays, so that most of its work is there.
+            None => captured,
+            Some(at) => loops[at].iterations.last().and_then(|last| {
+                let is_short = loops[at].iterations.len() < MIN_STEPS;
+                (is_short || captured > Some(last.start)).then_some(last.end)
+            }),
+        };
+        let after = until.and_then(|end| self.choose_after(loops, end));
+        after.or(training)
     }
 
-    /// The loop after a few iterations that train: those warm up, and it replays their graph. What
-    /// calls a module is no replay, but an evaluation.
-    fn choose_after(&self, loops: &[Loop], training: &Loop) -> Option<usize> {
-        let end = training.iterations.last()?.end;
+    /// The first allocation after the last backward pass that was captured as a part of a CUDA
+    /// graph; `None` if none was.
+    fn captured(&self) -> Option<u32> {
+        let blocks = &self.device.blocks;
+        let made = &blocks.kind[blocks.n_preexisting as usize..];
+        let is_captured = |kind: &KindIdx| {
+            self.works.of_kind[kind.index()] == Work::Backward
+                && blocks.kinds[kind.index()].pool != PoolId::default()
+        };
+        let last = made.iter().rposition(is_captured)?;
+        Some(last as u32 + 1)
+    }
+
+    /// The loop after iterations that train, which end at an allocation: those warm up, and it
+    /// replays their graph. What calls a module is no replay, but an evaluation.
+    fn choose_after(&self, loops: &[Loop], end: u32) -> Option<usize> {
         let trains_later = |l: &Loop| l.work.backward > 0 && l.iterations[0].start >= end;
         let chosen = self.choose_working(loops, Beside::WarmUp)?;
         let later = &loops[chosen];

@@ -205,10 +205,12 @@ impl Mark {
         let first = &own[0];
         let second = visits(first).second;
         let in_first = own.iter().rev().find(|s| visits(s).first < second);
+        let seldom = region.seldom_at_the_beginning(*first, ways, calls);
         let starts = region.spots.iter();
         let mut starts: Vec<SpotIdx> = starts
             .skip_while(|s| visits(s).first < from)
             .take_while(|s| visits(s).first <= visits(first).first)
+            .filter(|s| !seldom.contains(s))
             .copied()
             .collect();
         let is_cut = |s: &SpotIdx| visits(s).count == visits(first).count + 1;

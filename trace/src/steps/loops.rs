@@ -209,7 +209,9 @@ impl<'a> Analysis<'a> {
     pub fn inner_loops(&self) -> Result<Vec<Loop>, Stopped> {
         self.loops_owned(|region, mark| {
             let place = self.calls.context(region.context).place;
-            let shown = place.in_module || place.in_optimizer;
+            // What a compiled graph is called from is no layer of the program.
+            let is_torch = place.is_framework && !place.is_container;
+            let shown = place.in_module && !is_torch || place.in_optimizer;
             let stands = self.owner(region, mark).is_none() && !place.in_setup;
             (shown && stands).then_some(region.context)
         })

@@ -346,6 +346,30 @@ impl Region {
         have_lines(&self.spots, calls)
     }
 
+    /// The spots of a branch that is seldom taken, in the middle of which the recording begins:
+    /// what the end of an iteration does now and then, as a checkpoint. It lies below the first
+    /// spot that each iteration passes. Where lines above that spot are passed as seldom, it is no
+    /// branch, but a loop goes round there.
+    pub fn seldom_at_the_beginning(
+        &self,
+        first: SpotIdx,
+        ways: &Ways,
+        calls: &Calls,
+    ) -> Vec<SpotIdx> {
+        let visits = |s: &SpotIdx| ways.visits[s.index()];
+        let line = |s: &SpotIdx| calls.spot(*s).line;
+        let (count, top) = (visits(&first).count, line(&first));
+        let above = self.spots.iter().filter(|s| line(s) < top);
+        let above: Vec<u32> = above.map(|s| visits(s).count).collect();
+        let is_seldom = |s: &&SpotIdx| {
+            let own = visits(s).count;
+            line(s) > top && own < count && above.iter().all(|other| other.abs_diff(own) > 1)
+        };
+        let begins = self.spots.first().is_some_and(|s| visits(s).begins);
+        let spots = self.spots.iter().take_while(|_| begins);
+        spots.filter(is_seldom).copied().collect()
+    }
+
     /// Heap bytes that it uses, including its own size.
     pub fn heap_bytes(&self) -> usize {
         size_of::<Region>() + of_vec(&self.spots) + of_vec(&self.beats)

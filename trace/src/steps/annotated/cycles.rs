@@ -1,5 +1,6 @@
 //! Steps from the scopes of an optimizer: each up to the end of one, which ends the cycle.
 
+use super::super::loops::has_graph;
 use super::super::{MAX_STEPS, STEP_NAME, hooks, skipped};
 use super::families::Family;
 use crate::clip::clipped;
@@ -19,7 +20,7 @@ pub(super) fn up_to_each(
     family: &Family<'_>,
     clears: Option<&Family<'_>>,
 ) -> Vec<Step> {
-    let scopes = hooks::joined(device, runs(family));
+    let scopes = hooks::joined(device, runs(device, family));
     let mut skipped = left_out(device, &scopes, family, clears)
         .into_iter()
         .peekable();
@@ -68,8 +69,10 @@ fn left_out(
 
 /// The scopes, where scopes that follow each other directly are joined: two optimizers of one class
 /// step one after the other. If the gaps hold next to nothing, the optimizer calls the program (as
-/// L-BFGS does), and each scope is a step.
-fn runs<'a>(family: &Family<'a>) -> Vec<(Span<EventIdx>, &'a str)> {
+/// L-BFGS does), and each scope is a step. The replay of a CUDA graph allocates nothing, so where
+/// one was captured, the batch that a gap makes shows that it is one.
+fn runs<'a>(device: &DeviceTrace, family: &Family<'a>) -> Vec<(Span<EventIdx>, &'a str)> {
+    let replays = has_graph(device);
     let between = |from: EventIdx, to: EventIdx| to.0.saturating_sub(from.0);
     let most = |counts: &mut dyn Iterator<Item = u32>| counts.max().unwrap_or(0);
     let pairs = family.scopes.windows(2);
@@ -86,7 +89,9 @@ fn runs<'a>(family: &Family<'a>) -> Vec<(Span<EventIdx>, &'a str)> {
         match runs.last_mut() {
             // A forward and a backward pass would take far more events than this gap.
             Some((last, _))
-                if works_between && between(last.end(), events.start()) * 20 < longest =>
+                if works_between
+                    && between(last.end(), events.start()) * 20 < longest
+                    && !(replays && tail(device, last.end(), events.start()) < events.start()) =>
             {
                 *last = Span::new(last.start(), events.end().max(last.end()));
             }

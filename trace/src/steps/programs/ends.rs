@@ -133,6 +133,31 @@ fn a_ring_that_begins_within_a_step_cuts_no_other_step() {
     }
 }
 
+/// The same, where the ring begins with such a checkpoint.
+#[test]
+fn a_ring_that_begins_with_what_is_done_now_and_then_cuts_no_step() {
+    let step = [
+        "main:3 train:32 batch:7",
+        "main:3 train:33 !forward:20",
+        "main:3 train:36 torch/_tensor/backward:9",
+        "main:3 train:37 torch/optim/adam/step:20",
+    ];
+    let checkpoint = ["main:3 train:40"; 4];
+    for lost in 0..4 {
+        let each = (0..6).flat_map(|n| {
+            let more = if n % 3 == 2 { &checkpoint[..] } else { &[] };
+            step.iter().chain(more).copied()
+        });
+        let lines: Vec<&str> = checkpoint[lost..].iter().copied().chain(each).collect();
+        let trace = run(&lines.join("\n"));
+        let device = &trace.devices[0];
+        let lengths: Vec<u32> = (device.steps.iter())
+            .map(|step| device.blocks.allocated_in(step.events).len() as u32)
+            .collect();
+        assert_eq!(lengths, [4, 4, 8, 4, 4, 8], "{lost} lines are lost");
+    }
+}
+
 /// The steps of a ring that lost so many lines of its first step, and their first functions.
 fn of_ring(step: &[&str], lost: usize, whole: usize) -> (usize, Vec<String>) {
     let all = step.iter().skip(lost).chain((0..whole).flat_map(|_| step));

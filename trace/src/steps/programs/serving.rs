@@ -287,6 +287,24 @@ fn a_short_loop_is_the_step_if_nothing_else_can_be() {
         &format!("capture\nmain:3 make:1 =out\nreplay\n{}", short(9)),
         9,
     );
+    // However many have warmed up.
+    let warmed = format!("9x {{\nmain:2 !forward:1\n-\n-\nmain:3 {ADAM}\n}}\n");
+    let captured = format!("{warmed}capture\nmain:4 !forward:1\n-\n-\nreplay\n");
+    check(&format!("{captured}{}", short(20)), 20);
+    check(&format!("{captured}{}", short(5)), 9);
+    // The function that is captured is the one that was called to warm up.
+    let warmed = format!("9x {{\nmain:2 f:1 !forward:1\n-\n-\nmain:2 f:2 {ADAM}\n}}\n");
+    let again = format!("main:2 f:1 !forward:1\n-\n-\nmain:2 f:2 {ADAM}\n");
+    check(
+        &format!("{warmed}capture\n{again}replay\n{}", short(20)),
+        20,
+    );
+    // The optimizer steps between the replays.
+    let step = format!("main:7 {ADAM}\n").repeat(8);
+    check(
+        &format!("{captured}20x {{\nmain:5 feed:1\n{step}main:8\n}}\n"),
+        20,
+    );
     // The first replays record the graph: the lines without what they call are the same loop.
     let line = "main:5 feed:1\nmain:6\n";
     let records = "main:5 feed:1\nmain:6 call:1 !forward:2\nmain:6\n".repeat(2);
