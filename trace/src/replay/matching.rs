@@ -170,6 +170,8 @@ impl Matcher<'_> {
         match self.actions[row] {
             Action::Alloc => self.alloc(event, at),
             Action::FreeRequested => self.request(event, at, kind),
+            // A recording that keeps no history ends with whatever came last. Nothing waits.
+            Action::FreeCompleted if self.rows.len() == 1 => NO_TARGET,
             Action::FreeCompleted => {
                 let target = match self.given_back.take_if(|(given_back, _)| *given_back == at) {
                     Some((_, target)) => target,

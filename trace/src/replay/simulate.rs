@@ -6,7 +6,7 @@ use crate::allocator::{Arena, Config, PoolKey, Slot};
 use crate::footprint::{of_map, of_vec, of_vec_after};
 use crate::snapshot::EventKind;
 use crate::stacks::FxHashMap;
-use crate::trace::{Action, Fidelity, PoolId, PoolSize};
+use crate::trace::{Action, Fidelity, NO_TARGET, PoolId, PoolSize};
 use crate::watch::{EVERY, Stopped, Watch};
 
 /// What the simulation could not follow.
@@ -246,7 +246,7 @@ impl Simulator<'_> {
         let of_segment = || self.matched.events.segments[target as usize].addr.0;
         match kind.action {
             Action::Alloc => self.alloc(target, kind),
-            Action::FreeCompleted => {
+            Action::FreeCompleted if target != NO_TARGET => {
                 let slot = std::mem::replace(&mut self.slot[target as usize], Slot::NONE);
                 self.fresh = None;
                 if slot != Slot::NONE {

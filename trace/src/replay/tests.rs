@@ -334,6 +334,49 @@ fn a_ring_that_wrapped_is_told_from_a_late_start() {
     );
 }
 
+/// A recording may begin while a block waits for another stream, whose free it then cuts in two. Of
+/// what a ring has lost, blocks keep their stacks.
+#[test]
+fn a_block_that_waits_at_the_beginning_is_no_sign_of_a_ring() {
+    let mut program = Program::default();
+    program.alloc(5 * MIB);
+    for step in 0..50 {
+        program.alloc(3 * MIB + step);
+        let (_, last, _) = *program.log.last().unwrap();
+        program.request(last);
+        program.complete(last);
+    }
+    let from = program
+        .log
+        .iter()
+        .position(|event| event.0 == Action::FreeCompleted);
+    let check = |of_older: bool, expected: &str| {
+        let mut snapshot = program.snapshot(from.unwrap());
+        let name = snapshot.stacks.strings.push("f");
+        let frame = crate::stacks::Frame {
+            name,
+            filename: name,
+            line: 1,
+        };
+        let frame = snapshot.stacks.push_frame(frame);
+        let stack = snapshot.stacks.push_stack(&[frame]);
+        snapshot
+            .kinds
+            .iter_mut()
+            .for_each(|kind| kind.stack = stack);
+        if of_older {
+            snapshot
+                .blocks
+                .iter_mut()
+                .for_each(|block| block.stack = stack);
+        }
+        let codes = codes(snapshot);
+        assert!(codes.iter().any(|code| code == expected), "{codes:?}");
+    };
+    check(true, "ring_wrapped");
+    check(false, "late_start");
+}
+
 #[test]
 fn scopes_that_lost_their_events_say_that_the_ring_wrapped() {
     let program = looping(500);
@@ -401,6 +444,24 @@ fn one_event_a_device_is_a_file_of_state_only() {
     let state_only = "state_only".to_owned();
     assert!(of_two(program.log.len() - 1).contains(&state_only));
     assert!(!of_two(0).contains(&state_only));
+}
+
+/// What came last may be the end of a free. Nothing waits for it.
+#[test]
+fn the_one_event_of_a_state_adds_nothing_to_it() {
+    let mut program = Program::default();
+    program.alloc(3 * MIB);
+    program.alloc(5 * MIB);
+    let (_, last, _) = *program.log.last().unwrap();
+    program.request(last);
+    program.complete(last);
+    let trace = run(program.snapshot(program.log.len() - 1));
+    let device = &trace.devices[0];
+    for series in [Series::Requested, Series::Allocated, Series::Active] {
+        let level = device.summary[series as usize];
+        assert_eq!([level.start, level.peak], [level.end; 2], "{series:?}");
+    }
+    assert_eq!(device.blocks.n_preexisting, 1);
 }
 
 /// torch writes each snapshot into the events of all GPUs of the machine.

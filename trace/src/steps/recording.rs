@@ -11,7 +11,7 @@ use crate::categories::{Categories, Category};
 use crate::oom;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, BlockIdx, DeviceTrace, Series};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Series, SeriesSummary};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 const LOADS: f64 = 0.8;
 /// This share of the peak must wait for a backward pass to be mentioned.
 const WAITS: f64 = 0.1;
+/// So much of what a pass adds to the memory at its peak may stay where all of it is said to go.
+const STAYS: f64 = 0.05;
 
 /// What a recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +185,8 @@ fn pass(
     let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
     let kept = kept(analysis, stacks);
     let total = analysis.total;
-    let peak = device.summary[Series::Allocated as usize].peak.0 as f64;
+    let level = device.summary[Series::Allocated as usize];
+    let peak = level.peak.0 as f64;
     // A large model whose first pass fails allocates little else.
     let fails_later = matches!(
         failed(analysis, stacks),
@@ -227,16 +230,22 @@ fn pass(
                 let sentence = "one forward pass, which runs out of memory";
                 (Kind::ForwardPass, sentence.to_owned())
             }
-            (true, false, _) => {
-                let sentence = "one forward pass: what it allocates is given back";
-                (Kind::ForwardPass, sentence.to_owned())
-            }
+            (true, false, _) => (Kind::ForwardPass, one_forward(Bytes(kept.any), level)),
             (false, false, _) => {
                 let sentence = "no steps: no loop is seen that covers the recording";
                 (Kind::Unknown, sentence.to_owned())
             }
         },
     )
+}
+
+/// A forward pass that waits for nothing, of which so much stays.
+fn one_forward(stays: Bytes, level: SeriesSummary) -> String {
+    let risen = level.peak.saturating_sub(level.start);
+    match stays > Bytes::ZERO && stays.0 as f64 >= STAYS * risen.0 as f64 {
+        true => format!("one forward pass: {stays} of what it allocates stay"),
+        false => "one forward pass: what it allocates is given back".to_owned(),
+    }
 }
 
 /// What the first allocation that failed was part of. If its stack was not recorded, it was what
@@ -398,6 +407,17 @@ mod tests {
                 held => assert!(sentence.contains(&held.to_string()), "{held}: {sentence}"),
             }
         }
+        // What stays need not be made by a module.
+        let mut p = Program::default();
+        let call = format!("_call_impl {MODULE}:1");
+        for bytes in [8192, 8192] {
+            let block = p.alloc(bytes, &["<module> train.py:9", &call, "forward net.py:1"]);
+            p.free(block);
+        }
+        p.alloc(4096, &["<module> train.py:10"]);
+        let trace = p.finish();
+        let told = of_device(&trace.devices[0], &trace.stacks).sentence;
+        assert_eq!(told, "one forward pass: 4.00 KiB of what it allocates stay");
         let (kind, sentence, _) = forward(40, 9);
         assert_eq!(kind, Kind::ForwardPass);
         assert_eq!(

@@ -5,7 +5,8 @@
 //!
 //! * **A free that is cut in two.** The allocator writes `free_requested` and, if it need not wait
 //!   for anything, `free_completed` directly after it. A recording cannot begin between the two,
-//!   but a ring can overwrite the first.
+//!   but a ring can overwrite the first. It may also begin while a block waits for another stream.
+//!   Then what is from before has no stack; of what a ring has lost, blocks keep theirs.
 //! * **Scopes without their events.** Annotations have a ring of their own. If a scope ended before
 //!   the first event, and later scopes of its kind hold events, then its own events were
 //!   overwritten. But where the later ones only give back, the first one may have had nothing to
@@ -15,9 +16,9 @@
 
 use super::{Evidence, note};
 use crate::snapshot::Stage;
-use crate::stacks::{FxHashMap, StrIdx, fx_hash};
+use crate::stacks::{FxHashMap, StackIdx, StrIdx, fx_hash};
 use crate::steps::family_name;
-use crate::trace::{Action, Events, QualityNote};
+use crate::trace::{Action, BlockIdx, DeviceTrace, Events, QualityNote};
 use std::collections::HashSet;
 
 /// A number counts as typed by a person if, by chance, only one number in so many is as round.
@@ -32,7 +33,7 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
         return None;
     }
     let mut clues = Vec::new();
-    if begins_inside_a_free(&trace.events) {
+    if begins_inside_a_free(&trace.events) && !is_begun_late(trace) {
         clues.push("the first event completes a free whose request was not recorded".to_owned());
     }
     match scopes_without_events(evidence) {
@@ -74,6 +75,17 @@ fn begins_inside_a_free(events: &Events) -> bool {
     };
     events.action.first() == Some(&Action::FreeCompleted)
         && (1..events.action.len()).filter(completed).all(at_once)
+}
+
+/// Whether nothing that is from before the first event, and stays, has a stack, though what comes
+/// later has. Had a ring lost its allocation, the block would have kept it.
+fn is_begun_late(trace: &DeviceTrace) -> bool {
+    let blocks = &trace.blocks;
+    let (n, n_before) = (trace.events.len(), blocks.n_preexisting as usize);
+    let has_stack = |at: &usize| blocks.kind(BlockIdx(*at as u32)).alloc_stack != StackIdx::NONE;
+    let mut before = (0..n_before).filter(|&at| blocks.free_requested[at] >= n);
+    let any = before.clone().next().is_some();
+    any && !before.any(|at| has_stack(&at)) && (n_before..blocks.len()).any(|at| has_stack(&at))
 }
 
 /// Scopes that ended before the first event, although later ones of their kind hold events.
