@@ -19,26 +19,63 @@ pub fn of_each(runs: &[Vec<Load>], wanted: CurvesWanted) -> Vec<CurvesWanted> {
     devices.map(of_device).collect()
 }
 
-/// The range of a run on the axis; `None` if it has no such device. `base` is the rhythm of the
+/// Where a run lies on the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Its first and last place.
+    pub domain: (f64, f64),
+    /// Where its first step lies among the baseline's steps.
+    pub begins: i64,
+}
+
+/// Where a run lies on the axis; `None` if it has no such device. `base` is the rhythm of the
 /// baseline, `None` for the baseline itself.
-pub fn domain(
-    decoded: &Decoded,
-    base: Option<&Rhythm>,
-    wanted: CurvesWanted,
-) -> Option<(f64, f64)> {
+pub fn placed(decoded: &Decoded, base: Option<&Rhythm>, wanted: CurvesWanted) -> Option<Placed> {
     let device = decoded.trace.devices.get(wanted.pair as usize)?;
-    Some(alignment(device, base, wanted.align, &[]).domain())
+    let begins = begins_at(device, base);
+    let domain = alignment(device, begins, wanted.align, &[]).domain();
+    Some(Placed { domain, begins })
+}
+
+/// The axis of all runs.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// First and last place of any run.
+    pub whole: (f64, f64),
+    /// Where the first step of each run lies.
+    pub begins: Vec<u32>,
+}
+
+impl Axis {
+    /// That of these runs. Where one begins before the baseline, all lie so much later that no step
+    /// has a number below 0.
+    pub fn of(runs: &[Option<Placed>], align: Align) -> Axis {
+        let there = || runs.iter().flatten();
+        let first = there().map(|run| run.begins).min().unwrap_or(0).min(0);
+        let whole = there().map(|run| run.domain);
+        let whole = whole.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let later = match align {
+            Align::Step => -first as f64,
+            Align::Event | Align::Time => 0.0,
+        };
+        let whole = whole.map(|(from, to)| (from + later, to + later));
+        let begins = |run: &Option<Placed>| run.map_or(0, |run| (run.begins - first) as u32);
+        Axis {
+            whole: whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0)),
+            begins: runs.iter().map(begins).collect(),
+        }
+    }
 }
 
 fn alignment<'d>(
     device: &'d DeviceTrace,
-    base: Option<&Rhythm>,
+    begins: i64,
     align: Align,
     anchors: &[(f64, f64)],
 ) -> Alignment<'d> {
     let alignment = Alignment::new(device, align, anchors);
     match align {
-        Align::Step => alignment.beginning_at(begins_at(device, base)),
+        Align::Step => alignment.beginning_at(begins),
         Align::Event | Align::Time => alignment,
     }
 }
@@ -58,7 +95,8 @@ pub fn rhythm(
     Ok(rhythm.transpose()?.unwrap_or_default())
 }
 
-/// The curve of one run; empty if it has no such device. `base` as in [`domain`].
+/// The curve of one run, whose first step lies at `begins`; empty if it has no such device. `base`
+/// as in [`placed`].
 ///
 /// # Errors
 /// [`Stopped`].
@@ -66,7 +104,7 @@ pub fn curve(
     decoded: &Decoded,
     base: Option<&Rhythm>,
     wanted: CurvesWanted,
-    window: (f64, f64),
+    (window, begins): ((f64, f64), u32),
     watch: Watch<'_>,
 ) -> Result<Curve, Stopped> {
     watch.look(0)?;
@@ -86,11 +124,10 @@ pub fn curve(
         _ => Vec::new(),
     };
     watch.look(0)?;
-    let alignment = alignment(device, base, wanted.align, &anchors);
+    let alignment = alignment(device, begins.into(), wanted.align, &anchors);
     let (extents, events) = alignment.curve(wanted.series, window, n);
     let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
     watch.look(0)?;
-    let first = begins_at(device, base);
     Ok(Curve {
         parts: extents
             .into_iter()
@@ -98,7 +135,7 @@ pub fn curve(
             .collect(),
         steps: events[..n]
             .iter()
-            .map(|&event| Some(first + step_at(device, event)?))
+            .map(|&event| Some(begins + step_at(device, event)?))
             .collect(),
         events,
     })

@@ -188,6 +188,9 @@ pub struct Curves {
     pub whole: (f64, f64),
     /// First and last place of the curves.
     pub window: (f64, f64),
+    /// Where the first step of each run lies on an axis of steps.
+    #[serde(default)]
+    pub begins: Vec<u32>,
     /// One for each run, in order.
     pub runs: Vec<Curve>,
 }

@@ -5,7 +5,7 @@ use crate::problems::{Refused, bad_request};
 use crate::questions::{links, names};
 use crate::runs::{Run, Runs};
 use answers::cards::markdown::{self, Names};
-use answers::curves;
+use answers::curves::{self, Axis};
 use answers::decoded::Decoded;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted, RUNS};
 use serde::Deserialize;
@@ -95,18 +95,18 @@ fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
     let base = Watch::undisturbed(|watch| curves::rhythm(&runs[0], of_each[0], watch));
     let base_of = |at: usize| (at > 0).then_some(&base);
     let placed = each().enumerate();
-    let domains =
-        placed.filter_map(|(at, (run, &wanted))| curves::domain(run, base_of(at), wanted));
-    let whole = domains.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
-    let window = wanted.window.unwrap_or(whole);
+    let placed = placed.map(|(at, (run, &wanted))| curves::placed(run, base_of(at), wanted));
+    let axis = Axis::of(&placed.collect::<Vec<_>>(), wanted.align);
+    let window = wanted.window.unwrap_or(axis.whole);
     let drawn = each().enumerate().map(|(at, (run, &wanted))| {
-        Watch::undisturbed(|watch| curves::curve(run, base_of(at), wanted, window, watch))
+        let place = (window, axis.begins[at]);
+        Watch::undisturbed(|watch| curves::curve(run, base_of(at), wanted, place, watch))
     });
     Curves {
-        whole,
+        whole: axis.whole,
         window,
         runs: drawn.collect(),
+        begins: axis.begins,
     }
 }
 

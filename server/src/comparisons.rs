@@ -12,12 +12,13 @@ use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{RunRow, StoreError, StoreResult};
 use crate::texts::Texts;
-use answers::curves;
+use answers::curves::{self, Axis};
 use answers::facts::DeviceFacts;
 use api::compare::{Against, Curves, CurvesWanted};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
+use trace::compare::curves::Align;
 use trace::compare::gate::Limits;
 use trace::compare::pairs::Load;
 use trace::compare::phase::Rhythm;
@@ -165,22 +166,23 @@ impl Comparisons {
         for &trace in traces.iter().take(HELD) {
             held.push(self.traces.get(trace).await?);
         }
-        let (whole, base) = self.axis(&traces, &held, &of_each).await?;
-        let window = wanted.window.unwrap_or(whole);
+        let (axis, base) = self.axis(&traces, &held, &of_each).await?;
+        let window = wanted.window.unwrap_or(axis.whole);
         let mut runs = Vec::with_capacity(traces.len());
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
-            let wanted = of_each[at];
+            let (wanted, place) = (of_each[at], (window, axis.begins[at]));
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let draw = move |watch: Watch<'_>| {
-                curves::curve(&decoded, base.as_deref(), wanted, window, watch)
+                curves::curve(&decoded, base.as_deref(), wanted, place, watch)
             };
             runs.push(watched(memory, EXPLAINING, draw).await?);
         }
         Ok(Curves {
-            whole,
+            whole: axis.whole,
             window,
+            begins: axis.begins,
             runs,
         })
     }
@@ -198,14 +200,14 @@ impl Comparisons {
         }
     }
 
-    /// The range of all runs on the axis, and the rhythm of the baseline's steps.
+    /// Where all runs lie on the axis, and the rhythm of the baseline's steps.
     async fn axis(
         &self,
         traces: &[i64],
         held: &[Arc<Decoded>],
         of_each: &[CurvesWanted],
-    ) -> StoreResult<((f64, f64), Arc<Rhythm>)> {
-        let mut whole: Option<(f64, f64)> = None;
+    ) -> StoreResult<(Axis, Arc<Rhythm>)> {
+        let mut all = Vec::with_capacity(traces.len());
         let mut base: Option<Arc<Rhythm>> = None;
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, held).await?;
@@ -214,27 +216,24 @@ impl Comparisons {
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let look = move |watch: Watch<'_>| {
                 watch.look(0)?;
-                let Some(domain) = curves::domain(&decoded, baseline.as_deref(), wanted) else {
+                let Some(placed) = curves::placed(&decoded, baseline.as_deref(), wanted) else {
                     return Ok(None);
                 };
                 let rhythm = match baseline {
                     Some(_) => None,
                     None => Some(Arc::new(curves::rhythm(&decoded, wanted, watch)?)),
                 };
-                Ok(Some((domain, rhythm)))
+                Ok(Some((placed, rhythm)))
             };
-            let Some((domain, rhythm)) = watched(memory, EXPLAINING, look).await? else {
-                base.get_or_insert_with(Arc::default);
-                continue;
-            };
-            base = base.or(rhythm);
-            whole = Some(match whole {
-                None => domain,
-                Some((from, to)) => (from.min(domain.0), to.max(domain.1)),
-            });
+            let found = watched(memory, EXPLAINING, look).await?;
+            let (placed, rhythm) = found.unzip();
+            base = base.or(rhythm.flatten()).or_else(|| Some(Arc::default()));
+            all.push(placed);
         }
-        let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
-        Ok((whole, base.unwrap_or_default()))
+        let align = of_each
+            .first()
+            .map_or_else(Align::default, |wanted| wanted.align);
+        Ok((Axis::of(&all, align), base.unwrap_or_default()))
     }
 }
 

@@ -293,13 +293,6 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
     }
 }
 
-/// What sites that ask for the same hold more or less at the peak, if that is worth a line.
-pub fn unsplit(difference: &Difference) -> Option<String> {
-    let is_worth = difference.unsplit.unsigned_abs() >= Bytes::mib(1).get();
-    let by = signed(difference.unsplit as f64);
-    is_worth.then(|| format!("{by} of the same requests, rounded up or not split by the allocator"))
-}
-
 /// The place of a site, in one line. Where others of these are called so, too, it also names the
 /// call that tells it apart.
 pub fn place_among(site: &SiteDelta, sites: &[SiteDelta]) -> String {

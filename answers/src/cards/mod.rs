@@ -9,7 +9,7 @@ mod comparison;
 pub mod markdown;
 mod run;
 
-pub use comparison::{ComparisonCard, categories, curves_of, place_among, unsplit, word};
+pub use comparison::{ComparisonCard, categories, curves_of, place_among, word};
 pub use run::{Head, RunCard};
 
 use trace::categories::Named;

@@ -5,7 +5,7 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
-use crate::cards::{self, markdown, place_among, unsplit, word};
+use crate::cards::{self, markdown, place_among, word};
 use crate::table::{Table, grouped};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
@@ -335,7 +335,8 @@ fn sites(difference: &Difference) -> String {
     } else {
         "sites differ"
     };
-    let unsplit = unsplit(difference).map_or_else(String::new, |by| format!("    {by}\n"));
+    let unsplit = difference.told_unsplit();
+    let unsplit = unsplit.map_or_else(String::new, |by| format!("    {by}\n"));
     format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}{unsplit}")
 }
 

@@ -107,7 +107,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         "Curve",
         &[("events", PARTS + 1), ("parts", PARTS), ("steps", PARTS)],
     ),
-    ("Curves", &[("runs", RUNS)]),
+    ("Curves", &[("begins", RUNS), ("runs", RUNS)]),
     (
         "DeviceSummary",
         &[("oom_events", MAX_FAILURES), ("series", 4)],

@@ -20,6 +20,7 @@ fn curves() -> Curves {
     Curves {
         whole: (0.0, 10.0),
         window: (0.0, 10.0),
+        begins: vec![0, 0],
         runs: vec![run(100, 100), run(50, 200)],
     }
 }

@@ -7,8 +7,9 @@
 use super::noise::{self, LEVEL_FLOOR};
 use super::profile::DeviceProfile;
 use crate::growth::Growth;
-use crate::leaks::Verdict;
-use crate::trace::Series;
+use crate::leaks::{self, Verdict};
+use crate::steps::StepLevels;
+use crate::trace::{DeviceTrace, Series};
 use crate::units::Bytes;
 
 /// How the beginnings of two recordings lie to one another.
@@ -21,6 +22,8 @@ pub(super) enum Begin {
     Apart([u32; 2]),
     /// At different steps, and nothing tells at which.
     Unknown,
+    /// The same, but the steps of one run are all alike: its peak is that of any of them.
+    OneIsFlat,
 }
 
 /// Steps that must agree: two may do so by chance.
@@ -33,8 +36,8 @@ const FIRST_MAKES: f64 = 1.02;
 
 /// The levels of a run: what it holds when the recording begins, its peak, and those of its whole
 /// steps.
-#[derive(Debug)]
-struct Course {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
     start: Bytes,
     peak: Bytes,
     steps: Vec<Stage>,
@@ -61,6 +64,34 @@ impl Course {
                 })
                 .collect(),
         }
+    }
+
+    /// The same of a device that has no profile: for curves.
+    pub fn of_device(device: &DeviceTrace) -> Course {
+        let summary = &device.summary[Series::Allocated as usize];
+        let whole = leaks::whole_steps(device).len();
+        let levels = crate::steps::levels(device).into_iter().take(whole);
+        let stage = |levels: StepLevels| Stage {
+            peak: levels.allocated_peak,
+            end: levels.allocated_end,
+        };
+        Course {
+            start: summary.start,
+            peak: summary.peak,
+            steps: levels.map(stage).collect(),
+        }
+    }
+
+    /// Whether its steps have one peak and one end, as far as levels of one program differ.
+    fn is_flat(&self) -> bool {
+        let alike = |level: fn(&Stage) -> Bytes| {
+            let levels = self.steps.iter().map(level);
+            let (low, high) = (levels.clone().min(), levels.max());
+            low.zip(high).is_some_and(|(low, high)| {
+                noise::delta(low, high).unsigned_abs() <= noise::level(low, high, Bytes::ZERO).0
+            })
+        };
+        self.steps.len() >= LEAST && alike(|step| step.peak) && alike(|step| step.end)
     }
 
     /// By how many steps `later` begins after this run, where that lays the levels of both over one
@@ -98,7 +129,7 @@ fn agree(early: &[Stage], late: &[Stage], left: &mut usize) -> bool {
 }
 
 /// Where the first steps of two runs lie, if levels tell it.
-fn places([base, new]: [&Course; 2]) -> Option<[u32; 2]> {
+pub(super) fn places([base, new]: [&Course; 2]) -> Option<[u32; 2]> {
     if !starts_differ([base, new]) {
         return None;
     }
@@ -135,8 +166,12 @@ impl Begin {
             || runs.into_iter().all(makes_more_first)
             || are_recorded_alike([&base, &new])
             || !runs.into_iter().any(grows);
-        match is_known {
-            true => Begin::Together,
+        if is_known {
+            return Begin::Together;
+        }
+        let mut flat = runs.into_iter().zip([&base, &new]);
+        match flat.any(|(run, course)| !grows(run) && course.is_flat()) {
+            true => Begin::OneIsFlat,
             false => Begin::Unknown,
         }
     }

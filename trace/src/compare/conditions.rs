@@ -240,6 +240,9 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut Vec
             None if over.begin == Begin::Unknown => {
                 format!("one recording begins later, at a step that is not known: {whole}")
             }
+            None if over.begin == Begin::OneIsFlat => {
+                format!("one recording begins later; the steps of one run are all alike: {whole}")
+            }
             None if base.wrapped || new.wrapped => {
                 format!("a ring that wrapped does not begin with the first step: {whole}")
             }
@@ -260,6 +263,9 @@ fn beginning(base: &DeviceProfile, new: &DeviceProfile, over: &Over, found: &mut
         ),
         Begin::Unknown => "one recording begins later, at a step that is not known: where memory \
                            grows, levels are not comparable"
+            .to_owned(),
+        Begin::OneIsFlat => "one recording begins later; the steps of one run are all alike, so \
+                             peaks can be compared, and ends cannot"
             .to_owned(),
         Begin::Together => "one recording begins later, or holds other things from before it; \
                             what is from before has no stack"

@@ -100,8 +100,8 @@ impl<'a> Alignment<'a> {
     }
 
     /// The same, with the first step at another place than 0: at its number among the baseline's.
-    pub fn beginning_at(mut self, place: u32) -> Alignment<'a> {
-        let by = f64::from(place);
+    pub fn beginning_at(mut self, place: i64) -> Alignment<'a> {
+        let by = place as f64;
         for (x, _) in &mut self.knots {
             *x += by;
         }

@@ -50,7 +50,7 @@ use crate::growth::{Growth, wobble};
 use crate::leaks::Pattern;
 use crate::site::SiteKey;
 use crate::stacks::FxHashMap;
-use crate::trace::Series;
+use crate::trace::{Series, StepSource};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 pub use beside::{LeaksBeside, leaks_beside};
@@ -343,7 +343,11 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) -> Vec<Ste
     let side = |device: &DeviceProfile, place: u32, number: u32| {
         let index = number.checked_sub(place)? as usize;
         device.steps.get(index).map(|step| StepSide {
-            name: step.name.clone(),
+            // Without names of their own, steps are called by their place in the table.
+            name: match device.step_source {
+                StepSource::Annotations => step.name.clone(),
+                StepSource::Inferred | StepSource::None => format!("step {number}"),
+            },
             first_event: step.events.start(),
             end_event: step.events.end(),
             peak: step.peak,

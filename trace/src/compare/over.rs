@@ -59,6 +59,14 @@ impl Over {
                 lowest: lowest([base, new], first),
             };
         }
+        if begin == Begin::OneIsFlat {
+            return Over {
+                places,
+                extra,
+                begin,
+                ..Over::default()
+            };
+        }
         let steps = match (extra, by_number || !wraps) {
             (true, true) => whole_steps([base, new], places),
             _ => None,

@@ -6,6 +6,7 @@
 //! sites with the same number of allocations in both steps are used. Their longest common
 //! subsequence gives anchors; between two anchors phases are interpolated.
 
+use super::begin::{self, Course};
 use super::numbering::{self, Numbering};
 use crate::footprint::{of_map, of_vec};
 use crate::growth::settled;
@@ -30,7 +31,9 @@ pub struct Rhythm {
     /// How often each site comes.
     counts: FxHashMap<SiteKey, u32>,
     /// The numbers in the steps' names.
-    pub(super) numbering: Option<Numbering>,
+    numbering: Option<Numbering>,
+    /// The levels of the steps.
+    course: Course,
 }
 
 impl Rhythm {
@@ -51,6 +54,7 @@ impl Rhythm {
         let watch = watch.beside(sites.heap_bytes());
         let mut rhythm = Rhythm {
             numbering: Numbering::of_device(device),
+            course: Course::of_device(device),
             ..Rhythm::default()
         };
         for (at, index) in device
@@ -110,12 +114,21 @@ impl Rhythm {
     }
 }
 
-/// Where on the axis of steps a run begins: `base` is the rhythm of the baseline, `None` for the
-/// baseline itself.
-pub fn begins_at(device: &DeviceTrace, base: Option<&Rhythm>) -> u32 {
+/// Where on the axis of steps the first step of a run lies: `base` is the rhythm of the baseline,
+/// `None` for the baseline itself. As the table of steps ([`super::over`]), by equal numbers, or
+/// where the levels of both agree. A run that begins before the baseline may lie below 0.
+pub fn begins_at(device: &DeviceTrace, base: Option<&Rhythm>) -> i64 {
     let own = Numbering::of_device(device);
-    let base = base.map_or(own.as_ref(), |base| base.numbering.as_ref());
-    numbering::places(base, own.as_ref())[1]
+    let numbers = base.map_or(own.as_ref(), |base| base.numbering.as_ref());
+    let numbered = i64::from(numbering::places(numbers, own.as_ref())[1]);
+    match base {
+        Some(base) if numbers.is_none() || own.is_none() => {
+            let course = Course::of_device(device);
+            let [of_base, of_own] = begin::places([&base.course, &course]).unwrap_or_default();
+            numbered + i64::from(of_own) - i64::from(of_base)
+        }
+        _ => numbered,
+    }
 }
 
 /// The events of each step of a device. A recording without steps is one pass: all its events.

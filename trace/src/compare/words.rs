@@ -114,6 +114,16 @@ pub fn signed(bytes: f64) -> String {
     format!("{sign}{}", Bytes(bytes.abs().round() as u64))
 }
 
+impl Difference {
+    /// What sites that ask for the same hold more or less at the peak, if that is worth a line.
+    pub fn told_unsplit(&self) -> Option<String> {
+        let is_worth = self.unsplit.unsigned_abs() >= Bytes::mib(1).get();
+        let by = signed(self.unsplit as f64);
+        let why = "of the same requests, rounded up or not split by the allocator";
+        is_worth.then(|| format!("{by} {why}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

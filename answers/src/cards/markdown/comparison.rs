@@ -1,7 +1,7 @@
 //! Comparisons as Markdown.
 
 use super::{Links, Names, code, escaped};
-use crate::cards::{capital, categories, place_among, unsplit, word};
+use crate::cards::{capital, categories, place_among, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
@@ -224,7 +224,7 @@ fn sites(difference: &Difference) -> String {
     let total = difference.sites.len() + difference.sites_left_out as usize;
     let more = total - lines.len();
     let at_the_peak = if of_the_peaks { " at the peak" } else { "" };
-    let unsplit = match unsplit(difference) {
+    let unsplit = match difference.told_unsplit() {
         Some(by) => format!("- {by}\n"),
         None => String::new(),
     };

@@ -15,6 +15,7 @@ pub fn pictured(job: &JobDetail, runs: Vec<Vec<Option<[u64; 3]>>>) -> compare::C
     compare::Curves {
         whole: job.band.window,
         window: job.band.window,
+        begins: Vec::new(),
         runs: runs.into_iter().map(curve).collect(),
     }
 }

@@ -259,7 +259,7 @@ fn ComparisonView(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> 
         <Multiples focus=focus source=source/>
         <div class="compare-tables">
             <SiteTable focus=focus/>
-            <StepTable focus=focus/>
+            <StepTable focus=focus source=source/>
         </div>
     }
 }

@@ -14,7 +14,7 @@ use api::view_state::ViewState;
 use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::compare::cards::change;
-use presentation::pages::compare::picture::{aligned, exact_difference};
+use presentation::pages::compare::picture::{aligned, exact_difference, shifted};
 use trace::compare::curves::Align;
 use trace::compare::words::signed;
 use trace::trace::Series;
@@ -144,9 +144,17 @@ pub fn Picture(focus: Focus, source: CurvesSource) -> impl IntoView {
         let problem = source.problem()?;
         Some(view! { <ProblemNote problem=problem retry=retry/> })
     };
+    let shifted = move || {
+        let by_steps = focus.view.state().with(|state| state.align == Align::Step);
+        let curves = source.whole.curves.get().filter(|_| by_steps)?;
+        let notes = shifted(&curves, |run| focus.name(run)).into_iter();
+        let note = |text| view! { <p class="muted overlay-shift">{text}</p> };
+        Some(notes.map(note).collect_view())
+    };
     view! {
         <section class="overlay" aria-label="Memory over time, all runs">
             <Controls stage=stage/>
+            {shifted}
             <Plot stage=stage/>
             <Values stage=stage/>
             {problem}

@@ -38,6 +38,10 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
         })
     };
     let none = move || rows.with(Vec::is_empty);
+    let unsplit = move || {
+        let told = difference.with(|difference| difference.as_ref()?.told_unsplit());
+        told.map(|text| view! { <p class="muted">{text}</p> })
+    };
     let view = focus.view;
     let list = move || {
         let rows = rows.get().into_iter();
@@ -53,6 +57,7 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
             <Show when=none>
                 {move || nothing(view)}
             </Show>
+            {unsplit}
         </section>
     }
 }

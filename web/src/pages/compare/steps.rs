@@ -1,9 +1,11 @@
 //! The single steps, in the baseline and in the selected run.
 
 use super::Focus;
+use super::curves::CurvesSource;
 use crate::format;
 use leptos::prelude::*;
 use presentation::pages::compare::cards::change;
+use presentation::pages::compare::picture::place_of;
 use presentation::pages::compare::steps::tidy;
 use trace::compare::curves::Align;
 use trace::compare::{StepDelta, StepSide};
@@ -14,7 +16,7 @@ const MOST: usize = 2000;
 
 /// The table. A click on a step shows it in the picture.
 #[component]
-pub fn StepTable(focus: Focus) -> impl IntoView {
+pub fn StepTable(focus: Focus, source: CurvesSource) -> impl IntoView {
     let content = move || {
         let steps = focus.difference()?.steps.clone();
         if steps.is_empty() {
@@ -25,7 +27,7 @@ pub fn StepTable(focus: Focus) -> impl IntoView {
         let rows = steps
             .into_iter()
             .take(MOST)
-            .map(|step| row(focus, step))
+            .map(|step| row(focus, source, step))
             .collect_view();
         let more = (more > 0).then(|| {
             let text = format!("and {} more", format::plural(more as u64, "step"));
@@ -61,12 +63,17 @@ pub fn StepTable(focus: Focus) -> impl IntoView {
     }
 }
 
-fn row(focus: Focus, step: StepDelta) -> impl IntoView + use<> {
+fn row(focus: Focus, source: CurvesSource, step: StepDelta) -> impl IntoView + use<> {
     let index = step.index;
     let show = move |_| {
+        let Some(difference) = focus.difference_untracked() else {
+            return;
+        };
+        let curves = source.whole.curves.get_untracked();
+        let from = place_of(index, &difference.steps, curves.as_deref());
         focus.view.update(|state| {
             state.align = Align::Step;
-            state.window = Some((f64::from(index), f64::from(index) + 1.0));
+            state.window = Some((from, from + 1.0));
         });
     };
     let (base, new) = (step.base, step.new);
