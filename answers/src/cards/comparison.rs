@@ -8,7 +8,6 @@ use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
 use trace::code::file_name;
-use trace::compare::profile::Place;
 use trace::compare::sites::SiteDelta;
 use trace::compare::words::{growth_by, growth_told, signed};
 use trace::compare::{Change, Difference};
@@ -296,8 +295,8 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
 /// The place of a site, in one line. Where others of these are called so, too, it also names the
 /// call that tells it apart.
 pub fn place_among(site: &SiteDelta, sites: &[SiteDelta]) -> String {
-    let apart = site.apart(sites).map(Place::told);
-    let apart = apart.map_or_else(String::new, |call| format!(" in {call}"));
+    let apart = site.apart(sites);
+    let apart = apart.map_or_else(String::new, |apart| format!(" {}", apart.told()));
     place(site) + &apart
 }
 

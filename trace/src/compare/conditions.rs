@@ -325,7 +325,7 @@ pub(super) fn of_devices(
             base: yes_no(base.has_native),
             new: yes_no(new.has_native),
             meaning: "allocations without Python frames are grouped by size in one run and by C++ \
-                      stack in the other, so they appear as gone and new"
+                      stack in the other: where these do not cancel, they appear as gone and new"
                 .to_owned(),
         });
     }

@@ -17,9 +17,11 @@
 //! else counts as the same. Addresses never count. [`gate`] turns a difference into pass,
 //! regression, or cannot tell.
 
+pub mod apart;
 mod begin;
 mod beside;
 mod called;
+mod cancel;
 pub mod conditions;
 pub mod curves;
 mod difference;
@@ -199,6 +201,7 @@ fn held(runs: [&DeviceProfile; 2], over: &Over, peaks_differ: bool) -> sites::He
         extra_steps: over.extra_steps(runs),
         peaks_differ,
         requested: knows_requested(base) && knows_requested(new),
+        unnamed: cancel::Unnamed::of(runs),
         unreached: runs.map(|run| run.oom.is_some() && run.whole_steps < 2),
     }
 }

@@ -10,12 +10,12 @@
 //!    be in sizes that both have. In a last round, sites are paired whose innermost function and
 //!    whose innermost function of the program are the same, and that make as many blocks of the
 //!    same sizes, whatever callers lie between. Such pairs are marked as inferred.
-//! 3. All others are new or gone.
+//! 3. All others are new or gone, but for those that cancel ([`super::cancel`]).
 
+use super::cancel::{self, Row, Unnamed};
 use super::names::{Names, Room};
 use super::noise;
 use super::profile::{DeviceProfile, Place, SiteProfile};
-use crate::code;
 use crate::footprint::of_vec_after;
 use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, fx_hash};
@@ -147,29 +147,6 @@ impl SiteDelta {
             (base, new) => new.as_ref().or(base.as_ref()),
         }
     }
-
-    /// What tells the row apart from others that are called alike: the innermost call of its stack
-    /// that no such row has, of the program itself if there is one. `None` where no other row is
-    /// called so, or where the stacks do not differ.
-    pub fn apart(&self, sites: &[SiteDelta]) -> Option<&Place> {
-        let named = self.place()?;
-        let is_alike = |other: &&SiteDelta| other.id != self.id && other.place() == Some(named);
-        let alike: Vec<&SiteDelta> = sites.iter().filter(is_alike).collect();
-        if alike.is_empty() {
-            return None;
-        }
-        let of_others = |frame: &Place| alike.iter().any(|other| other.frames().contains(frame));
-        let own = self.frames().iter().filter(|frame| frame.line > 0);
-        let mut differing = own.filter(|frame| !of_others(frame));
-        let first = differing.clone().next();
-        let is_own = |frame: &&Place| !code::is_framework(&frame.filename, frame.line);
-        differing.find(is_own).or(first)
-    }
-
-    /// The stack of the side that is told, innermost first.
-    fn frames(&self) -> &[Place] {
-        self.told().map_or(&[], |side| &side.frames)
-    }
 }
 
 /// The name of a site in links.
@@ -194,6 +171,8 @@ pub struct Matching {
     pub gone: Vec<usize>,
     /// Positions in the new run that have no match.
     pub new: Vec<usize>,
+    /// The functions of both runs.
+    common: HashSet<u64>,
 }
 
 impl Matching {
@@ -215,6 +194,7 @@ impl Matching {
             pairs: Vec::new(),
             gone: Vec::new(),
             new: Vec::new(),
+            common: HashSet::new(),
         };
         let mut taken = vec![false; base.len()];
         for (at, site) in new.iter().enumerate() {
@@ -246,6 +226,7 @@ impl Matching {
                 watch.beside(held),
             )?;
         }
+        matching.common = functions.common;
         Ok(matching)
     }
 
@@ -398,6 +379,8 @@ pub(super) struct Held {
     /// Which run failed before it came to all that a step does: what only the other one has is no
     /// news.
     pub unreached: [bool; 2],
+    /// What only one of them tells with stacks.
+    pub unnamed: Unnamed,
 }
 
 /// What is found at the sites of two runs.
@@ -425,17 +408,13 @@ pub(super) fn deltas(
         .pairs
         .iter()
         .map(|&(b, n, m)| (Some(&base[b]), Some(&new[n]), m));
-    let unnamed = are_only_unnamed([base, new], matching);
-    let [in_base, in_new] = held.unreached.map(|unreached| unreached || unnamed);
+    let [in_base, in_new] = held.unreached;
     let gone = matching.gone.iter().filter(|_| !in_new);
     let gone = gone.map(|&b| (Some(&base[b]), None, Matched::Alone));
     let fresh = matching.new.iter().filter(|_| !in_base);
     let fresh = fresh.map(|&n| (None, Some(&new[n]), Matched::Alone));
-    let mut rows: Vec<(SiteDelta, [Option<&SiteProfile>; 2])> = Vec::new();
+    let mut rows: Vec<(SiteDelta, Row<'_>)> = Vec::new();
     let (mut same, mut unsplit) = (0, 0);
-    if unnamed {
-        same = matching.gone.len().max(matching.new.len()) as u32;
-    }
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
         match row(base, new, matched, held) {
             Some(row) => rows.push((row, [base, new])),
@@ -445,6 +424,11 @@ pub(super) fn deltas(
             }
         }
     }
+    let sides: Vec<Row<'_>> = rows.iter().map(|&(_, sides)| sides).collect();
+    let (cancelled, sites) = cancel::cancelled(&sides, &matching.common, held.unnamed);
+    same += sites;
+    let mut at = 0..;
+    rows.retain(|_| at.next().is_some_and(|at| !cancelled.contains(&at)));
     let weight = |row: &SiteDelta| (row.weight(), row.at_peak.unsigned_abs());
     rows.sort_by(|(a, _), (b, _)| weight(b).cmp(&weight(a)).then_with(|| a.id.cmp(&b.id)));
     let left_out = rows.len().saturating_sub(MAX_ROWS);
@@ -465,30 +449,6 @@ pub(super) fn deltas(
         same,
         unsplit: if held.requested { unsplit } else { 0 },
     }
-}
-
-/// Whether what is left over in one run has no stack, and what is left over in the other one holds
-/// as much at the peak and at the end: the same blocks, made before one recording began, or
-/// recorded without stacks, or without C++ frames.
-fn are_only_unnamed([base, new]: [&Vec<SiteProfile>; 2], matching: &Matching) -> bool {
-    let gone: Vec<&SiteProfile> = matching.gone.iter().map(|&at| &base[at]).collect();
-    let fresh: Vec<&SiteProfile> = matching.new.iter().map(|&at| &new[at]).collect();
-    let all = |sites: &[&SiteProfile], is_size: bool| {
-        let mut sites = sites.iter();
-        sites.all(|site| matches!(site.key, SiteKey::Size(_)) == is_size)
-    };
-    let one_lacks =
-        all(&gone, true) && all(&fresh, false) || all(&gone, false) && all(&fresh, true);
-    let is_same = |level: fn(&SiteProfile) -> Bytes| {
-        let [before, after] = [&gone, &fresh].map(|sites| {
-            let sum: u64 = sites.iter().map(|site| level(site).0).sum();
-            Bytes(sum)
-        });
-        let by = noise::delta(before, after).unsigned_abs();
-        by <= noise::site(before, after, Bytes::ZERO).0
-    };
-    let is_any = gone.len() + fresh.len() > 0;
-    is_any && one_lacks && is_same(|s| s.requested.at_peak) && is_same(|s| s.requested.at_end)
 }
 
 /// What a site holds at the peak beyond what it asked for.

@@ -81,8 +81,7 @@ pub fn title(site: &SiteDelta) -> (String, String) {
 
 /// What tells a row apart from others with the same title, if anything does.
 pub fn apart(site: &SiteDelta, sites: &[SiteDelta]) -> Option<String> {
-    let differs = site.apart(sites)?;
-    Some(format!("in {}", differs.told()))
+    Some(site.apart(sites)?.told())
 }
 
 /// The page of a run with the band of this stack selected.

@@ -130,6 +130,108 @@ fn a_call_left_out_of_the_middle_is_no_other_site() {
     assert_eq!(left_over(&run(&[linear, forward, step], 9 * MIB)), (1, 1));
 }
 
+/// A trace of blocks that are held: what each stack holds, innermost function first.
+fn holding(blocks: &[(&[(&str, &str)], u64)]) -> Profile {
+    let program = Program::default();
+    let mut running = Running {
+        program: &program,
+        builder: TraceBuilder::default(),
+        n_events: 0,
+    };
+    for &(stack, bytes) in blocks {
+        running.alloc(stack, bytes);
+    }
+    Profile::of(&running.builder.finish())
+}
+
+#[test]
+fn a_function_that_was_inlined_or_became_a_module_is_no_difference() {
+    let (linear, feed) = (("linear", "linear.py"), ("feed", "model.py"));
+    let (block, step) = (("block", "model.py"), ("step", "train.py"));
+    let rows = |base: &[(&[(&str, &str)], u64)], new: &[(&[(&str, &str)], u64)]| {
+        told(&holding(base), &holding(new)).0.sites.len()
+    };
+    let qkv: (&[(&str, &str)], u64) = (&[linear, block, step], 3 * MIB);
+    let base = [
+        qkv,
+        (&[linear, feed, block, step], 8 * MIB),
+        (&[feed, block, step], 5 * MIB),
+    ];
+    let inlined = [
+        qkv,
+        (&[linear, block, step], 8 * MIB),
+        (&[block, step], 5 * MIB),
+    ];
+    assert_eq!(rows(&base, &inlined), 0);
+    assert_eq!(rows(&inlined, &base), 0);
+    // As many bytes, of other sizes.
+    let other = [qkv, (&[linear, block, step], 13 * MIB)];
+    assert!(rows(&base, &other) > 0);
+    // The same sizes, of another function.
+    let norm = ("norm", "linear.py");
+    let moved = [
+        qkv,
+        (&[norm, block, step], 8 * MIB),
+        (&[feed, block, step], 5 * MIB),
+    ];
+    assert!(rows(&base, &moved) > 0);
+    // The innermost function is called from another one.
+    let called = [
+        qkv,
+        (&[linear, step], 8 * MIB),
+        (&[feed, block, step], 5 * MIB),
+    ];
+    assert_eq!(rows(&base, &called), 0);
+}
+
+/// What one recording holds from before it began, the other one holds with stacks.
+#[test]
+fn blocks_from_before_a_recording_cancel_what_the_other_tells_with_stacks() {
+    let leaking = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    let whole = leaking.profile();
+    let is_leak = |site: &SiteProfile| {
+        let headline = site
+            .headline
+            .map(|frame| whole.devices[0].names.place(frame));
+        headline.is_some_and(|place| place.name == leaking.leaker.0)
+    };
+    let late = |lost: u64| {
+        let mut late = recorded(&leaking, 4..12);
+        let device = &mut late.devices[0];
+        let at = device.sites.iter().position(is_leak).expect("it leaks");
+        let mut before = device.sites[at].clone();
+        let site = &mut device.sites[at];
+        for level in [
+            &mut site.at_peak,
+            &mut site.at_end,
+            &mut site.requested.at_peak,
+            &mut site.requested.at_end,
+        ] {
+            level.0 -= 4 * leaking.leak;
+        }
+        before.key = SiteKey::Size(Bytes(leaking.leak));
+        (before.headline, before.leaks, before.growth) = (None, false, 0.0);
+        before.functions.clear();
+        before.peak = Bytes(4 * leaking.leak - lost);
+        (before.at_peak, before.at_end) = (before.peak, before.peak);
+        before.requested = super::profile::Requested {
+            peak: before.peak,
+            at_peak: before.peak,
+            at_end: before.peak,
+        };
+        device.sites.push(before);
+        late
+    };
+    let rows = |base: &Profile, new: &Profile| told(base, new).0.sites.len();
+    assert_eq!(rows(&whole, &late(0)), 0);
+    assert_eq!(rows(&late(0), &whole), 0);
+    // It held less than the other one made until then.
+    assert!(rows(&whole, &late(16 * MIB)) > 0);
+}
+
 /// The site that holds most at its own peak.
 fn largest(device: &mut DeviceProfile) -> &mut SiteProfile {
     let sites = device.sites.iter_mut();

@@ -2,9 +2,13 @@
 
 use super::*;
 
-/// A trace with so many stacks of one block each. Each has a frame of its own and shares the
-/// others, whose names have 4 KiB.
-fn of_shared_names(stacks: usize, frames: usize, own: impl Fn(usize) -> [String; 2]) -> Trace {
+/// A trace with so many stacks, of one block of these bytes each. Each has a frame of its own and
+/// shares the others, whose names have 4 KiB.
+fn of_shared_names(
+    [stacks, frames]: [usize; 2],
+    bytes: u64,
+    own: impl Fn(usize) -> [String; 2],
+) -> Trace {
     let mut builder = TraceBuilder::default();
     let long = "n".repeat(4096);
     let shared: Vec<FrameIdx> = (0..frames)
@@ -21,7 +25,7 @@ fn of_shared_names(stacks: usize, frames: usize, own: impl Fn(usize) -> [String;
         let alloc_stack = builder.stacks.push_stack(&members);
         builder.alloc(crate::trace::BlockKind {
             alloc_stack,
-            ..block_of(Bytes(MIB))
+            ..block_of(Bytes(bytes))
         });
     }
     builder.finish()
@@ -32,8 +36,8 @@ fn names_that_many_stacks_share_are_kept_once_and_cut() {
     let own = |tag: &'static str| move |at| [format!("{tag}{at}"), "a.py".to_owned()];
     let (base, new) = (own("x"), own("y"));
     let [base, new] = [
-        Profile::of(&of_shared_names(3000, 47, base)),
-        Profile::of(&of_shared_names(3000, 47, new)),
+        Profile::of(&of_shared_names([3000, 47], MIB, base)),
+        Profile::of(&of_shared_names([3000, 47], 2 * MIB, new)),
     ];
     // Copies of all names would take 3000 × 48 × 2 KiB.
     assert!(
@@ -56,7 +60,7 @@ fn names_that_many_stacks_share_are_kept_once_and_cut() {
 
 #[test]
 fn the_watch_learns_what_a_profile_takes_and_stops_it() {
-    let trace = of_shared_names(2000, 47, |at| [format!("x{at}"), "a.py".to_owned()]);
+    let trace = of_shared_names([2000, 47], MIB, |at| [format!("x{at}"), "a.py".to_owned()]);
     let most = std::cell::Cell::new(0);
     let go_on = |held: usize| {
         most.set(most.get().max(held));
@@ -75,7 +79,7 @@ fn pairs_of_all_buckets_together_are_bounded() {
     // rounds.
     let program = |tag: &'static str| {
         let own = move |at: usize| [format!("f{}", at % 40), format!("{tag}{at}.py")];
-        Profile::of(&of_shared_names(6000, 0, own))
+        Profile::of(&of_shared_names([6000, 0], MIB, own))
     };
     let (base, new) = (program("x"), program("y"));
     let looks = std::cell::Cell::new(0);
