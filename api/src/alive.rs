@@ -36,7 +36,8 @@ pub struct GroupShare {
     pub key: String,
     /// For people.
     pub label: String,
-    /// Who called it, where several groups have one label: `forward model.py:80`. Else empty.
+    /// The program's call, where several groups have one label, or where the label is a line of a
+    /// framework: `forward model.py:80`. Else empty.
     pub caller: String,
     /// Whether its name was inferred rather than recorded.
     pub inferred: bool,

@@ -12,7 +12,6 @@ use trace::intervals::LiveIndex;
 use trace::site::SiteKey;
 use trace::span::Span;
 use trace::stacks::StackIdx;
-use trace::tiles;
 use trace::trace::{DeviceTrace, Series};
 use trace::units::EventIdx;
 use trace::watch::{Stopped, Watch};
@@ -191,7 +190,7 @@ fn part(
     let labels: Vec<&Label> = (listed.clone())
         .map(|(group, _)| &grouping.labels[*group as usize])
         .collect();
-    let callers = callers(subject, by, &labels);
+    let callers = grouping.callers(&labels);
     let groups = listed
         .zip(labels)
         .zip(callers)
@@ -208,17 +207,6 @@ fn part(
         groups: groups.collect(),
         left_out: sums.len().saturating_sub(MAX_GROUPS) as u64,
     })
-}
-
-/// Who called each group, where several stacks have one headline. Groups of other kinds are named
-/// by what they are.
-fn callers(subject: Subject<'_>, by: Dimension, labels: &[&Label]) -> Vec<String> {
-    if by != Dimension::Stack {
-        return vec![String::new(); labels.len()];
-    }
-    let stacks: Vec<StackIdx> = labels.iter().map(|label| label.stack).collect();
-    let texts: Vec<&str> = labels.iter().map(|label| &*label.text).collect();
-    tiles::callers(subject.stacks, &stacks, &texts)
 }
 
 fn shown_stack(label: &Label) -> Option<u32> {
@@ -277,6 +265,9 @@ mod tests {
             ("norm net.py:6", "norm net.py:20"),
         ];
         assert_eq!(told(Dimension::Stack), both.map(named));
+        // The only site of its name, at a line of the program itself.
+        let site = [("norm net.py:6", "")];
+        assert_eq!(told(Dimension::Site), site.map(named));
         assert_eq!(told(Dimension::Function), [named(("norm net.py", ""))]);
     }
 }

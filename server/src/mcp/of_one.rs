@@ -19,6 +19,7 @@ use trace::intervals::LiveIndex;
 use trace::leaks::{LeakReport, Verdict, counted_by, find_while};
 use trace::stacks::StackIdx;
 use trace::steps::Word;
+use trace::tiles::with_caller;
 use trace::trace::{DeviceTrace, PINNED, Series, Trace, device_name};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
@@ -262,13 +263,19 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
     answer.field("event", &event);
     answer.field("allocated", &allocated);
     answer.field("reserved", &reserved);
-    let rows = sums.iter().map(|(group, tally)| {
-        let label = &grouping.labels[*group as usize];
+    let labels = sums
+        .iter()
+        .map(|(group, _)| &grouping.labels[*group as usize]);
+    let labels: Vec<&alive::Label> = labels.collect();
+    let callers = grouping.callers(&labels);
+    let rows = sums.iter().zip(labels).zip(callers);
+    let rows = rows.map(|(((_, tally), label), caller)| {
         let blocks = plural(tally.count, "block");
-        let text = format!("{} in {blocks}: {}\n", tally.bytes, label.text);
+        let named = with_caller(&label.text, &caller);
+        let text = format!("{} in {blocks}: {named}\n", tally.bytes);
         let value = json!({
-            "label": label.text, "inferred": label.inferred, "bytes": tally.bytes,
-            "count": tally.count,
+            "label": label.text, "caller": caller, "inferred": label.inferred,
+            "bytes": tally.bytes, "count": tally.count,
         });
         Row::new(text, &value)
     });

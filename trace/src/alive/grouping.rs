@@ -5,7 +5,7 @@ use crate::categories::{Category, Named, is_inferred};
 use crate::clip::clipped;
 use crate::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
-use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
+use crate::tiles::{self, FROM_BEFORE, frame_label, stack_label};
 use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -207,6 +207,17 @@ impl<'a> Grouping<'a> {
         {
             known.weight = known.weight.saturating_add(weight);
         }
+    }
+
+    /// Who called each of these groups ([`tiles::callers`]). Groups that are no lines of code are
+    /// named by what they are.
+    pub fn callers(&self, labels: &[&Label]) -> Vec<String> {
+        if !matches!(self.by, Dimension::Site | Dimension::Stack) {
+            return vec![String::new(); labels.len()];
+        }
+        let stacks: Vec<StackIdx> = labels.iter().map(|label| label.stack).collect();
+        let texts: Vec<&str> = labels.iter().map(|label| &*label.text).collect();
+        tiles::callers(self.stacks, &stacks, &texts)
     }
 
     /// Names each group after the stack that holds most of it. A site may have several lines, which

@@ -1,8 +1,8 @@
 //! What tells stacks apart whose headline is the same line: who called it.
 
 use super::labels::frame_label;
-use crate::code::{is_framework, is_python};
-use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks};
+use crate::site;
+use crate::stacks::{FrameIdx, FxHashMap, StackIdx, Stacks};
 
 /// How far out from the headline a difference is looked for, frames. Stacks of a hostile file can
 /// be very deep.
@@ -13,30 +13,30 @@ const MOST: usize = 2;
 const MOST_ALIKE: usize = 4096;
 
 /// For each stack, the callers that distinguish it from the others with the same headline,
-/// innermost first: `forward model.py:80`, or `step model.py:9, train.py:30`. Empty if there is
-/// nothing to tell apart, or if the stacks differ nowhere near.
+/// innermost first: `forward model.py:80`, or `step model.py:9, train.py:30`. Where the headline is
+/// a framework's, or nothing distinguishes it, the program's own innermost call. Callers are always
+/// of the program or of its models: what a framework calls inside of itself tells nobody anything.
+/// Empty if there is no such call, or nothing to tell apart.
 pub fn callers(stacks: &Stacks, all: &[StackIdx], labels: &[&str]) -> Vec<String> {
     let mut alike: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
     for (at, &label) in labels.iter().enumerate() {
         alike.entry(label).or_default().push(at);
     }
     let mut found = vec![Vec::new(); all.len()];
-    for set in alike
-        .into_values()
-        .filter(|set| (2..=MOST_ALIKE).contains(&set.len()))
-    {
-        // The program's own lines tell most; a library's are better than none.
-        for whose in [Whose::Own, Whose::Any] {
-            let unnamed = |at: &usize| found[*at].is_empty();
-            let set: Vec<usize> = set.iter().copied().filter(unnamed).collect();
-            let outer: Vec<Vec<FrameIdx>> = set
-                .iter()
-                .map(|&at| outer_frames(stacks, all[at], whose))
-                .collect();
-            let members = (0..set.len()).collect();
-            split(&outer, members, 0, &mut |member, frame| {
-                found[set[member]].push(frame);
-            });
+    for set in alike.into_values().filter(|set| set.len() <= MOST_ALIKE) {
+        let outer: Vec<Vec<FrameIdx>> = set
+            .iter()
+            .map(|&at| outer_frames(stacks, all[at]))
+            .collect();
+        let members = (0..set.len()).collect();
+        split(&outer, members, 0, &mut |member, frame| {
+            found[set[member]].push(frame);
+        });
+        for (&at, outer) in set.iter().zip(&outer) {
+            let needs_one = set.len() > 1 || is_of_framework(stacks, all[at]);
+            if needs_one && found[at].is_empty() {
+                found[at].extend(outer.first());
+            }
         }
     }
     let name = |frames: &Vec<FrameIdx>| {
@@ -46,24 +46,13 @@ pub fn callers(stacks: &Stacks, all: &[StackIdx], labels: &[&str]) -> Vec<String
     found.iter().map(name).collect()
 }
 
-/// Which frames are looked at.
-#[derive(Clone, Copy, PartialEq)]
-enum Whose {
-    /// Those of the program and of its models.
-    Own,
-    /// All Python frames.
-    Any,
+fn is_of_framework(stacks: &Stacks, stack: StackIdx) -> bool {
+    let headline = stacks.headline(stack);
+    headline.is_some_and(|frame| site::is_framework(stacks, frame))
 }
 
-/// The Python frames around the headline, innermost first.
-fn outer_frames(stacks: &Stacks, stack: StackIdx, whose: Whose) -> Vec<FrameIdx> {
-    let is_wanted = |frame: Frame| {
-        let file = stacks.str(frame.filename);
-        match whose {
-            Whose::Own => !is_framework(file, frame.line),
-            Whose::Any => is_python(file, frame.line),
-        }
-    };
+/// The program's own frames around the headline, innermost first.
+fn outer_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameIdx> {
     let headline = stacks.headline(stack);
     let frames = stacks.frames(stack).iter();
     let outside = frames.skip_while(|&&f| Some(stacks.frame(f)) != headline);
@@ -71,7 +60,7 @@ fn outer_frames(stacks: &Stacks, stack: StackIdx, whose: Whose) -> Vec<FrameIdx>
         .skip(1)
         .take(FAR)
         .copied()
-        .filter(|&f| is_wanted(stacks.frame(f)))
+        .filter(|&f| !site::is_framework(stacks, stacks.frame(f)))
         .collect()
 }
 
@@ -110,6 +99,7 @@ fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::Frame;
 
     /// Stacks as lists of lines, innermost first, each `function file:line`.
     fn check(given: &[&[&str]], expected: &[&str]) {
@@ -191,14 +181,26 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_library_is_named_if_the_programs_own_lines_are_equal() {
+    fn calls_inside_of_a_framework_are_never_named() {
         let other = "call /lib/python3.11/site-packages/torch/nn/modules/module.py:11";
         check(
             &[
                 &["norm m.py:6", MODULE, "train t.py:1"],
                 &["norm m.py:6", other, "train t.py:1"],
             ],
-            &["call module.py:9", "call module.py:11"],
+            &["train t.py:1", "train t.py:1"],
+        );
+        // A framework's line is the only one of its name; another has no caller in the program.
+        check(
+            &[
+                &[MODULE, other, "train t.py:1"],
+                &["main t.py:2", "<module> t.py:9"],
+                &[
+                    "init /lib/python3.11/site-packages/torch/optim/adam.py:7",
+                    other,
+                ],
+            ],
+            &["train t.py:1", "", ""],
         );
     }
 
