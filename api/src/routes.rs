@@ -346,6 +346,11 @@ pub fn explain(run: &RunId, device: u32, steps: Option<&str>) -> String {
     with_steps(format!("/api/runs/{run}/explain?device={device}"), steps)
 }
 
+/// The same question, under a limit of what the process could reserve, such as `24GiB`.
+pub fn explain_under(run: &RunId, device: u32, limit: &str) -> String {
+    format!("{}&limit={}", explain(run, device, None), encode(limit))
+}
+
 /// The same question, with the iterations of another loop as the steps: `level` is the key of a
 /// [`trace::steps::levels::Level`].
 pub fn with_steps(path: String, level: Option<&str>) -> String {

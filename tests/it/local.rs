@@ -226,6 +226,7 @@ fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
     let mut asked = vec![
         ("run", routes::run(run)),
         ("explain", routes::explain(run, 0, None)),
+        ("explain_under", routes::explain_under(run, 0, "1GiB")),
     ];
     for device in detail["devices"].as_array().into_iter().flatten() {
         let n = device["device"].as_u64().expect("a number") as u32;

@@ -19,6 +19,22 @@ pub fn bad_limit(conditions: &Conditions) -> Option<&'static str> {
     size_of(conditions.limit.as_deref()?).err()
 }
 
+/// The limit that was typed, where it is one.
+pub fn asked_limit(conditions: &Conditions) -> Option<String> {
+    let limit = conditions.limit.clone()?;
+    size_of(&limit).is_ok().then_some(limit)
+}
+
+/// Why what is said of a failure does not take the limit into account: the recording held more, or
+/// has none. `None` where the server did not look at the limit.
+pub fn limit_refused(limit: &str, problem: &Problem) -> Option<String> {
+    let why = problem.detail.strip_prefix("limit: ");
+    let why = why.unwrap_or(&problem.detail).trim_end_matches('.');
+    let told =
+        format!("Not under a limit of {limit}: {why}. This is said of the recording as it is.");
+    (problem.code == ProblemCode::BadRequest).then_some(told)
+}
+
 /// What is wrong with a field, to be said beside it: the limit, or the settings that the server
 /// did not understand.
 pub fn wrong_field(conditions: &Conditions, refused: Option<&Problem>) -> Option<String> {
@@ -143,5 +159,29 @@ mod tests {
         );
         check("default settings", Some("&alloc_conf="));
         check("1/2 of the batch", None);
+    }
+
+    #[test]
+    fn a_limit_that_is_refused_is_told_beside_what_is_said_without_it() {
+        let of = |limit: &str| Conditions {
+            limit: Some(limit.to_owned()),
+            ..Conditions::default()
+        };
+        assert_eq!(asked_limit(&of("24 GiB")).as_deref(), Some("24 GiB"));
+        assert_eq!(asked_limit(&of("much")), None);
+        assert_eq!(asked_limit(&Conditions::default()), None);
+        let held = "limit: the recording reserved more: 1.50 GiB";
+        let problem = |code| Problem {
+            code,
+            status: 400,
+            title: String::new(),
+            detail: held.to_owned(),
+            offset: None,
+        };
+        let told = limit_refused("1 GiB", &problem(ProblemCode::BadRequest));
+        let expected = "Not under a limit of 1 GiB: the recording reserved more: 1.50 GiB. This is \
+                        said of the recording as it is.";
+        assert_eq!(told.as_deref(), Some(expected));
+        assert_eq!(limit_refused("1 GiB", &problem(ProblemCode::Busy)), None);
     }
 }

@@ -16,7 +16,8 @@ use leptos::prelude::*;
 use presentation::questions::markdown;
 use presentation::questions::sizes::exact;
 use presentation::questions::what_if_tab::{
-    SETTINGS, bad_limit, is_of_settings, most_at, otherwise, text, tried, wrong_field,
+    SETTINGS, asked_limit, bad_limit, is_of_settings, limit_refused, most_at, otherwise, text,
+    tried, wrong_field,
 };
 use serde::Deserialize;
 use std::sync::Arc;
@@ -323,13 +324,66 @@ struct ToTry {
     sentence: String,
 }
 
+/// The settings that would have helped, to be tried at a press.
+fn tries(
+    asker: Asker,
+    asked: Memo<Conditions>,
+    failure: &Failure,
+    limit: Option<String>,
+) -> AnyView {
+    let limit = limit.or_else(|| failure.limit_at_least.map(exact));
+    let tries = failure.remedies.iter().filter_map(|remedy| {
+        let name = remedy.change.clone();
+        let conditions = tried(&name)?;
+        let wanted = Conditions {
+            limit: limit.clone(),
+            ..conditions
+        };
+        let looked_for = wanted.clone();
+        let pressed = move || asked.with(|asked| *asked == looked_for).to_string();
+        let choose = move |_| {
+            let wanted = wanted.clone();
+            change(asker, |a| *a = wanted);
+        };
+        Some(view! {
+            <button class="button" aria-pressed=pressed on:click=choose>{name}</button>
+        })
+    });
+    tries.collect_view().into_any()
+}
+
 /// Why memory ran out, or what to try.
 #[component]
 fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
-    let explanation =
-        ask::<Explained>(move || Some(asker.path(|s| routes::explain(&s.run, s.device, None))));
-    move || {
-        let explanation = explanation.with(Answer::shown)?;
+    let limit = Memo::new(move |_| asked.with(asked_limit));
+    let under = ask::<Explained>(move || {
+        let limit = limit.get()?;
+        Some(asker.path(|s| routes::explain_under(&s.run, s.device, &limit)))
+    });
+    // The recording may contradict the limit. What is said without one is better than nothing.
+    let refused = Memo::new(move |_| {
+        let limit = limit.get()?;
+        under.with(|answer| match answer {
+            Answer::Failed(problem) => limit_refused(&limit, problem),
+            _ => None,
+        })
+    });
+    let is_plain = Memo::new(move |_| limit.with(Option::is_none) || refused.with(Option::is_some));
+    let plain = ask::<Explained>(move || {
+        let wanted = is_plain.get();
+        wanted.then(|| asker.path(|s| routes::explain(&s.run, s.device, None)))
+    });
+    let note = move || {
+        refused
+            .get()
+            .map(|text| view! { <p class="muted">{text}</p> })
+    };
+    let said = move || {
+        let explanation = match is_plain.get() {
+            true => plain.with(Answer::shown)?,
+            false => under.with(Answer::shown)?,
+        };
+        let told_limit = limit.get().filter(|_| !is_plain.get());
         let device = explanation.device.as_ref()?;
         let Some(failure) = &device.out_of_memory else {
             let rows = device.to_try.iter().map(|advice| {
@@ -337,24 +391,7 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
             });
             return Some(view! { <ul class="advice">{rows.collect_view()}</ul> }.into_any());
         };
-        let tries = failure.remedies.iter().filter_map(|remedy| {
-            let name = remedy.change.clone();
-            let conditions = tried(&name)?;
-            let wanted = Conditions {
-                limit: failure.limit_at_least.map(exact),
-                ..conditions
-            };
-            let looked_for = wanted.clone();
-            let pressed = move || asked.with(|asked| *asked == looked_for).to_string();
-            let choose = move |_| {
-                let wanted = wanted.clone();
-                change(asker, |a| *a = wanted);
-            };
-            Some(view! {
-                <button class="button" aria-pressed=pressed on:click=choose>{name}</button>
-            })
-        });
-        let tries = tries.collect_view();
+        let tries = tries(asker, asked, failure, told_limit);
         Some(
             view! {
                 <div class="advice">
@@ -367,6 +404,10 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
             }
             .into_any(),
         )
+    };
+    view! {
+        {note}
+        {said}
     }
 }
 
