@@ -175,10 +175,10 @@ fn config_head(choice: Choice, config: &BenchConfig) -> impl IntoView + use<> {
     view! {
         <th scope="col" title=config.about.clone()>
             <label class="tick">
-                <input type="checkbox" prop:checked=ticked on:change=change/>
                 <span>{config.id.clone()}</span>
+                <span class="muted tick-base">{config.base.clone()}</span>
+                <input type="checkbox" prop:checked=ticked on:change=change/>
             </label>
-            <span class="muted tick-base">{config.base.clone()}</span>
         </th>
     }
 }
