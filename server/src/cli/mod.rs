@@ -11,6 +11,7 @@ mod compare;
 mod doctor;
 mod explain;
 mod export;
+mod failed_apart;
 mod files;
 mod gate;
 mod history;

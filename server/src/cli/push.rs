@@ -2,6 +2,7 @@
 
 use super::CliError;
 use super::alert::AlertArgs;
+use super::failed_apart::FailedApart;
 use super::files::{self, Found, JobFiles};
 use super::labels::{self, LabelArgs, environment};
 use super::output::{json, print, tell};
@@ -217,7 +218,8 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     }
     let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
     let told = not_sent(left.len() - in_archives, in_archives).into_iter();
-    let listed = found.listed(left.iter().copied(), |_| String::new());
+    let failed = FailedApart::among(&found, left.iter().copied());
+    let listed = found.listed(left.iter().copied(), |file| failed.says(file));
     told.chain(listed).for_each(|line| tell(&line));
     all_or(refused)
 }

@@ -1,6 +1,7 @@
 //! `tidemark ranks`: how the ranks of a job differ, without a server.
 
 use super::CliError;
+use super::failed_apart::FailedApart;
 use super::files::{self, Found, JobFiles};
 use super::output::{json, print};
 use super::reading::{apart, trace_of};
@@ -10,17 +11,16 @@ use crate::questions::JUDGING;
 use crate::table::Table;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use timeline::format::doing;
 use trace::compare::profile::Place;
 use trace::compare::words::signed;
 use trace::leaks::Verdict;
 use trace::naming::Rules;
-use trace::oom;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
-use trace::ranks::{Rank, Surveyor, missing};
+use trace::ranks::{Surveyor, missing};
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
@@ -66,7 +66,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     }
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
-    let failed = failed_apart(&found);
+    let failed = FailedApart::among(&found, &found.others);
     let are_local = local_ranks(&jobs);
     if jobs.is_empty() {
         return Err(CliError::Usage(no_job(&args.paths, &found)));
@@ -87,12 +87,10 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             why: first.why.clone(),
         });
     }
-    for (rank, path) in &failed {
+    for (rank, told) in failed.sentences(&found) {
         // The rank that a job lacks, in the last job of several.
-        let lacks = |report: &&mut RanksReport| report.missing.contains(rank);
+        let lacks = |report: &&mut RanksReport| report.missing.contains(&rank);
         if let Some(report) = reports.iter_mut().rev().find(lacks) {
-            let file = found.called(path);
-            let told = format!("Rank {rank} ran out of memory; its recording lies apart: {file}.");
             report.sentences.insert(0, told);
         }
     }
@@ -109,15 +107,6 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
         true => Ok(()),
         false => Err(CliError::Several(panicked)),
     }
-}
-
-/// The first ranks that ran out of memory, among the files that are no ranks of a job: such a rank
-/// often writes alone, since the others were ended.
-fn failed_apart(found: &Found) -> Vec<(Rank, PathBuf)> {
-    let named = found.others.iter();
-    let named = named.filter_map(|file| Some((found.rank_of(file)?, file.clone())));
-    let failed = named.take(files::LISTED).filter(|(_, file)| ran_out(file));
-    failed.collect()
 }
 
 /// What is said of jobs with the same ranks, if their names say that these may be those of the
@@ -144,30 +133,14 @@ fn local_ranks(jobs: &[JobFiles]) -> String {
 }
 
 /// The files that are no ranks of a job, and which of them ran out of memory.
-fn left_out(found: &Found, failed: &[(Rank, PathBuf)]) -> String {
+fn left_out(found: &Found, failed: &FailedApart) -> String {
     let head = match found.others.len() {
         0 => return String::new(),
         1 => "1 other file is no rank of a job:".to_owned(),
         n => format!("{n} other files are no ranks of a job:"),
     };
-    let says = |file: &Path| match failed.iter().find(|(_, path)| path == file) {
-        Some((rank, _)) => format!(": rank {rank} ran out of memory"),
-        None => String::new(),
-    };
-    let lines = found.listed(found.others.iter(), says);
+    let lines = found.listed(found.others.iter(), |file| failed.says(file));
     format!("\n{head}\n{}\n", lines.join("\n"))
-}
-
-/// Whether it is a recording that has a failed allocation.
-fn ran_out(path: &Path) -> bool {
-    let failed = || {
-        let trace = trace_of(path, None, &Rules::default())?;
-        Ok(trace
-            .devices
-            .iter()
-            .any(|device| oom::first(device).is_some()))
-    };
-    apart(path, failed).unwrap_or(false)
 }
 
 /// Why there is nothing to compare.
@@ -359,6 +332,7 @@ fn beside<const N: usize>(table: &Table<N>, texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::ranks::Rank;
 
     #[test]
     fn a_rank_that_ran_out_of_memory_alone_is_named() {
@@ -371,8 +345,9 @@ mod tests {
         };
         put("step_5/rank0_s.pickle.zst", "ddp_rank0.pickle.zst");
         put("step_5/rank1_s.pickle.zst", "ddp_rank1.pickle.zst");
+        let told = |found: &Found| left_out(found, &FailedApart::among(found, &found.others));
         let found = files::find(&[folder.path().to_owned()]).unwrap();
-        assert_eq!(left_out(&found, &failed_apart(&found)), "");
+        assert_eq!(told(&found), "");
         put("step_8_exit/rank1_s.pickle.zst", "oom.pickle.zst");
         std::fs::write(folder.path().join("notes_rank0.txt"), "x").unwrap();
         let found = files::find(&[folder.path().to_owned()]).unwrap();
@@ -381,7 +356,7 @@ mod tests {
             "\n2 other files are no ranks of a job:\n  {at}/notes_rank0.txt\n  \
              {at}/step_8_exit/rank1_s.pickle.zst: rank 1 ran out of memory\n"
         );
-        assert_eq!(left_out(&found, &failed_apart(&found)), expected);
+        assert_eq!(told(&found), expected);
     }
 
     #[test]
