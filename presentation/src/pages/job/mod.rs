@@ -2,3 +2,4 @@
 
 pub mod curves;
 pub mod job_state;
+pub mod sites;

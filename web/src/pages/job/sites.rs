@@ -9,9 +9,10 @@ use api::routes;
 use leptos::prelude::*;
 use presentation::components::sites::Compared;
 use presentation::letters::capital;
+use presentation::pages::job::sites::differs_most;
 use std::sync::Arc;
 use trace::code::file_name;
-use trace::ranks::sites::{SiteAcross, When};
+use trace::ranks::sites::SiteAcross;
 
 const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
 /// Rows of a page.
@@ -115,16 +116,6 @@ fn row(site: &SiteAcross, ranks: usize) -> AnyView {
         .as_ref()
         .filter(|_| site.ranks as usize != ranks);
     let caller = caller.map(|by| format!(", called by {}", by.told()));
-    let told = site.farthest.iter().take(3).map(|holds| {
-        let held = holds.held(site.when);
-        let leaks = if holds.leaks { ", leaks" } else { "" };
-        format!("rank {}: {held}{leaks}", holds.rank)
-    });
-    let told = told.collect::<Vec<_>>().join(" · ");
-    let when = match site.when {
-        When::End => " at its end",
-        When::Peak | When::Most => "",
-    };
     let head = view! { {name} " " <span class="muted">{file} {caller}</span> }.into_any();
     cells::row(
         head,
@@ -132,7 +123,7 @@ fn row(site: &SiteAcross, ranks: usize) -> AnyView {
             cells::size("Least", least),
             cells::size("Median", median),
             cells::size("Most", most),
-            cells::words(told + when),
+            cells::words(differs_most(site, ranks)),
         ],
     )
 }
