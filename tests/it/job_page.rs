@@ -91,8 +91,8 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
                   .join() === 'rank 0 of ddp,rank 1 of ddp';";
     browser.wait_until("the ranks in the list", listed).await;
 
-    // When the job is deleted, its runs stay.
-    browser.goto(link).await;
+    // It opens the job. When that is deleted, its runs stay.
+    browser.click(".run-job").await;
     browser.wait_until("the tables", there).await;
     browser.click(".job-delete").await;
     let only = ".job-delete-choices button:nth-child(2)";
