@@ -56,7 +56,7 @@ pub const fn change_word(change: SiteChange) -> (&'static str, &'static str) {
         SiteChange::Shrunk => ("shrunk", "site-change less"),
         SiteChange::New => ("new", "site-change more"),
         SiteChange::Gone => ("gone", "site-change less"),
-        SiteChange::Shifted => ("at the peak", "site-change"),
+        SiteChange::Shifted => ("at peak", "site-change"),
     }
 }
 

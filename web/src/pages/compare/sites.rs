@@ -226,7 +226,7 @@ fn of_the_peaks(site: &SiteDelta) -> Option<impl IntoView + use<>> {
     let by = change(site.at_peak as f64);
     site.is_of_the_peaks().then(|| {
         view! {
-            <span class="site-number" title=format!("at the run's peak: {held}")>
+            <span class="site-number of-the-peaks" title=format!("at the run's peak: {held}")>
                 <span class="site-label">"at the run's peak"</span> {by}
             </span>
         }
