@@ -6,7 +6,7 @@ use super::plot::PxRect;
 use super::scene::{Anchor, Scene, Text, text_width};
 use super::ticks::{self, Tick};
 use super::viewport::Viewport;
-use api::timeline::Marks;
+use api::timeline::{Marks, OomMark};
 use trace::units::Bytes;
 
 /// Font of tick labels, CSS pixels.
@@ -136,13 +136,12 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
         );
     }
     let (from, to) = frame.columns.window();
-    let mut free_from = plot.x0;
-    for oom in &marks.ooms {
-        let event = f64::from(oom.event.0);
-        if event < from || event >= to {
-            continue;
-        }
-        let x = frame.columns.x_of(event);
+    let shown = |oom: &&OomMark| (from..to).contains(&f64::from(oom.event.0));
+    let shown = marks.ooms.iter().filter(shown);
+    let x_of = |oom: &OomMark| frame.columns.x_of(f64::from(oom.event.0));
+    // All lines first: a label hides those that come after it.
+    for oom in shown.clone() {
+        let x = x_of(oom);
         let rect = PxRect {
             x0: x,
             x1: x + layout.px(1.5),
@@ -150,6 +149,9 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
             y1: plot.y1,
         };
         scene.fill(rect, palette.oom);
+    }
+    let mut free_from = plot.x0;
+    for oom in shown {
         let refused = match oom.limit {
             None => match oom.device_free {
                 Some(free) => format!(", the device had {free} free"),
@@ -159,7 +161,7 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
         };
         let text = format!("out of memory: {} wanted{refused}", oom.size);
         let width = text_width(&text, 10.5 * layout.scale) + layout.px(10.0);
-        let right = (x + width).min(plot.x1);
+        let right = (x_of(oom) + width).min(plot.x1);
         // If there are several in a row, only the first gets a label.
         if right - width >= free_from {
             tag(

@@ -4,13 +4,15 @@ use super::*;
 use crate::lines;
 use crate::neighbours::Neighbour;
 use crate::paint;
-use crate::scene::Scene;
+use crate::scene::{Scene, Shape};
 use crate::testing;
 use crate::tile_cache;
+use api::timeline::OomMark;
 use api::view_state::Axis;
 use plotters::prelude::SVGBackend;
 use proptest::prelude::*;
 use std::sync::LazyLock;
+use trace::phases::Phase;
 use trace::span::Span;
 use trace::testing::{TraceBuilder, block_of, training_run};
 use trace::tiles::MountainIndex;
@@ -82,6 +84,45 @@ fn a_whole_trace_as_a_picture() {
     let mut model = model();
     let base = model.base_scene();
     insta::assert_snapshot!(svg(&[base]));
+}
+
+#[test]
+fn no_mark_of_a_failure_strikes_through_the_label_of_another() {
+    let mut model = model();
+    let failed = |event: u32| OomMark {
+        event: EventIdx(event),
+        size: Bytes::mib(9),
+        device_free: None,
+        step: None,
+        phase: Phase::Unknown,
+        limit: None,
+        limit_at_least: None,
+        allocated: Bytes::ZERO,
+        reserved: Bytes::ZERO,
+        operation: None,
+        frame: None,
+        held: vec![],
+    };
+    let ooms = vec![failed(100), failed(140)];
+    model.set_marks(Arc::new(Marks {
+        ooms,
+        ..Marks::default()
+    }));
+    let scene = model.base_scene();
+    let label = scene.texts.iter().filter(|t| t.text.contains("wanted"));
+    let [label] = label.collect::<Vec<_>>()[..] else {
+        panic!("one label has room");
+    };
+    let fills = scene.shapes.iter().filter_map(|shape| match shape {
+        Shape::Fill { rect, colour } => Some((rect, colour)),
+        Shape::Hatch { .. } => None,
+    });
+    let over: Vec<bool> = fills
+        .filter(|(rect, _)| rect.x0 < label.x && rect.y0 < label.y && label.y < rect.y1)
+        .map(|(_, &colour)| colour == label.colour)
+        .collect();
+    assert_eq!(over.iter().filter(|&&is_mark| is_mark).count(), 2);
+    assert!(!over[over.len() - 1], "the patch of the label is the last");
 }
 
 #[test]
