@@ -68,14 +68,24 @@ fn told(paths: &[&str], chosen: Chosen) -> (Vec<String>, usize) {
     (told.collect(), left.len())
 }
 
+/// Checks the sets of files that come in folders.
+fn in_folders(paths: &[&str], expected: &[&str], left: usize) {
+    let (sets, n) = told(paths, Chosen::Folder);
+    assert_eq!(sets, expected, "{paths:?}");
+    assert_eq!(n, left, "{paths:?}");
+}
+
+/// Checks the sets of files that somebody chose one by one.
+fn one_by_one(paths: &[&str], expected: &[&str], left: usize) {
+    let (sets, n) = told(paths, Chosen::OneByOne);
+    assert_eq!(sets, expected, "{paths:?}");
+    assert_eq!(n, left, "{paths:?}");
+}
+
 /// Folders in which all files lie, such as where a disk is mounted, tell nothing.
 #[test]
 fn where_a_folder_lies_says_nothing() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::Folder);
-        assert_eq!(sets, expected, "{paths:?}");
-        assert_eq!(n, left, "{paths:?}");
-    };
+    let check = in_folders;
     check(&["/r5/w/s_0.pkl", "/r5/w/s_1.pkl"], &["s: 0 1"], 0);
     check(&["rank3/s_0.pkl", "rank3/s_1.pkl"], &["s: 0 1"], 0);
     check(&["r5/rank0/s.pkl", "r5/rank1/s.pkl"], &["r5: 0 1"], 0);
@@ -84,11 +94,7 @@ fn where_a_folder_lies_says_nothing() {
 
 #[test]
 fn the_files_of_a_folder_are_a_job() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::Folder);
-        assert_eq!(sets, expected, "{paths:?}");
-        assert_eq!(n, left, "{paths:?}");
-    };
+    let check = in_folders;
     check(&["d/rank1.pickle", "d/rank0.pickle"], &["d: 0 1"], 0);
     check(
         &["d/a_rank0.pkl", "d/a_rank1.pkl", "d/notes.txt"],
@@ -142,13 +148,7 @@ fn the_files_of_a_folder_are_a_job() {
 
 #[test]
 fn each_host_may_write_into_a_folder_of_its_own() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::Folder);
-        assert_eq!(
-            (sets, n),
-            (expected.iter().map(|&set| set.to_owned()).collect(), left)
-        );
-    };
+    let check = in_folders;
     check(
         &[
             "d/n0/rank0.pkl",
@@ -174,13 +174,7 @@ fn each_host_may_write_into_a_folder_of_its_own() {
 
 #[test]
 fn starts_of_a_program_are_told_apart_by_their_dates() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::Folder);
-        assert_eq!(
-            (sets, n),
-            (expected.iter().map(|&set| set.to_owned()).collect(), left)
-        );
-    };
+    let check = in_folders;
     let all = [
         "e/rank0_20261129_100612.pkl",
         "e/rank0_20261129_113041.pkl",
@@ -214,11 +208,7 @@ fn starts_of_a_program_are_told_apart_by_their_dates() {
 
 #[test]
 fn jobs_with_one_name_are_told_apart_by_their_folders() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::Folder);
-        assert_eq!(sets, expected, "{paths:?}");
-        assert_eq!(n, left, "{paths:?}");
-    };
+    let check = in_folders;
     // Ranks that were packed one by one, with several files each.
     check(
         &[
@@ -257,11 +247,7 @@ fn jobs_with_one_name_are_told_apart_by_their_folders() {
 
 #[test]
 fn files_chosen_one_by_one_must_differ_in_the_rank_alone() {
-    let check = |paths: &[&str], expected: &[&str], left: usize| {
-        let (sets, n) = told(paths, Chosen::OneByOne);
-        assert_eq!(sets, expected, "{paths:?}");
-        assert_eq!(n, left, "{paths:?}");
-    };
+    let check = one_by_one;
     check(&["a_rank0.pkl", "a_rank1.pkl"], &["a: 0 1"], 0);
     check(&["a_rank0.tar.gz", "a_rank1.tar.gz"], &["a: 0 1"], 0);
     check(&["a_rank0.zip", "a_rank1.zip"], &["a: 0 1"], 0);
