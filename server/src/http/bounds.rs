@@ -27,7 +27,7 @@ use api::views::MOST as MOST_VIEWS;
 use serde_json::Value;
 use trace::alive::{MAX_MOMENTS, MAX_NODES};
 use trace::compare::profile;
-use trace::compare::profile::MAX_LEAKING;
+use trace::compare::{kept_frames, profile::MAX_LEAKING};
 use trace::compare::sites::MAX_ROWS;
 use trace::layout::MOST_MOMENTS;
 use trace::leaks::MAX_EVIDENCE;
@@ -240,7 +240,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Sessions", &[("sessions", sessions::MOST)]),
     ("ShareTarget", &[("runs", RUNS)]),
     ("Side", &[("at_peak", CATEGORIES)]),
-    ("SiteSide", &[("frames", profile::MAX_FRAMES)]),
+    ("SiteSide", &[("frames", kept_frames::MAX)]),
     (
         "SiteAcross",
         &[

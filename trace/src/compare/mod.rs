@@ -30,6 +30,7 @@ pub mod gate;
 mod headline;
 mod judge;
 mod kept;
+pub mod kept_frames;
 pub mod leak_places;
 mod names;
 pub mod noise;

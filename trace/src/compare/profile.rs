@@ -20,8 +20,6 @@ use crate::units::{Bytes, EventIdx};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Frames kept of a site's stack.
-pub const MAX_FRAMES: usize = 48;
 /// Sites that leak which are named, those that grow fastest.
 pub const MAX_LEAKING: usize = 500;
 
@@ -199,7 +197,7 @@ pub struct SiteProfile {
     pub key: SiteKey,
     /// The stack that accounts for most of it, as an index into its own trace.
     pub stack: StackIdx,
-    /// Its frames, innermost first.
+    /// Its frames, innermost first: at most [`super::kept_frames::MAX`].
     pub frames: Vec<Frame>,
     /// The frame that a person would recognise.
     pub headline: Option<Frame>,

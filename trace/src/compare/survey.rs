@@ -2,10 +2,11 @@
 //! on addresses.
 
 use super::called::{headline, own_function, set_workspaces_apart};
+use super::kept_frames;
 use super::names::Namer;
 use super::profile::{
-    DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_FRAMES, MAX_LEAKING, OutOfMemory,
-    Profile, Requested, SiteProfile, StepProfile,
+    DeviceProfile, FunctionHash, LeakProfile, LeakingSite, MAX_LEAKING, OutOfMemory, Profile,
+    Requested, SiteProfile, StepProfile,
 };
 use super::rates::{Counted, Rate, Rates};
 use super::stays;
@@ -16,7 +17,7 @@ use crate::leaks::{self, LeakGroup, LeakReport};
 use crate::levels::{Effect, GivenBack};
 use crate::oom;
 use crate::site::{self, SiteKey, Sites};
-use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -173,11 +174,6 @@ fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
     let peak = device.summary[Series::Allocated as usize].peak_event;
     let categories = Categories::of(device, stacks);
     categories.alive(device, peak).largest_first()
-}
-
-/// A frame that is not Python: C++ frames have no line.
-fn is_native(stacks: &Stacks, frame: Frame) -> bool {
-    frame.line == 0 && !stacks.str(frame.filename).ends_with(".py")
 }
 
 fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
@@ -476,10 +472,7 @@ impl<'a> Survey<'a> {
                 break;
             }
             held += 2 * size_of::<(usize, SiteProfile)>() + profile.heap_bytes();
-            let stacks = namer.stacks();
-            let frames = stacks.frames(profile.stack).iter().take(MAX_FRAMES);
-            let mut frames = frames.map(|&frame| stacks.frame(frame));
-            has_native |= frames.any(|frame| is_native(stacks, frame));
+            has_native |= kept_frames::has_native(namer.stacks(), profile.stack);
             found.push((site, profile));
         }
         found.sort_by_key(|(site, _)| *site);
@@ -526,7 +519,7 @@ impl<'a> Survey<'a> {
             rows.chunks_exact(n).map(|row| row[site]).collect()
         };
         let ends = column(&self.step_ends);
-        let frames = stacks.frames(stack).iter().take(MAX_FRAMES);
+        let frames = kept_frames::of(stacks, stack).into_iter();
         let shape = site::functions(stacks, stack).into_iter();
         let mut functions: Vec<FunctionHash> = shape
             .map(|(module, name)| FunctionHash {
@@ -540,7 +533,7 @@ impl<'a> Survey<'a> {
         SiteProfile {
             key: self.sites.keys[site],
             stack,
-            frames: frames.map(|&f| namer.frame(stacks.frame(f))).collect(),
+            frames: frames.map(|frame| namer.frame(frame)).collect(),
             headline: headline(namer, stack),
             functions,
             own: own_function(stacks, stack),
