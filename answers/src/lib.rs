@@ -4,9 +4,10 @@
 //! Read it in this order. `decoded` is a trace in memory with its indexes. `names` and `contents`
 //! are the parts of answers, `facts` are small facts of a trace. `pictures` draws tiles and marks,
 //! `questions` answers questions about a run, `curves` draws runs over one axis, `ranks` shows
-//! those of a job. `identity` makes the id of a run from its content, `run_names` says what a run
-//! may be called, and `redaction` shows what a link without names would hide. `cards` are what
-//! stands for a run in other places, and `explain` puts a recording into words.
+//! those of a job. `elsewhere` are the verdicts of the other devices. `identity` makes the id of a
+//! run from its content, `run_names` says what a run may be called, `texts` gives the texts of a
+//! trace with or without names, and `redaction` shows what a link without names would hide. `cards`
+//! are what stands for a run in other places, and `explain` puts a recording into words.
 
 pub mod cards;
 pub mod contents;

@@ -12,6 +12,19 @@
 //!   perhaps redacted. Such types are here, and the crate `answers` makes them.
 //! * Values that the database keeps in columns are flat here too: [`leaks::Pattern`] has its
 //!   `every` beside it.
+//!
+//! Modules, in reading order:
+//!
+//! * `ids`, `routes`, `problem`, `page`, `progress`: names of things, every path, what went wrong,
+//!   long lists, long work
+//! * `runs`, `contents`, `quality`, `labels`, `inspect`: a run, what it holds and lacks
+//! * `timeline`, `frames`, `memory_map`, `alive`, `leaks`, `categories`: questions about it
+//! * `explain`, `what_if`: why memory ran out, and what would have helped
+//! * `compare`, `history`, `jobs`, `bench`: several runs
+//! * `view_state`, `compare_view`, `shares`, `views`, `query`, `decimal`: what a link holds
+//! * `people`, `projects`, `project_name`: who may see what
+//! * `live`, `recipes`: trainings that report, and how to record
+//! * `lacks`: how values that are several things in one object are read
 
 pub mod alive;
 pub mod bench;

@@ -14,8 +14,9 @@
 //! * `bench`: systems × patches: rows, and what stands beside them
 //! * `workload`, `model`, `ops`: training loops, the models in them, operations and what each
 //!   saves
-//! * `session`, `autograd`, `offload`: a process; its graph; the offloader
-//!   (`docs/offloader-rules.md`)
+//! * `session`, `autograd`, `tensor`, `offload`: a process; its graph; shapes, data types and
+//!   storages; TRL's offloader (`docs/offloader-rules.md`). Those of others are modules of a
+//!   session: `session/modules`, `session/around`
 //! * `memory`, `device`, `race`, `deviation`: malloc; simulated device and CUDA; races; rules
 //!   broken on purpose
 //! * `repeat`, `script`: steps that come again and are written down instead of computed; a step

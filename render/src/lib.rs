@@ -3,6 +3,8 @@
 //!
 //! This crate turns values into bytes. Equal inputs give equal bytes: there is no clock and no
 //! system font. The server decides what is in a picture, and who may see it.
+//!
+//! `svg` and `png` write a scene, `parquet` and `perfetto` a trace.
 
 mod parquet;
 mod perfetto;

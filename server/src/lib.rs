@@ -42,7 +42,12 @@
 //!   their tokens, who signs them in, sessions, host names (`SECURITY.md`, `docs/people.md`)
 //! * `opening`, `projects`: a server with its projects, each an `App` of its own; who may enter
 //!   which, and which runs stay (`docs/projects.md`)
-//! * `site`: the front end's files, in the binary or in a folder
+//! * `site`, `samples`: the front end's files, in the binary or in a folder; small recordings to
+//!   try
+//! * `identity`, `plain`, `tensors`, `table`: ids; characters that a name may have; what the engine
+//!   knows of tensors; tables in plain text
+//! * `clock`, `machine`, `compression`, `private`, `recent`: the time; the machine's memory; how to
+//!   recognise compressed files; files of their owner alone; values that are made once
 
 // The modules that answer without a server, under the names that the rest of this crate uses.
 use answers::{cards, explain, facts, questions, texts};

@@ -11,6 +11,7 @@ mod explore;
 mod eyes;
 mod folders;
 mod front_page;
+mod heads;
 mod job_page;
 mod late;
 mod live;

@@ -5,9 +5,11 @@
 //! show and say is in the crate `presentation`, with tests; this crate only connects it to the
 //! page.
 //!
-//! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), the parts they share
-//! ([`components`], [`timeline`], [`upload`], [`format`]), and the borders to the browser
-//! ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
+//! Modules in reading order: the shell ([`app`], and [`context`]: what all components share), the
+//! pages ([`pages`], and [`questions`] below a run's picture), the parts they share
+//! ([`components`], [`timeline`], [`upload`]), what is open ([`project`], [`opened_link`]), and the
+//! borders to the browser ([`client`], [`connection`], [`events`], [`turn`], [`url_state`],
+//! [`theme`], [`clock`]).
 
 #![allow(
     missing_docs,

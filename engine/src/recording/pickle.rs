@@ -3,22 +3,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-
-const PROTO: u8 = 0x80;
-const STOP: u8 = b'.';
-const MARK: u8 = b'(';
-const EMPTY_DICT: u8 = b'}';
-const SETITEMS: u8 = b'u';
-const EMPTY_LIST: u8 = b']';
-const APPENDS: u8 = b'e';
-const BININT: u8 = b'J';
-const BININT1: u8 = b'K';
-const LONG1: u8 = 0x8a;
-const BINUNICODE: u8 = b'X';
-const NEWTRUE: u8 = 0x88;
-const NEWFALSE: u8 = 0x89;
-const LONG_BINPUT: u8 = b'r';
-const LONG_BINGET: u8 = b'j';
+use trace::reader::opcodes::{
+    APPENDS, BININT, BININT1, BINUNICODE, EMPTY_DICT, EMPTY_LIST, LONG_BINGET, LONG_BINPUT, LONG1,
+    MARK, NEWFALSE, NEWTRUE, PROTO, SETITEMS, STOP,
+};
 
 /// A pickle that is being written: values are written in order, containers are opened and closed.
 pub(super) struct Pickle<W: Write> {

@@ -2,8 +2,21 @@
 
 use super::conf;
 use super::config::{Config, Ties, expands_private};
+use crate::trace::Action;
 
 impl Config {
+    /// Of a recording: what its settings say, and what its events show. Files of torch before 2.2
+    /// have no settings, but their events show whether segments are expandable.
+    pub fn of_recording(
+        settings: &[(String, String)],
+        torch: Option<&str>,
+        mut actions: impl Iterator<Item = Action>,
+    ) -> Config {
+        let mut config = Config::from_settings(settings, torch);
+        config.expandable_segments |= actions.any(|action| action == Action::SegmentMap);
+        config
+    }
+
     /// From a snapshot's flattened `allocator_settings`, written by a version of torch such as
     /// `2.10 to 2.11`.
     pub fn from_settings(settings: &[(String, String)], torch: Option<&str>) -> Config {

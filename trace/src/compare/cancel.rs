@@ -8,7 +8,7 @@
 //!   later, or was made without stacks or without C++ frames. If what has no stack holds as much
 //!   more, at the peak and at the end, as what has one holds less, nothing differs.
 
-use super::begin::starts;
+use super::beginnings::starts;
 use super::noise;
 use super::profile::{DeviceProfile, SiteProfile};
 use crate::site::SiteKey;

@@ -1,14 +1,14 @@
 //! What is found to differ between two runs, as values.
 
 use super::PER_STEP;
-use super::begin::is_growth;
+use super::beginnings::is_growth;
 use super::conditions::Condition;
 use super::kept::Kept;
 use super::noise;
-use super::over::Over;
 use super::pass::PhaseDelta;
 use super::profile::{OutOfMemory, Place};
 use super::rates::{Counted, Rate, Rates};
+use super::shared_steps::SharedSteps;
 use super::sites::SiteDelta;
 use super::work::Unknown;
 use crate::categories::Named;
@@ -295,22 +295,25 @@ pub struct Difference {
     /// allocator, at sites that ask for the same, bytes.
     #[serde(default)]
     pub unsplit: i64,
-    /// Over which steps the peaks are compared; only while the runs are compared.
+    /// What its sentence and the gate need besides; only while the runs are compared.
     #[serde(skip)]
-    pub(super) over: Over,
-    /// Whether they look like runs of two programs; only while the runs are compared.
-    #[serde(skip)]
-    pub(super) is_other_program: bool,
-    /// What is kept between steps, where that differs; only while the runs are compared.
-    #[serde(skip)]
-    pub(super) kept: Option<Kept>,
-    /// How many times as large its tensors are, where steps do other work because of that; only
-    /// while the runs are compared.
-    #[serde(skip)]
-    pub(super) resized: Option<String>,
-    /// Why its peak cannot be compared by work, where steps vary; only while the runs are compared.
-    #[serde(skip)]
-    pub(super) unknown: Option<Unknown>,
+    pub(super) facts: Facts,
+}
+
+/// What is known of two runs while they are compared, and is not stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Facts {
+    /// SharedSteps which steps the peaks are compared.
+    pub shared: SharedSteps,
+    /// Whether they look like runs of two programs.
+    pub is_other_program: bool,
+    /// What is kept between steps, where that differs.
+    pub kept: Option<Kept>,
+    /// How many times as large the new run's tensors are, where steps do other work because of
+    /// that.
+    pub resized: Option<String>,
+    /// Why the new run's peak cannot be compared by work, where steps vary.
+    pub unknown: Option<Unknown>,
 }
 
 impl Side {
@@ -352,7 +355,7 @@ impl Difference {
     /// Whether the levels of the runs can be held against one another: not those of two programs,
     /// or of other parts of one.
     pub(super) fn has_levels(&self) -> bool {
-        self.is_comparable() && (self.alike || !self.is_other_program)
+        self.is_comparable() && (self.alike || !self.facts.is_other_program)
     }
 
     /// Whether a peak is not known, because a recording is a state without events.
@@ -377,13 +380,13 @@ impl Difference {
         let (base, new) = (&self.base, &self.new);
         let delta = noise::delta(base.common_peak, new.common_peak);
         let lower = if delta > 0 { base } else { new };
-        lower.wrapped && self.over.steps.is_none() && self.peaks_differ()
+        lower.wrapped && self.facts.shared.steps.is_none() && self.peaks_differ()
     }
 
     /// Whether the peaks say nothing of one another: a ring that wrapped may hold other steps, and
     /// each step adds growth.
     pub(super) fn is_of_other_steps(&self) -> bool {
-        self.over.may_differ && !self.alike && self.grows().contains(&true)
+        self.facts.shared.may_differ && !self.alike && self.grows().contains(&true)
     }
 
     /// Whether memory grows with each step of the baseline, and of the new run.
@@ -395,7 +398,9 @@ impl Difference {
     pub(super) fn kept_besides(&self) -> Option<Kept> {
         let is_known = !self.is_of_other_steps() && self.has_levels();
         let (base, new) = (self.base.common_peak, self.new.common_peak);
-        self.kept.filter(|kept| is_known && kept.is_news(base, new))
+        self.facts
+            .kept
+            .filter(|kept| is_known && kept.is_news(base, new))
     }
 
     /// Why the peaks may be of other steps, in words.

@@ -47,7 +47,7 @@ pub(super) fn of(difference: &Difference, signs: [i8; 5], said: &Said) -> String
         Failure::Both(None | Some(Ordering::Equal)) => Some("both ran out of memory".to_owned()),
         _ => None,
     };
-    let work = (difference.resized.as_ref()).filter(|_| difference.peaks_differ());
+    let work = (difference.facts.resized.as_ref()).filter(|_| difference.peaks_differ());
     let work = work.map(|times| format!("with tensors {times} as large: other work in each step"));
     let parts = parts.chain(growth).chain(leak).chain(both).chain(work);
     parts.collect::<Vec<_>>().join(", ")
@@ -77,7 +77,7 @@ fn not_comparable(difference: &Difference, signs: [i8; 5], said: &Said) -> Strin
     let (base, new) = (&difference.base, &difference.new);
     let why = match () {
         () if difference.lacks_history() => return without_history(difference),
-        () if difference.is_other_program && said.cannot_tell() => return said.not_known(),
+        () if difference.facts.is_other_program && said.cannot_tell() => return said.not_known(),
         () if difference.is_of_other_steps() => format!(
             "{}: {}, and memory grows with each step",
             levels(difference),
@@ -169,7 +169,7 @@ fn kept(difference: &Difference) -> Option<String> {
 
 fn growth(difference: &Difference) -> Option<String> {
     let (base, new) = (difference.base.growth?, difference.new.growth?);
-    if [base, new].into_iter().all(super::begin::is_flat) {
+    if [base, new].into_iter().all(super::beginnings::is_flat) {
         return None;
     }
     let [base, new] = [base, new].map(growth_told);
@@ -202,7 +202,7 @@ fn leaks(difference: &Difference, said: &Said) -> Option<String> {
     match difference.leaks {
         // How fast another program leaks is no measure for this one.
         LeakChange::Faster | LeakChange::Slower | LeakChange::Same
-            if difference.is_other_program =>
+            if difference.facts.is_other_program =>
         {
             Some(format!("leaks {}", new.told_where()))
         }

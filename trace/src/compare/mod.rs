@@ -16,12 +16,40 @@
 //! A change that is larger than the noise of null pairs ([`noise`]) is a difference; everything
 //! else counts as the same. Addresses never count. [`gate`] turns a difference into pass,
 //! regression, or cannot tell.
+//!
+//! # Files
+//!
+//! ```text
+//! survey        a trace -> the profile of a run: what each allocation site holds
+//! profile       that profile, with its names, stays (what stays between steps) and kept_frames
+//! called        what an allocation site is called
+//! pairs         which devices are compared with each other
+//! numbering     steps as the program counts them
+//! beginnings    recordings that begin at different steps, without numbers
+//! shared_steps  the steps of both: over these the peaks are compared
+//! sites         which sites are the same, and what differs there
+//! cancel        rows of the same blocks under other stacks
+//! apart         what tells rows apart that are called alike
+//! same_program  one program that was changed, or two
+//! conditions    what differs besides memory
+//! work, pass    steps of varying work; one pass against another
+//! failure, kept, rates, leak_places, beside
+//!               out of memory, what stays, how fast it grows, which leaks are new
+//! noise         how much two runs of one program differ
+//! difference    all that was found, as values
+//! judge         better or worse
+//! headline, words, peak_place
+//!               the same in a sentence
+//! gate          the same as an exit code
+//! phase, curves two runs over one axis
+//! ```
 
 pub mod apart;
-mod begin;
+mod beginnings;
 mod beside;
 mod called;
 mod cancel;
+
 pub mod conditions;
 pub mod curves;
 mod difference;
@@ -35,7 +63,6 @@ pub mod leak_places;
 mod names;
 pub mod noise;
 pub mod numbering;
-mod over;
 pub mod pairs;
 pub mod pass;
 mod peak_place;
@@ -43,6 +70,8 @@ pub mod phase;
 mod place;
 pub mod profile;
 pub mod rates;
+mod same_program;
+mod shared_steps;
 pub mod sites;
 mod stays;
 mod survey;
@@ -57,6 +86,7 @@ use crate::trace::{Series, StepSource};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 pub use beside::{LeaksBeside, leaks_beside};
+use difference::Facts;
 pub use difference::{
     Change, Difference, LeakChange, LeakPlace, Leaks, SeriesDelta, Side, StepDelta, StepSide,
     told_peak,
@@ -66,9 +96,9 @@ use judge::{change, ends_part, leak_change, leaks_alike, levels_alike, signs};
 use kept::Kept;
 pub use names::Names;
 use names::Room;
-use over::Over;
 use pairs::Pairs;
 use profile::{DeviceProfile, LeakingSite, Place, Profile};
+use shared_steps::SharedSteps;
 use sites::Matching;
 use std::ops::Range;
 use work::Excess;
@@ -86,7 +116,7 @@ pub fn compare(
     let pairs = Pairs::of(&base.devices, &new.devices).pairs;
     let (mut room, mut held) = (Room::new(), 0);
     let pairs = pairs.into_iter().map(|[base, new]| {
-        let mut difference = devices(base, new, &mut room, watch.beside(held))?;
+        let mut difference = compare_devices(base, new, &mut room, watch.beside(held))?;
         held += difference.heap_bytes();
         let about_devices = std::mem::replace(&mut difference.conditions, of_runs.clone());
         difference.conditions.extend(about_devices);
@@ -98,8 +128,7 @@ pub fn compare(
 /// The position of the difference that stands for the two runs: the one with the worst news. What
 /// is worse comes before what cannot be told, and that before what is better. Of several, the one
 /// with the most important news about leaks, and of those the one with the largest change of the
-/// peak of
-/// *allocated*, counted only upwards where it is worse. `None` if there are no devices.
+/// peak of *allocated*, counted only upwards where it is worse. `None` if there are no devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
     let weight = |d: &Difference| {
         let peak = noise::delta(d.base.common_peak, d.new.common_peak);
@@ -121,7 +150,8 @@ pub fn foremost(differences: &[Difference]) -> Option<usize> {
     most.map(|(at, _)| at)
 }
 
-fn devices(
+/// Compares two devices.
+fn compare_devices(
     base: &DeviceProfile,
     new: &DeviceProfile,
     room: &mut Room,
@@ -132,15 +162,15 @@ fn devices(
     let sites = matching.pairs.len() + matching.gone.len() + matching.new.len();
     let counts = [base.steps.len(), new.steps.len()];
     watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
-    let over = Over::of(base, new);
-    let [base_side, new_side] = sides([base, new], &matching, &over, room);
+    let shared = SharedSteps::of(base, new);
+    let [base_side, new_side] = sides([base, new], &matching, &shared, room);
     let (of_base, of_new) = (base_side.common_peak, new_side.common_peak);
     let usual = noise::level(of_base, of_new, Bytes::ZERO);
     let tolerance = usual.max(base_side.wobble).max(new_side.wobble);
     let peak = noise::delta(of_base, of_new);
     // As much as a run's own steps differ by is a difference here, too: the rows add up to it.
-    let held = held([base, new], &over, peak.unsigned_abs() > usual.0);
-    let found = sites::deltas([base, new], &matching, held, room);
+    let known = known([base, new], &shared, peak.unsigned_abs() > usual.0);
+    let found = sites::deltas([base, new], &matching, known, room);
     let (rows, same) = (found.rows, found.same);
     let left_out = found.left_out + (base.sites_left_out + new.sites_left_out) as usize;
     let series = Series::ALL.map(|series| series_delta(base, new, series));
@@ -150,15 +180,15 @@ fn devices(
         unknown,
     } = Excess::of(base, new, new_side.common_peak);
     let saved = Excess::of(new, base, base_side.common_peak).share;
-    let steps = steps(base, new, over.places);
+    let steps = step_deltas(base, new, shared.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = leaks_alike([&base_side.leaks, &new_side.leaks], leaks);
     let mut difference = Difference {
         change: Change::None,
         leaks,
         headline: String::new(),
-        conditions: conditions::of_devices(base, new, &matching, &over),
-        alike: !over.extra
+        conditions: conditions::of_devices(base, new, &matching, &shared),
+        alike: !shared.extra
             && rows.is_empty()
             && left_out == 0
             && levels_alike(&series, &steps)
@@ -170,17 +200,19 @@ fn devices(
         tolerance,
         varying,
         excess,
-        phases: phases(base, new),
+        phases: phase_deltas(base, new),
         steps,
         sites: rows,
         sites_left_out: left_out as u32,
         sites_same: same,
         unsplit: found.unsplit,
-        kept: Kept::between([base, new], over.places),
-        over,
-        is_other_program: conditions::is_other_program(base, new, &matching),
-        resized: conditions::resized(base, new, &matching),
-        unknown,
+        facts: Facts {
+            kept: Kept::between([base, new], shared.places),
+            shared,
+            is_other_program: same_program::is_other_program(base, new, &matching),
+            resized: conditions::resized(base, new, &matching),
+            unknown,
+        },
     };
     judge(&mut difference, saved);
     Ok(difference)
@@ -196,10 +228,10 @@ fn judge(difference: &mut Difference, saved: Option<f64>) {
 }
 
 /// What is known of two runs before their sites are compared.
-fn held(runs: [&DeviceProfile; 2], over: &Over, peaks_differ: bool) -> sites::Held {
+fn known(runs: [&DeviceProfile; 2], shared: &SharedSteps, peaks_differ: bool) -> sites::Known {
     let [base, new] = runs;
-    sites::Held {
-        extra_steps: over.extra_steps(runs),
+    sites::Known {
+        extra_steps: shared.extra_steps(runs),
         peaks_differ,
         requested: knows_requested(base) && knows_requested(new),
         unnamed: cancel::Unnamed::of(runs),
@@ -213,7 +245,7 @@ fn knows_requested(device: &DeviceProfile) -> bool {
 }
 
 /// The phases of two single passes.
-fn phases(base: &DeviceProfile, new: &DeviceProfile) -> Vec<pass::PhaseDelta> {
+fn phase_deltas(base: &DeviceProfile, new: &DeviceProfile) -> Vec<pass::PhaseDelta> {
     match [base.steps.len(), new.steps.len()] {
         [0 | 1, 0 | 1] => pass::deltas(&base.phases, &new.phases),
         _ => Vec::new(),
@@ -231,10 +263,10 @@ type Counterparts = FxHashMap<usize, usize>;
 fn sides(
     [base, new]: [&DeviceProfile; 2],
     matching: &Matching,
-    over: &Over,
+    shared: &SharedSteps,
     room: &mut Room,
 ) -> [Side; 2] {
-    let [ours, theirs] = over.steps.clone().map_or([None, None], |at| at.map(Some));
+    let [ours, theirs] = shared.steps.clone().map_or([None, None], |at| at.map(Some));
     let pairs = || matching.pairs.iter();
     let there: Counterparts = pairs().map(|&(b, n, _)| (b, n)).collect();
     let back: Counterparts = pairs().map(|&(b, n, _)| (n, b)).collect();
@@ -251,9 +283,7 @@ fn side(
     let summary = &device.summary[Series::Allocated as usize];
     let common_peak = common.and_then(|at| device.steps[at].iter().map(|step| step.peak).max());
     let common_peak = common_peak.unwrap_or(summary.peak);
-    let peaks: Vec<u64> = conditions::settled_steps(device)
-        .map(|step| step.peak.0)
-        .collect();
+    let peaks: Vec<u64> = device.settled_steps().map(|step| step.peak.0).collect();
     Side {
         device: device.device,
         events: device.events,
@@ -343,7 +373,7 @@ fn series_delta(base: &DeviceProfile, new: &DeviceProfile, series: Series) -> Se
     }
 }
 
-fn steps(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) -> Vec<StepDelta> {
+fn step_deltas(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) -> Vec<StepDelta> {
     let side = |device: &DeviceProfile, place: u32, number: u32| {
         let index = number.checked_sub(place)? as usize;
         device.steps.get(index).map(|step| StepSide {

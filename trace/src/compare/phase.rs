@@ -6,7 +6,7 @@
 //! sites with the same number of allocations in both steps are used. Their longest common
 //! subsequence gives anchors; between two anchors phases are interpolated.
 
-use super::begin::{self, Course};
+use super::beginnings::{self, Course};
 use super::numbering::{self, Numbering};
 use crate::footprint::{of_map, of_vec};
 use crate::growth::settled;
@@ -124,7 +124,7 @@ pub fn begins_at(device: &DeviceTrace, base: Option<&Rhythm>) -> i64 {
     match base {
         Some(base) if numbers.is_none() || own.is_none() => {
             let course = Course::of_device(device);
-            let [of_base, of_own] = begin::places([&base.course, &course]).unwrap_or_default();
+            let [of_base, of_own] = beginnings::places([&base.course, &course]).unwrap_or_default();
             numbered + i64::from(of_own) - i64::from(of_base)
         }
         _ => numbered,

@@ -252,6 +252,17 @@ impl DeviceProfile {
         self.wrapped || self.events == 0
     }
 
+    /// The settled whole steps.
+    pub(super) fn settled_steps(&self) -> impl Iterator<Item = &StepProfile> {
+        let whole = self.whole_steps as usize;
+        self.steps[crate::growth::settled(whole)..whole].iter()
+    }
+
+    /// Bytes requested in each settled whole step.
+    pub(super) fn settled_work(&self) -> Vec<u64> {
+        self.settled_steps().map(|step| step.work.0).collect()
+    }
+
     /// Heap bytes that it uses, without the names.
     fn heap_bytes(&self) -> usize {
         let sites: usize = self.sites.iter().map(SiteProfile::heap_bytes).sum();

@@ -367,7 +367,7 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
 
 /// What is known of two runs when their sites are compared.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct Known {
     /// How many steps later the new run ends. A site that grows steadily holds more after more
     /// steps, and that is not a difference between the programs.
     pub extra_steps: i64,
@@ -400,7 +400,7 @@ pub(super) struct Found {
 pub(super) fn deltas(
     [of_base, of_new]: [&DeviceProfile; 2],
     matching: &Matching,
-    held: Held,
+    known: Known,
     room: &mut Room,
 ) -> Found {
     let (base, new) = (&of_base.sites, &of_new.sites);
@@ -408,7 +408,7 @@ pub(super) fn deltas(
         .pairs
         .iter()
         .map(|&(b, n, m)| (Some(&base[b]), Some(&new[n]), m));
-    let [in_base, in_new] = held.unreached;
+    let [in_base, in_new] = known.unreached;
     let gone = matching.gone.iter().filter(|_| !in_new);
     let gone = gone.map(|&b| (Some(&base[b]), None, Matched::Alone));
     let fresh = matching.new.iter().filter(|_| !in_base);
@@ -416,7 +416,7 @@ pub(super) fn deltas(
     let mut rows: Vec<(SiteDelta, Row<'_>)> = Vec::new();
     let (mut same, mut unsplit) = (0, 0);
     for (base, new, matched) in pairs.chain(gone).chain(fresh) {
-        match row(base, new, matched, held) {
+        match compare_site(base, new, matched, known) {
             Some(row) => rows.push((row, [base, new])),
             None => {
                 same += 1;
@@ -425,7 +425,7 @@ pub(super) fn deltas(
         }
     }
     let sides: Vec<Row<'_>> = rows.iter().map(|&(_, sides)| sides).collect();
-    let (cancelled, sites) = cancel::cancelled(&sides, &matching.common, held.unnamed);
+    let (cancelled, sites) = cancel::cancelled(&sides, &matching.common, known.unnamed);
     same += sites;
     let mut at = 0..;
     rows.retain(|_| at.next().is_some_and(|at| !cancelled.contains(&at)));
@@ -447,7 +447,7 @@ pub(super) fn deltas(
         rows: named.collect(),
         left_out,
         same,
-        unsplit: if held.requested { unsplit } else { 0 },
+        unsplit: if known.requested { unsplit } else { 0 },
     }
 }
 
@@ -457,11 +457,11 @@ fn rest(side: Option<&SiteProfile>) -> i64 {
 }
 
 /// What differs, without its two sides.
-fn row(
+fn compare_site(
     base: Option<&SiteProfile>,
     new: Option<&SiteProfile>,
     matched: Matched,
-    held: Held,
+    known: Known,
 ) -> Option<SiteDelta> {
     let key = new.or(base)?.key;
     let of = |side: Option<&SiteProfile>, level: fn(&SiteProfile) -> Bytes| {
@@ -472,7 +472,7 @@ fn row(
     let (peak, at_end) = (difference(|s| s.peak), difference(|s| s.at_end));
     let at_peak = difference(|s| s.at_peak);
     // What the allocator rounds up, or does not split off, depends on addresses.
-    let judged = match held.requested {
+    let judged = match known.requested {
         true => [
             difference(|s| s.requested.peak),
             difference(|s| s.requested.at_end),
@@ -490,8 +490,8 @@ fn row(
     let growth = |side: Option<&SiteProfile>| side.map_or(0.0, |site| site.growth);
     // The longer run has the extra steps, so its growth says what they added.
     let expected = match (base, new) {
-        (Some(_), Some(new)) if held.extra_steps > 0 => new.growth * held.extra_steps as f64,
-        (Some(base), Some(_)) => base.growth * held.extra_steps as f64,
+        (Some(_), Some(new)) if known.extra_steps > 0 => new.growth * known.extra_steps as f64,
+        (Some(base), Some(_)) => base.growth * known.extra_steps as f64,
         _ => 0.0,
     } as i64;
     let differs = |delta: i64| {
@@ -501,7 +501,7 @@ fn row(
     let larger = match differs(of_peak) || differs(of_end) {
         true if of_peak.abs() >= of_end.abs() => Some(of_peak),
         true => Some(of_end),
-        false if held.peaks_differ && differs(of_both) => None,
+        false if known.peaks_differ && differs(of_both) => None,
         false => return None,
     };
     Some(SiteDelta {

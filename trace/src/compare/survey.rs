@@ -61,7 +61,7 @@ impl Profile {
         };
         for device in &trace.devices {
             let watch = watch.beside(profile.heap_bytes());
-            let device = device_profile(device, trace, &mut namer, [judging, watch])?;
+            let device = device_profile(device, trace, &mut namer, Watches { judging, watch })?;
             profile.devices.push(device);
         }
         profile.pinned = trace.pinned.as_ref().map(|pinned| {
@@ -81,16 +81,26 @@ impl Profile {
     }
 }
 
+/// Who may stop a survey.
+#[derive(Clone, Copy)]
+struct Watches<'a> {
+    /// Only ends the search for leaks.
+    judging: Watch<'a>,
+    /// Ends the survey.
+    watch: Watch<'a>,
+}
+
 /// The profile of a device, apart from the names.
 ///
 /// # Errors
-/// [`Stopped`] by the second watch; the first one only ends the search for leaks.
+/// [`Stopped`], when the second watch stops it.
 fn device_profile(
     device: &DeviceTrace,
     trace: &Trace,
     namer: &mut Namer<'_>,
-    [judging, watch]: [Watch<'_>; 2],
+    watches: Watches<'_>,
 ) -> Result<DeviceProfile, Stopped> {
+    let Watches { judging, watch } = watches;
     let stacks = &trace.stacks;
     let report = leaks::find_while(device, stacks, &trace.quality, judging);
     let whole = leaks::whole_steps(device).len();

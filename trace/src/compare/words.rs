@@ -61,13 +61,13 @@ fn beside(level: Bytes, change: i64) -> String {
     }
 }
 
-/// Over which steps the peaks are compared, if those are not the peaks of both runs.
+/// SharedSteps which steps the peaks are compared, if those are not the peaks of both runs.
 pub(super) fn over(difference: &Difference) -> String {
     let series = difference.series(Series::Allocated);
     let (base, new) = (&difference.base, &difference.new);
     match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
         true => String::new(),
-        false => format!(" over {}", difference.over.told()),
+        false => format!(" over {}", difference.facts.shared.told()),
     }
 }
 

@@ -8,7 +8,6 @@
 //! would have needed for much longer ones is not known: attention may need four times the memory
 //! for twice the length.
 
-use super::conditions;
 use super::noise::{self, LEVEL_SHARE, VARYING_WORK};
 use super::profile::{DeviceProfile, StepProfile};
 use crate::growth;
@@ -39,7 +38,7 @@ pub(super) enum Unknown {
 impl Excess {
     /// `peak` is that of the new run that is compared.
     pub fn of(base: &DeviceProfile, new: &DeviceProfile, peak: Bytes) -> Excess {
-        let (mean, deviation) = noise::spread(&conditions::settled_work(base));
+        let (mean, deviation) = noise::spread(&base.settled_work());
         if mean <= 0.0 || deviation <= VARYING_WORK * mean {
             return Excess::default();
         }

@@ -79,6 +79,28 @@
 //! Verdicts come from survivors, never from peaks. Allocations that are given back in their own
 //! step change none of these numbers. *Cannot tell* is a verdict: too few steps, or only two
 //! growths. The report states what limits a verdict (ring wrapped, no stacks, steps inferred).
+//!
+//! # Files
+//!
+//! ```text
+//! survivors  one pass over the blocks: what each site keeps across the ends of steps
+//! last       what the last step would have kept, had it ended where the others do
+//! edges      what a short ring of events hides at its two ends
+//! judge      whether one site's survivors come from step after step
+//! lines      a site of which one line keeps and another one collects, line by line
+//! within     growth within a step
+//! spread     growth that no site has alone
+//! anew       growth in code that has another name each time
+//! excuse     innocent explanations for growth
+//! found      what grows, what may grow, and what has an excuse
+//! spared     blocks of a site that grows that are no part of the growth
+//! groups     sites that grow -> the groups of a report
+//! culprit    which function to name for a group
+//! apart      what tells groups apart that are named by one line
+//! beside     what of the level is no growth of the leaks
+//! reason     the verdict in words
+//! leaking    which blocks leak, for other questions
+//! ```
 
 mod anew;
 mod apart;

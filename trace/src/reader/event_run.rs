@@ -10,6 +10,10 @@ use super::builder::Builder;
 use super::keys::{Key, action_at};
 use super::lists::Lists;
 use super::memo::Memo;
+use super::opcodes::{
+    APPEND, APPENDS, BINGET, BININT, BININT1, BININT2, EMPTY_LIST, LONG_BINGET, LONG1, MARK,
+    MEMOIZE, SETITEMS, SHORT_BINUNICODE, TUPLE2,
+};
 use super::rows::{pool_id, says_something};
 use super::values::{MAX_SIZE, NO_MEMO, Value};
 use crate::snapshot::EventKind;
@@ -114,21 +118,6 @@ impl Opcode {
 
 /// The largest number of keys of an event; torch 2.15 writes ten.
 const MAX_SLOTS: usize = 32;
-
-const APPEND: u8 = b'a';
-const APPENDS: u8 = b'e';
-const BININT: u8 = b'J';
-const BININT1: u8 = b'K';
-const BININT2: u8 = b'M';
-const BINGET: u8 = b'h';
-const EMPTY_LIST: u8 = b']';
-const LONG1: u8 = 0x8a;
-const LONG_BINGET: u8 = b'j';
-const MARK: u8 = b'(';
-const MEMOIZE: u8 = 0x94;
-const SETITEMS: u8 = b'u';
-const SHORT_BINUNICODE: u8 = 0x8c;
-const TUPLE2: u8 = 0x86;
 
 impl EventShape {
     /// Must be called when a memo entry changes its meaning.

@@ -16,6 +16,7 @@ mod json;
 pub(crate) mod keys;
 mod lists;
 mod memo;
+pub mod opcodes;
 mod page;
 mod pickle;
 mod relatives;

@@ -5,6 +5,7 @@
 use super::builder::Builder;
 use super::event_run::EventShape;
 use super::memo::Memo;
+use super::opcodes as op;
 use super::relatives::COLLECTION;
 use super::values::{NO_MEMO, Table, Value};
 use super::{Limits, ReadError, ReadErrorKind};
@@ -105,7 +106,7 @@ impl Machine {
     fn run(&mut self, buf: &[u8], builder: &mut Builder) -> std::result::Result<usize, ReadError> {
         let mut at = 0;
         while self.root.is_none() && at < buf.len() {
-            if buf[at] == b'}'
+            if buf[at] == op::EMPTY_DICT
                 && let Some(length) = self.event(&buf[at..], builder)
             {
                 at += length;
@@ -161,21 +162,19 @@ impl Machine {
             };
         }
         match buf[0] {
-            // BINGET, LONG_BINGET: more than half of all opcodes, so first.
-            b'h' => {
+            // These two are more than half of all opcodes, so they are first.
+            op::BINGET => {
                 let [index] = args!(1);
                 self.get(usize::from(index))?;
                 return Ok(Step::Next(2));
             }
-            b'j' => {
+            op::LONG_BINGET => {
                 let index = u32::from_le_bytes(args!(4));
                 self.get(index as usize)?;
                 return Ok(Step::Next(5));
             }
-            // MEMOIZE
-            0x94 => self.memoize(self.memo.len())?,
-            // MARK
-            b'(' => {
+            op::MEMOIZE => self.memoize(self.memo.len())?,
+            op::MARK => {
                 if self.marks.len() >= self.limits.depth {
                     return Err(ReadErrorKind::Limit(
                         "nesting depth",
@@ -184,114 +183,103 @@ impl Machine {
                 }
                 self.marks.push(self.stack.len());
             }
-            // EMPTY_DICT, EMPTY_LIST
-            b'}' => self.stack.push(Value::OpenDict(NO_MEMO)),
-            b']' => self.stack.push(Value::OpenList(NO_MEMO)),
-            // SETITEMS, SETITEM
-            b'u' => {
+            op::EMPTY_DICT => self.stack.push(Value::OpenDict(NO_MEMO)),
+            op::EMPTY_LIST => self.stack.push(Value::OpenList(NO_MEMO)),
+            op::SETITEMS => {
                 let from = self.pop_mark()?;
                 self.set_items(from, builder)?;
             }
-            b's' => {
+            op::SETITEM => {
                 let from = self.stack.len().checked_sub(2).ok_or(UNDERFLOW)?;
                 self.set_items(from, builder)?;
             }
-            // APPENDS, APPEND
-            b'e' => {
+            op::APPENDS => {
                 let from = self.pop_mark()?;
                 self.append(from, builder)?;
             }
-            b'a' => {
+            op::APPEND => {
                 let from = self.stack.len().checked_sub(1).ok_or(UNDERFLOW)?;
                 self.append(from, builder)?;
             }
-            // BININT, BININT1, BININT2
-            b'J' => {
+            op::BININT => {
                 self.stack
                     .push(Value::Int(i64::from(i32::from_le_bytes(args!(4)))));
                 return Ok(Step::Next(5));
             }
-            b'K' => {
+            op::BININT1 => {
                 let [n] = args!(1);
                 self.stack.push(Value::Int(i64::from(n)));
                 return Ok(Step::Next(2));
             }
-            b'M' => {
+            op::BININT2 => {
                 self.stack
                     .push(Value::Int(i64::from(u16::from_le_bytes(args!(2)))));
                 return Ok(Step::Next(3));
             }
-            // LONG1, LONG4
-            0x8a => {
+            op::LONG1 => {
                 let [n] = args!(1);
                 return self.long(buf, 2, usize::from(n));
             }
-            0x8b => {
+            op::LONG4 => {
                 let n = u32::from_le_bytes(args!(4));
                 return self.long(buf, 5, n as usize);
             }
-            // SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
-            0x8c => {
+            op::SHORT_BINUNICODE => {
                 let [n] = args!(1);
                 return self.string(buf, 2, u64::from(n), builder);
             }
-            b'X' => {
+            op::BINUNICODE => {
                 let n = u32::from_le_bytes(args!(4));
                 return self.string(buf, 5, u64::from(n), builder);
             }
-            0x8d => {
+            op::BINUNICODE8 => {
                 let n = u64::from_le_bytes(args!(8));
                 return self.string(buf, 9, n, builder);
             }
-            // BINFLOAT
-            b'G' => {
+            op::BINFLOAT => {
                 self.stack.push(Value::Float(f64::from_be_bytes(args!(8))));
                 return Ok(Step::Next(9));
             }
-            // NEWTRUE, NEWFALSE, NONE
-            0x88 => self.stack.push(Value::Bool(true)),
-            0x89 => self.stack.push(Value::Bool(false)),
-            b'N' => self.stack.push(Value::None),
-            // EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
-            b')' => self.tuple(self.stack.len(), builder)?,
-            n @ 0x85..=0x87 => {
-                let items = usize::from(n - 0x84);
+            op::NEWTRUE => self.stack.push(Value::Bool(true)),
+            op::NEWFALSE => self.stack.push(Value::Bool(false)),
+            op::NONE => self.stack.push(Value::None),
+            op::EMPTY_TUPLE => self.tuple(self.stack.len(), builder)?,
+            n @ op::TUPLE1..=op::TUPLE3 => {
+                let items = usize::from(n - op::TUPLE1 + 1);
                 let from = self.stack.len().checked_sub(items).ok_or(UNDERFLOW)?;
                 self.tuple(from, builder)?;
             }
-            b't' => {
+            op::TUPLE => {
                 let from = self.pop_mark()?;
                 self.tuple(from, builder)?;
             }
-            // LIST, DICT: made of all items since the mark
-            b'l' => {
+            // These two are made of all items since the mark.
+            op::LIST => {
                 let from = self.pop_mark()?;
                 self.stack.insert(from, Value::OpenList(NO_MEMO));
                 self.append(from + 1, builder)?;
             }
-            b'd' => {
+            op::DICT => {
                 let from = self.pop_mark()?;
                 self.stack.insert(from, Value::OpenDict(NO_MEMO));
                 self.set_items(from + 1, builder)?;
             }
-            // BINPUT, LONG_BINPUT
-            b'q' => {
+            op::BINPUT => {
                 let [index] = args!(1);
                 self.memoize(usize::from(index))?;
                 return Ok(Step::Next(2));
             }
-            b'r' => {
+            op::LONG_BINPUT => {
                 let index = u32::from_le_bytes(args!(4));
                 self.memoize(index as usize)?;
                 return Ok(Step::Next(5));
             }
-            // FRAME: a length that helps readers of files. This reader does not need it.
-            0x95 => {
+            // A length that helps readers of files. This reader does not need it.
+            op::FRAME => {
                 args!(8);
                 return Ok(Step::Next(9));
             }
-            // PROTO
-            0x80 => {
+            op::PROTO => {
                 let [version] = args!(1);
                 if !(2..=5).contains(&version) {
                     return Err(ReadErrorKind::Protocol(version));
@@ -301,27 +289,25 @@ impl Machine {
                 }
                 return Ok(Step::Next(2));
             }
-            // POP, DUP, POP_MARK
-            b'0' => {
+            op::POP => {
                 self.juggle()?;
                 self.stack.pop().ok_or(UNDERFLOW)?;
             }
-            b'2' => {
+            op::DUP => {
                 self.juggle()?;
                 let top = *self.stack.last().ok_or(UNDERFLOW)?;
                 self.stack.push(top);
             }
-            b'1' => {
+            op::POP_MARK => {
                 self.juggle()?;
                 let from = self.pop_mark()?;
                 self.stack.truncate(from);
             }
-            // STOP
-            b'.' => {
+            op::STOP => {
                 self.root = Some(self.stack.pop().ok_or(UNDERFLOW)?);
                 return Ok(Step::Stop(1));
             }
-            0x93 if self.is_collection(builder) => {
+            op::STACK_GLOBAL if self.is_collection(builder) => {
                 return Err(ReadErrorKind::Shape(COLLECTION));
             }
             op => return Err(refused(op)),

@@ -51,11 +51,8 @@ pub fn run(snapshot: Snapshot) -> Trace {
 /// [`Stopped`], when the watch stops it.
 pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
     let torch = snapshot.keys_seen.torch_guess();
-    let mut config = Config::from_settings(&snapshot.settings, torch.as_deref());
-    // Files of torch before 2.2 have no settings, but their events show whether segments are
-    // expandable.
-    let mut kinds = snapshot.kinds.iter();
-    config.expandable_segments |= kinds.any(|kind| kind.action == Action::SegmentMap);
+    let kinds = snapshot.kinds.iter().map(|kind| kind.action);
+    let config = Config::of_recording(&snapshot.settings, torch.as_deref(), kinds);
     let mut quality = quality::of_file(&snapshot);
     let raw_devices = std::mem::take(&mut snapshot.devices);
     let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
@@ -66,7 +63,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
     let beside = snapshot.heap_bytes() + has_python.capacity() + actions.capacity();
-    let from = From {
+    let file = SnapshotParts {
         snapshot: &snapshot,
         has_python: &has_python,
         actions: &actions,
@@ -82,7 +79,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         let waiting = raw_devices.iter().flatten().chain([&host.events]);
         let waiting: usize = waiting.map(RawEvents::heap_bytes).sum();
         let watch = watch.beside(beside + done + waiting);
-        let (trace, mut notes) = replay_device(&from, device, raw, watch)?;
+        let (trace, mut notes) = replay_device(&file, device, raw, watch)?;
         if several {
             notes = notes.into_iter().map(|n| n.of_device(device)).collect();
         }
@@ -90,7 +87,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         quality.append(&mut notes);
     }
     let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
-    let (pinned, mut notes) = replay_host(&from, host, watch.beside(beside + done))?;
+    let (pinned, mut notes) = replay_host(&file, host, watch.beside(beside + done))?;
     quality.append(&mut notes);
     let mut trace = Trace {
         pinned,
@@ -121,7 +118,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
 }
 
 /// What all devices of a snapshot have in common.
-struct From<'a> {
+struct SnapshotParts<'a> {
     snapshot: &'a Snapshot,
     /// Per stack, whether it has a Python frame.
     has_python: &'a [bool],
@@ -130,7 +127,7 @@ struct From<'a> {
     config: &'a Config,
 }
 
-impl From<'_> {
+impl SnapshotParts<'_> {
     /// The scopes to place among a device's events. For pinned memory there are none: what the
     /// program did is shown with the devices.
     fn annotations(&self, device: u32) -> &[RawAnnotation] {
@@ -159,14 +156,14 @@ impl From<'_> {
 
 /// The pinned memory of the host, if the file has it, and what is to be said of it.
 fn replay_host(
-    from: &From<'_>,
+    file: &SnapshotParts<'_>,
     host: Host,
     watch: Watch<'_>,
 ) -> Result<(Option<DeviceTrace>, Vec<QualityNote>), Stopped> {
-    if !host.is_there(&from.snapshot.segments) {
+    if !host.is_there(&file.snapshot.segments) {
         return Ok((None, Vec::new()));
     }
-    let (trace, mut notes) = replay_device(from, PINNED, host.events, watch)?;
+    let (trace, mut notes) = replay_device(file, PINNED, host.events, watch)?;
     notes.extend(pinned::left_out(host.left_out));
     let notes = notes.into_iter().map(|note| note.of_device(PINNED));
     Ok((Some(trace), notes.collect()))
@@ -193,12 +190,12 @@ fn busy_devices(traces: &[RawEvents], segments: &[RawSegment], actions: &[Action
 }
 
 fn replay_device(
-    from: &From<'_>,
+    file: &SnapshotParts<'_>,
     device: u32,
     mut raw: RawEvents,
     watch: Watch<'_>,
 ) -> Result<(DeviceTrace, Vec<QualityNote>), Stopped> {
-    let snapshot = from.snapshot;
+    let snapshot = file.snapshot;
     let of_device = |segment: &&RawSegment| segment.device == device;
     let segments: Vec<&RawSegment> = snapshot.segments.iter().filter(of_device).collect();
     let n_blocks: usize = segments.iter().map(|s| s.blocks.len()).sum();
@@ -206,16 +203,16 @@ fn replay_device(
     let final_blocks = final_blocks(snapshot, &segments);
     let watch = watch.beside(of_map(&final_blocks));
     let addresses_too = watch.beside(raw.heap_bytes());
-    let kinds = (&snapshot.kinds[..], from.actions);
+    let kinds = (&snapshot.kinds[..], file.actions);
     let mut matched = matching::run(kinds, &mut raw, &final_blocks, addresses_too)?;
     let rows_too = watch.beside(raw.heap_bytes() + matched.heap_bytes());
     rows_too.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
     rows_too.look(size_of_val(&matched.blocks.addr[..]))?;
-    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched, from.config);
+    let initial = Initial::walk_back(&snapshot.kinds, &raw.kind, &segments, &matched, file.config);
     let of_segments = (initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT;
     let rows_too = rows_too.beside(of_segments);
     let rows = &raw.kind;
-    let mut simulated = from.sizes(device, rows, &initial, &matched, rows_too)?;
+    let mut simulated = file.sizes(device, rows, &initial, &matched, rows_too)?;
     let sizes_too = rows_too.beside(simulated.heap_bytes());
     let of_blocks = (&simulated, &final_blocks);
     let blocks = assemble(snapshot, rows, &mut matched, of_blocks, sizes_too)?;
@@ -223,7 +220,7 @@ fn replay_device(
     simulated.forget_blocks();
     let n_events = raw.kind.len();
     rows_too.look(blocks.heap_bytes() + n_events * size_of::<Action>())?;
-    let actions = rows.iter().map(|&kind| from.actions[kind as usize]);
+    let actions = rows.iter().map(|&kind| file.actions[kind as usize]);
     matched.events.action = actions.collect();
     raw.kind = Vec::new();
     let held = raw.heap_bytes() + matched.heap_bytes() + of_segments + blocks.heap_bytes();
@@ -243,13 +240,13 @@ fn replay_device(
     trace.events.time = raw.time;
     let start = start_levels(&trace.blocks, &matched.pending_before, initial.reserved());
     measure(&mut trace, start, watch)?;
-    let annotations = from.annotations(device);
+    let annotations = file.annotations(device);
     let strings = &snapshot.stacks.strings;
     trace.annotations = scopes::of_device(annotations, device, strings, &trace.events);
     let notes = quality::of_device(&quality::Evidence {
         trace: &trace,
         stacks: &snapshot.stacks,
-        has_python: from.has_python,
+        has_python: file.has_python,
         has_segments: snapshot.has_segments(),
         segments: &segments,
         final_blocks: &snapshot.blocks,

@@ -37,7 +37,7 @@ pub mod words;
 use crate::allocator::Config;
 pub use crate::allocator::caching::{Limit, Placement, Refuser};
 use crate::oom;
-use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, PoolId, Series};
+use crate::trace::{DeviceTrace, Fidelity, FormatInfo, PoolId, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 pub use begin::Before;
@@ -292,12 +292,11 @@ fn left_out(device: &DeviceTrace, settings: &Config) -> Bytes {
 
 /// The settings that a device was recorded under.
 pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
-    let mut settings = Config::from_settings(&format.settings, format.torch_guess.as_deref());
-    // Files of torch before 2.2 have no settings, but their events show whether segments are
-    // expandable.
-    let mut actions = device.events.action.iter();
-    settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable)
-        || actions.any(|action| *action == Action::SegmentMap);
+    let actions = device.events.action.iter().copied();
+    let torch = format.torch_guess.as_deref();
+    let mut settings = Config::of_recording(&format.settings, torch, actions);
+    // What was mapped before the first event shows that, too.
+    settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable);
     let mut before = device.segments_before.iter();
     settings.expandable_private |=
         before.any(|segment| segment.expandable && segment.pool != PoolId::default());

@@ -75,7 +75,7 @@ impl Judge<'_> {
             self.growth();
             return;
         }
-        if difference.is_other_program {
+        if difference.facts.is_other_program {
             self.other_program();
             self.leaks();
             return;
@@ -266,7 +266,7 @@ impl Judge<'_> {
             return;
         }
         // Of steps that both have, it is known what the baseline needed.
-        let is_bound = base.wrapped && difference.over.steps.is_none();
+        let is_bound = base.wrapped && difference.facts.shared.steps.is_none();
         if difference.varying && exceeds && !is_bound {
             self.varying_peak(difference.excess, sentence);
             return;
@@ -298,7 +298,7 @@ impl Judge<'_> {
     fn peak_of_other_steps(&mut self) {
         let difference = self.difference;
         let (before, after) = (difference.base.common_peak, difference.new.common_peak);
-        let lowest = difference.over.lowest;
+        let lowest = difference.facts.shared.lowest;
         let limit = self.peak_limit();
         let exceeds = |base: Bytes, new: Bytes| new.0 > base.0.saturating_add(limit);
         let which = "whichever steps are compared";
@@ -356,7 +356,7 @@ impl Judge<'_> {
         let before = self.difference.base.common_peak;
         let allowed = self.limits.peak_growth.of(before) as f64 / before.0.max(1) as f64;
         let allowed = allowed.max(noise::LEVEL_SHARE);
-        let (weight, why) = match (excess, self.difference.unknown) {
+        let (weight, why) = match (excess, self.difference.facts.unknown) {
             (Some(excess), _) if excess > allowed => (
                 Weight::Fail,
                 format!(
@@ -422,7 +422,7 @@ impl Judge<'_> {
         let told = || places(new.places_of(counted));
         // How fast another program leaks is no measure for this one.
         let own = || format!("the new run leaks {after} {unit}, {}", told());
-        let is_other = self.difference.is_other_program;
+        let is_other = self.difference.facts.is_other_program;
         let (weight, detail) = match (change, fresh(new, counted)) {
             (LeakChange::NeverLeaked | LeakChange::CannotTell, _) => return,
             (LeakChange::Fixed, _) if is_other => return,

@@ -336,7 +336,7 @@ fn a_leak_of_another_program_is_told_without_the_baseline() {
     let base = leaky(8 * MIB);
     let check = |leak: u64, known: bool, says: &str| {
         let mut difference = difference(&base, &leaky(leak));
-        difference.is_other_program = true;
+        difference.facts.is_other_program = true;
         for place in &mut difference.new.leaks.places {
             (place.in_both, place.known) = (known, known);
         }

@@ -14,7 +14,7 @@ use crate::levels::GivenBack;
 use crate::reader::keys::Key;
 use crate::snapshot::{BlockState, EventKind, KeysSeen, RawBlock, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{Frame, StackIdx};
-use crate::trace::{BlockIdx, PoolId, PoolSize};
+use crate::trace::{Action, BlockIdx, PoolId, PoolSize};
 use crate::units::{DeviceAddr, Micros};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,11 +1,11 @@
-//! Over which steps the peaks of two runs are compared.
+//! SharedSteps which steps the peaks of two runs are compared.
 //!
 //! Steps that only one run has must not count against it, because each of them adds growth. So
 //! where the runs have other steps, their peaks are those of the steps that both have. Left out is
 //! a step of which a part is missing, since it may have needed more than was seen: the last one,
 //! where the recording or the memory ended in it, and the first one of a ring that wrapped.
 
-use super::begin::Begin;
+use super::beginnings::Beginnings;
 use super::numbering;
 use super::profile::DeviceProfile;
 use crate::units::Bytes;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The steps whose peaks are compared.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Over {
+pub(super) struct SharedSteps {
     /// Their positions in each run; `None` where the peaks of whole recordings are compared.
     pub steps: Option<[Range<usize>; 2]>,
     /// Where the first steps of each run lie over one another.
@@ -24,47 +24,47 @@ pub(super) struct Over {
     /// recording that begins later, does not begin with the first one, and nothing says with which.
     pub may_differ: bool,
     /// How the beginnings of the recordings lie to one another, where no numbers say it.
-    pub begin: Begin,
+    pub beginnings: Beginnings,
     /// Where one recording begins later, at a step that is not known: the peaks of as many steps of
     /// each run from its first one on.
     pub lowest: Option<[Bytes; 2]>,
 }
 
-impl Over {
-    pub fn of(base: &DeviceProfile, new: &DeviceProfile) -> Over {
+impl SharedSteps {
+    pub fn of(base: &DeviceProfile, new: &DeviceProfile) -> SharedSteps {
         let numberings = [base.numbering(), new.numbering()];
         let [of_base, of_new] = numberings.each_ref().map(Option::as_ref);
-        let begin = match of_base.zip(of_new) {
-            Some(_) => Begin::Together,
-            None => Begin::of([base, new]),
+        let beginnings = match of_base.zip(of_new) {
+            Some(_) => Beginnings::Together,
+            None => Beginnings::of([base, new]),
         };
         let mut places = numbering::places(of_base, of_new);
-        if let Begin::Apart(apart) = begin {
+        if let Beginnings::Apart(apart) = beginnings {
             places = [places[0] + apart[0], places[1] + apart[1]];
         }
         let overlap = of_base.zip(of_new).is_some_and(|(a, b)| a.overlaps(b));
-        let by_number = overlap || matches!(begin, Begin::Apart(_));
+        let by_number = overlap || matches!(beginnings, Beginnings::Apart(_));
         let counts = [base.steps.len(), new.steps.len()];
         let all = numbering::common(places, counts);
         let extra = counts.iter().any(|&steps| steps != all[0].len());
         let wraps = base.wrapped || new.wrapped;
-        if begin == Begin::Unknown {
+        if beginnings == Beginnings::Unknown {
             let first = whole_steps([base, new], places).unwrap_or_else(|| all.clone());
-            return Over {
+            return SharedSteps {
                 steps: None,
                 places,
                 extra,
                 may_differ: true,
-                begin,
+                beginnings,
                 lowest: lowest([base, new], first),
             };
         }
-        if begin == Begin::OneIsFlat {
-            return Over {
+        if beginnings == Beginnings::OneIsFlat {
+            return SharedSteps {
                 places,
                 extra,
-                begin,
-                ..Over::default()
+                beginnings,
+                ..SharedSteps::default()
             };
         }
         let steps = match (extra, by_number || !wraps) {
@@ -74,12 +74,12 @@ impl Over {
         // Without a whole step in both, the parts of steps are better than nothing, unless nobody
         // knows which parts they are.
         let steps = steps.or_else(|| (extra && !wraps && !all[0].is_empty()).then_some(all));
-        Over {
+        SharedSteps {
             may_differ: wraps && steps.is_none() && (extra || !by_number),
             steps,
             places,
             extra,
-            begin,
+            beginnings,
             lowest: None,
         }
     }
@@ -182,8 +182,8 @@ mod tests {
     fn peaks_are_compared_over_the_whole_steps_of_both() {
         let check = |base: &DeviceProfile, new: &DeviceProfile, told: &str, may_differ: bool| {
             for pair in [[base, new], [new, base]] {
-                let over = Over::of(pair[0], pair[1]);
-                assert_eq!((&*over.told(), over.may_differ), (told, may_differ));
+                let shared = SharedSteps::of(pair[0], pair[1]);
+                assert_eq!((&*shared.told(), shared.may_differ), (told, may_differ));
             }
         };
         let whole = run(0..13, false);

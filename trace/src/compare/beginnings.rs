@@ -14,7 +14,7 @@ use crate::units::Bytes;
 
 /// How the beginnings of two recordings lie to one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(super) enum Beginnings {
     /// At the same step, as far as anything says.
     #[default]
     Together,
@@ -153,12 +153,12 @@ pub(super) fn starts(runs: [&DeviceProfile; 2]) -> Option<[Bytes; 2]> {
     (!is_cut && starts_differ([&base, &new])).then_some([base.start, new.start])
 }
 
-impl Begin {
+impl Beginnings {
     /// Of two runs whose steps have no numbers in common.
-    pub fn of(runs: [&DeviceProfile; 2]) -> Begin {
+    pub fn of(runs: [&DeviceProfile; 2]) -> Beginnings {
         let [base, new] = runs.map(Course::of_profile);
         if let Some(places) = places([&base, &new]) {
-            return Begin::Apart(places);
+            return Beginnings::Apart(places);
         }
         // A ring that wrapped begins anywhere, and that is told otherwise.
         let is_known = runs.iter().any(|run| run.wrapped || run.whole_steps == 0)
@@ -167,12 +167,12 @@ impl Begin {
             || are_recorded_alike([&base, &new])
             || !runs.into_iter().any(grows);
         if is_known {
-            return Begin::Together;
+            return Beginnings::Together;
         }
         let mut flat = runs.into_iter().zip([&base, &new]);
         match flat.any(|(run, course)| !grows(run) && course.is_flat()) {
-            true => Begin::OneIsFlat,
-            false => Begin::Unknown,
+            true => Beginnings::OneIsFlat,
+            false => Beginnings::Unknown,
         }
     }
 }
