@@ -255,9 +255,7 @@ fn outside_torch(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame
 
 /// The innermost line of the program itself, for a place in a package.
 fn caller(stacks: &Stacks, found: &LeakGroup) -> Option<FrameText> {
-    let is_installed = |frame: &Frame| code::is_installed(stacks.str(frame.filename));
     let place = found.frame.or(found.alloc_frame)?;
-    is_installed(&place).then_some(())?;
-    let own = outside_torch(stacks, found.stack).find(|frame| !is_installed(frame))?;
+    let own = leaks::caller(stacks, found.stack, place)?;
     Some(frame_text(stacks, own))
 }

@@ -192,6 +192,9 @@ pub struct LeakPlace {
     pub id: String,
     /// The function that explains it best.
     pub place: Place,
+    /// The program's innermost line, if `place` is in a package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Place>,
     /// Bytes a step (a part of a step, when it grows within steps).
     pub rate: f64,
     /// Whether it grows within steps and is given back at their ends.
@@ -208,8 +211,16 @@ impl LeakPlace {
     pub fn within(&self) -> String {
         match self.place.name.as_str() {
             "" => String::new(),
-            _ => format!(" in {}", self.place.told()),
+            _ => format!(" in {}", self.place_told()),
         }
+    }
+
+    /// `forward (net.py:30) called by save (train.py:7)`: for a place in a package, the program's
+    /// line, too.
+    pub fn place_told(&self) -> String {
+        let caller = self.caller.as_ref();
+        let caller = caller.map_or_else(String::new, |call| format!(" called by {}", call.told()));
+        self.place.told() + &caller
     }
 
     /// What its rate is counted by.
@@ -451,7 +462,8 @@ impl Difference {
             .flatten();
         let places = sides.flat_map(|side| side.frames.iter().chain(&side.place));
         let leaks = [&self.base, &self.new].map(|side| &side.leaks.places);
-        let leaks = leaks.into_iter().flatten().map(|leak| &leak.place);
+        let leaks = leaks.into_iter().flatten();
+        let leaks = leaks.flat_map(|leak| [&leak.place].into_iter().chain(&leak.caller));
         let places: usize = places.chain(leaks).map(of_place).sum();
         places
             + self.sites.len() * size_of::<SiteDelta>()

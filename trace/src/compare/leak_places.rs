@@ -112,6 +112,7 @@ mod tests {
                 filename: "/a/train.py".to_owned(),
                 line: 7,
             },
+            caller: None,
             rate: Bytes::mib(mib).0 as f64,
             within_step: false,
             in_both,
@@ -152,6 +153,15 @@ mod tests {
             &[],
             Some("no longer leaking 56.0 MiB a step in add (train.py:7) and one more place"),
         );
+        // A place in a package does not say what of the program leaks.
+        let mut called = leaks(&[("forward", 24, false)]);
+        let place = called.places[0].place.clone();
+        called.places[0].caller = Some(Place {
+            name: "main".to_owned(),
+            ..place
+        });
+        let told = "24.0 MiB a step in forward (train.py:7) called by main (train.py:7)";
+        assert_eq!(called.places[0].told(), told);
         // The rate of two places is of neither.
         assert_eq!(leaks(&both).told_where(), "56.0 MiB a step in 2 places");
     }

@@ -354,6 +354,7 @@ fn leaks_of(
                 place: group
                     .place
                     .map_or_else(Place::default, |frame| room.place(&device.names, frame)),
+                caller: group.caller.map(|frame| room.place(&device.names, frame)),
                 rate: group.bytes_per_step,
                 within_step: group.pattern == Pattern::WithinStep,
                 in_both: there(group) == Some(true),

@@ -155,6 +155,8 @@ pub struct LeakingSite {
     pub key: SiteKey,
     /// The function that explains it best.
     pub place: Option<Frame>,
+    /// The program's innermost line, if `place` is in a package.
+    pub caller: Option<Frame>,
     /// How it grows.
     pub pattern: Pattern,
     /// Bytes a step (a part of a step, when it grows within steps).

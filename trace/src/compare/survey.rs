@@ -188,9 +188,11 @@ fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
 
 fn leaking_site(group: &LeakGroup, namer: &mut Namer<'_>) -> LeakingSite {
     let frame = group.frame.or(group.alloc_frame);
+    let caller = frame.and_then(|frame| leaks::caller(namer.stacks(), group.stack, frame));
     LeakingSite {
         key: group.site,
         place: frame.map(|frame| namer.frame(frame)),
+        caller: caller.map(|frame| namer.frame(frame)),
         pattern: group.pattern,
         bytes_per_step: group.bytes_per_step,
         error: group.slope_error,

@@ -13,9 +13,11 @@
 //!   sites leak, and the function that built the graph is the answer.
 //!
 //! Of these two functions the outer one is named. If it is PyTorch's own code, the first caller
-//! outside of PyTorch is named. Sites that add less than [`super::MIN_BYTES`] do not count.
+//! outside of PyTorch is named. If that is a package's, and a function of the program that it calls
+//! lies further in, that one is named: a training loop calls the program's `compute_loss`. Sites
+//! that add less than [`super::MIN_BYTES`] do not count.
 
-use crate::code::is_generated;
+use crate::code::{is_generated, is_installed};
 use crate::phases::{Role, Roles};
 use crate::site::{is_framework, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
@@ -47,6 +49,18 @@ impl Amount {
     fn share(self) -> f64 {
         self.kept as f64 / self.made.max(1) as f64
     }
+}
+
+/// The program's innermost line in a stack, for a place in a package.
+pub fn caller(stacks: &Stacks, stack: StackIdx, place: Frame) -> Option<Frame> {
+    let is_package = |frame: &Frame| is_installed(stacks.str(frame.filename));
+    is_package(&place).then_some(())?;
+    let frames = stacks.frames(stack).iter();
+    let mut frames = frames.map(|&frame| stacks.frame(frame));
+    frames.find(|frame| {
+        let is_written = !is_framework(stacks, *frame) && !is_generated(stacks.str(frame.filename));
+        is_written && !is_package(frame)
+    })
 }
 
 /// Amounts by the inner and by the outer parts of stacks.
@@ -105,9 +119,15 @@ impl<'a> Culprits<'a> {
             !is_framework(self.stacks, *f) && !is_generated(self.stacks.str(f.filename))
         };
         let mut outward = frames[explained..].iter().map(frame);
-        let inward = frames[..explained].iter().rev().map(frame);
-        let nearest = outward.find(own).or_else(|| inward.into_iter().find(own));
-        nearest.or_else(|| frames.get(explained).map(frame))
+        let mut inward = frames[..explained].iter().rev().map(frame);
+        let of_program = |f: &Frame| own(f) && !is_installed(self.stacks.str(f.filename));
+        let called = inward.clone().find(of_program);
+        match outward.find(own) {
+            Some(nearest) if of_program(&nearest) => Some(nearest),
+            Some(nearest) => called.or(Some(nearest)),
+            None => inward.find(own),
+        }
+        .or_else(|| frames.get(explained).map(frame))
     }
 
     /// The innermost position from which on the stack explains the leak.
@@ -162,4 +182,52 @@ fn prefixes<'f, T: Hash + 'f>(items: impl Iterator<Item = &'f T>) -> impl Iterat
         *hash = fx_hash(&(*hash, item));
         Some(*hash)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::program::Program;
+
+    const TRAIN: &str = "training_step /v/site-packages/transformers/trainer.py:14";
+    const EVALUATE: &str = "prediction_step /v/site-packages/transformers/trainer.py:40";
+    const MODEL: &str = "forward /v/site-packages/transformers/bert.py:5";
+
+    /// The place and its caller, where what training makes within `inside` is kept, and what an
+    /// evaluation makes there is not.
+    fn named(inside: &[&str]) -> [Option<String>; 2] {
+        let mut program = Program::default();
+        let mut stack = |step: &'static str| {
+            program.stack(&[&["main train.py:30", step], inside, &[MODEL]].concat())
+        };
+        let (kept, given_back) = (stack(TRAIN), stack(EVALUATE));
+        let stacks = &program.builder.stacks;
+        let amount = |kept: u64| Amount { made: 100, kept };
+        let amounts = [(kept, amount(100)), (given_back, amount(0))];
+        let roles = Roles::of(stacks);
+        let culprits = Culprits::new(
+            stacks,
+            &roles,
+            &amounts.into_iter().collect(),
+            Watch::nobody(),
+        );
+        let place = culprits
+            .expect("nobody stops it")
+            .frame(kept)
+            .expect("it has frames");
+        let told = |frame: Frame| format!("{}:{}", stacks.str(frame.name), frame.line);
+        [Some(place), caller(stacks, kept, place)].map(|frame| frame.map(told))
+    }
+
+    #[test]
+    fn the_program_is_named_where_a_package_calls_it() {
+        let check = |inside: &[&str], place: &str, caller: Option<&str>| {
+            let [named, calls] = named(inside);
+            assert_eq!((named.as_deref(), calls.as_deref()), (Some(place), caller));
+        };
+        // A package's loop calls the package's model: the program's line is further out.
+        check(&[], "training_step:14", Some("main:30"));
+        // It calls the program's function: that is the place.
+        check(&["compute_loss train.py:8"], "compute_loss:8", None);
+    }
 }

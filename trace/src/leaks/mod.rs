@@ -121,6 +121,7 @@ mod survivors;
 mod within;
 
 pub use crate::steps::MIN_STEPS;
+pub use culprit::caller;
 pub use leaking::Leaking;
 pub use survivors::MAX_CELLS;
 

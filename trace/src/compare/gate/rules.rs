@@ -578,10 +578,9 @@ fn fresh(leaks: &Leaks, counted: Counted) -> Option<String> {
 fn places<'a>(leaking: impl Iterator<Item = &'a LeakPlace>) -> String {
     let mut names: Vec<String> = Vec::new();
     for place in leaking {
-        let place = &place.place;
-        let name = match place.name.is_empty() {
+        let name = match place.place.name.is_empty() {
             true => "code without a stack".to_owned(),
-            false => place.told(),
+            false => place.place_told(),
         };
         if !names.contains(&name) {
             names.push(name);
