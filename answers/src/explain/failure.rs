@@ -8,6 +8,7 @@ use timeline::oom::place_of;
 use trace::allocator::Config;
 use trace::failing::{Failing, Fits, Need, Times};
 use trace::oom::{self, Asker, Failure};
+use trace::span::Span;
 use trace::stacks::Frame;
 use trace::steps::Word;
 use trace::tiles::frame_label;
@@ -30,15 +31,14 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let failing = Failing::of(look.device, look.stacks(), kinds, &failure);
     let room = room::at(look, places, Some(failure.event));
     let evidence = what_if::evidence(look.device, &own, look.watch)?;
-    let fits = fits(look, evidence.limit, &failing, &failure);
+    // A limit that was set late refused nothing that the recording shows before.
+    let refused = || LimitSeen::of_refusal(None, &own, &failure);
+    let fits = fits(look, evidence.limit.or_else(refused), &failing, &failure);
     let tried = Tried {
         leaks: Some(&early),
         batch: Some(&failing.batch),
         limit: look.limit,
-        share: match fits {
-            Some(Fits::Share(share, _)) => Some(share),
-            _ => None,
-        },
+        share: fits.and_then(Fits::share),
     };
     let diagnosis = what_if::remedies(look.device, (&own, &evidence), tried, look.watch)?;
     let leaked = early.overdue(look.device, failure.event);
@@ -47,7 +47,9 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let limit_below = limit.map(|limit| limit.below);
     let whole_pass = whole_pass(&failing, fits, limit_below);
     let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
-    let is_more = failing.state_made > failure.asked || is_too_much;
+    let has_little = room.as_ref().is_some_and(|room| is_little(room, &failure));
+    let may_be_more = has_little && !has_room(whole_pass.as_ref(), limit);
+    let is_more = failing.state_made > failure.asked || is_too_much || may_be_more;
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: failing.phase,
@@ -111,7 +113,9 @@ fn why(
     let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
     let line = asker.frame.filter(is_line);
     let line = line.map(|frame| frame_label(look.stacks(), frame));
+    let before = Span::new(EventIdx(0), failure.event);
     let request = words::Request {
+        peak_before: look.device.allocated_peak(before),
         place: &place,
         operation: asker.operation.as_deref(),
         line: line.as_deref(),
@@ -156,6 +160,21 @@ fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Op
         batch,
         with_batch,
     })
+}
+
+/// Of what was reserved, this share in pieces is little.
+const LITTLE: u64 = 16;
+
+/// Whether so little was not in use that the pieces it lay in are not why memory ran out, unless
+/// all that was to come had room.
+fn is_little(room: &Room, failure: &Failure) -> bool {
+    room.free.0 * LITTLE < failure.reserved.0
+}
+
+/// Whether the whole pass is known to have had room.
+fn has_room(pass: Option<&WholePass>, limit: Option<LimitSeen>) -> bool {
+    let both = pass.zip(limit);
+    both.is_some_and(|(pass, limit)| pass.least <= limit.at_least)
 }
 
 /// The limit that replay was tried with; otherwise what is told, or what the failure shows beside
@@ -264,7 +283,6 @@ fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, is_too_much: bool) -> Vec<Remedy
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::span::Span;
     use trace::testing::{TraceBuilder, block_of};
     use trace::trace::Step;
 

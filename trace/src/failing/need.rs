@@ -46,6 +46,16 @@ pub enum Fits {
     Unknown,
 }
 
+impl Fits {
+    /// The share of the batch, where one has room.
+    pub fn share(self) -> Option<Share> {
+        match self {
+            Fits::Share(share, _) => Some(share),
+            Fits::None | Fits::Unknown => None,
+        }
+    }
+}
+
 impl Need {
     /// The largest share of the batch with which a pass needs no more than `most`.
     pub fn fits(&self, most: Bytes) -> Fits {

@@ -23,6 +23,8 @@ use trace::what_if::Change;
 
 /// Where and by whom memory was requested, as far as that is known.
 pub struct Request<'a> {
+    /// The most that was in use before at one time.
+    pub peak_before: Bytes,
     /// `in step 3, in the backward pass`; may be empty.
     pub place: &'a str,
     /// The operation.
@@ -56,7 +58,9 @@ pub struct Replays<'a> {
 
 /// Why it failed.
 pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
-    let mut sentences = vec![refused(oom, request), cause(oom, leaks, request.step)];
+    let mut sentences = vec![refused(oom, request)];
+    sentences.extend(lowered(oom, request.peak_before));
+    sentences.push(cause(oom, leaks, request.step));
     sentences.extend(contributed(oom, leaks, request.step));
     sentences.extend(state(request.optimizer_made));
     sentences.extend(match oom.retries_before {
@@ -119,6 +123,17 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
     format!("{}: {refusal}.", capital(&begin))
 }
 
+/// That there had been more room before than there was now.
+fn lowered(oom: &OutOfMemory, peak_before: Bytes) -> Option<String> {
+    let since = match oom.refused_by {
+        Refusal::ProcessLimit => "the limit was set, or lowered, since then",
+        Refusal::Device => "the device had more room for it then",
+        Refusal::NotKnown => return None,
+    };
+    let is_more = oom.limit_below.is_some_and(|below| peak_before >= below);
+    is_more.then(|| format!("Before, up to {peak_before} had been in use: {since}."))
+}
+
 /// ` of 2.01 GiB`, as exactly as the recording shows it.
 fn limit(oom: &OutOfMemory) -> String {
     match (oom.limit_at_least, oom.limit_below) {
@@ -150,6 +165,11 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
             pinned(room)
         ),
         _ => {
+            if let Some(room) = oom.room.as_ref().filter(|room| room.free >= oom.asked)
+                && !is_known_to_need_more(oom)
+            {
+                return nearly_all(oom, room);
+            }
             let free = oom.held.reserved.saturating_sub(in_use);
             let larger = oom.whole_pass.as_ref().and_then(larger);
             let larger = larger.map_or_else(String::new, |larger| {
@@ -164,6 +184,26 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
             )
         }
     }
+}
+
+/// Whether the whole pass is known to have needed more, or its optimizer.
+fn is_known_to_need_more(oom: &OutOfMemory) -> bool {
+    let is_too_much = oom.whole_pass.as_ref().map(|pass| pass.is_too_much);
+    is_too_much == Some(true) || oom.phase == Phase::Optimizer
+}
+
+/// That there was little left, and that it lay in pieces: which of both it was, nobody can tell.
+fn nearly_all(oom: &OutOfMemory, room: &Room) -> String {
+    format!(
+        "Nearly all of the {} reserved was in use: {}, mostly {}{}. The {} that were not lay in \
+         pieces of {}.",
+        oom.held.reserved,
+        oom.held.allocated,
+        mostly(oom),
+        asked_for_by(oom),
+        room.free,
+        pieces(oom, room)
+    )
 }
 
 /// `, most of it made by …`.
@@ -280,11 +320,22 @@ fn mostly(oom: &OutOfMemory) -> String {
 /// What would have got past it: first what ends the cause, then what only gets past.
 pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String {
     if !replays.fails {
-        return format!(
-            "Which change would have got past it cannot be computed: replayed under its own \
-             settings, the recording does not fail at this request. {}",
-            in_general(oom.cause, !replays.expands)
-        );
+        let too_much = oom.whole_pass.as_ref().filter(|pass| pass.is_too_much);
+        let needs = too_much.map(|pass| needs_more(pass, replays.step));
+        let sentences = [
+            Some(
+                "Which change would have got past it cannot be computed: replayed under its own \
+                 settings, the recording does not fail at this request."
+                    .to_owned(),
+            ),
+            needs,
+            Some(in_general(oom.cause, !replays.expands).to_owned()),
+        ];
+        return sentences
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ");
     }
     let mut sentences = Vec::new();
     let is = |kind: Kind| oom.remedies.iter().filter(move |r| Kind::of(r) == kind);

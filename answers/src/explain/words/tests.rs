@@ -141,6 +141,7 @@ const NOTHING: Saved = Saved {
     usual: None,
 };
 const NOBODY: words::Request<'_> = words::Request {
+    peak_before: Bytes::ZERO,
     place: "",
     operation: None,
     line: None,
@@ -264,6 +265,34 @@ fn a_leak_within_steps_is_told_by_the_part_of_a_step() {
     }
 }
 
+/// Where a limit was set late, and where nobody can tell whether pieces were to blame.
+#[test]
+fn less_is_said_of_the_cause_where_less_is_known() {
+    let limited = OutOfMemory {
+        refused_by: Refusal::ProcessLimit,
+        ..failure(Cause::Fragmentation)
+    };
+    // More was in use before than this limit lets.
+    let before = |mib: u64| words::Request {
+        peak_before: Bytes::mib(mib),
+        ..NOBODY
+    };
+    let lowered = "Before, up to 2.00 GiB had been in use: the limit was set, or lowered, since";
+    let told = words::why(&limited, &no_leaks(), &before(2048));
+    assert!(told.contains(lowered), "{told}");
+    let told = words::why(&limited, &no_leaks(), &before(1000));
+    assert!(!told.contains("Before, "), "{told}");
+    // Pieces that would have served the request, and next to nothing else.
+    let mut little = failure(Cause::Demand);
+    little.room.as_mut().expect("it has one").free = Bytes::mib(110);
+    let told = words::why(&little, &no_leaks(), &NOBODY);
+    let nearly = "Nearly all of the 960 MiB reserved was in use: 900 MiB, mostly activations (700 \
+                  MiB) and parameters (150 MiB), the largest part asked for by `forward \
+                  model.py:12` (700 MiB). The 110 MiB that were not lay in pieces of 20.0 MiB at \
+                  most.";
+    assert!(told.ends_with(nearly), "{told}");
+}
+
 /// A full device tells how much was there, and a small request needs a segment that is larger.
 #[test]
 fn how_much_was_missing_is_said_as_exactly_as_it_is_known() {
@@ -276,6 +305,8 @@ fn how_much_was_missing_is_said_as_exactly_as_it_is_known() {
         asked: Bytes::mib(8),
         segment: Some(Bytes::mib(20)),
         limit_at_least: Some(Bytes::mib(976)),
+        // Pieces of the same pool that are as large would have served it.
+        room: None,
         ..failure(Cause::Demand)
     };
     let pools = |oom: OutOfMemory, gap: Bytes| OutOfMemory {
