@@ -236,6 +236,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route(api::routes::METRICS, get(metrics::all))
         .merge(account_pages())
         .merge(project_pages())
+        .route("/runs", get(unfold::runs))
+        .route("/runs/", get(unfold::runs))
         .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))

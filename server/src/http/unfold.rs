@@ -18,7 +18,7 @@ use api::routes;
 use axum::extract::{FromRequestParts, RawQuery};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 
 /// What a page depends on besides its address.
 pub struct Asking {
@@ -50,6 +50,15 @@ impl Asking {
             None => assets::index(site, &self.headers, self.showing),
             Some(head) => assets::page(site, &head, self.showing),
         }
+    }
+}
+
+/// The list of runs is the first page; people type this address, because that of each run begins so.
+pub async fn runs(RawQuery(raw): RawQuery) -> Redirect {
+    let list = routes::RUNS_PAGE;
+    match raw {
+        Some(query) => Redirect::temporary(&format!("{list}?{query}")),
+        None => Redirect::temporary(list),
     }
 }
 

@@ -376,3 +376,16 @@ async fn pages_that_everybody_may_see_unfold() {
     let page = text(&server, &format!("{}?{query}", routes::COMPARE_PAGE)).await;
     assert!(!page.contains("og:"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_that_people_type_leads_to_the_list_of_runs() {
+    let server = Server::start().await;
+    let check = async |typed: &str, expected: &str| {
+        let answer = server.get(typed).await;
+        assert!(answer.status.is_redirection(), "{typed}");
+        assert_eq!(answer.headers["location"], expected, "{typed}");
+    };
+    check("/runs", "/").await;
+    check("/runs/", "/").await;
+    check("/runs?filter=moe", "/?filter=moe").await;
+}
