@@ -177,6 +177,7 @@ fn listen() {
         Notice::Lost => connection.set(Connection::Lost),
         Notice::Back => {
             connection.set(Connection::There);
+            uploads.server_is_back();
             runs.read_again();
             benches.changed();
         }

@@ -1,6 +1,7 @@
 //! One upload as a value, and everything that can happen to it.
 
 use crate::components::problem_note::{behind_colon, sentence};
+use crate::response::is_no_answer;
 use ::timeline::format::{self, UnixMillis};
 use api::ids::{RunId, UploadId};
 use api::problem::{Problem, ProblemCode};
@@ -41,14 +42,14 @@ pub struct Running {
 }
 
 /// Whether a finished upload brought anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Novelty {
     /// The server has not said yet.
     Untold,
     /// Its run is new.
     New,
-    /// The same bytes, and so the run, were there before.
-    Known,
+    /// The same bytes, and so the run, were there before, under this name.
+    Known(String),
 }
 
 /// The state of an upload.
@@ -96,6 +97,8 @@ pub enum Change {
     Cancelled,
     /// The user wants it tried again.
     Retried,
+    /// The server answers again.
+    ServerBack,
 }
 
 /// One file to upload.
@@ -117,6 +120,8 @@ pub struct Item {
     pub started: UnixMillis,
     /// How it stands.
     pub state: State,
+    /// Whether it was sent again without being asked for, because the server answered again.
+    pub sent_again: bool,
 }
 
 impl Item {
@@ -131,6 +136,16 @@ impl Item {
             upload: None,
             started: UnixMillis(0),
             state: State::Waiting,
+            sent_again: false,
+        }
+    }
+
+    /// Whether it is sent again once the server answers. Only once: a file that ends the server
+    /// would end it again and again.
+    pub fn waits_for_server(&self) -> bool {
+        match &self.state {
+            State::Failed(problem) => is_no_answer(problem) && !self.sent_again,
+            _ => false,
         }
     }
 
@@ -145,8 +160,14 @@ impl Item {
             (Change::Retried, State::Failed(_) | State::Cancelled) => {
                 self.upload = None;
                 self.state = State::Waiting;
+                self.sent_again = false;
             }
-            (Change::Retried, _) => {}
+            (Change::ServerBack, State::Failed(_)) if self.waits_for_server() => {
+                self.upload = None;
+                self.state = State::Waiting;
+                self.sent_again = true;
+            }
+            (Change::Retried | Change::ServerBack, _) => {}
             (Change::Finished(run, novelty), State::Done(_, Novelty::Untold)) => {
                 self.state = State::Done(run, novelty);
             }
@@ -224,7 +245,12 @@ impl Item {
             State::Waiting => format!("Waiting · {}", format::bytes(self.size)),
             State::Unpacking => "Unpacking".to_owned(),
             State::Running(running) => self.running_status(running),
-            State::Done(_, Novelty::Known) => "The same bytes were here already".to_owned(),
+            State::Done(_, Novelty::Known(name)) if *name == self.name => {
+                "The same bytes were here already".to_owned()
+            }
+            State::Done(_, Novelty::Known(name)) => {
+                format!("The same bytes were here already, as {name}")
+            }
             State::Done(..) => "Done".to_owned(),
             State::Failed(problem) => problem.title.clone(),
             State::Cancelled => "Cancelled".to_owned(),
@@ -236,6 +262,9 @@ impl Item {
         let State::Failed(problem) = &self.state else {
             return None;
         };
+        if self.waits_for_server() {
+            return Some("It is sent again as soon as the server answers.".to_owned());
+        }
         Some(match &self.archive {
             None => sentence(&problem.detail),
             Some(archive) => format!("In {archive}: {}", behind_colon(&problem.detail)),
@@ -331,14 +360,14 @@ fn smoothed(before: Option<u64>, rate: u64) -> u64 {
 /// The run of an upload, once it is known whether it is new.
 pub fn done_run(state: &State) -> Option<RunId> {
     match state {
-        State::Done(run, Novelty::New | Novelty::Known) => Some(run.clone()),
+        State::Done(run, Novelty::New | Novelty::Known(_)) => Some(run.clone()),
         _ => None,
     }
 }
 
 /// What is said where the run of a file is opened that brought nothing new.
 pub fn already_here(name: &str, state: &State) -> Option<String> {
-    let is_known = matches!(state, State::Done(_, Novelty::Known));
+    let is_known = matches!(state, State::Done(_, Novelty::Known(_)));
     is_known.then(|| format!("“{name}” was here already, with the same bytes: this is its run."))
 }
 
@@ -368,8 +397,8 @@ pub(super) mod tests {
 
     pub(in crate::upload) fn failed() -> Change {
         Change::Failed(Problem {
-            code: ProblemCode::Interrupted,
-            status: 0,
+            code: ProblemCode::Internal,
+            status: 500,
             title: "Lost".to_owned(),
             detail: String::new(),
             offset: None,
@@ -413,11 +442,17 @@ pub(super) mod tests {
         let mut item = item();
         item.on(Change::Started(UnixMillis(0)));
         item.on(done());
-        item.on(Change::Finished(run(), Novelty::Known));
-        assert_eq!(item.state, State::Done(run(), Novelty::Known));
+        let known = || Novelty::Known("night.pickle".to_owned());
+        item.on(Change::Finished(run(), known()));
+        assert_eq!(item.state, State::Done(run(), known()));
+        assert_eq!(
+            item.status(),
+            "The same bytes were here already, as night.pickle"
+        );
+        item.name = "night.pickle".to_owned();
         assert_eq!(item.status(), "The same bytes were here already");
         item.on(Change::Finished(run(), Novelty::New));
-        assert_eq!(item.state, State::Done(run(), Novelty::Known));
+        assert_eq!(item.state, State::Done(run(), known()));
     }
 
     #[test]

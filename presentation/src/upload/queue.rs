@@ -129,9 +129,15 @@ pub fn not_let_in(items: &[Item]) -> Vec<LocalId> {
     items.iter().filter(is_it).map(|item| item.id).collect()
 }
 
+/// Files that did not arrive because the server did not answer. They are sent again once it does.
+pub fn not_answered(items: &[Item]) -> Vec<LocalId> {
+    let waiting = items.iter().filter(|item| item.waits_for_server());
+    waiting.map(|item| item.id).collect()
+}
+
 /// Whether leaving the page would lose files that were chosen.
 pub fn would_be_lost(items: &[Item]) -> bool {
-    is_busy(items) || !not_let_in(items).is_empty()
+    is_busy(items) || !not_let_in(items).is_empty() || !not_answered(items).is_empty()
 }
 
 /// Whether files are under way.
@@ -150,6 +156,9 @@ pub fn headline(items: &[Item]) -> String {
         .filter(|i| matches!(i.state, State::Done(..)))
         .count();
     let open = items.iter().filter(|i| !i.state.is_final()).count();
+    if open == 0 && items.iter().any(Item::waits_for_server) {
+        return "Waiting for the server".to_owned();
+    }
     match (open, failed) {
         (0, 0) if done == 0 => "Cancelled".to_owned(),
         (0, 0) => format::plural(done as u64, "file") + " done",
@@ -168,6 +177,7 @@ mod tests {
     use super::super::item::tests::{done, failed, item};
     use super::super::item::{Change, Novelty};
     use super::*;
+    use crate::response::unreachable;
     use ::timeline::format::UnixMillis;
     use api::problem::Problem;
     use trace::ranks::Rank;
@@ -297,6 +307,33 @@ mod tests {
         let waiting = vec![items[0].id];
         assert_eq!((not_let_in(&items), would_be_lost(&items)), (waiting, true));
         assert!(!is_busy(&items));
+    }
+
+    #[test]
+    fn files_wait_for_a_server_that_is_gone_but_not_for_one_that_they_end() {
+        let mut items = vec![item(), item()];
+        items[0].on(failed());
+        items[1].on(Change::Failed(unreachable()));
+        let waiting = vec![items[1].id];
+        assert_eq!(not_answered(&items), waiting);
+        assert!(would_be_lost(&items));
+        assert_eq!(headline(&items), "Waiting for the server");
+        let told = items[1].why().unwrap();
+        assert_eq!(told, "It is sent again as soon as the server answers.");
+        items
+            .iter_mut()
+            .for_each(|item| item.on(Change::ServerBack));
+        assert_eq!(items[1].state, State::Waiting);
+        assert!(matches!(items[0].state, State::Failed(_)), "it would again");
+        items[1].on(Change::Failed(unreachable()));
+        assert_eq!(
+            (not_answered(&items), would_be_lost(&items)),
+            (vec![], false)
+        );
+        assert_eq!(headline(&items), "2 of 2 files failed");
+        items[1].on(Change::Retried);
+        items[1].on(Change::Failed(unreachable()));
+        assert_eq!(not_answered(&items), waiting, "somebody wants it");
     }
 
     #[test]

@@ -260,6 +260,17 @@ impl Uploads {
         self.work();
     }
 
+    /// Sends those again that did not arrive because the server did not answer: it does now.
+    pub fn server_is_back(self) {
+        let mut ids = Vec::new();
+        self.look(&mut |items| ids = queue::not_answered(items));
+        ids.iter()
+            .for_each(|id| self.change(*id, Change::ServerBack));
+        if !ids.is_empty() {
+            self.work();
+        }
+    }
+
     /// Sends those again that were refused because the session had ended. Whether there were any.
     pub fn let_in(self) -> bool {
         let mut ids = Vec::new();
@@ -491,10 +502,9 @@ impl Uploads {
     /// The server has the whole body. The run may be there too, or in a moment.
     async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
         if let Ok(finished) = objects::read::<FinishedUpload>(body) {
-            let novelty = if finished.known {
-                Novelty::Known
-            } else {
-                Novelty::New
+            let novelty = match finished.known {
+                true => Novelty::Known(finished.run.name),
+                false => Novelty::New,
             };
             let local = self.item_untracked(id).and_then(|item| item.in_job);
             if let (Some((local, _)), Some(place)) = (local, finished.run.job) {
