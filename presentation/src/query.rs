@@ -11,6 +11,12 @@ pub trait Query: Clone + PartialEq + Send + Sync + 'static {
 
     /// The query, without `?`; empty for the default state where that is possible.
     fn write(&self) -> String;
+
+    /// Whether `next` shows something else, as another page would, so that the browser leads back
+    /// to this. It is not asked to undo each zoom.
+    fn is_left_for(&self, _next: &Self) -> bool {
+        false
+    }
 }
 
 impl Query for ViewState {
@@ -23,6 +29,10 @@ impl Query for ViewState {
             state if *state == ViewState::default() => String::new(),
             state => state.to_string(),
         }
+    }
+
+    fn is_left_for(&self, next: &ViewState) -> bool {
+        self.tab != next.tab
     }
 }
 
@@ -37,6 +47,10 @@ impl Query for CompareState {
             state if *state == CompareState::default() => String::new(),
             state => state.to_string(),
         }
+    }
+
+    fn is_left_for(&self, next: &CompareState) -> bool {
+        self.runs != next.runs
     }
 }
 
@@ -82,6 +96,21 @@ mod tests {
         assert_eq!(ViewState::default().write(), "");
         let (state, notes) = ViewState::read("");
         assert_eq!((state, notes), (ViewState::default(), vec![]));
+    }
+
+    #[test]
+    fn back_leads_to_the_tab_before_and_does_not_undo_a_zoom() {
+        let check = |next: &str, expected| {
+            let [before, next] = ["v=5&tab=leaks", next].map(|query| ViewState::read(query).0);
+            assert_eq!(before.is_left_for(&next), expected, "{next:?}");
+        };
+        check("v=5&tab=alive", true);
+        check("v=5", true);
+        check("v=5&tab=leaks&sel=b3", false);
+        let runs = |query| CompareState::read(query).0;
+        assert!(runs("v=1&runs=run_a,run_b").is_left_for(&runs("v=1&runs=run_a")));
+        let zoomed = runs("v=1&runs=run_a,run_b&from=1&to=2");
+        assert!(!runs("v=1&runs=run_a,run_b").is_left_for(&zoomed));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Connects a page's state with the query in the address bar. Only this code touches the history.
 //!
-//! Writing replaces the current entry, so "back" leaves the page and does not undo a zoom. Panning
-//! changes the state at every frame, but browsers refuse more than some 200 replacements in ten
+//! Writing replaces the current entry, so "back" does not undo a zoom. What is like another page (a
+//! tab, other runs) gets an entry of its own: [`Query::is_left_for`]. Panning changes the state at every frame, but browsers refuse more than some 200 replacements in ten
 //! seconds. So the state changes at once, and the address follows at most every [`WRITE_EVERY`].
 
 use api::view_state::{BadViewState, ViewState};
@@ -62,12 +62,16 @@ impl<T: Query> UrlState<T> {
     /// Replaces the state; the address follows. Does nothing once the page was left: an answer may
     /// come later.
     pub fn set(self, state: T) {
-        if self.state.try_with_untracked(|old| *old == state) != Some(false) {
+        let leaves = |old: &T| (*old != state).then(|| old.is_left_for(&state));
+        let Some(leaves) = self.state.try_with_untracked(leaves).flatten() else {
             return;
-        }
+        };
         let query = state.write();
         self.state.set(state);
-        schedule(self.writer, query);
+        match leaves {
+            true => step(self.writer, query),
+            false => schedule(self.writer, query),
+        }
     }
 
     /// Changes the state in place; the address follows.
@@ -125,6 +129,7 @@ fn opened() -> (String, StoredValue<Writer>) {
 /// A link to the same page with another query, or back and forward.
 fn follow(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
     follow_links(writer, Rc::clone(&read));
+    follow_steps(writer, Rc::clone(&read));
     let location = use_location();
     Effect::new(move |_| {
         let query = location.search.with(|query| without_project(query));
@@ -166,6 +171,20 @@ fn follow_links(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
     on_cleanup(move || clicked.remove());
 }
 
+/// Back and forward between entries that the page made: the router knows nothing of these either.
+fn follow_steps(writer: StoredValue<Writer>, read: Rc<dyn Fn(&str)>) {
+    let moved = window_event_listener(leptos::ev::popstate, move |_| {
+        let query = current_query();
+        let path = window().location().pathname().unwrap_or_default();
+        let is_here = writer.try_with_value(|w| w.path == path && w.newest() != query);
+        if is_here == Some(true) {
+            writer.update_value(|w| w.say(&query));
+            read(&query);
+        }
+    });
+    on_cleanup(move || moved.remove());
+}
+
 /// The address of one page.
 struct Writer {
     /// The page's path: a late write must not change the next page.
@@ -205,6 +224,18 @@ fn schedule(writer: StoredValue<Writer>, query: String) {
     }
     let timer = set_timeout_with_handle(move || flush(writer), WRITE_EVERY).ok();
     writer.update_value(|w| w.pending = Some((query, timer)));
+}
+
+/// Writes a query at once, to an entry of its own; the last one keeps what it showed.
+fn step(writer: StoredValue<Writer>, query: String) {
+    flush(writer);
+    writer.update_value(|w| w.say(&query));
+    if let Ok(history) = window().history() {
+        let state = history.state().unwrap_or(JsValue::NULL);
+        // Refused, it stays the entry of the last one: `replace` below.
+        let _ = history.push_state_with_url(&state, "", None);
+    }
+    replace(&writer.with_value(|w| w.path.clone()), &query);
 }
 
 fn flush(writer: StoredValue<Writer>) {
