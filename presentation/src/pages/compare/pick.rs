@@ -18,9 +18,30 @@ pub fn toggle(picked: &mut Vec<RunId>, run: &RunId) {
     }
 }
 
+/// What is picked, and what it is compared with; `first` is the name of the run picked first.
+pub fn told(picked: usize, first: Option<&str>) -> String {
+    let most = match picked == *RUNS.end() {
+        true => ", the most",
+        false => "",
+    };
+    match first {
+        Some(first) => format!("{picked} picked{most}; baseline: {first}"),
+        None => format!("{picked} picked{most}; the first is the baseline"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_baseline_is_named() {
+        assert_eq!(told(1, Some("a.pickle")), "1 picked; baseline: a.pickle");
+        assert_eq!(
+            told(8, None),
+            "8 picked, the most; the first is the baseline"
+        );
+    }
 
     #[test]
     fn a_ninth_run_is_not_picked() {

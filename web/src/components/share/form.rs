@@ -235,8 +235,8 @@ fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
         (
             ShareKind::Capability,
             "Link without login",
-            "Whoever has it can look at this view's runs, and at nothing else, until you revoke \
-             it.",
+            "Whoever has it can look at this view's runs, and at nothing else, until it ends or \
+             you revoke it.",
         ),
     ];
     let options = kinds.map(|(value, name, about)| {
@@ -285,9 +285,7 @@ fn RedactionField(redacted: RwSignal<bool>, target: ShareTarget) -> impl IntoVie
 fn Made(created: CreatedShare) -> impl IntoView {
     let about = match created.share.kind {
         ShareKind::Team => "The link is ready.",
-        ShareKind::Capability => {
-            "The link is ready. Copy it now: only its hash is kept, so it cannot be shown again."
-        }
+        ShareKind::Capability => "The link is ready. Copy it now: it cannot be shown again.",
     };
     let url = created.url.clone();
     view! {

@@ -13,6 +13,7 @@ use presentation::components::share::{history, what};
 /// The links to a run, newest first.
 #[component]
 pub fn Links(
+    title: &'static str,
     run: RunId,
     name: RwSignal<String>,
     changed: RwSignal<u32>,
@@ -54,8 +55,8 @@ pub fn Links(
             .collect();
         (!rows.is_empty()).then(|| {
             view! {
-                <section class="share-links" aria-label="Links to this run">
-                    <h3>"Links to this run"</h3>
+                <section class="share-links" aria-label=title>
+                    <h3>{title}</h3>
                     <ul>{rows}</ul>
                 </section>
             }

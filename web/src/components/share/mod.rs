@@ -50,9 +50,13 @@ fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
     // The link that was just made, as long as it opens.
     let made = RwSignal::new(None::<CreatedShare>);
     let first = target.runs().first().cloned();
+    let title = match &target {
+        ShareTarget::Run { .. } => "Links to this run",
+        ShareTarget::Comparison { .. } => "Links to the baseline",
+    };
     view! {
         <NewLink target=target query=query name=name changed=changed made=made/>
-        {first.map(|run| view! { <Links run=run name=name changed=changed made=made/> })}
+        {first.map(|run| view! { <Links title=title run=run name=name changed=changed made=made/> })}
     }
 }
 

@@ -6,7 +6,7 @@ use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::url_state::UrlState;
-use api::compare::RUNS;
+use api::compare::{Comparison, RUNS};
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::routes;
@@ -35,6 +35,22 @@ pub fn Chooser(view: UrlState<CompareState>) -> impl IntoView {
         <ol class="compare-runs" aria-label="Runs compared">{chips}</ol>
         <AddRun view=view/>
     }
+}
+
+/// The runs, for readers of a link: they cannot choose others.
+pub fn fixed(comparison: &Comparison) -> AnyView {
+    let chips = comparison.runs.iter().enumerate().map(|(at, run)| {
+        let role = (at == 0).then(|| view! { <span class="chip-role">"baseline"</span> });
+        view! {
+            <li class="chip">
+                <span class=format!("run-swatch run-{at}") aria-hidden="true"></span>
+                <span class="chip-name">{run.name.clone()}</span>
+                {role}
+            </li>
+        }
+    });
+    view! { <ol class="compare-runs" aria-label="Runs compared">{chips.collect_view()}</ol> }
+        .into_any()
 }
 
 #[component]
@@ -125,6 +141,7 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
         let chosen = view.state().with(|state| state.runs.clone());
         store.runs().with(|all| others(all, &chosen))
     });
+    let none = move || rest.with(Vec::is_empty);
     let full = move || view.state().with(|state| state.runs.len() >= *RUNS.end());
     let options = move || {
         let rest = rest.get().into_iter();
@@ -141,7 +158,13 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
         }
     };
     view! {
-        <select class="input compare-add" aria-label="Add a run" on:change=add disabled=full>
+        <select
+            class="input compare-add"
+            aria-label="Add a run"
+            on:change=add
+            disabled=full
+            hidden=none
+        >
             <option value="" selected=true>"Add a run…"</option>
             {options}
         </select>

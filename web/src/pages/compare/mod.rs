@@ -103,13 +103,16 @@ pub fn ComparePage() -> impl IntoView {
     // With a link, the reader cannot choose other runs, and shares the page by copying the link.
     let owner = move || link.with(Option::is_none);
     let enough = Memo::new(move |_| runs.with(|runs| runs.len() >= 2));
-    let tools = move || {
-        owner().then(|| {
-            view! {
-                <Chooser view=view/>
-                {move || enough.get().then(|| view! { <Actions view=view/> })}
-            }
-        })
+    let tools = move || match owner() {
+        true => view! {
+            <Chooser view=view/>
+            {move || enough.get().then(|| view! { <Actions view=view/> })}
+        }
+        .into_any(),
+        false => loaded.with(|loaded| match loaded {
+            Loaded::There(comparison) => head::fixed(comparison),
+            Loaded::TooFew | Loaded::Loading | Loaded::Failed(_) => ().into_any(),
+        }),
     };
     view! {
         <div class="compare-page">

@@ -2,12 +2,13 @@
 
 use crate::context::expect_context;
 use crate::format;
+use crate::pages::runs_store::RunsStore;
 use api::compare::RUNS;
 use api::ids::RunId;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
-use presentation::pages::compare::pick::{is_free, toggle};
+use presentation::pages::compare::pick::{is_free, toggle, told};
 
 /// The runs picked, in order; in the context of the whole application.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
 /// because runs are picked far down a long list, too.
 #[component]
 pub fn PickedBar() -> impl IntoView {
-    let picked: Picked = expect_context();
+    let (picked, store): (Picked, RunsStore) = (expect_context(), expect_context());
     let content = move || {
         let runs = picked.0.get();
         let compare = match runs.len() {
@@ -87,12 +88,8 @@ pub fn PickedBar() -> impl IntoView {
                 view! { <A href=page attr:class="button primary">{text}</A> }.into_any()
             }
         };
-        let most = if runs.len() == *RUNS.end() {
-            ", the most"
-        } else {
-            ""
-        };
-        let count = format!("{} picked{most}; the first is the baseline", runs.len());
+        let first = runs.first().and_then(|run| store.run(run));
+        let count = told(runs.len(), first.as_ref().map(|run| run.name.as_str()));
         Some(view! {
             <span class="picked-count">{count}</span>
             {compare}
