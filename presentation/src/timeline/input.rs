@@ -227,6 +227,9 @@ pub struct Wheel {
     pub on_levels: bool,
 }
 
+/// A turn of at least so many pixels is a notch of a mouse wheel, also with Control.
+const NOTCH: f64 = 50.0;
+
 /// What a turn of the wheel means.
 pub fn wheel(wheel: Wheel) -> Command {
     let unit = if wheel.in_lines { 20.0 } else { 1.0 };
@@ -235,7 +238,8 @@ pub fn wheel(wheel: Wheel) -> Command {
     let factor = |dy: f64| {
         // A notch of a mouse wheel is 100 to 120 pixels: that zooms by about a fifth. A pinch on a
         // touch pad comes in much smaller portions.
-        let speed = if wheel.ctrl { 0.012 } else { 0.0018 };
+        let is_pinch = wheel.ctrl && dy.abs() < NOTCH;
+        let speed = if is_pinch { 0.012 } else { 0.0018 };
         (-dy.clamp(-300.0, 300.0) * speed).exp()
     };
     match () {
@@ -452,6 +456,17 @@ mod tests {
             ..turn
         };
         assert!(matches!(wheel(levels), Command::ZoomY(..)));
+        let factor = |turn| match wheel(turn) {
+            Command::ZoomX(_, factor) => factor,
+            other => panic!("{other:?}"),
+        };
+        let ctrl = |dy| Wheel {
+            ctrl: true,
+            dy,
+            ..turn
+        };
+        assert_eq!(factor(ctrl(-100.0)), factor(turn), "a notch");
+        assert!(factor(ctrl(-4.0)) > 1.04, "a pinch");
         assert!(!wheel(turn).zooms_out());
         assert!(wheel(Wheel { dy: 100.0, ..turn }).zooms_out());
         assert!(!wheel(Wheel { dx: 300.0, ..turn }).zooms_out(), "a pan");

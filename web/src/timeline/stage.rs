@@ -156,18 +156,27 @@ fn pointer(event: &PointerEvent) -> Pointer {
 }
 
 fn wheel_of(handle: Handle, event: &WheelEvent) -> Wheel {
-    let (x, y) = (f64::from(event.offset_x()), f64::from(event.offset_y()));
-    let left_of_plot = handle.with(|driver| driver.ask(|model| model.fractions(x, y).0 < 0.0));
+    let turn = turn_of(event);
+    let left_of_plot =
+        handle.with(|driver| driver.ask(|model| model.fractions(turn.x, turn.y).0 < 0.0));
     Wheel {
-        x,
-        y,
+        on_levels: left_of_plot.unwrap_or(false),
+        ..turn
+    }
+}
+
+/// A turn of the wheel over a plot.
+pub fn turn_of(event: &WheelEvent) -> Wheel {
+    Wheel {
+        x: f64::from(event.offset_x()),
+        y: f64::from(event.offset_y()),
         dx: event.delta_x(),
         dy: event.delta_y(),
         in_lines: event.delta_mode() != WheelEvent::DOM_DELTA_PIXEL,
         shift: event.shift_key(),
         alt: event.alt_key(),
         ctrl: event.ctrl_key() || event.meta_key(),
-        on_levels: left_of_plot.unwrap_or(false),
+        on_levels: false,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::components::keys::is_shortcut;
 use crate::components::problem_note::ProblemNote;
 use crate::format;
 use crate::timeline::picture::{UNMEASURED, paint_when_changed};
+use crate::timeline::stage::turn_of;
 use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Canvas, Detail, Overlay, Places, Readout};
 use api::compare::Curves;
@@ -15,6 +16,7 @@ use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::compare::cards::change;
 use presentation::pages::compare::picture::{aligned, exact_difference, shifted};
+use presentation::timeline::input::{self, Command};
 use trace::compare::curves::Align;
 use trace::compare::words::signed;
 use trace::trace::Series;
@@ -246,7 +248,7 @@ fn Plot(stage: Stage) -> impl IntoView {
             aria-label="Curves of all runs, and the difference below"
             aria-describedby="overlay-summary"
             aria-busy=busy
-            title="Drag to zoom, double click for everything"
+            title="Drag or Ctrl + wheel to zoom, double click for everything"
             on:keydown=keys
         >
             <canvas
@@ -298,19 +300,21 @@ fn release(stage: Stage) {
     }
 }
 
-/// Zooms; without a modifier the page scrolls.
+/// Zooms or, with shift, pans; without a modifier the page scrolls.
 fn roll(stage: Stage, event: &WheelEvent) {
-    if !(event.ctrl_key() || event.meta_key() || event.shift_key()) {
+    let turn = turn_of(event);
+    if !(turn.ctrl || turn.shift) {
         return;
     }
     event.prevent_default();
-    let at = stage.axis_at(f64::from(event.offset_x()));
-    // With shift, some browsers report the wheel as horizontal.
-    let delta = match event.delta_y() {
-        0.0 => event.delta_x(),
-        delta => delta,
-    };
-    stage.zoom(at, (-delta / 300.0).exp2());
+    match input::wheel(turn) {
+        Command::ZoomX(x, factor) => stage.zoom(stage.axis_at(x), factor),
+        Command::Drag(by, _) => {
+            let size = stage.size.get_untracked();
+            stage.pan(-by * size.scale / size.width);
+        }
+        _ => {}
+    }
 }
 
 fn act_on_key(stage: Stage, event: &KeyboardEvent) {
