@@ -257,6 +257,10 @@ impl Query for BenchState {
         (state, notes)
     }
 
+    fn is_left_for(&self, next: &BenchState) -> bool {
+        self.bench != next.bench
+    }
+
     fn write(&self) -> String {
         if *self == BenchState::default() {
             return String::new();
@@ -296,13 +300,14 @@ pub fn status_called(word: &str) -> Option<BenchStatus> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::explain::tests::row;
     use super::*;
     use api::bench::{BenchLimits, DeviceKind};
     use trace::units::Bytes;
 
-    fn catalog() -> BenchCatalog {
+    /// Some patches.
+    pub fn catalog() -> BenchCatalog {
         let patch = |id: &str, label: &str, project: &str| BenchPatch {
             id: id.to_owned(),
             label: label.to_owned(),

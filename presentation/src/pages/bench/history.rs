@@ -18,6 +18,15 @@ pub fn counts(rows: RowCounts) -> String {
     told.join(", ")
 }
 
+/// ` · 24.0 GiB of device memory · 40 steps`: what somebody chose instead of what a configuration
+/// has. The published numbers beside the rows are not of it.
+pub fn chosen(bench: &Bench) -> String {
+    let memory = bench.capacity.map(|of| format!("{of} of device memory"));
+    let steps = bench.steps.map(|n| plural(n.into(), "step"));
+    let chosen = memory.into_iter().chain(steps);
+    chosen.map(|part| format!(" · {part}")).collect()
+}
+
 /// What the button says that runs what was cancelled, once nothing is under way.
 pub fn go_on(rows: RowCounts) -> Option<String> {
     let is_offered = rows.cancelled > 0 && rows.unfinished() == 0;
@@ -34,6 +43,8 @@ pub fn cancelled(bench: &Bench) -> Vec<BenchRowId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::bench::DeviceKind;
+    use trace::units::Bytes;
 
     #[test]
     fn only_what_there_is_is_counted() {
@@ -43,6 +54,25 @@ mod tests {
             ..RowCounts::default()
         };
         assert_eq!(counts(rows), "14 done, 1 failed");
+    }
+
+    #[test]
+    fn what_was_chosen_for_a_bench_is_told() {
+        let bench = |capacity, steps| Bench {
+            id: "ben_a".parse().unwrap(),
+            created_ms: 0,
+            device: DeviceKind::Sim,
+            steps,
+            capacity,
+            recorded_steps: 12,
+            rows: Vec::new(),
+        };
+        assert_eq!(chosen(&bench(None, None)), "");
+        let memory = Some(Bytes(24 << 30));
+        assert_eq!(
+            chosen(&bench(memory, Some(40))),
+            " · 24.0 GiB of device memory · 40 steps"
+        );
     }
 
     #[test]

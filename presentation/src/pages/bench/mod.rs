@@ -6,6 +6,7 @@ pub mod chain;
 pub mod explain;
 pub mod figures;
 pub mod history;
+pub mod markdown;
 pub mod numbers;
 pub mod plot;
 pub mod selection;

@@ -4,6 +4,7 @@ use super::row::RowView;
 use super::shared::Shared;
 use super::store::BenchStore;
 use super::waterfall::{chain_of, waterfall};
+use crate::components::copy_button::CopyButton;
 use crate::components::focus::rescue;
 use crate::components::no_match::no_match;
 use crate::context::expect_context;
@@ -20,7 +21,8 @@ use leptos_router::components::A;
 use presentation::pages::bench::bench_state::{
     BenchState, Column, Section, baseline, status_called,
 };
-use presentation::pages::bench::history::{cancelled, counts, go_on};
+use presentation::pages::bench::history::{cancelled, chosen, counts, go_on};
+use presentation::pages::bench::markdown::tables;
 use std::sync::Arc;
 
 /// How many runs can be compared at once.
@@ -58,7 +60,7 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
         Callback::new(move |()| view.set(view.state().with_untracked(BenchState::unfiltered)));
     let told = Signal::derive(move || view.state().with(BenchState::nothing));
     view! {
-        <Filters shared=shared view=view/>
+        <Filters shared=shared view=view sections=sections/>
         <Kinds/>
         <For
             each=configs
@@ -93,7 +95,11 @@ fn Kinds() -> impl IntoView {
 }
 
 #[component]
-fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
+fn Filters(
+    shared: Shared,
+    view: UrlState<BenchState>,
+    sections: Memo<Vec<Section>>,
+) -> impl IntoView {
     let state = view.state();
     let configs = move || {
         let mut configs: Vec<String> = Vec::new();
@@ -126,7 +132,7 @@ fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
     let typed = move |event| view.update(|s| s.filter = event_target_value(&event));
     view! {
         <div class="bench-bar">
-            <Standing shared=shared/>
+            <Standing shared=shared sections=sections/>
             <div class="bench-filters">
                 <select class="input" aria-label="Configuration" on:change=choose_config>
                     <option value="">"All configurations"</option>
@@ -149,32 +155,35 @@ fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
     }
 }
 
-/// The state of the bench, and a button to stop it.
+fn of_states(bench: Option<&Bench>) -> RowCounts {
+    let mut rows = RowCounts::default();
+    for row in bench.iter().flat_map(|bench| &bench.rows) {
+        let count = match row.state {
+            BenchRowState::Queued { .. } => &mut rows.queued,
+            BenchRowState::Running { .. } => &mut rows.running,
+            BenchRowState::Done => &mut rows.done,
+            BenchRowState::Failed { .. } => &mut rows.failed,
+            BenchRowState::Cancelled => &mut rows.cancelled,
+        };
+        *count += 1;
+    }
+    rows
+}
+
+/// The state of the bench, with buttons to stop it and to hand it on.
 #[component]
-fn Standing(shared: Shared) -> impl IntoView {
-    let rows = Memo::new(move |_| {
-        let mut rows = RowCounts::default();
-        shared.bench.with(|bench| {
-            for row in bench.iter().flat_map(|bench| &bench.rows) {
-                let count = match row.state {
-                    BenchRowState::Queued { .. } => &mut rows.queued,
-                    BenchRowState::Running { .. } => &mut rows.running,
-                    BenchRowState::Done => &mut rows.done,
-                    BenchRowState::Failed { .. } => &mut rows.failed,
-                    BenchRowState::Cancelled => &mut rows.cancelled,
-                };
-                *count += 1;
-            }
-        });
-        rows
-    });
+fn Standing(shared: Shared, sections: Memo<Vec<Section>>) -> impl IntoView {
+    let rows = Memo::new(move |_| shared.bench.with(|bench| of_states(bench.as_ref())));
     let text = move || {
         let rows = rows.get();
-        format!(
-            "{}: {}",
+        let chosen = shared.bench.with(|bench| bench.as_ref().map(chosen));
+        [
             format::plural(u64::from(rows.total()), "row"),
-            counts(rows)
-        )
+            ": ".to_owned(),
+            counts(rows),
+            chosen.unwrap_or_default(),
+        ]
+        .concat()
     };
     let busy = move || rows.get().unfinished() > 0;
     Effect::new(move |before: Option<bool>| {
@@ -193,6 +202,14 @@ fn Standing(shared: Shared) -> impl IntoView {
             shared.store.act(shared.toasts, "Not cancelled", vec![path]);
         }
     };
+    let markdown = Signal::derive(move || {
+        let catalog = shared.catalog.get_value();
+        let write = |bench: &Bench| sections.with(|sections| tables(bench, &catalog, sections));
+        shared
+            .bench
+            .with(|bench| bench.as_ref().map(write).unwrap_or_default())
+    });
+    let has_results = move || rows.get().done > 0;
     // Whoever stopped a bench to start another goes on with one click, not with one a row.
     let stopped = Memo::new(move |_| go_on(rows.get()));
     let run_stopped = move |_| {
@@ -208,6 +225,9 @@ fn Standing(shared: Shared) -> impl IntoView {
             </Show>
             <Show when=move || stopped.get().is_some()>
                 <button class="button" on:click=run_stopped>{move || stopped.get()}</button>
+            </Show>
+            <Show when=has_results>
+                <CopyButton text=markdown what="the table" label="Copy as Markdown"/>
             </Show>
         </div>
     }
