@@ -1,8 +1,9 @@
 //! Connects a page's state with the query in the address bar. Only this code touches the history.
 //!
-//! Writing replaces the current entry, so "back" does not undo a zoom. What is like another page (a
-//! tab, other runs) gets an entry of its own: [`Query::is_left_for`]. Panning changes the state at every frame, but browsers refuse more than some 200 replacements in ten
-//! seconds. So the state changes at once, and the address follows at most every [`WRITE_EVERY`].
+//! Writing replaces the current entry, so "back" does not undo a zoom. What is like another page
+//! (a tab, other runs) gets an entry of its own: [`Query::is_left_for`]. Panning changes the state
+//! at every frame, but browsers refuse more than some 200 replacements in ten seconds. So the state
+//! changes at once, and the address follows at most every [`WRITE_EVERY`].
 
 use api::view_state::{BadViewState, ViewState};
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};

@@ -53,7 +53,8 @@ impl Asking {
     }
 }
 
-/// The list of runs is the first page; people type this address, because that of each run begins so.
+/// The list of runs is the first page. People type this address, because that of each run begins
+/// so.
 pub async fn runs(RawQuery(raw): RawQuery) -> Redirect {
     let list = routes::RUNS_PAGE;
     match raw {
