@@ -343,3 +343,34 @@ async fn a_condition_that_cannot_be_understood_says_so_at_its_field() {
                     && document.querySelector('#questions .alive-view').innerText.length > 100;";
     wait("an answer", answered.to_owned()).await;
 }
+
+#[tokio::test]
+async fn back_leads_to_the_tab_before() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_sample(&browser, &server, "A forward hook").await;
+    let chosen = async |tab: &str| {
+        let is_it = format!(
+            "const chosen = document.querySelector('[role=tab][aria-selected=true]')?.id;
+             const named = new URLSearchParams(location.search).get('tab') ?? 'timeline';
+             return chosen === 'tab-{tab}' && named === '{tab}';"
+        );
+        browser.wait_until(tab, &is_it).await;
+    };
+    open_tab(&browser, "leaks").await;
+    chosen("leaks").await;
+    open_tab(&browser, "alive").await;
+    chosen("alive").await;
+    let went = async |way: &str| {
+        browser
+            .eval(&format!("history.{way}(); return null;"))
+            .await
+    };
+    went("back").await;
+    chosen("leaks").await;
+    went("back").await;
+    chosen("timeline").await;
+    went("forward").await;
+    chosen("leaks").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

@@ -56,7 +56,9 @@ fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
     };
     view! {
         <NewLink target=target query=query name=name changed=changed made=made/>
-        {first.map(|run| view! { <Links title=title run=run name=name changed=changed made=made/> })}
+        {first.map(|run| {
+            view! { <Links title=title run=run name=name changed=changed made=made/> }
+        })}
     }
 }
 

@@ -109,10 +109,7 @@ pub fn ComparePage() -> impl IntoView {
             {move || enough.get().then(|| view! { <Actions view=view/> })}
         }
         .into_any(),
-        false => loaded.with(|loaded| match loaded {
-            Loaded::There(comparison) => head::fixed(comparison),
-            Loaded::TooFew | Loaded::Loading | Loaded::Failed(_) => ().into_any(),
-        }),
+        false => loaded.with(fixed_runs),
     };
     view! {
         <div class="compare-page">
@@ -123,6 +120,14 @@ pub fn ComparePage() -> impl IntoView {
             <div class="run-link-notes" role="status">{notes}</div>
             {body}
         </div>
+    }
+}
+
+/// The runs, for readers who cannot choose others.
+fn fixed_runs(loaded: &Loaded) -> AnyView {
+    match loaded {
+        Loaded::There(comparison) => head::fixed(comparison),
+        Loaded::TooFew | Loaded::Loading | Loaded::Failed(_) => ().into_any(),
     }
 }
 
