@@ -7,6 +7,7 @@ use crate::contents::CategoryBytes;
 use crate::frames::FrameText;
 use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
+use trace::known::Unknown;
 use trace::phases::Phase;
 use trace::steps::recording::Recording;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
@@ -70,9 +71,15 @@ pub struct DeviceExplained {
     pub allocated: SeriesSummary,
     /// `torch.cuda.memory_reserved()`.
     pub reserved: SeriesSummary,
-    /// What was held where *allocated* peaks; `null` without memory.
+    /// Levels of these that the recording does not show.
+    #[serde(default, skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
+    /// What was held where *allocated* peaks, or in the only state; `null` without memory.
     pub peak: Option<Moment>,
-    /// Where memory lay then.
+    /// Why no category is told, and what to do. Absent where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub categories_unknown: Option<String>,
+    /// Where memory lay then; `null` where segments are not those of an allocator.
     pub room: Option<Room>,
     /// What is left behind, step after step.
     pub leaks: Leaks,

@@ -8,6 +8,7 @@ use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trace::categories::Named;
+use trace::known::Unknown;
 use trace::steps::levels::Level;
 use trace::steps::recording::Recording;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
@@ -63,6 +64,10 @@ pub struct Device {
     pub active: SeriesSummary,
     /// `torch.cuda.memory_reserved()`.
     pub reserved: SeriesSummary,
+    /// Levels of these that the recording does not show. The number in place of such a level is a
+    /// bound, or means nothing.
+    #[serde(default, skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
     /// Frees of memory that the trace did not see allocated.
     pub unmatched_frees: u64,
     /// Blocks that existed before the first event.
@@ -72,8 +77,11 @@ pub struct Device {
     /// What *allocated* consists of after the last event, by category. Empty categories are left
     /// out.
     pub categories_at_end: BTreeMap<Named, Bytes>,
-    /// The same at the peak of *allocated*.
+    /// The same at the peak of *allocated*; empty where that is not known.
     pub categories_at_peak: BTreeMap<Named, Bytes>,
+    /// Why no category is told, and what to do. Absent where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub categories_unknown: Option<String>,
     /// The categories with blocks of which that is inferred: neither noted by the recorder, nor
     /// said by the team's own rules alone.
     #[serde(default)]

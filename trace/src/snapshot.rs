@@ -202,6 +202,11 @@ impl Snapshot {
         self.keys_seen.has_segments()
     }
 
+    /// Whether the file was made of a profile: its segments and addresses are no allocator's.
+    pub fn of_profile(&self) -> bool {
+        self.keys_seen.of_profile()
+    }
+
     /// Whether the file has a list of events. `torch.cuda.memory_snapshot()` never gives one.
     pub fn has_traces(&self) -> bool {
         self.keys_seen.has_traces()

@@ -1,6 +1,6 @@
 //! The card of a comparison.
 
-use super::{at_peak, capital, sentence};
+use super::{AT_PEAK, capital, held_then, sentence};
 use api::compare::{Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, Tone};
@@ -148,7 +148,10 @@ fn other_devices(devices: &[Difference], shown: usize) -> String {
 pub fn categories(difference: &Difference) -> String {
     let changes = difference.category_changes().into_iter();
     let changes = changes.filter(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
-    at_peak(changes.map(|(category, bytes)| (category, signed(bytes as f64))))
+    held_then(
+        AT_PEAK,
+        changes.map(|(category, bytes)| (category, signed(bytes as f64))),
+    )
 }
 
 fn title(comparison: &Comparison) -> String {

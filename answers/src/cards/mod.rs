@@ -15,21 +15,24 @@ pub use run::{Head, RunCard};
 use trace::categories::Named;
 
 /// Version of the looks of cards; part of their ETag.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// How many categories are listed, the largest ones.
 const CATEGORIES: usize = 4;
 
-/// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. The line says
-/// that this is inferred; it is empty if nothing is known.
-fn at_peak(parts: impl Iterator<Item = (Named, String)>) -> String {
+/// When memory is highest.
+const AT_PEAK: &str = "At the peak";
+
+/// What memory consists of then, in a line: `activations 996 MiB · parameters 324 MiB`. The line
+/// says that this is inferred; it is empty if nothing is known.
+fn held_then(when: &str, parts: impl Iterator<Item = (Named, String)>) -> String {
     let parts = parts.take(CATEGORIES);
     let parts: Vec<String> = parts
         .map(|(category, amount)| format!("{} {amount}", category.label()))
         .collect();
     match parts.is_empty() {
         true => String::new(),
-        false => format!("At the peak (inferred): {}", parts.join(" · ")),
+        false => format!("{when} (inferred): {}", parts.join(" · ")),
     }
 }
 

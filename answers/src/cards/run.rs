@@ -1,6 +1,6 @@
 //! The card of a run.
 
-use super::{at_peak, sentence};
+use super::{AT_PEAK, held_then, sentence};
 use crate::contents::contents;
 use crate::decoded::{Decoded, NoDevice};
 use crate::elsewhere::{Elsewhere, elsewhere};
@@ -20,6 +20,7 @@ use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::code::last_components;
+use trace::known::{Point, Unknown};
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::main_device;
 use trace::stacks::{Frame, Stacks};
@@ -47,8 +48,8 @@ pub struct RunCard {
     pub card: Card,
     /// What the numbers are of.
     pub memory: &'static str,
-    /// Peak and end of allocated and reserved.
-    pub levels: [(Series, Bytes, Bytes); 2],
+    /// Peak and end of allocated and reserved, in words.
+    pub levels: [(Series, String, String); 2],
     /// What leaks per step, in words, under the name of what it counts; absent without steps.
     pub growth: Option<(String, String)>,
     /// The answer in a word or two, and why.
@@ -110,9 +111,11 @@ impl RunCard {
             stacks, quality, ..
         } = &decoded.trace;
         let report = leaks::find_while(device, stacks, quality, watch);
+        let unknown = Unknown::of(device.device, quality);
         let levels = [Series::Allocated, Series::Reserved].map(|series| {
             let summary = device.summary[series as usize];
-            (series, summary.peak, summary.end)
+            let peak = unknown.told(series, Point::Peak, summary.peak);
+            (series, peak, unknown.told(series, Point::End, summary.end))
         });
         // The time is that of the verdict: a card is drawn without one, not without the rest.
         let contents = Watch::undisturbed(|watch| contents(device, stacks, watch));
@@ -141,7 +144,7 @@ impl RunCard {
             verdict: chip,
             tone,
             reason,
-            at_peak: peak_of(&contents),
+            at_peak: peak_of(&contents, &unknown),
             sites_title,
             sites,
         };
@@ -244,14 +247,14 @@ fn growth(report: &LeakReport, word: Word) -> (String, String) {
     (name, growth)
 }
 
-fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<(String, String)>) -> Numbers {
+fn numbers(levels: &[(Series, String, String); 2], growth: Option<(String, String)>) -> Numbers {
     let [(_, allocated, end), (_, reserved, _)] = levels;
     let numbers = [
         ("peak allocated", allocated),
         ("peak reserved", reserved),
         ("allocated at the end", end),
     ];
-    let numbers = numbers.map(|(name, bytes)| (name.to_owned(), bytes.to_string()));
+    let numbers = numbers.map(|(name, bytes)| (name.to_owned(), bytes.clone()));
     Numbers::Headline(numbers.into_iter().chain(growth).collect())
 }
 
@@ -324,9 +327,17 @@ fn headline(
     }
 }
 
-fn peak_of(contents: &Contents) -> String {
+/// What is held at the peak; in a state, all that there is is its end.
+fn peak_of(contents: &Contents, unknown: &Unknown) -> String {
+    let when = match unknown.is_of_state() {
+        true => "At the end",
+        false => AT_PEAK,
+    };
     let held = contents.peak.iter().flat_map(|peak| &peak.categories);
-    at_peak(held.map(|share| (share.category, share.bytes.to_string())))
+    held_then(
+        when,
+        held.map(|share| (share.category, share.bytes.to_string())),
+    )
 }
 
 /// `+8.00 MiB`.

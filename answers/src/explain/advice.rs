@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use timeline::format::plural;
 use trace::allocator::{Config, conf};
 use trace::categories::{self, Category, Named};
+use trace::known::{Point, Unknown};
 use trace::leaks;
 use trace::steps::Word;
 use trace::trace::{BlockIdx, PINNED, Series};
@@ -40,7 +41,20 @@ const EXPANDABLE: &str = "expandable_segments:True";
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn of(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
+pub fn of(
+    look: &Look<'_>,
+    places: &mut Places<'_>,
+    peak: &Moment,
+    unknown: &Unknown,
+) -> Result<Vec<Advice>, Stopped> {
+    let whole = match unknown.is_of_state() {
+        true => "what is held",
+        false => "the peak",
+    };
+    let settings = |look| match unknown.has(Series::Reserved, Point::Peak) {
+        true => Ok(None),
+        false => settings(look),
+    };
     let all = match look.device.device {
         // The allocator of the host has none of these settings, and offloading brings memory there.
         PINNED => [leak(look), None, None, None],
@@ -48,7 +62,7 @@ pub fn of(look: &Look<'_>, places: &mut Places<'_>, peak: &Moment) -> Result<Vec
             leak(look),
             settings(look)?,
             waiting(look),
-            largest(look, places, peak, "the peak"),
+            largest(look, places, peak, whole),
         ],
     };
     Ok(all.into_iter().flatten().collect())

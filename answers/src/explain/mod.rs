@@ -32,6 +32,7 @@ use api::frames::FrameText;
 use moment::Places;
 use trace::categories::Categories;
 use trace::code;
+use trace::known::Unknown;
 use trace::leaks::{self, LeakGroup, LeakReport, Leaking, Verdict};
 use trace::oom;
 use trace::phases::Phases;
@@ -185,12 +186,15 @@ fn explained(
     let allocated = device.summary[Series::Allocated as usize];
     let mut places = Places::new(&look);
     let peak = moment::at(&look, &mut places, allocated.peak_event)?;
-    let room = allocated.peak_event;
-    let room = room::at(&look, &mut places, room);
+    let unknown = Unknown::of(device.device, &trace.quality);
+    let room = match unknown.hides_reserved() {
+        true => None,
+        false => room::at(&look, &mut places, allocated.peak_event),
+    };
     let out_of_memory = failure::explained(&look, &mut places)?;
     let to_try = match out_of_memory {
         Some(_) => Vec::new(),
-        None => advice::of(&look, &mut places, &peak)?,
+        None => advice::of(&look, &mut places, &peak, &unknown)?,
     };
     Ok(DeviceExplained {
         device: device.device,
@@ -201,7 +205,9 @@ fn explained(
         fidelity: device.fidelity,
         allocated,
         reserved: device.summary[Series::Reserved as usize],
+        unknown,
         peak: (allocated.peak.0 > 0).then_some(peak),
+        categories_unknown: look.categories.why_unknown().map(str::to_owned),
         room,
         out_of_memory,
         passed_over: oom::passed_over(device).len() as u64,

@@ -12,8 +12,9 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use timeline::format::plural;
+use trace::known::{Point, Unknown};
 use trace::steps::recording::Kind;
-use trace::trace::{PINNED, QualityNote, StepSource, device_name};
+use trace::trace::{PINNED, QualityNote, Series, SeriesSummary, StepSource, device_name};
 use trace::units::Bytes;
 
 /// An explanation as a page.
@@ -26,36 +27,40 @@ pub fn page(explanation: &Explanation) -> String {
     out += &what_it_is(explanation, device);
     out += &passed_over(device.passed_over);
     if let Some(oom) = &device.out_of_memory {
-        out += &failure(oom);
+        out += &failure(oom, &device.unknown);
     }
     let failed = device.out_of_memory.as_ref();
     // If memory ran out at the peak, the peak is described already.
     let is_told = |peak: &&Moment| failed.is_none_or(|oom| peak.allocated > oom.held.allocated);
     if let Some(peak) = device.peak.as_ref().filter(is_told) {
-        let title = match device.events {
-            0 => "What is held",
-            _ => "At the peak",
+        let is_state = device.unknown.is_of_state();
+        let title = match is_state {
+            true => "What is held",
+            false => "At the peak",
         };
-        let held = moment(peak, device.room.as_ref());
-        let held = match device.events {
-            0 => held.replacen("Before the first event", "The only state", 1),
-            _ => held,
+        let held = moment(peak, device.room.as_ref(), &device.unknown);
+        let held = match is_state {
+            true => held.replacen("Before the first event", "The only state", 1),
+            false => held,
         };
         out += &format!("\n## {title}\n\n{held}");
+    }
+    if let Some(why) = &device.categories_unknown {
+        out += &format!("\n{}.\n", capital(why));
     }
     out += &leaks(&device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
         let peak = device.peak.as_ref();
         let when = match peak.and_then(|peak| peak.event) {
             Some(event) => format!("At the peak of *allocated* (event {}), ", event.0),
-            None if device.events > 0 => "Before the first event, ".to_owned(),
-            None => String::new(),
+            None if device.unknown.is_of_state() => String::new(),
+            None => "Before the first event, ".to_owned(),
         };
         let reserved = peak.map_or(Bytes::ZERO, |peak| peak.reserved);
         out += &format!("\n## Fragmentation\n\n{when}{}", self::room(room, reserved));
     }
     out += &to_try(&device.to_try);
-    out += &others(&explanation.other_devices);
+    out += &others(&explanation.other_devices, &explanation.notes);
     out + &notes(&explanation.notes)
 }
 
@@ -75,35 +80,45 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
     let fidelity = device.fidelity;
     let known = match device.device {
         PINNED => "Sizes are those of the recorded blocks.".to_owned(),
+        _ if fidelity.allocs == 0 => String::new(),
         _ => format!(
             "The allocator's rules give {} of {} recorded addresses.",
             fidelity.predicted, fidelity.allocs
         ),
     };
-    let (allocated, reserved) = (&device.allocated, &device.reserved);
-    let limit = explanation.limit.map_or_else(String::new, |limit| {
-        let left = limit.saturating_sub(reserved.peak);
+    let is_known = !device.unknown.has(Series::Reserved, Point::Peak);
+    let limit = explanation.limit.filter(|_| is_known);
+    let limit = limit.map_or_else(String::new, |limit| {
+        let left = limit.saturating_sub(device.reserved.peak);
         format!(
             "\nThe limit of the process was {limit}, as the question says; *reserved* peaks {left} \
              below it.\n"
         )
     });
+    let known = match known.is_empty() {
+        true => known,
+        false => format!(" {known}"),
+    };
+    let told = |series, summary: &SeriesSummary| {
+        let levels = [
+            (Point::Start, summary.start),
+            (Point::Peak, summary.peak),
+            (Point::End, summary.end),
+        ];
+        levels.map(|(point, level)| device.unknown.told(series, point, level))
+    };
+    let allocated = told(Series::Allocated, &device.allocated).join(" | ");
+    let reserved = told(Series::Reserved, &device.reserved).join(" | ");
     format!(
-        "A recording{torch}, {}: {}{steps}, {}. {known}\n\n\
+        "A recording{torch}, {}: {}{steps}, {}.{known}\n\n\
          | | start | peak | end |\n|---|--:|--:|--:|\n\
-         | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n{limit}",
+         | allocated | {allocated} |\n| reserved | {reserved} |\n{limit}",
         device_name(device.device),
         escaped(&device.recording.sentence),
         match device.events {
             1 => "1 event".to_owned(),
             n => format!("{n} events"),
         },
-        allocated.start,
-        allocated.peak,
-        allocated.end,
-        reserved.start,
-        reserved.peak,
-        reserved.end,
     )
 }
 
@@ -120,7 +135,7 @@ fn passed_over(requests: u64) -> String {
     }
 }
 
-fn failure(oom: &OutOfMemory) -> String {
+fn failure(oom: &OutOfMemory, unknown: &Unknown) -> String {
     let mut out = format!(
         "\n## Out of memory\n\n**Why.** {}\n\n**What would have helped.** {}\n",
         oom.why, oom.what_would_have_helped
@@ -135,7 +150,7 @@ fn failure(oom: &OutOfMemory) -> String {
     let _ = write!(
         out,
         "\n### What was held then\n\n{}",
-        moment(&oom.held, oom.room.as_ref())
+        moment(&oom.held, oom.room.as_ref(), unknown)
     );
     if let Some(room) = &oom.room {
         let _ = write!(
@@ -173,7 +188,7 @@ const fn basis(basis: Basis) -> &'static str {
 }
 
 /// What was held: by category, then by place.
-fn moment(moment: &Moment, room: Option<&Room>) -> String {
+fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown) -> String {
     let event = moment.event;
     let event = event.map_or_else(
         || "Before the first event".to_owned(),
@@ -181,11 +196,14 @@ fn moment(moment: &Moment, room: Option<&Room>) -> String {
     );
     let step = moment.step.as_ref();
     let step = step.map_or_else(String::new, |step| format!(", in {}", escaped(step)));
+    let reserved = match unknown.hides_reserved() {
+        true => String::new(),
+        false => format!(", {} reserved", moment.reserved),
+    };
     let mut out = format!(
-        "{event}{step}: {} allocated, {} reserved.{}\n\n| what for (inferred) | bytes | share |\n\
+        "{event}{step}: {} allocated{reserved}.{}\n\n| what for (inferred) | bytes | share |\n\
          |---|--:|--:|\n",
         moment.allocated,
-        moment.reserved,
         waiting(moment, room)
     );
     for share in &moment.categories {
@@ -362,7 +380,7 @@ fn to_try(advice: &[Advice]) -> String {
     format!("\n## What to try\n\n{lines}")
 }
 
-fn others(devices: &[OtherDevice]) -> String {
+fn others(devices: &[OtherDevice], notes: &[QualityNote]) -> String {
     if devices.is_empty() {
         return String::new();
     }
@@ -371,6 +389,7 @@ fn others(devices: &[OtherDevice]) -> String {
         .to_owned();
     for device in devices {
         let trouble = device.trouble.as_deref().unwrap_or_default();
+        let unknown = Unknown::of(device.device, notes);
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
@@ -380,8 +399,8 @@ fn others(devices: &[OtherDevice]) -> String {
                 ordinal => ordinal.to_string(),
             },
             device.events,
-            device.peak_allocated,
-            device.peak_reserved
+            unknown.told(Series::Allocated, Point::Peak, device.peak_allocated),
+            unknown.told(Series::Reserved, Point::Peak, device.peak_reserved)
         );
     }
     out

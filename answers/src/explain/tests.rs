@@ -61,6 +61,103 @@ fn pinned_memory_of_the_host_gets_no_advice_for_a_device() {
     );
 }
 
+/// A recording as JSON, with one device and perhaps the CPU.
+fn of_json(text: &str) -> Trace {
+    let mut reader = Reader::new(Limits::default());
+    reader.push(text.as_bytes()).expect("a snapshot");
+    trace::replay::run(reader.finish().expect("a snapshot"))
+}
+
+/// What was before the dump is not known, so it is not told.
+#[test]
+fn a_state_is_told_as_its_end_alone() {
+    let state = |traces: &str| {
+        format!(
+            r#"{{"segments": [{{"device": 0, "address": 4194304, "total_size": 20971520,
+            "stream": 0, "segment_type": "large", "blocks": [
+            {{"address": 4194304, "size": 8388608, "requested_size": 8388608,
+              "state": "active_allocated", "frames": []}},
+            {{"address": 12582912, "size": 12582912, "requested_size": 0, "state": "inactive",
+              "frames": []}}]}}], "device_traces": [[{traces}]]}}"#
+        )
+    };
+    let event = r#"{"action": "free_completed", "addr": 12582912, "size": 512, "stream": 0,
+                    "frames": []}"#;
+    for events in ["", event] {
+        let trace = of_json(&state(events));
+        let explanation = told("state.json", &trace);
+        let page = page(&explanation);
+        for part in [
+            "| allocated | unknown | unknown | 8.00 MiB |",
+            "| reserved | unknown | unknown | 20.0 MiB |",
+            "## What is held",
+            "The only state: 8.00 MiB allocated, 20.0 MiB reserved.",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        for part in ["peak,", "Before the first event", "0 of 0", "At the peak"] {
+            assert!(!page.contains(part), "{part}: {page}");
+        }
+    }
+}
+
+/// No allocator wrote it: addresses of tensors, a segment that spans all of them, and the CPU.
+#[test]
+fn a_profile_does_not_tell_what_was_reserved() {
+    let event = |action: &str, addr: u32| {
+        let category = match action {
+            "alloc" => r#", "category": "parameter""#,
+            _ => "",
+        };
+        format!(
+            r#"{{"action": "{action}", "addr": {addr}, "size": 4194304, "stream": 0, "frames": [
+            {{"filename": "none", "line": 0, "name": "train.py(64): step"}}]{category}}}"#
+        )
+    };
+    let text = format!(
+        r#"{{"device_traces": [[{}, {}, {}, {}], [{}]], "segments": [
+        {{"device": 0, "address": 4194304, "total_size": 4294967296, "stream": 0, "blocks": [
+        {{"size": 4194304, "requested_size": 4194304, "state": "active_allocated", "frames": []}},
+        {{"size": 4290772992, "state": "inactive"}}]}},
+        {{"device": 1, "address": 8388608, "total_size": 4194304, "stream": 0, "blocks": [
+        {{"size": 4194304, "requested_size": 4194304, "state": "active_allocated",
+          "frames": []}}]}}]}}"#,
+        event("alloc", 4_194_304),
+        event("alloc", 1_073_741_824),
+        event("free_requested", 1_073_741_824),
+        event("free_completed", 1_073_741_824),
+        event("alloc", 8_388_608),
+    );
+    let explanation = told("profile.json", &of_json(&text));
+    let page = page(&explanation);
+    for part in [
+        "A recording, device 0:",
+        "| allocated | 0 B | 8.00 MiB | 4.00 MiB |",
+        "| reserved | unknown | unknown | unknown |",
+        "Event 1: 8.00 MiB allocated.",
+        "| `step train.py:64` | 8.00 MiB | 2 |",
+        "device 1 is the CPU",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for part in ["Fragmentation", "PyTorch 2.0", "predict"] {
+        assert!(!page.contains(part), "{part}: {page}");
+    }
+    let codes: Vec<&str> = explanation.notes.iter().map(|note| &*note.code).collect();
+    assert_eq!(codes, ["made_of_profile"]);
+}
+
+/// Nobody may take it that there was nothing to find.
+#[test]
+fn why_no_category_is_told_is_said() {
+    let mut explanation = explained("plain/gan");
+    let why = "finding it would take too much";
+    let device = explanation.device.as_mut().expect("a device");
+    assert_eq!(device.categories_unknown, None);
+    device.categories_unknown = Some(why.to_owned());
+    assert!(page(&explanation).contains("\nFinding it would take too much.\n"));
+}
+
 fn to_try(name: &str) -> Vec<String> {
     let device = explained(name).device.expect("a device");
     device.to_try.into_iter().map(|a| a.sentence).collect()

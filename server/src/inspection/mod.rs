@@ -11,7 +11,9 @@ use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
 };
 use api::leaks::{Pattern, Verdict};
+use std::collections::BTreeMap;
 use trace::categories::Categories;
+use trace::known::Unknown;
 use trace::leaks::{self, LeakReport};
 use trace::main_device;
 use trace::oom;
@@ -178,6 +180,7 @@ fn device(
     let categories = Categories::of_while(trace, stacks, watch)?;
     let last = trace.events.len().checked_sub(1).map(EventIdx);
     let peak = facts.series(Series::Allocated).peak_event;
+    let unknown = Unknown::of(trace.device, &subject.trace.quality);
     let by_category = |at| {
         let shares = categories.alive(trace, at).largest_first();
         shares.into_iter().collect()
@@ -193,7 +196,12 @@ fn device(
         preexisting_blocks: trace.blocks.n_preexisting,
         fidelity: facts.fidelity,
         categories_at_end: by_category(last),
-        categories_at_peak: by_category(peak),
+        categories_at_peak: match unknown.is_of_state() {
+            true => BTreeMap::new(),
+            false => by_category(peak),
+        },
+        unknown,
+        categories_unknown: categories.why_unknown().map(str::to_owned),
         inferred: categories.inferred(trace, stacks),
         live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
         out_of_memory: out_of_memory(trace, subject, &categories, watch)?,

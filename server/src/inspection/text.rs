@@ -7,9 +7,10 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trace::categories::Named;
+use trace::known::{NOT_KNOWN, Point, Unknown};
 use trace::plain::one_line;
 use trace::steps::{Word, levels};
-use trace::trace::{PINNED, SeriesSummary, StepSource, device_name};
+use trace::trace::{PINNED, Series, SeriesSummary, StepSource, device_name};
 use trace::units::{Bytes, size};
 use trace::what_if::Change;
 
@@ -60,6 +61,7 @@ fn known_by(device: &Device) -> String {
     let fidelity = device.fidelity;
     match fidelity.allocs {
         _ if device.device == PINNED => "sizes as recorded".to_owned(),
+        _ if device.unknown.has(Series::Reserved, Point::End) => "sizes of tensors".to_owned(),
         0 => "no allocations".to_owned(),
         allocs => format!(
             "{} of {} at the predicted address ({:.2} %)",
@@ -78,13 +80,13 @@ fn told(n: u64, noun: &str) -> String {
 fn device_table(device: &Device, several: bool, step: Word) -> String {
     let mut table = Table::new(["", "start", "peak", "at event", "end"]);
     let series = [
-        ("requested", &device.requested),
-        ("allocated", &device.allocated),
-        ("active", &device.active),
-        ("reserved", &device.reserved),
+        (Series::Requested, &device.requested),
+        (Series::Allocated, &device.allocated),
+        (Series::Active, &device.active),
+        (Series::Reserved, &device.reserved),
     ];
-    for (name, summary) in series {
-        table.row(series_row(name, summary));
+    for (series, summary) in series {
+        table.row(series_row(series, summary, &device.unknown));
     }
     format!(
         "\n  {}: {}, {} from before, {}\n  {}\n{}{}{}",
@@ -97,10 +99,14 @@ fn device_table(device: &Device, several: bool, step: Word) -> String {
         categories("at the peak", &device.categories_at_peak, &device.inferred),
         categories("at the end", &device.categories_at_end, &device.inferred),
     ) + &device
-        .out_of_memory
-        .iter()
-        .map(|oom| failure(oom, &device.inferred))
-        .collect::<String>()
+        .categories_unknown
+        .as_ref()
+        .map_or_else(String::new, |why| format!("    {why}\n"))
+        + &device
+            .out_of_memory
+            .iter()
+            .map(|oom| failure(oom, &device.inferred))
+            .collect::<String>()
         + &device
             .remedies
             .as_deref()
@@ -188,14 +194,18 @@ fn categories(when: &str, shares: &BTreeMap<Named, Bytes>, inferred: &BTreeSet<N
     }
 }
 
-fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
-    let at = summary.peak_event.map(|event| grouped(u64::from(event.0)));
+fn series_row(series: Series, summary: &SeriesSummary, unknown: &Unknown) -> [String; 5] {
+    let at = match summary.peak_event {
+        _ if unknown.has(series, Point::Peak) => "–".to_owned(),
+        Some(event) => grouped(u64::from(event.0)),
+        None => "start".to_owned(),
+    };
     [
-        name.to_owned(),
-        summary.start.to_string(),
-        summary.peak.to_string(),
-        at.unwrap_or_else(|| "start".to_owned()),
-        summary.end.to_string(),
+        series.name().to_owned(),
+        unknown.told(series, Point::Start, summary.start),
+        unknown.told(series, Point::Peak, summary.peak),
+        at,
+        unknown.told(series, Point::End, summary.end),
     ]
 }
 
@@ -253,9 +263,12 @@ fn steps(inspection: &Inspection) -> String {
         "allocated end",
         "reserved end",
     ]);
+    let mut devices = inspection.devices.iter().chain(&inspection.pinned);
+    let of_them = devices.find(|device| Some(device.device) == steps.device);
+    let unknown = of_them.map_or_else(Unknown::default, |device| device.unknown.clone());
     for (at, step) in steps.items.iter().enumerate() {
         if n_steps <= 2 * STEPS_SHOWN + 1 || at < STEPS_SHOWN || at >= n_steps - STEPS_SHOWN {
-            table.row(step_row(step));
+            table.row(step_row(step, &unknown));
         } else if at == STEPS_SHOWN {
             let left_out = n_steps - 2 * STEPS_SHOWN;
             table.row([
@@ -275,7 +288,11 @@ fn steps(inspection: &Inspection) -> String {
     )
 }
 
-fn step_row(step: &StepLevels) -> [String; 5] {
+fn step_row(step: &StepLevels, unknown: &Unknown) -> [String; 5] {
+    let reserved = match unknown.hides_reserved() {
+        true => NOT_KNOWN.to_owned(),
+        false => step.reserved_end.to_string(),
+    };
     [
         one_line(&step.name).into_owned(),
         format!(
@@ -285,7 +302,7 @@ fn step_row(step: &StepLevels) -> [String; 5] {
         ),
         step.allocated_peak.to_string(),
         step.allocated_end.to_string(),
-        step.reserved_end.to_string(),
+        reserved,
     ]
 }
 
@@ -360,6 +377,26 @@ mod tests {
             "pickle protocol 4, as PyTorch 2.14 or later writes it"
         );
         assert_eq!(line(true), "pickle protocol 4, an engine recording");
+    }
+
+    /// In a state without history only the end is known.
+    #[test]
+    fn a_level_that_is_not_known_is_told_as_that() {
+        let note = trace::trace::QualityNote {
+            code: "state_only".to_owned(),
+            detail: String::new(),
+        };
+        let level = Bytes::mib(2);
+        let summary = SeriesSummary {
+            start: level,
+            peak: level,
+            peak_event: None,
+            end: level,
+        };
+        let row =
+            |notes: &[_]| series_row(Series::Allocated, &summary, &Unknown::of(0, notes)).join(" ");
+        assert_eq!(row(&[note]), "allocated unknown unknown – 2.00 MiB");
+        assert_eq!(row(&[]), "allocated 2.00 MiB 2.00 MiB start 2.00 MiB");
     }
 
     /// A group of another device than the headline's says so, and comes later.

@@ -62,15 +62,40 @@ impl Shares {
     }
 }
 
+/// Whether categories were looked for to the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LookedFor {
+    #[default]
+    ToTheEnd,
+    /// That would have taken more memory than [`memory_needed`]: all are unknown.
+    UntilTheBound,
+}
+
+/// Said where no category is told since finding them would have taken too much memory.
+const TOO_LARGE: &str = "what memory is for is not told: finding it would take more memory than \
+                         is allowed for a recording of this size; record fewer steps";
+
 /// The category of every block of a device, and what it is shown as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Categories {
     found: Vec<Category>,
+    /// Whether there was memory enough to find them.
+    looked_for: LookedFor,
     /// The team's own names.
     own: Vec<OwnName>,
     /// Of each block, what it is shown as: a position in [`Categories::name`]'s order. Empty
     /// without names of the team's own.
     shown: Vec<u8>,
+}
+
+impl LookedFor {
+    /// By the phases that were found with them.
+    fn of(phases: Option<&Phases>) -> LookedFor {
+        match phases {
+            Some(_) => LookedFor::ToTheEnd,
+            None => LookedFor::UntilTheBound,
+        }
+    }
 }
 
 impl Categories {
@@ -91,8 +116,13 @@ impl Categories {
         stacks: &Stacks,
         watch: Watch<'_>,
     ) -> Result<Categories, Stopped> {
-        let (found, _) = Categories::inferred_of(device, stacks, watch)?;
-        Categories::shown(found, device, stacks, watch)
+        let (found, phases) = Categories::inferred_of(device, stacks, watch)?;
+        let looked_for = LookedFor::of(phases.as_ref());
+        let categories = Categories::shown(found, device, stacks, watch)?;
+        Ok(Categories {
+            looked_for,
+            ..categories
+        })
     }
 
     /// The same, with the phases that they rest on.
@@ -105,12 +135,16 @@ impl Categories {
         watch: Watch<'_>,
     ) -> Result<(Categories, Phases), Stopped> {
         let (found, phases) = Categories::inferred_of(device, stacks, watch)?;
+        let looked_for = LookedFor::of(phases.as_ref());
         let phases = match phases {
             Some(phases) => phases,
             None => Phases::of_while(device, stacks, watch)?,
         };
         let watch = watch.beside(phases.heap_bytes());
-        let categories = Categories::shown(found, device, stacks, watch)?;
+        let categories = Categories {
+            looked_for,
+            ..Categories::shown(found, device, stacks, watch)?
+        };
         Ok((categories, phases))
     }
 
@@ -138,6 +172,7 @@ impl Categories {
             shown: shown.collect(),
             own: rules.names(),
             found,
+            ..Categories::default()
         })
     }
 
@@ -154,6 +189,11 @@ impl Categories {
             Some((found, phases)) => (found, Some(phases)),
             None => (vec![Category::Unknown; device.blocks.len()], None),
         })
+    }
+
+    /// Why no category is told, and what to do; `None` where they are.
+    pub fn why_unknown(&self) -> Option<&'static str> {
+        (self.looked_for == LookedFor::UntilTheBound).then_some(TOO_LARGE)
     }
 
     /// What Tidemark takes a block for, whatever the team calls it.

@@ -122,10 +122,21 @@ impl KeysSeen {
         self.has(Key::DeviceTraces)
     }
 
+    /// Whether `torch.cuda._memory_viz` made the file of a profile: it writes no times, and one
+    /// segment for each device, which says of no pool.
+    pub(crate) fn of_profile(self) -> bool {
+        let has_memory = self.has(Key::TotalSize) && self.has(Key::Category);
+        has_memory && !self.has(Key::TimeUs) && !self.has(Key::SegmentType)
+    }
+
     /// The torch versions that write these keys (docs/snapshot-format.md, "Keys by torch version"),
     /// such as `2.10 to 2.11`.
-    /// `None` when the file has neither blocks nor events to judge by.
+    /// `None` when the file has neither blocks nor events to judge by, and of a profile: every
+    /// version writes that alike.
     pub fn torch_guess(self) -> Option<String> {
+        if self.of_profile() {
+            return None;
+        }
         // Per feature: the first version that writes it.
         let features = [
             (Key::IsExpandable, 1),
@@ -213,6 +224,16 @@ mod tests {
         ];
         check(&with(&eleven), "2.10 to 2.11");
         check(&with(&[Key::HostSegments, Key::PoolId]), "2.14 or later");
+        let profile = [
+            Key::Segments,
+            Key::DeviceTraces,
+            Key::TotalSize,
+            Key::Action,
+            Key::Category,
+        ];
+        let of_profile = KeysSeen(profile.iter().fold(0, |bits, key| bits | key.bit()));
+        assert_eq!(of_profile.torch_guess(), None);
+        check(&[&profile[..], &[Key::SegmentType]].concat(), "2.0");
         assert_eq!(KeysSeen(0).torch_guess(), None);
         let empty_lists = KeysSeen(Key::Segments.bit() | Key::DeviceTraces.bit());
         assert_eq!(empty_lists.torch_guess(), None);

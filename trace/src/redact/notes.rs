@@ -4,7 +4,7 @@
 use crate::trace::QualityNote;
 
 /// Kinds of findings.
-const CODES: [&str; 25] = [
+const CODES: [&str; 27] = [
     "no_events",
     "state_only",
     "no_segments",
@@ -30,6 +30,8 @@ const CODES: [&str; 25] = [
     "end_differs",
     "steps_inferred",
     "pinned_not_judged",
+    "made_of_profile",
+    "segments_not_recorded",
 ];
 
 /// The parts of our sentences; `#` stands for each number.
@@ -109,6 +111,11 @@ const CLAUSES: &[&str] = &[
     "no annotation marks the steps",
     "they were inferred from what repeats",
     "the clock was set back, so leaks there are not looked for",
+    "made of a profile of torch.profiler",
+    "device # is the CPU, sizes are those of tensors, and what was reserved is not known",
+    "no event tells of a segment, yet # addresses are not those that the allocator's rules give \
+     with the segments of the end",
+    "events were left out (skip_actions), so what was reserved before the end is not known",
 ];
 
 /// The part of a finding that is shown.

@@ -193,6 +193,21 @@ fn our_own_findings_are_told_and_no_others() {
                  torch 2.0's default, or max_entries=1), which keeps no history; only the state \
                  at the end is known";
     check("state_only", state, ("state_only", state));
+    let of_profile = "made of a profile of torch.profiler: device 1 is the CPU, sizes are those \
+                      of tensors, and what was reserved is not known";
+    check(
+        "made_of_profile",
+        of_profile,
+        ("made_of_profile", of_profile),
+    );
+    let left_out = "no event tells of a segment, yet 39 addresses are not those that the \
+                    allocator's rules give with the segments of the end: events were left out \
+                    (skip_actions), so what was reserved before the end is not known";
+    check(
+        "segments_not_recorded",
+        left_out,
+        ("segments_not_recorded", left_out),
+    );
     check("no_stacks", "device alice: 3", ("no_stacks", "no stacks"));
     check(
         "unknown_keys",

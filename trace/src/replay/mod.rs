@@ -8,6 +8,7 @@
 //! scopes      annotations -> half-open intervals of events
 //! quality     findings about the data
 //! pinned      what differs for the pinned memory of the host
+//! profiled    what differs in a file that was made of a profile
 //! ```
 //!
 //! `simulate` is needed for *allocated*: a large block keeps a remainder of up to 1 MiB that was
@@ -18,6 +19,7 @@
 mod initial;
 mod matching;
 mod pinned;
+mod profiled;
 mod quality;
 mod scopes;
 mod simulate;
@@ -53,7 +55,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let torch = snapshot.keys_seen.torch_guess();
     let kinds = snapshot.kinds.iter().map(|kind| kind.action);
     let config = Config::of_recording(&snapshot.settings, torch.as_deref(), kinds);
-    let mut quality = quality::of_file(&snapshot);
+    let mut quality = notes_of_file(&mut snapshot);
     let raw_devices = std::mem::take(&mut snapshot.devices);
     let actions: Vec<Action> = snapshot.kinds.iter().map(|kind| kind.action).collect();
     let ordinals = busy_devices(&raw_devices, &snapshot.segments, &actions);
@@ -117,6 +119,13 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     Ok(trace)
 }
 
+/// Findings about the file as a whole. Names in a file that was made of a profile are taken apart.
+fn notes_of_file(snapshot: &mut Snapshot) -> Vec<QualityNote> {
+    let mut notes = quality::of_file(snapshot);
+    notes.extend(profiled::named(snapshot));
+    notes
+}
+
 /// What all devices of a snapshot have in common.
 struct SnapshotParts<'a> {
     snapshot: &'a Snapshot,
@@ -148,6 +157,7 @@ impl SnapshotParts<'_> {
     ) -> Result<Simulated, Stopped> {
         let kinds = &self.snapshot.kinds;
         match device {
+            _ if self.snapshot.of_profile() => pinned::as_recorded(kinds, rows, matched, watch),
             PINNED => pinned::as_recorded(kinds, rows, matched, watch),
             _ => simulate::run(self.config, kinds, rows, initial, matched, watch),
         }
@@ -248,6 +258,7 @@ fn replay_device(
         stacks: &snapshot.stacks,
         has_python: file.has_python,
         has_segments: snapshot.has_segments(),
+        of_profile: snapshot.of_profile(),
         segments: &segments,
         final_blocks: &snapshot.blocks,
         annotations,

@@ -446,6 +446,27 @@ fn one_event_a_device_is_a_file_of_state_only() {
     assert!(!of_two(0).contains(&state_only));
 }
 
+/// Events of segments may have been left out (`skip_actions`): then all memory of the end seems to
+/// have been there at the beginning, and the program left most of it alone.
+#[test]
+fn what_was_reserved_is_not_known_without_events_of_segments() {
+    let mut program = Program::default();
+    for _ in 0..12 {
+        program.alloc(30 * MIB);
+        let (_, first, _) = *program.log.last().unwrap();
+        program.request(first);
+        program.complete(first);
+        program.alloc(12 * MIB);
+        program.alloc(19 * MIB);
+    }
+    let code = "segments_not_recorded".to_owned();
+    assert!(!codes(program.snapshot(0)).contains(&code));
+    program.log.retain(|event| event.0 != Action::SegmentAlloc);
+    assert!(codes(program.snapshot(0)).contains(&code));
+    // A program that took all its memory before the recording began.
+    assert!(!codes(program.snapshot(program.log.len() - 4)).contains(&code));
+}
+
 /// What came last may be the end of a free. Nothing waits for it.
 #[test]
 fn the_one_event_of_a_state_adds_nothing_to_it() {

@@ -7,7 +7,7 @@ use super::simulate::Lost;
 use crate::clip::clipped;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
-use crate::trace::{BlockKind, DeviceTrace, PINNED, QualityNote, Series, StepSource};
+use crate::trace::{Action, BlockKind, DeviceTrace, PINNED, QualityNote, Series, StepSource};
 
 pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -108,6 +108,8 @@ pub struct Evidence<'a> {
     pub has_python: &'a [bool],
     /// Whether the file has a list of segments at all; it may be empty.
     pub has_segments: bool,
+    /// Whether the file was made of a profile, not by an allocator.
+    pub of_profile: bool,
     pub segments: &'a [&'a RawSegment],
     pub final_blocks: &'a [RawBlock],
     pub annotations: &'a [RawAnnotation],
@@ -127,6 +129,10 @@ impl Evidence<'_> {
 /// Notes on one device.
 pub fn of_device(evidence: &Evidence<'_>) -> Vec<QualityNote> {
     let mut notes = Vec::new();
+    if evidence.of_profile {
+        stacks(evidence, &mut notes);
+        return notes;
+    }
     notes.extend(ring::note_of(evidence));
     stacks(evidence, &mut notes);
     times(evidence, &mut notes);
@@ -215,6 +221,18 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
 }
 
+/// From so many addresses on that the rules do not give, a recording without events of segments
+/// has lost them.
+const UNEXPLAINED: u64 = 8;
+
+fn is_of_segment(action: &Action) -> bool {
+    use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+    matches!(
+        action,
+        SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap
+    )
+}
+
 /// Notes how far the simulated allocator agrees with the recorded one.
 fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let trace = evidence.trace;
@@ -225,6 +243,16 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
             trace.fidelity.predicted, trace.fidelity.allocs
         );
         notes.push(note("addresses_not_predicted", text));
+    }
+    let is_ring = notes.iter().any(|note| note.code == "ring_wrapped");
+    let has_segments = trace.events.action.iter().any(is_of_segment);
+    if missed >= UNEXPLAINED && !has_segments && !is_ring {
+        let text = format!(
+            "no event tells of a segment, yet {missed} addresses are not those that the \
+             allocator's rules give with the segments of the end: events were left out \
+             (skip_actions), so what was reserved before the end is not known"
+        );
+        notes.push(note("segments_not_recorded", text));
     }
     if evidence.resized > 0 {
         let blocks = counted(evidence.resized, "block", "blocks");
