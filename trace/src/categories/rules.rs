@@ -563,6 +563,9 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
                 Some(Category::Gradient)
             }
+            (Role::Backward, _) if stays && self.survey.is_like_workspace(kind) => {
+                Some(Category::Temporary)
+            }
             (Role::Forward, _) => Some(match () {
                 () if stays && self.survey.is_like_workspace(kind) => Category::Temporary,
                 // Backward passes have come, and none took it.

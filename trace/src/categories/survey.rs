@@ -234,7 +234,10 @@ impl Survey {
     /// Counts a block from before the recording that stays. What a pass has made is no parameter.
     fn add_earlier(&mut self, requested: Bytes, role: Role, fact: &Fact) {
         self.before.add(requested);
-        if !matches!(role, Role::Forward | Role::Backward) {
+        // Nor is what a library's function makes beside a product: its workspace.
+        let in_library = role == Role::Program && !fact.of_program && !fact.of_module;
+        let is_product = in_library && workspaces::is_size(requested);
+        if !matches!(role, Role::Forward | Role::Backward) && !is_product {
             self.parameters.add(requested);
         }
         if fact.apply_line.is_some() {

@@ -145,7 +145,7 @@ use spread::Spread;
 use survivors::{Ends, Survey};
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 25;
+pub const VERSION: u32 = 26;
 /// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// How many growths make a leak if they begin late.
@@ -406,6 +406,11 @@ fn judged(
     }
     if !groups.is_empty() {
         let others = others(&view, &groups);
+        if edges::are_emptied(&view, steps, &groups)? {
+            return Ok(teller.emptied(&groups));
+        }
+        let mut teller = teller;
+        teller.note_models_made_anew(&roles, &groups);
         return Ok(teller.leak(groups, others, &beside));
     }
     found.doubt_what_came_once();

@@ -9,6 +9,7 @@ use super::spread::Spread;
 use super::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
 use crate::growth::{Growth, settled};
+use crate::phases::{Role, Roles};
 use crate::redact;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps::Word;
@@ -397,6 +398,36 @@ impl Teller<'_> {
                  same"
                     .to_owned(),
             );
+        }
+    }
+
+    /// The report if what accumulates is given back by a function that is called after the last
+    /// step.
+    pub fn emptied(self, groups: &[LeakGroup]) -> LeakReport {
+        let all: f64 = groups.iter().map(|group| group.bytes_per_step).sum();
+        let (one, many) = (self.word().a(), self.word().many());
+        let (n, advised) = (self.n_steps, 2 * self.n_steps);
+        let reason = format!(
+            "{} {one} accumulate over {n} {many}, and a function that is called after the last one \
+             gives them back: a list that is emptied after each epoch looks like this; record \
+             {advised} {many} or more",
+            Bytes(all.round() as u64)
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// Says so where models are made in each step, and stay. What refers to itself, as a model does
+    /// that holds its own hooks, stays until Python looks for such cycles.
+    pub fn note_models_made_anew(&mut self, roles: &Roles, groups: &[LeakGroup]) {
+        let is_made = |group: &LeakGroup| {
+            roles.get(group.stack) == Role::ModelSetup && group.pattern == Pattern::EveryStep
+        };
+        if groups.iter().any(is_made) {
+            self.caveats.push(format!(
+                "a model is made in each {} and stays: objects that refer to one another stay \
+                 until `gc.collect()`, which looks the same",
+                self.word().one()
+            ));
         }
     }
 

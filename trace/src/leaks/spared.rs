@@ -2,7 +2,8 @@
 //!
 //! A site is a shape of calls, not a line, so a script whose loop stands beside its data has both
 //! in one site: `X = torch.randn(…)` before the loop, and the list that grows inside of it. What
-//! was made once, before the growth began, does not leak.
+//! was made once, before the growth began, does not leak. Nor does what the loop's variables hold
+//! of the last period: its batch is replaced by the next.
 
 use crate::stacks::{FxHashMap, Stacks};
 use crate::trace::{BlockIdx, Blocks};
@@ -11,8 +12,9 @@ use crate::workspaces;
 use std::ops::Range;
 
 /// The blocks among `kept` that do not leak, ascending: workspaces, and what was made before the
-/// growth began unless its size is one of those that accumulate. `growth` are the events from its
-/// beginning to the last period: the loop's variables may hold what that one made.
+/// growth began or in the last period unless its size is one of those that accumulate. `growth` are
+/// the events from its beginning to the last period: the loop's variables may hold what that one
+/// made.
 pub(super) fn among(
     blocks: &Blocks,
     stacks: &Stacks,
@@ -26,15 +28,19 @@ pub(super) fn among(
         .filter(|block| !is_workspace(block))
         .partition(|block| blocks.alloc[block.index()] < growth.start);
     let until = later.partition_point(|block| blocks.alloc[block.index()] < growth.end);
-    let accumulates = match &later[..until] {
-        [] => &later[..],
+    let (accumulates, young) = match later.split_at(until) {
+        ([], all) => (all, &[][..]),
         some => some,
     };
     if accumulates.is_empty() {
         return spared;
     }
     let sizes = Sizes::of(blocks, accumulates);
-    let once = earlier.into_iter();
+    let of_variables = match sizes.tell(blocks, young) {
+        true => young,
+        false => &[],
+    };
+    let once = earlier.into_iter().chain(of_variables.iter().copied());
     spared.extend(once.filter(|&block| !sizes.has(blocks.kind(block).requested)));
     spared.sort_unstable();
     spared
@@ -60,6 +66,13 @@ impl Sizes {
             most: most.map(|most| Bytes(most.0.saturating_mul(2))),
             all,
         }
+    }
+
+    /// Whether they tell what accumulates from what the loop's variables hold: each of them comes
+    /// again, or the last period has one of them, too. Otherwise it may be one more size.
+    fn tell(&self, blocks: &Blocks, young: &[BlockIdx]) -> bool {
+        let has = |block: &BlockIdx| self.all.contains_key(&blocks.kind(*block).requested);
+        self.all.values().all(|&n| n > 1) || young.iter().any(has)
     }
 
     fn has(&self, size: Bytes) -> bool {

@@ -180,7 +180,9 @@ impl Analysis<'_> {
         let enough = loops[best].iterations.len() >= MIN_STEPS;
         let inner = candidates.iter().copied();
         let inner = inner
-            .filter(|&i| self.holds(&loops[i], ABOUT_THE_SAME))
+            .filter(|&i| {
+                self.holds(&loops[i], ABOUT_THE_SAME) || !enough && self.is_cut_off(&loops[i])
+            })
             .filter(|&i| !enough || covers(i, BESIDE_EVALUATIONS))
             .filter(|&i| !is_in_parts(i))
             .max_by_key(by_size);
@@ -192,6 +194,25 @@ impl Analysis<'_> {
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
+    }
+
+    /// Whether a loop holds nearly all training but the pieces of iterations that the recording
+    /// begins and ends with: in a ring of a few steps these are much.
+    fn is_cut_off(&self, this: &Loop) -> bool {
+        let (Some(first), Some(last)) = (this.iterations.first(), this.iterations.last()) else {
+            return false;
+        };
+        let blocks = &self.device.blocks;
+        let made = &blocks.kind[blocks.n_preexisting as usize..];
+        let trained = |range: &[KindIdx]| {
+            let works = range.iter().map(|kind| self.works.of_kind[kind.index()]);
+            works.filter(|work| *work == Work::Backward).count() as u32
+        };
+        let (before, from) = made.split_at(first.start as usize);
+        let (between, after) = from.split_at((last.end - first.start) as usize);
+        let of_one = this.work.backward / this.iterations.len() as u32;
+        is_most(this.work.backward, trained(between), ABOUT_THE_SAME)
+            && [before, after].map(trained).iter().all(|&n| n <= of_one)
     }
 
     /// Whether a loop cuts each iteration of another one of its function into parts: it begins in
@@ -466,9 +487,14 @@ impl Analysis<'_> {
         others.all(|other| support(other) <= support(this) || around(other))
     }
 
-    /// Two calls on one line may be just two calls; three are a loop.
+    /// Two calls on one line may be just two calls; three are a loop. So may two calls of a module,
+    /// between which the caller allocates nothing.
     fn is_more_than_a_line(&self, this: &Loop) -> bool {
-        let spots = &self.regions[this.region].spots;
+        let region = &self.regions[this.region];
+        if this.owner != region.context {
+            return this.iterations.len() > 2;
+        }
+        let spots = &region.spots;
         let line = |i: usize| self.calls.spot(spots[i]).line;
         let lines_differ = (1..spots.len()).any(|i| line(i) != line(0));
         lines_differ || this.iterations.len() > 2

@@ -3,7 +3,8 @@
 //! An iteration begins with the first spot of a region that comes after the last spot of the
 //! previous iteration. It ends where the next one begins, or where the walk leaves the region. A
 //! branch that is seldom taken (an evaluation, a checkpoint) belongs to the iteration that it is
-//! in: if the walk comes back to the middle of an iteration, this one goes on.
+//! in: if the walk comes back to the middle of an iteration, this one goes on. So it does if it
+//! comes back below the line at which iterations begin.
 //!
 //! Which spot is the first? The one at which the region is entered. But if the recording starts in
 //! the middle of an iteration, the region is entered there. If the lines from there to the end of
@@ -286,6 +287,8 @@ struct Deed {
     /// It comes from another spot of the context.
     resumes: bool,
     starts: bool,
+    /// Below the smallest line at which an iteration begins.
+    below: bool,
     passes_last: bool,
     inside: bool,
 }
@@ -359,7 +362,8 @@ impl State {
             }
         }
         if deed.enters {
-            let goes_on = self.paused.is_some() && deed.resumes && !deed.starts;
+            let begins = deed.starts && !deed.below;
+            let goes_on = self.paused.is_some() && deed.resumes && !begins;
             match goes_on {
                 true => self.paused = None,
                 false => {
@@ -459,19 +463,26 @@ impl Deeds {
             deeds: Vec::new(),
             starts: vec![0],
         };
+        let first_line: Vec<u32> = marks.iter().map(|mark| mark.line(calls)).collect();
         let mut looked_at = 0;
         for (at, one) in walk.moves.iter().enumerate() {
             if at.is_multiple_of(EVERY) || all.deeds.len() >= looked_at + EVERY {
                 looked_at = all.deeds.len();
                 watch.look(2 * (of_vec(&all.deeds) + of_vec(&all.starts)))?;
             }
-            all.push(one, calls, marks, &of_spot);
+            all.push(one, calls, (marks, &first_line), &of_spot);
             all.starts.push(all.deeds.len() as u32);
         }
         Ok(all)
     }
 
-    fn push(&mut self, one: &Move, calls: &Calls, marks: &[Mark], of_spot: &[Vec<u32>]) {
+    fn push(
+        &mut self,
+        one: &Move,
+        calls: &Calls,
+        (marks, first_line): (&[Mark], &[u32]),
+        of_spot: &[Vec<u32>],
+    ) {
         let going = one.going(calls);
         let (from, to) = (one.from.unwrap_or(StackIdx::NONE), calls.path(one.to));
         let from = calls.path(from);
@@ -488,6 +499,7 @@ impl Deeds {
                         enters: false,
                         resumes: false,
                         starts: false,
+                        below: false,
                         passes_last: false,
                         inside: false,
                     });
@@ -511,6 +523,7 @@ impl Deeds {
                     enters: !was_inside,
                     resumes: depth == going.depth && going.left.is_some(),
                     starts: !goes_on && this.starts.binary_search(spot).is_ok(),
+                    below: calls.spot(*spot).line > first_line[mark as usize],
                     passes_last: this.lasts.binary_search(spot).is_ok(),
                     inside: true,
                 });

@@ -482,3 +482,31 @@ fn very_many_short_phases_leave_no_block_unknown() {
     }
     assert_eq!(of(p)(weight), Category::Parameter);
 }
+
+/// Two of one size, of which a library made the other beside a product: each thread has one.
+#[test]
+fn workspaces_of_two_threads_from_before_are_no_gradient() {
+    let check = |file: &str, expected| {
+        let mut p = Program::default();
+        let call = format!("backward {TENSOR}:5");
+        let backwards = p.stack(&["<module> train.py:11", &call, "backward strategy.py:98"]);
+        let other = format!("initialize {file}:67");
+        let other = p.stack(&["<module> train.py:9", &other]);
+        let [block, _] = [backwards, other].map(|alloc_stack| {
+            let kind = crate::testing::block_of(Bytes(32 << 20));
+            p.builder.preexisting(crate::trace::BlockKind {
+                alloc_stack,
+                ..kind
+            })
+        });
+        for _ in 0..2 {
+            let saved = forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.free(saved);
+        }
+        assert_eq!(of(p)(block), expected, "{file}");
+    };
+    check("/v/site-packages/gpytorch/natural.py", Category::Temporary);
+    // It may be a parameter that the program made.
+    check("model.py", Category::Gradient);
+}

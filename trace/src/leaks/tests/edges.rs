@@ -79,6 +79,42 @@ fn what_is_kept_after_the_last_step_of_a_ring_may_come_again() {
     of(2, validate).is(Verdict::Clean);
 }
 
+/// A hook after an epoch clears what each step put into a list. What variables held goes when their
+/// function returns, which calls nothing.
+#[test]
+fn a_list_that_is_emptied_after_the_last_step_is_no_leak() {
+    let check = |frees: &str, expected| {
+        let mut program = Program::run(6, |p, _| {
+            p.alloc(&KEEP, 1 << 20);
+            let work = p.alloc(&["work train.py:7"], 4 << 20);
+            p.free(work);
+        });
+        program.end();
+        let mut trace = program.trace();
+        let stacks = &mut trace.stacks;
+        let [name, filename] = [frees, "train.py"].map(|text| stacks.strings.push(text));
+        let frame = crate::stacks::Frame {
+            name,
+            filename,
+            line: 50,
+        };
+        let frame = stacks.push_frame(frame);
+        let stack = stacks.push_stack(&[frame]);
+        let device = &mut trace.devices[0];
+        let kinds = device.blocks.kinds.iter_mut();
+        let kept = kinds.filter(|kind| kind.requested == Bytes(1 << 20));
+        kept.for_each(|kind| match frees {
+            "" => kind.free_stack = kind.alloc_stack,
+            _ => kind.free_stack = stack,
+        });
+        let report = find(device, &trace.stacks, &[]);
+        assert_eq!(report.verdict, expected, "{frees}: {}", report.reason);
+        assert_eq!(report.reason.contains("emptied"), expected != Verdict::Leak);
+    };
+    check("on_epoch_end", Verdict::CannotTell);
+    check("", Verdict::Leak);
+}
+
 /// Three of six requests miss a cache that was full before the ring began.
 #[test]
 fn a_full_cache_that_a_few_requests_miss_is_no_leak() {

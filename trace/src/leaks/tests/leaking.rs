@@ -536,3 +536,30 @@ fn where_a_cache_looks_the_same_it_is_said() {
     let at_random = |step| [0, 3, 14, 20, 22, 26, 27, 28, 29, 32].contains(&step);
     check(40, at_random, true);
 }
+
+/// A model that refers to itself stays until Python looks for cycles, and that is said.
+#[test]
+fn where_a_model_is_made_in_each_step_cycles_are_told() {
+    const MOVED: &str = "_apply /v/site-packages/torch/nn/modules/module.py";
+    let check = |is_made: bool, expected: bool| {
+        let (report, _) = Program::run(10, |p, _| {
+            p.alloc(&KEEP, 1 << 20);
+            let work = p.alloc(&["work train.py:7"], 64 << 20);
+            p.free(work);
+            if is_made {
+                p.alloc(&[MOVED, "main train.py:3"], 4096);
+                for _ in 0..2 {
+                    let copy = p.alloc(&[MOVED, "main train.py:3"], 8 << 20);
+                    p.free(copy);
+                }
+            }
+        })
+        .report();
+        assert_eq!(report.verdict, Verdict::Leak);
+        let mut told = report.caveats.iter();
+        let says = told.any(|told| told.contains("`gc.collect()`"));
+        assert_eq!(says, expected, "{:?}", report.caveats);
+    };
+    check(true, true);
+    check(false, false);
+}

@@ -50,6 +50,23 @@ fn data_that_the_loop_uses_does_not_leak() {
     }
 }
 
+/// The loop's variable still holds the last batch, which is larger than all that leaks.
+#[test]
+fn the_batch_of_the_last_step_does_not_leak() {
+    let mut batch = None;
+    let group = Program::run(10, |p, _| {
+        let next = p.alloc(&MADE, 200 << 20);
+        if let Some(last) = batch.replace(next) {
+            p.free(last);
+        }
+        p.alloc(&LEAKS, 4096);
+    });
+    let group = group.leaks();
+    assert_eq!(group.frame.map(|frame| frame.line), Some(9));
+    assert_eq!((group.live_count, group.live_bytes), (10, Bytes::kib(40)));
+    assert_eq!(group.spared.len(), 1);
+}
+
 /// What the first steps kept is of no size that comes again, but of one like the others.
 #[test]
 fn data_of_any_length_leak_from_the_first_step_on() {

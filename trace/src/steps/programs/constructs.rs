@@ -325,6 +325,23 @@ fn layers_of_a_forward_that_is_called_directly_are_no_steps() {
     check(&trains, 12);
 }
 
+/// A statement that calls two blocks of a model, one after the other.
+#[test]
+fn two_calls_of_a_module_are_no_steps() {
+    let calls = |n: u32| {
+        format!(
+            "{n}x {{
+               main:3 !forward:20 !forward:30
+               main:3 !forward:20 !forward:31
+               main:3 !forward:21 !forward:30
+               main:3 !forward:22
+             }}"
+        )
+    };
+    check(&calls(2), 0);
+    check(&calls(6), 6);
+}
+
 /// What a pass saves for its backward pass stays, and then memory runs out: the calls of a module
 /// look the same as its layers, but they would have given back most of what they made.
 #[test]

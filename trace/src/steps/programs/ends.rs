@@ -158,6 +158,36 @@ fn a_ring_that_begins_with_what_is_done_now_and_then_cuts_no_step() {
     }
 }
 
+/// An evaluation that stands in the middle of a ring of a few steps is much of it, and so is the
+/// piece of a step that the ring begins with.
+#[test]
+fn an_evaluation_in_a_short_ring_cuts_it_into_no_halves() {
+    let backward = format!("main:3 train:36 {BACKWARD}");
+    let update = format!("main:3 train:37 {ADAM}");
+    let step = [
+        "main:3 train:32 batch:7",
+        "main:3 train:33 !forward:20",
+        "main:3 train:33 !forward:21",
+        &backward,
+        "-",
+        &update,
+        &update,
+    ];
+    let evaluated = [
+        "main:3 train:40 evaluate:50 batch:7",
+        "main:3 train:40 evaluate:51 !forward:20",
+        "main:3 train:40 evaluate:51 !forward:21",
+    ];
+    let lines = [
+        &step[3..],
+        &step[..],
+        &evaluated.repeat(6)[..],
+        &step.repeat(4)[..],
+    ]
+    .concat();
+    check(&lines.join("\n"), 5);
+}
+
 /// The steps of a ring that lost so many lines of its first step, and their first functions.
 fn of_ring(step: &[&str], lost: usize, whole: usize) -> (usize, Vec<String>) {
     let all = step.iter().skip(lost).chain((0..whole).flat_map(|_| step));

@@ -75,6 +75,50 @@ fn epochs_and_micro_batches_are_not_the_steps() {
     check(&steps(3, 5, 2), 15);
 }
 
+/// `total += loss.float()` makes a tensor in the first batch of an epoch only, in the middle of a
+/// step.
+#[test]
+fn what_the_first_batch_of_an_epoch_makes_ends_no_step() {
+    let micro = |first: &str| {
+        format!(
+            "main:4 to:1
+             main:5 !forward:10
+             main:5 !forward:11
+             main:6 cross_entropy:1
+             {first}
+             main:8 {BACKWARD}
+             -"
+        )
+    };
+    let (first, other) = (micro("main:7"), micro("main:6 cross_entropy:2"));
+    check(
+        &format!(
+            "3x {{
+               {first}
+               3x {{
+                 {other}
+               }}
+               main:9 clip:1
+               main:10 {ADAM}
+               7x {{
+                 4x {{
+                   {other}
+                 }}
+                 main:9 clip:1
+                 main:10 {ADAM}
+               }}
+               4x {{
+                 main:14 to:1
+                 main:14 !forward:10
+                 main:14 !forward:11
+                 main:14
+               }}
+             }}"
+        ),
+        24,
+    );
+}
+
 /// Mixed precision in 16 bits: each micro-batch scales its loss, and none of them updates.
 #[test]
 fn micro_batches_that_scale_their_loss_are_not_the_steps() {
