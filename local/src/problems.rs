@@ -1,5 +1,6 @@
 //! Refusals, in words that say what to do next. They are those of the server, where it has them.
 
+use answers::cards::NoCard;
 use answers::decoded::NoDevice;
 use api::problem::{Problem, ProblemCode};
 use trace::clip::clipped;
@@ -35,6 +36,12 @@ pub fn missing(what: impl AsRef<str>) -> Refused {
 /// No loop of the recording is called this.
 pub fn no_level(unknown: &UnknownLevel) -> Refused {
     let detail = unknown.to_string();
+    problem(404, ProblemCode::NotFound, "Not found", &detail)
+}
+
+/// A card was not drawn. Nothing stops one here: there is no limit of time in a tab.
+pub fn no_card(why: NoCard) -> Refused {
+    let detail = why.to_string();
     problem(404, ProblemCode::NotFound, "Not found", &detail)
 }
 

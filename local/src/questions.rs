@@ -1,7 +1,7 @@
 //! Questions about one recording.
 
 use crate::message::{JSON, MARKDOWN, Request, Response, TILE};
-use crate::problems::{Refused, bad_request, missing, no_device};
+use crate::problems::{Refused, bad_request, missing, no_card, no_device};
 use crate::runs::Run;
 use answers::cards::markdown::{self, Links, Names};
 use answers::cards::{Head, RunCard};
@@ -323,8 +323,10 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
         devices: &run.facts,
     };
     let look = (&view, Theme::Light);
-    let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, Watch::nobody());
-    let block = markdown::run(&card.map_err(no_device)?, links.as_ref(), names(request)?);
+    let watches = (Watch::nobody(), Watch::nobody());
+    let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, watches);
+    let card = card.map_err(no_card)?;
+    let block = markdown::run(&card, links.as_ref(), names(request)?);
     Ok(Response::bytes(MARKDOWN, block.into_bytes()))
 }
 

@@ -13,7 +13,7 @@ mod svg;
 
 pub use parquet::fleet::LeakOf;
 pub use png::png;
-pub use svg::svg;
+pub use svg::{memory_needed as svg_takes, svg};
 
 use api::ids::RunId;
 use api::runs::RunSummary;

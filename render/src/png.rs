@@ -16,15 +16,25 @@ const TO_BASELINE: f32 = 0.36;
 
 /// The file.
 pub fn png(scene: &Scene) -> Vec<u8> {
-    let (width, height) = (scene.size.0 as u32, scene.size.1 as u32);
-    let mut raster = Raster::new();
-    raster.clear(width, height, Rgba(255, 255, 255, 255));
-    paint::shapes(scene, &mut &mut raster).expect("a raster takes everything");
+    let mut raster = shapes(scene);
     let font = FontRef::try_from_slice(FONT).expect("the font is one");
     for text in &scene.texts {
         write(&mut raster, &font, text);
     }
     encoded(&raster)
+}
+
+/// The same without its texts.
+pub fn without_texts(scene: &Scene) -> Vec<u8> {
+    encoded(&shapes(scene))
+}
+
+fn shapes(scene: &Scene) -> Raster {
+    let (width, height) = (scene.size.0 as u32, scene.size.1 as u32);
+    let mut raster = Raster::new();
+    raster.clear(width, height, Rgba(255, 255, 255, 255));
+    paint::shapes(scene, &mut &mut raster).expect("a raster takes everything");
+    raster
 }
 
 fn write(raster: &mut Raster, font: &FontRef<'_>, text: &Text) {

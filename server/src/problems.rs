@@ -4,6 +4,7 @@
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
 use crate::budget::NoMemory;
+use crate::cards::NoCard;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
 use crate::explaining;
@@ -143,6 +144,15 @@ impl From<Stopped> for Error {
 impl From<NoDevice> for Error {
     fn from(missing: NoDevice) -> Error {
         Error::Store(missing.into())
+    }
+}
+
+impl From<NoCard> for Error {
+    fn from(why: NoCard) -> Error {
+        match why {
+            NoCard::NoDevice(missing) => missing.into(),
+            NoCard::Stopped(stopped) => stopped.into(),
+        }
     }
 }
 

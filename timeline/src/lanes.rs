@@ -2,7 +2,8 @@
 
 use super::mountain::Frame;
 use super::plot::PxRect;
-use super::scene::{Anchor, Scene, Text, fitted};
+use super::scene::{Anchor, Scene, Text, fits, fitted};
+use super::uncovered::uncovered;
 use crate::format::count;
 use api::contents::PhaseMark;
 use api::timeline::{AnnotationMark, Marks};
@@ -255,28 +256,43 @@ fn label(scene: &mut Scene, rect: PxRect, text: &str, frame: Frame<'_>) {
     });
 }
 
+/// Draws scopes, each only where no later one lies over it. Scopes nest, so ordinary ones lie side
+/// by side in their lane. But a file may have thousands over one another.
 fn draw_annotations(scene: &mut Scene, annotations: &[AnnotationMark], frame: Frame<'_>) {
     let area = frame.layout.annotations;
     if area.height() == 0 {
         return;
     }
     let narrowest = frame.layout.px(HIDE_BELOW_CSS);
-    for annotation in annotations {
+    let placed = annotations.iter().filter_map(|annotation| {
         let (x0, x1) = extent(annotation.events, frame);
-        let Some(rect) = lane_rect(area, frame.layout.lane_height, annotation.depth, x0, x1) else {
+        let rect = lane_rect(area, frame.layout.lane_height, annotation.depth, x0, x1)?;
+        (x1 - x0 >= narrowest).then_some((annotation, rect))
+    });
+    let placed: Vec<(&AnnotationMark, PxRect)> = placed.collect();
+    let stretches = placed
+        .iter()
+        .map(|(annotation, rect)| (annotation.depth, rect.x0..rect.x1));
+    let seen = uncovered(&stretches.collect::<Vec<_>>());
+    for ((annotation, rect), parts) in placed.into_iter().zip(seen) {
+        // The first of the widest.
+        let Some(widest) = parts.iter().rev().max_by_key(|part| part.len()) else {
             continue;
         };
-        if x1 - x0 < narrowest {
-            continue;
-        }
         let tint = frame.palette.groups[name_hash(&annotation.name) % frame.palette.groups.len()];
-        scene.fill(rect, tint.mixed(frame.palette.surface, 0.72));
-        let edge = PxRect {
-            x1: (x0 + frame.layout.px(1.0)).min(x1),
-            ..rect
-        };
-        scene.fill(edge, tint);
-        label(scene, rect, in_room(&annotation.name, rect, frame), frame);
+        let edge = rect.x0 + frame.layout.px(1.0);
+        for part in &parts {
+            let (x0, x1) = (part.start, part.end);
+            scene.fill(
+                PxRect { x0, x1, ..rect },
+                tint.mixed(frame.palette.surface, 0.72),
+            );
+            let x1 = edge.min(x1);
+            scene.fill(PxRect { x0, x1, ..rect }, tint);
+        }
+        let (x0, x1) = (widest.start, widest.end);
+        let room = PxRect { x0, x1, ..rect };
+        label(scene, room, in_room(&annotation.name, room, frame), frame);
     }
 }
 
@@ -285,7 +301,7 @@ fn in_room<'a>(name: &'a str, rect: PxRect, frame: Frame<'_>) -> &'a str {
     let size = FONT_CSS * frame.layout.scale;
     let room = rect.width() - frame.layout.px(8.0);
     match name.strip_suffix(INFERRED) {
-        Some(bare) if super::scene::text_width(name, size) > room => bare,
+        Some(bare) if !fits(name, size, room) => bare,
         _ => name,
     }
 }

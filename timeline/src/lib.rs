@@ -46,4 +46,5 @@ pub mod summary;
 mod testing;
 pub mod ticks;
 pub mod tile_cache;
+mod uncovered;
 pub mod viewport;

@@ -187,33 +187,39 @@ impl Scene {
 
 /// About how wide a text is at a font size. Labels are placed with it, so it is generous.
 pub fn text_width(text: &str, size: f64) -> i32 {
+    widths(text, size).last().map_or(0, |(_, width)| width)
+}
+
+/// Where each letter ends, and how wide the text is up to there.
+fn widths(text: &str, size: f64) -> impl Iterator<Item = (usize, i32)> {
     let narrow = |c: char| matches!(c, 'i' | 'l' | 'j' | 't' | 'f' | '.' | ',' | ':' | ' ' | '/');
-    let units: f64 = text
-        .chars()
-        .map(|c| match c {
+    let mut units = 0.0_f64;
+    text.char_indices().map(move |(at, c)| {
+        units += match c {
             c if narrow(c) => 0.34,
             'm' | 'w' | 'M' | 'W' => 0.86,
             c if c.is_uppercase() => 0.68,
             _ => 0.58,
-        })
-        .sum();
-    (units * size).ceil() as i32
+        };
+        (at + c.len_utf8(), (units * size).ceil() as i32)
+    })
+}
+
+/// Whether the text fits into a width. It is not measured any further: names may be long, and there
+/// may be thousands of them.
+pub fn fits(text: &str, size: f64, width: i32) -> bool {
+    width >= 0 && widths(text, size).all(|(_, so_far)| so_far <= width)
 }
 
 /// The text cut to a width, with an ellipsis; `None` if not even a few letters fit.
 pub fn fitted(text: &str, size: f64, width: i32) -> Option<String> {
-    if text_width(text, size) <= width {
+    if fits(text, size, width) {
         return Some(text.to_owned());
     }
-    let mut cut = String::new();
-    for c in text.chars() {
-        cut.push(c);
-        if text_width(&cut, size) + (size * 0.9) as i32 > width {
-            cut.pop();
-            break;
-        }
-    }
-    (cut.chars().count() >= 4).then(|| cut + "…")
+    let ellipsis = (size * 0.9) as i32;
+    let beside = widths(text, size).take_while(|(_, so_far)| so_far + ellipsis <= width);
+    let cut = beside.last().map_or("", |(end, _)| &text[..end]);
+    (cut.chars().count() >= 4).then(|| format!("{cut}…"))
 }
 
 #[cfg(test)]
@@ -226,6 +232,20 @@ mod tests {
         let cut = fitted("forward model.py:12", 10.0, 60).unwrap();
         assert!(cut.ends_with('…') && text_width(&cut, 10.0) <= 66, "{cut}");
         assert_eq!(fitted("forward", 10.0, 12), None);
+    }
+
+    /// A hostile file has thousands of names of a kilobyte, each above a few pixels.
+    #[test]
+    fn a_long_text_is_measured_only_as_far_as_it_can_fit() {
+        let long = "é".repeat(4 << 20);
+        let (mut told, mut left_out) = (0, 0);
+        for _ in 0..2000 {
+            match fitted(&long, 10.0, 40) {
+                Some(_) => told += 1,
+                None => left_out += 1,
+            }
+        }
+        assert_eq!((told, left_out), (2000, 0));
     }
 
     #[test]

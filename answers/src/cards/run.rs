@@ -28,7 +28,7 @@ use trace::steps::Word;
 use trace::tiles::with_caller;
 use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
 use trace::units::Bytes;
-use trace::watch::Watch;
+use trace::watch::{Stopped, Watch};
 
 /// What a run is called, and what is known of it without its trace.
 pub struct Head<'a> {
@@ -40,6 +40,17 @@ pub struct Head<'a> {
     pub written_by: Option<String>,
     /// Facts of its devices.
     pub devices: &'a [DeviceFacts],
+}
+
+/// Why there is no card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoCard {
+    /// The run has no such device.
+    #[error(transparent)]
+    NoDevice(#[from] NoDevice),
+    /// The watch stopped it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// The content of a run's card.
@@ -95,45 +106,50 @@ impl OutOfMemory {
 }
 
 impl RunCard {
-    /// The card of a run in a view. It takes as long as a search for leaks, which `watch` may stop.
+    /// The card of a run in a view. If `judging` stops the search for leaks, the card is drawn
+    /// without a verdict. What `watch` stops has no card.
     ///
     /// # Errors
-    /// When the run has no such device.
+    /// When the run has no such device, or `watch` stops it.
     pub fn new(
         head: &Head<'_>,
         decoded: &Decoded,
         (view, theme): (&ViewState, Theme),
         texts: Texts,
-        watch: Watch<'_>,
-    ) -> Result<RunCard, NoDevice> {
+        (judging, watch): (Watch<'_>, Watch<'_>),
+    ) -> Result<RunCard, NoCard> {
         let device = chosen(decoded, view)?;
         let Trace {
             stacks, quality, ..
         } = &decoded.trace;
-        let report = leaks::find_while(device, stacks, quality, watch);
+        let report = leaks::find_while(device, stacks, quality, judging);
         let unknown = Unknown::of(device.device, quality);
         let levels = [Series::Allocated, Series::Reserved].map(|series| {
             let summary = device.summary[series as usize];
             let peak = unknown.told(series, Point::Peak, summary.peak);
             (series, peak, unknown.told(series, Point::End, summary.end))
         });
-        // The time is that of the verdict: a card is drawn without one, not without the rest.
-        let contents = Watch::undisturbed(|watch| contents(device, stacks, watch));
+        let contents = contents(device, stacks, watch)?;
         let word = contents.recording.kind.word();
         let growth = || growth(&report, Word::of(&device.steps));
         let growth = word.is_none().then(growth);
         let numbers = numbers(&levels, growth.clone());
-        let marks = Watch::undisturbed(|watch| marks(device, &decoded.trace, watch));
-        let marks = Arc::new(marks);
+        let marks = Arc::new(marks(device, &decoded.trace, watch)?);
         let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
-        let mut model = model(decoded, device, marks, (view, theme), numbers.picture());
+        let mut model = model(
+            (decoded, device),
+            marks,
+            (view, theme),
+            numbers.picture(),
+            watch,
+        )?;
         let pictures = vec![model.base_scene(), model.overlay_scene()];
         let title = match texts {
             Texts::All(_) => head.name.to_owned(),
             Texts::Redacted(_) => nameless(head.id),
         };
         let (sites_title, sites) = sites((device, &report), &model, &decoded.trace.stacks);
-        let others = elsewhere(&decoded.trace, Some(device.device), watch);
+        let others = elsewhere(&decoded.trace, Some(device.device), judging);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
         let (verdict, tone) = beside(verdict(&report, &contents), &others);
         let (chip, tone, reason) = headline(&verdict, tone, out_of_memory.as_ref());
@@ -181,12 +197,12 @@ fn chosen<'d>(decoded: &'d Decoded, view: &ViewState) -> Result<&'d DeviceTrace,
 
 /// The page's model, with every tile that the view needs.
 fn model(
-    decoded: &Decoded,
-    device: &DeviceTrace,
+    (decoded, device): (&Decoded, &DeviceTrace),
     marks: Arc<Marks>,
     (view, theme): (&ViewState, Theme),
     place: PxRect,
-) -> Model {
+    watch: Watch<'_>,
+) -> Result<Model, Stopped> {
     let beside = decoded.trace.pinned.as_ref();
     let tops = beside.map(|pinned| pinned.summary[Series::Allocated as usize].peak);
     let peak = device.summary[Series::Reserved as usize]
@@ -203,6 +219,7 @@ fn model(
             break;
         }
         for request in requests {
+            watch.look(0)?;
             match request {
                 TileRequest::Series(id) => {
                     model.series_arrived(decoded.trace.series_tile(device, id));
@@ -214,7 +231,8 @@ fn model(
             }
         }
     }
-    model
+    watch.look(0)?;
+    Ok(model)
 }
 
 fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {

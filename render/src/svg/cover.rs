@@ -17,13 +17,17 @@ pub struct Cover {
 impl Cover {
     /// An empty set.
     pub fn new(size: (i32, i32)) -> Cover {
-        let words = (size.1.max(0) as usize).div_ceil(64);
         Cover {
             size,
-            words,
-            bits: vec![0; words * size.0.max(0) as usize],
+            words: words_of_column(size),
+            bits: vec![0; Cover::bytes(size) / size_of::<u64>()],
             bounds: None,
         }
+    }
+
+    /// The memory of a set, bytes.
+    pub fn bytes(size: (i32, i32)) -> usize {
+        words_of_column(size) * size.0.max(0) as usize * size_of::<u64>()
     }
 
     /// The part of a rectangle that is on the picture.
@@ -108,6 +112,11 @@ impl Cover {
         }
         stretches
     }
+}
+
+/// Words of one column of pixels.
+fn words_of_column(size: (i32, i32)) -> usize {
+    (size.1.max(0) as usize).div_ceil(64)
 }
 
 /// The words of a column that a rectangle touches, with its bits in each.

@@ -39,9 +39,13 @@ pub struct Layer {
     pub outlines: Vec<Outline>,
 }
 
-/// The layers of a scene, back to front.
-pub fn layers(scene: &Scene) -> Vec<Layer> {
-    let gathered = gathered(scene);
+/// The most layers of a scene, each of which holds a bit for every pixel. Cards of real recordings
+/// have 30 to 110.
+pub const MOST: usize = 256;
+
+/// The layers of a scene, back to front; `None` if it needs too many.
+pub fn layers(scene: &Scene) -> Option<Vec<Layer>> {
+    let gathered = gathered(scene)?;
     let mut hidden = Cover::new(scene.size);
     let mut layers = Vec::with_capacity(gathered.len());
     // From front to back: hidden pixels need not be painted, but may be.
@@ -53,10 +57,10 @@ pub fn layers(scene: &Scene) -> Vec<Layer> {
         }
     }
     layers.reverse();
-    layers
+    Some(layers)
 }
 
-fn gathered(scene: &Scene) -> Vec<(Paint, Cover)> {
+fn gathered(scene: &Scene) -> Option<Vec<(Paint, Cover)>> {
     let mut layers: Vec<(Paint, Cover)> = Vec::new();
     for shape in &scene.shapes {
         let (rect, paint) = match *shape {
@@ -77,11 +81,15 @@ fn gathered(scene: &Scene) -> Vec<(Paint, Cover)> {
                 break;
             }
         }
-        let at = joined.unwrap_or_else(|| {
-            layers.push((paint, Cover::new(scene.size)));
-            layers.len() - 1
-        });
+        let at = match joined {
+            Some(at) => at,
+            None if layers.len() == MOST => return None,
+            None => {
+                layers.push((paint, Cover::new(scene.size)));
+                layers.len() - 1
+            }
+        };
         layers[at].1.add(rect);
     }
-    layers
+    Some(layers)
 }

@@ -2,12 +2,16 @@
 //!
 //! In a scene, a picture has a rectangle for each column of pixels: thousands of them. Here all
 //! rectangles with the same paint become one path. So a card has only some ten kilobytes, and is
-//! still the same picture as the PNG, pixel by pixel.
+//! still the same picture as the PNG, pixel by pixel. A scene of which that would take too much (only
+//! a hostile file has one) becomes an image in the document; its texts are still texts.
 
 mod cover;
 mod layers;
 mod outline;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cover::Cover;
 use layers::{Layer, Paint, layers};
 use outline::Outline;
 use std::fmt::Write;
@@ -30,16 +34,9 @@ pub fn svg(scene: &Scene) -> Vec<u8> {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\">\n"
     );
-    let layers = layers(scene);
-    let mut hatches: Vec<Paint> = Vec::new();
-    for layer in &layers {
-        if matches!(layer.paint, Paint::Hatch { .. }) && !hatches.contains(&layer.paint) {
-            define(&mut out, hatches.len(), layer.paint);
-            hatches.push(layer.paint);
-        }
-    }
-    for layer in &layers {
-        shape(&mut out, layer, &hatches);
+    match layers(scene) {
+        Some(layers) => write_layers(&mut out, &layers),
+        None => write_image(&mut out, scene),
     }
     // Writing to a string cannot fail.
     let _ = writeln!(out, "<g font-family=\"{FONT}\">");
@@ -48,6 +45,38 @@ pub fn svg(scene: &Scene) -> Vec<u8> {
     }
     out += "</g>\n</svg>\n";
     out.into_bytes()
+}
+
+/// The most memory that making a document of this size takes, in bytes: the layers, and their
+/// outlines, which all together have about as many steps as there are pixels.
+pub fn memory_needed(size: (i32, i32)) -> usize {
+    let pixels = size.0.max(0) as usize * size.1.max(0) as usize;
+    // Two more say what is hidden, and what of a layer is left.
+    (layers::MOST + 2) * Cover::bytes(size) + pixels * 16
+}
+
+fn write_layers(out: &mut String, layers: &[Layer]) {
+    let mut hatches: Vec<Paint> = Vec::new();
+    for layer in layers {
+        if matches!(layer.paint, Paint::Hatch { .. }) && !hatches.contains(&layer.paint) {
+            define(out, hatches.len(), layer.paint);
+            hatches.push(layer.paint);
+        }
+    }
+    for layer in layers {
+        shape(out, layer, &hatches);
+    }
+}
+
+/// All shapes as one image.
+fn write_image(out: &mut String, scene: &Scene) {
+    let (width, height) = scene.size;
+    let _ = write!(
+        out,
+        "<image width=\"{width}\" height=\"{height}\" href=\"data:image/png;base64,"
+    );
+    STANDARD.encode_string(crate::png::without_texts(scene), out);
+    *out += "\"/>\n";
 }
 
 /// Defines stripes as a pattern. Its tile is fixed to the whole picture, so stripes continue from

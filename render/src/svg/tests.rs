@@ -42,7 +42,7 @@ fn scene(seed: u32) -> Scene {
 /// Turns the layers of a scene into shapes again.
 fn again(scene: &Scene) -> Scene {
     let mut painted = Scene::new(scene.size);
-    for layer in layers(scene) {
+    for layer in layers(scene).unwrap() {
         let mut cover = cover::Cover::new(scene.size);
         for Outline { x0, upper, lower } in layer.outlines {
             let level = |edge: &[(i32, i32)], x| edge.iter().find(|(end, _)| x < *end).unwrap().1;
@@ -111,12 +111,47 @@ fn columns_side_by_side_become_one_path() {
             above,
         );
     }
-    let layers = layers(&scene);
+    let layers = layers(&scene).unwrap();
     assert_eq!(layers.len(), 2);
     // A shape behind continues straight under the shape in front of it.
     let outline = &layers[0].outlines[..];
     assert_eq!(outline[0].upper.len(), 1, "{outline:?}");
     assert_eq!((outline.len(), layers[1].outlines.len()), (1, 1));
+}
+
+/// Each rectangle lies over the one before and has another paint, so each would be a layer.
+#[test]
+fn a_scene_of_too_many_layers_becomes_one_image() {
+    let heap = |n: i32| {
+        let mut scene = Scene::new(SIZE);
+        for at in 0..n {
+            let (x0, x1, y1) = (at % 40, SIZE.0, SIZE.1);
+            let rect = PxRect { x0, y0: 0, x1, y1 };
+            let alpha = if at % 2 == 0 { 90 } else { 255 };
+            scene.fill(rect, Rgba((at % 251) as u8, 7, 99, alpha));
+        }
+        scene
+    };
+    let document = |n| String::from_utf8(svg(&heap(n))).unwrap();
+    assert!(document(layers::MOST as i32).contains("<path"));
+    let scene = heap(4000);
+    let document = document(4000);
+    assert!(!document.contains("<path"));
+    let (_, image) = document.split_once("base64,").unwrap();
+    let (image, _) = image.split_once('"').unwrap();
+    let image = STANDARD.decode(image).unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(image))
+        .read_info()
+        .unwrap();
+    let mut painted = vec![0; reader.output_buffer_size().unwrap()];
+    reader.next_frame(&mut painted).unwrap();
+    let expected = pixels(&scene);
+    let (expected, _) = expected.as_chunks::<4>();
+    let expected: Vec<u8> = expected
+        .iter()
+        .flat_map(|&[r, g, b, _]| [r, g, b])
+        .collect();
+    assert!(painted == expected);
 }
 
 #[test]

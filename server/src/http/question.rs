@@ -18,6 +18,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
 use trace::watch::Watch;
@@ -160,9 +161,18 @@ pub(super) async fn watched<T: Send + 'static>(
     memory: Permit,
     work: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
+    watched_for(memory, EXPLAINING, work).await
+}
+
+/// The same within another time.
+pub(super) async fn watched_for<T: Send + 'static>(
+    memory: Permit,
+    limit: Duration,
+    work: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     let (_waiting, waited) = Waiting::begins();
     let answer = work::answer(move || {
-        allowed(memory, EXPLAINING, &waited, |watch| {
+        allowed(memory, limit, &waited, |watch| {
             watch.look(0)?;
             let done = work(watch);
             // Work that does not look at its watch is not kept either when it took too long.
@@ -186,7 +196,6 @@ fn brief(asked: String) -> String {
 mod tests {
     use super::*;
     use crate::budget::Budget;
-    use std::time::Duration;
     use tokio::sync::oneshot;
     use trace::units::Bytes;
 

@@ -24,6 +24,11 @@ pub enum Ask {
     Stacks,
 }
 
+/// What drawing a card takes, SVG, which takes more than PNG.
+fn card_takes() -> Bytes {
+    Bytes(render::svg_takes(timeline::card::SIZE) as u64)
+}
+
 /// Two traces are always kept, however large: a comparison goes back and forth between them.
 const ALWAYS_KEPT: usize = 2;
 
@@ -181,6 +186,24 @@ impl Traces {
         };
         let answering = Decoded::answering_takes(trace);
         Ok(self.budget.take_more(answering + reading).await?)
+    }
+
+    /// Takes the memory for drawing the card of a trace, whatever format it has.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`].
+    pub async fn memory_to_draw(&self, decoded: &Decoded) -> StoreResult<Permit> {
+        let trace = &decoded.trace;
+        let answering = Decoded::answering_takes(trace) + Decoded::reading_takes(trace);
+        Ok(self.budget.take_more(answering + card_takes()).await?)
+    }
+
+    /// Takes the memory for drawing a card of what was answered already.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`].
+    pub async fn memory_for_card(&self) -> StoreResult<Permit> {
+        Ok(self.budget.take_more(card_takes()).await?)
     }
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.

@@ -7,7 +7,7 @@ use crate::paint;
 use crate::scene::{Scene, Shape};
 use crate::testing;
 use crate::tile_cache;
-use api::timeline::OomMark;
+use api::timeline::{AnnotationMark, OomMark};
 use api::view_state::Axis;
 use plotters::prelude::SVGBackend;
 use proptest::prelude::*;
@@ -84,6 +84,40 @@ fn a_whole_trace_as_a_picture() {
     let mut model = model();
     let base = model.base_scene();
     insta::assert_snapshot!(svg(&[base]));
+}
+
+/// Scopes that end in the order in which they began come to lie in one lane, over one another.
+#[test]
+fn scopes_over_one_another_are_drawn_once_for_each_pixel() {
+    let scope = |name: &str, from: u32, to: u32| AnnotationMark {
+        name: name.to_owned(),
+        events: Span::new(EventIdx(from), EventIdx(to)),
+        depth: 0,
+    };
+    let drawn = |annotations: Vec<AnnotationMark>| {
+        let mut model = model();
+        model.set_marks(Arc::new(Marks {
+            annotations,
+            ..Marks::default()
+        }));
+        model.base_scene()
+    };
+    let nothing = drawn(vec![]).shapes.len();
+    let scopes = (0..4000).map(|at| scope(&format!("s{at}"), at / 20, 400));
+    let scene = drawn(scopes.collect());
+    assert!(
+        scene.shapes.len() - nothing <= 2 * 720,
+        "{}",
+        scene.shapes.len()
+    );
+    assert!(scene.texts.len() < 100, "{}", scene.texts.len());
+    // What lies behind is still to be seen on both sides, and is called by its name once.
+    let scene = drawn(vec![scope("behind", 0, 400), scope("before", 100, 200)]);
+    assert_eq!(scene.shapes.len() - nothing, 2 + 1 + 2);
+    for name in ["behind", "before"] {
+        let said = scene.texts.iter().filter(|text| text.text == name);
+        assert_eq!(said.count(), 1, "{name}");
+    }
 }
 
 #[test]

@@ -11,16 +11,18 @@ use super::compare;
 use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
+use super::question::watched_for;
 use super::runs::kept;
 use super::shares::{image_of, page_link};
+use crate::budget::Permit;
 use crate::cards::markdown::{self, Links, Names};
 use crate::cards::{self, ComparisonCard, Head, RunCard};
+use crate::explaining::EXPLAINING;
 use crate::problems::Error;
-use crate::processor_time::within;
+use crate::processor_time::ProcessorTime;
 use crate::questions::JUDGING;
 use crate::store::{RunRow, StoreError};
 use crate::texts::Texts;
-use crate::work;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
@@ -35,6 +37,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use timeline::card::Theme;
 use timeline::scene::Scene;
+use trace::watch::Watch;
 
 /// How a card looks. The other parameters are those of the page: the view that is drawn.
 #[derive(Clone, Copy, Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -161,11 +164,12 @@ impl Subject {
                 let comparison = compare::comparison(app, rows.clone(), texts).await?;
                 let wanted = cards::curves_of(&comparison, &view);
                 let curves = app.comparisons.curves(&rows, wanted).await?;
-                let draw = move || {
+                let memory = app.pictures.traces.memory_for_card().await?;
+                drawn(memory, move |_| {
                     let card = ComparisonCard::new(&comparison, &curves, &view, theme);
-                    format.file(&card.scene())
-                };
-                Ok(drawn(draw).await?)
+                    Ok(format.file(&card.scene()))
+                })
+                .await
             }
         }
     }
@@ -383,7 +387,8 @@ async fn run_card<T: Send + 'static>(
 ) -> Result<T, Error> {
     let traces = &app.pictures.traces;
     let decoded = traces.get_for(row.trace, texts).await?;
-    let draw = move || {
+    let memory = traces.memory_to_draw(&decoded).await?;
+    drawn(memory, move |watch| {
         let head = Head {
             id: &row.id,
             name: &row.name,
@@ -391,20 +396,22 @@ async fn run_card<T: Send + 'static>(
                 .written_by(&decoded.trace.format.settings, row.torch_guess.as_deref()),
             devices: &row.devices,
         };
-        let card = within(JUDGING, |watch| {
-            RunCard::new(&head, &decoded, (&view, theme), texts, watch)
-        })?;
-        Ok::<_, StoreError>(finish(&card))
-    };
-    Ok(drawn(draw).await??)
+        let time = ProcessorTime::from_now();
+        let judging = |_| time.used() <= JUDGING && watch.look(0).is_ok();
+        let watches = (Watch::new(&judging), watch);
+        let card = RunCard::new(&head, &decoded, (&view, theme), texts, watches)?;
+        Ok(finish(&card))
+    })
+    .await
 }
 
+/// Draws within the memory of a permit, and the time of an answer beside that of a verdict: a card
+/// whose verdict took too long is drawn without it.
 async fn drawn<T: Send + 'static>(
-    draw: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StoreError> {
-    work::answer(draw)
-        .await
-        .map_err(|_| StoreError::Interrupted)
+    memory: Permit,
+    draw: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    watched_for(memory, JUDGING + EXPLAINING, draw).await
 }
 
 /// Identifies everything that goes into a card: the content, the names, the view, and the version
