@@ -58,6 +58,9 @@ pub struct Config {
 }
 
 impl Config {
+    /// Largest upload accepted, if nothing else is said.
+    pub const UPLOAD_LIMIT: Bytes = Bytes::gib(8);
+
     /// The defaults, for a data folder.
     pub fn new(data: PathBuf) -> Config {
         Config {
@@ -65,7 +68,7 @@ impl Config {
             data,
             blobs: None,
             token: None,
-            upload_limit: Bytes::gib(8),
+            upload_limit: Config::UPLOAD_LIMIT,
             keep_free: Bytes::mib(256),
             memory: Bytes::gib(1),
             cache: Bytes::mib(320),
