@@ -3,7 +3,8 @@
 //!
 //! A client that has used up its guesses is refused before its secret is checked, so the answer
 //! reveals nothing. If guesses come from everywhere, only addresses that showed the right secret
-//! before may still try. A client with a session needs no guess.
+//! before may still try. A client with a session needs no guess, and neither does a token that was
+//! right from the same address lately: whoever shares the address could lock it out otherwise.
 
 use super::ClientAddress;
 use std::collections::{HashMap, HashSet};
@@ -36,6 +37,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// How many addresses are remembered, with wrong and with right secrets.
 const REMEMBERED: usize = 10_000;
+
+/// For how long a token that was right passes, whatever its address owes.
+const LATELY: Duration = Duration::from_secs(24 * 3600);
 
 /// The log mentions guesses at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -75,6 +79,8 @@ struct State {
     of: HashMap<ClientAddress, Debt>,
     all: Debt,
     known: HashSet<ClientAddress>,
+    /// Right tokens, and when each was shown last.
+    lately: HashMap<(ClientAddress, blake3::Hash), Instant>,
     tally: Tally,
     told: Option<(Instant, Tally)>,
 }
@@ -164,6 +170,31 @@ impl Guesses {
         if state.known.len() < REMEMBERED {
             state.known.insert(who);
         }
+    }
+
+    /// Notes a right token.
+    pub fn right_token(&self, who: ClientAddress, token: blake3::Hash, now: Instant) {
+        self.right(who);
+        let mut state = self.state();
+        if state.lately.len() >= REMEMBERED {
+            let is_late = |at: &Instant| now.saturating_duration_since(*at) < LATELY;
+            state.lately.retain(|_, at| is_late(at));
+        }
+        if state.lately.len() < REMEMBERED || state.lately.contains_key(&(who, token)) {
+            state.lately.insert((who, token), now);
+        }
+    }
+
+    /// Notes a wrong token, which may have been right until now.
+    pub fn wrong_token(&self, who: ClientAddress, token: blake3::Hash, now: Instant) {
+        self.state().lately.remove(&(who, token));
+        self.wrong(who, now);
+    }
+
+    /// Whether this token was right lately, when this address showed it.
+    pub fn was_right(&self, who: ClientAddress, token: blake3::Hash, now: Instant) -> bool {
+        let at = self.state().lately.get(&(who, token)).copied();
+        at.is_some_and(|at| now.saturating_duration_since(at) < LATELY)
     }
 
     /// How many there were since the start.
@@ -257,6 +288,23 @@ mod tests {
         let later = guesses.may_try(honest, now).unwrap_err();
         assert_eq!(later.wait, EACH.every);
         assert_eq!(guesses.may_try(honest, now + EACH.every), Ok(()));
+    }
+
+    #[test]
+    fn a_token_that_was_right_here_lately_needs_no_guess() {
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        let [token, other] = ["right", "other"].map(|text| blake3::hash(text.as_bytes()));
+        guesses.right_token(client(1), token, now);
+        assert!(!guesses.was_right(client(2), token, now));
+        assert!(!guesses.was_right(client(1), other, now));
+        assert!(guesses.was_right(client(1), token, now + LATELY / 2));
+        assert!(!guesses.was_right(client(1), token, now + LATELY));
+        guesses.wrong_token(client(1), token, now);
+        assert!(!guesses.was_right(client(1), token, now), "it has ended");
+        for n in 0..REMEMBERED as u32 + 100 {
+            guesses.right_token(client(n), token, now);
+        }
+        assert_eq!(guesses.state().lately.len(), REMEMBERED);
     }
 
     #[test]

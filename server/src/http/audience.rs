@@ -8,6 +8,7 @@
 use super::App;
 use super::cookies::{cookies, secure};
 use super::extract::Client;
+use crate::access::Secret;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
@@ -120,8 +121,8 @@ impl Asking {
         };
         let right = opens(row, secret);
         if !right {
-            app.gate.may_guess(self.who)?;
-            app.gate.guessed(self.who, false);
+            app.gate.may_guess(self.who, Secret::Link)?;
+            app.gate.guessed(self.who, Secret::Link, false);
         }
         Ok(right)
     }

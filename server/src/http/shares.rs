@@ -10,7 +10,7 @@ use super::preview::{self, Preview};
 use super::question::turn;
 use super::runs::kept;
 use super::{assets, credentials, packed};
-use crate::access::Entry;
+use crate::access::{Entry, Secret};
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::pictures::Ask;
 use crate::plain::is_plain;
@@ -315,6 +315,9 @@ pub async fn page(
     origin: Origin,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    if is_part_of_another_site(&headers) {
+        return Ok(assets::index(&main.config.site, &headers, None));
+    }
     match readable_by_anyone(&main, client, &token).await {
         Ok((app, row)) => {
             let image = image_of(&origin, &token);
@@ -324,6 +327,16 @@ pub async fn page(
         Err(Error::NotFound(_)) => Ok(assets::index(&main.config.site, &headers, None)),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a page of another site asks, for a part of itself: an image, say. A browser does that
+/// without its user's doing, so it would be the user's address that guesses.
+pub fn is_part_of_another_site(headers: &HeaderMap) -> bool {
+    let is = |name: &str, wanted: &[&str]| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.is_some_and(|value| wanted.contains(&value))
+    };
+    is("sec-fetch-site", &["cross-site", "same-site"]) && !is("sec-fetch-dest", &["document"])
 }
 
 /// The preview of a link in a chat.
@@ -377,7 +390,7 @@ async fn find_for(
     client: Client,
     slug: &str,
 ) -> Result<Option<(Arc<App>, ShareRow)>, Error> {
-    main.gate.may_guess(client.address)?;
+    main.gate.may_guess(client.address, Secret::Link)?;
     let mut found = None;
     for app in main.projects.all_open(main) {
         if let Some(row) = find(&app, slug).await? {
@@ -385,7 +398,8 @@ async fn find_for(
             break;
         }
     }
-    main.gate.guessed(client.address, found.is_some());
+    main.gate
+        .guessed(client.address, Secret::Link, found.is_some());
     Ok(found)
 }
 

@@ -8,6 +8,7 @@ use super::super::session;
 use super::super::shell::page;
 use super::pages::sign_in_form;
 use super::{refused, within};
+use crate::access::Secret;
 use crate::names::Scheme;
 use crate::oidc::{Attempt, OidcError, Provider};
 use crate::plain::plain;
@@ -102,14 +103,14 @@ pub async fn finish_oidc(
         let why: String = plain(why).chars().take(200).collect();
         return sorry(not_signed_in(why));
     }
-    app.gate.may_guess(client.address)?;
+    app.gate.may_guess(client.address, Secret::Token)?;
     let asked = provider.finish(callback(&origin), attempt, query.code);
     let identity = match asked.await {
         Ok(identity) => identity,
         Err(error) => {
             // Only the provider can tell what a code is worth.
             if matches!(error, OidcError::NotSignedIn { .. }) {
-                app.gate.guessed(client.address, false);
+                app.gate.guessed(client.address, Secret::Token, false);
             }
             return sorry(error);
         }

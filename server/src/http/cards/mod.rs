@@ -328,6 +328,9 @@ pub async fn of_share(
         "card.png" => Format::Png,
         _ => return Err(Error::NoRoute(routes::share_page(&token))),
     };
+    if super::shares::is_part_of_another_site(&headers) {
+        return Err(Error::NotFound("such link".to_owned()));
+    }
     let (app, row) = super::shares::readable_by_anyone(&main, client, &token).await?;
     let (texts, share) = (
         row.texts(app.pictures.traces.own_names()),

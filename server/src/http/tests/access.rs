@@ -173,9 +173,11 @@ async fn guessing_is_slowed_and_counted_and_holds_up_no_session() {
     let looked_at = count(StatusCode::UNAUTHORIZED);
     assert!((10..25).contains(&looked_at), "{looked_at}");
     assert_eq!(looked_at + count(StatusCode::TOO_MANY_REQUESTS), 200);
-    // Even the right one is refused now.
-    let bearer = format!("Bearer {TOKEN}");
-    let late = request(Method::GET, "/api/runs").header(header::AUTHORIZATION, bearer);
+    // Nothing is looked at now, but the right one, which was right from here before.
+    let right = format!("Bearer {TOKEN}");
+    let right = get_with(&server, "/api/runs", header::AUTHORIZATION, &right).await;
+    assert_eq!(right, StatusCode::OK);
+    let late = request(Method::GET, "/api/runs").header(header::AUTHORIZATION, "Bearer late");
     let late = server.send(late.body(Body::empty()).unwrap()).await;
     assert_eq!(late.problem().code, ProblemCode::TooMany);
     let wait: u64 = late.headers[header::RETRY_AFTER]
@@ -299,6 +301,49 @@ async fn links_cannot_be_guessed_quickly_either() {
     let body = format!(r#"{{"token":"{:022}"}}"#, 77);
     let open = server.json(Method::POST, "/api/shares/open", &body).await;
     assert_eq!(open.problem().code, ProblemCode::TooMany);
+}
+
+/// `<img src="https://tidemark.example/s/000…">` in a page of another site.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_makes_nobody_guess() {
+    let server = guarded().await;
+    let from = async |site: &'static str, dest: &'static str, path: &str| {
+        let asked = request(Method::GET, path)
+            .header("sec-fetch-site", site)
+            .header("sec-fetch-dest", dest);
+        server.send(asked.body(Body::empty()).unwrap()).await
+    };
+    for n in 0..200 {
+        let (page, card) = (format!("/s/{n:022}"), format!("/s/{n:022}/card.png"));
+        assert_eq!(
+            from("cross-site", "image", &page).await.status,
+            StatusCode::OK
+        );
+        let card = from("same-site", "image", &card).await;
+        assert_eq!(card.problem().code, ProblemCode::NotFound);
+    }
+    assert_eq!(server.app.gate.tally().wrong, 0);
+    // A person who follows a link, and this server's own page, show what they have.
+    from("cross-site", "document", &format!("/s/{:022}", 7)).await;
+    from("same-origin", "image", &format!("/s/{:022}/card.png", 7)).await;
+    assert_eq!(server.app.gate.tally().wrong, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_links_keep_no_token_out_and_a_token_that_was_right_here_passes() {
+    let server = guarded().await;
+    let bearer = |token: &str| format!("Bearer {token}");
+    let with = async |token: &str| {
+        get_with(&server, "/api/runs", header::AUTHORIZATION, &bearer(token)).await
+    };
+    for n in 0..30 {
+        server.get(&format!("/s/{n:022}")).await;
+    }
+    let link = server.get("/s/0000000000000000000077/card.svg").await;
+    assert_eq!(link.problem().code, ProblemCode::TooMany);
+    assert_eq!(with(TOKEN).await, StatusCode::OK);
+    while with("wrong").await != StatusCode::TOO_MANY_REQUESTS {}
+    assert_eq!(with(TOKEN).await, StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread")]
