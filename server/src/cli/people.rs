@@ -8,7 +8,7 @@ use crate::people::{People, PeopleError};
 use crate::private;
 use crate::store::Store;
 use crate::table::Table;
-use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scopes};
+use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scope, Scopes};
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -143,6 +143,9 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
                 role: Some(role),
                 left: None,
             };
+            if !role.scopes().has(Scope::Manage) {
+                tell_links(&store, &name, now).await?;
+            }
             Ok(shown(&changed(&people, &name, &change, now).await?))
         }
         What::Leave { name } => {
@@ -150,9 +153,25 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
                 role: None,
                 left: Some(true),
             };
+            tell_links(&store, &name, now).await?;
             Ok(shown(&changed(&people, &name, &change, now).await?))
         }
     }
+}
+
+/// Says that what somebody shared stays open. Other projects have databases of their own.
+async fn tell_links(store: &Store, name: &str, now: i64) -> Result<(), CliError> {
+    let made = store.read(move |reader| reader.open_shares_by_maker(now));
+    let made = made.await.map_err(OpenError::from)?;
+    let links = made.iter().find(|(maker, _)| maker == name);
+    if let Some((_, n)) = links {
+        tell(&format!(
+            "{n} {} that {name} made in the project main still open: when the server runs, its \
+             page /people revokes all that {name} made, in every project",
+            if *n == 1 { "link" } else { "links" }
+        ));
+    }
+    Ok(())
 }
 
 async fn changed(

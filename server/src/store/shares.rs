@@ -73,6 +73,20 @@ impl Reader<'_> {
             .pop())
     }
 
+    /// How many links that open now each name has made.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn open_shares_by_maker(&self, now_ms: i64) -> StoreResult<Vec<(String, u64)>> {
+        let sql =
+            format!("SELECT created_by, count(*) FROM shares WHERE {OPEN} GROUP BY created_by");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let rows = statement.query_map(named_params! { ":now": now_ms }, |row| {
+            Ok((row.get(0)?, row.get::<_, u32>(1)?.into()))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     fn share_rows(
         &self,
         wanted: Wanted,
@@ -156,6 +170,9 @@ impl Reader<'_> {
     }
 }
 
+/// What holds of a link that opens now.
+const OPEN: &str = "revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now)";
+
 impl Writer<'_> {
     /// Keeps a new link.
     ///
@@ -204,6 +221,19 @@ impl Writer<'_> {
         let mut statement = self.tx.prepare_cached(sql)?;
         let found = statement.query_row(params![id.as_str(), by, now_ms], |_| Ok(()));
         found.optional()?.ok_or_else(|| no_share(id))
+    }
+
+    /// Revokes all links that this name has made; returns how many opened until now.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn revoke_shares_of(&mut self, maker: &str, by: &str, now_ms: i64) -> StoreResult<usize> {
+        let sql = format!(
+            "UPDATE shares SET revoked_by = :by, revoked_ms = :now \
+             WHERE created_by = :maker AND {OPEN}"
+        );
+        let named = named_params! { ":maker": maker, ":by": by, ":now": now_ms };
+        Ok(self.tx.execute(&sql, named)?)
     }
 
     /// Notes that a link was opened.

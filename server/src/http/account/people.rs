@@ -14,7 +14,7 @@ use crate::people::FIRST;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
 use api::ids::PersonId;
-use api::people::{ChangePerson, CreatedToken, NewPerson, NewToken, Person, Role};
+use api::people::{ChangePerson, CreatedToken, NewPerson, NewToken, Person, Role, Scope};
 use api::routes;
 use axum::Extension;
 use axum::extract::State;
@@ -22,7 +22,9 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use timeline::format::count;
 
 /// What a form led to, shown on the page.
 enum News<'a> {
@@ -30,6 +32,8 @@ enum News<'a> {
     Made(&'a str, &'a str),
     /// A change was refused.
     Refused(&'a str),
+    /// So many links of this person were revoked.
+    Revoked(&'a str, u64),
     /// This person was not added.
     NotAdded(&'a NewPerson, &'a str),
 }
@@ -40,7 +44,7 @@ pub async fn people(
     SignedIn(entry): SignedIn,
 ) -> Result<Response, Error> {
     admin(&entry)?;
-    Ok(shown(&app, &entry, None))
+    Ok(shown(&app, &entry, None).await)
 }
 
 fn admin(entry: &Entry) -> Result<(), Error> {
@@ -50,8 +54,30 @@ fn admin(entry: &Entry) -> Result<(), Error> {
     }
 }
 
-fn shown(app: &App, entry: &Entry, news: Option<&News<'_>>) -> Response {
+/// How many open links everybody has made, in all projects, by name.
+async fn open_links(app: &Arc<App>) -> BTreeMap<String, u64> {
+    let mut links = BTreeMap::new();
+    for project in app.projects.all_open(app) {
+        let now = project.store.latest_ms();
+        let made = project
+            .store
+            .read(move |reader| reader.open_shares_by_maker(now));
+        match made.await {
+            Ok(made) => {
+                for (maker, n) in made {
+                    *links.entry(maker).or_default() += n;
+                }
+            }
+            // The page is needed all the more when something is broken.
+            Err(error) => tracing::warn!(%error, "cannot count the links of a project"),
+        }
+    }
+    links
+}
+
+async fn shown(app: &Arc<App>, entry: &Entry, news: Option<&News<'_>>) -> Response {
     let people = app.gate.people.list();
+    let links = open_links(app).await;
     let typed = match news {
         Some(News::NotAdded(typed, why)) => Some((*typed, *why)),
         _ => None,
@@ -60,12 +86,15 @@ fn shown(app: &App, entry: &Entry, news: Option<&News<'_>>) -> Response {
         @match news {
             Some(News::Made(whose, token)) => (secret(whose, token)),
             Some(News::Refused(why)) => (problem(why)),
+            Some(News::Revoked(whose, n)) => p class="account-note" role="status" {
+                "Revoked of " (whose) ": " (links_in_words(*n)) "."
+            },
             Some(News::NotAdded(..)) | None => {}
         }
         @if people.is_empty() {
             p { "Nobody yet. The first person is an admin; from then on everybody signs in." }
         } @else {
-            (rows(&people))
+            (rows(&people, &links))
         }
         (add_form(people.is_empty(), typed))
     };
@@ -102,7 +131,7 @@ fn roles(chosen: Role) -> Markup {
     }
 }
 
-fn rows(people: &[Person]) -> Markup {
+fn rows(people: &[Person], links: &BTreeMap<String, u64>) -> Markup {
     html! {
         div class="account-wide stacked" tabindex="0" { table class="account-table" {
             thead { tr {
@@ -124,7 +153,7 @@ fn rows(people: &[Person]) -> Markup {
                     }
                 } @else { "–" } }
                 td { form method="post" action=(routes::person_page(&person.id)) {
-                    (access(person))
+                    (access(person, links.get(&person.name).copied().unwrap_or(0)))
                 } }
             } } }
         } }
@@ -132,7 +161,8 @@ fn rows(people: &[Person]) -> Markup {
 }
 
 /// The buttons that end somebody's access, after a question, and that let them in again.
-fn access(person: &Person) -> Markup {
+fn access(person: &Person, links: u64) -> Markup {
+    let shares = person.left_ms.is_none() && person.role.scopes().has(Scope::Manage);
     html! {
         @match person.left_ms {
             None => details class="account-ask" {
@@ -140,6 +170,10 @@ fn access(person: &Person) -> Markup {
                 p {
                     "All tokens and browsers of " (person.name) " are shut out at once. Let in "
                     "again, they need a new token."
+                    @if links > 0 {
+                        " What they have shared stays open (" (links_in_words(links)) "): "
+                        "afterwards you can revoke it here."
+                    }
                 }
                 button class="button" type="submit" name="left" value="true" {
                     "End access of " (person.name)
@@ -151,6 +185,20 @@ fn access(person: &Person) -> Markup {
                     aria-label={ "Let " (person.name) " in again" } { "Let in again" }
             }
         }
+        @if links > 0 && !shares {
+            p {
+                (links_in_words(links)) " that they made: open. "
+                button class="link-button" type="submit" name="links" value="revoke"
+                    aria-label={ "Revoke all links that " (person.name) " made" } { "Revoke all" }
+            }
+        }
+    }
+}
+
+fn links_in_words(n: u64) -> String {
+    match n {
+        1 => "1 link".to_owned(),
+        n => format!("{} links", count(n)),
     }
 }
 
@@ -170,7 +218,7 @@ pub async fn add_person(
         Err(error) if was_open && !app.gate.is_open() => return Err(error),
         Err(error) => {
             let why = error.problem().detail;
-            let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why)));
+            let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why))).await;
             return Ok(super::refused(&error, page));
         }
     };
@@ -178,7 +226,7 @@ pub async fn add_person(
     let news = News::Made(&whose, &added.token.secret);
     let told = Extension(Subject(api_people::told(&added.person)));
     if !was_open {
-        return Ok((told, shown(&app, &entry, Some(&news))).into_response());
+        return Ok((told, shown(&app, &entry, Some(&news)).await).into_response());
     }
     // From now on everybody signs in. The person who added the first person gets a session for
     // them.
@@ -191,7 +239,7 @@ pub async fn add_person(
         .check(showed, client.address, app.store.latest_ms())?;
     let session = session::start(&app, &entry, &headers, client).await?;
     let cookie = cookies::of_session(&session, LIFE_S, client.scheme);
-    let page = shown(&app, &entry, Some(&news));
+    let page = shown(&app, &entry, Some(&news)).await;
     Ok((told, cookie, page).into_response())
 }
 
@@ -200,6 +248,15 @@ pub async fn add_person(
 pub struct PersonForm {
     role: Option<Role>,
     left: Option<bool>,
+    links: Option<Links>,
+}
+
+/// What is done about the links that a person has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Links {
+    /// None of them opens any more.
+    Revoke,
 }
 
 /// Changes what a person may do. Who is let in again gets a token, because their old ones are gone.
@@ -210,6 +267,9 @@ pub async fn change_person(
     Form(form): Form<PersonForm>,
 ) -> Result<Response, Error> {
     admin(&entry)?;
+    if form.links == Some(Links::Revoke) {
+        return revoke_links(&app, &entry, person_id(&person)?).await;
+    }
     let change = ChangePerson {
         role: form.role,
         left: form.left,
@@ -221,7 +281,7 @@ pub async fn change_person(
         .await;
     let person = match changed {
         Ok(person) => person,
-        Err(error) => return Ok(refused(&app, &entry, &error.into())),
+        Err(error) => return Ok(refused(&app, &entry, &error.into()).await),
     };
     let told = Extension(Subject(api_people::told(&person)));
     if form.left != Some(false) {
@@ -233,11 +293,37 @@ pub async fn change_person(
                 "{} is let in again, and signs in with this token.",
                 person.name
             );
-            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret)));
+            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret))).await;
             Ok((told, page).into_response())
         }
-        Err(error) => Ok(refused(&app, &entry, &error)),
+        Err(error) => Ok(refused(&app, &entry, &error).await),
     }
+}
+
+/// Revokes what a person has shared, in all projects.
+async fn revoke_links(app: &Arc<App>, entry: &Entry, id: PersonId) -> Result<Response, Error> {
+    let people = app.gate.people.list();
+    let person = people.into_iter().find(|person| person.id == id);
+    let person = person.ok_or_else(|| Error::NotFound(format!("person {id}")))?;
+    let mut revoked = 0;
+    for project in app.projects.all_open(app) {
+        let (maker, by, now) = (
+            person.name.clone(),
+            entry.name().to_owned(),
+            project.store.latest_ms(),
+        );
+        let write = project
+            .store
+            .write(move |writer| writer.revoke_shares_of(&maker, &by, now));
+        revoked += write.await? as u64;
+    }
+    let told = Subject(format!(
+        "{}: {} revoked",
+        person.name,
+        links_in_words(revoked)
+    ));
+    let page = shown(app, entry, Some(&News::Revoked(&person.name, revoked))).await;
+    Ok((Extension(told), page).into_response())
 }
 
 /// Makes a token with which somebody signs in, and shows it, once.
@@ -254,14 +340,14 @@ pub async fn new_token(
             let name = name.unwrap_or_default();
             let whose =
                 format!("A new token with which {name} signs in. Their other tokens stay valid.");
-            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret)));
+            let page = shown(&app, &entry, Some(&News::Made(&whose, &made.secret))).await;
             let told = Subject(format!(
                 "{} of {name} ({})",
                 made.token.name, made.token.scopes
             ));
             Ok((Extension(told), page).into_response())
         }
-        Err(error) => Ok(refused(&app, &entry, &error)),
+        Err(error) => Ok(refused(&app, &entry, &error).await),
     }
 }
 
@@ -278,7 +364,7 @@ async fn token_for(app: &App, entry: &Entry, person: PersonId) -> Result<Created
 }
 
 /// The page with what was refused.
-fn refused(app: &App, entry: &Entry, error: &Error) -> Response {
+async fn refused(app: &Arc<App>, entry: &Entry, error: &Error) -> Response {
     let why = error.problem().detail;
-    super::refused(error, shown(app, entry, Some(&News::Refused(&why))))
+    super::refused(error, shown(app, entry, Some(&News::Refused(&why))).await)
 }

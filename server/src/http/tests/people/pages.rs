@@ -1,11 +1,13 @@
 //! The pages for people, and their forms.
 
 use super::super::Server;
-use super::{add, cookie_of, form, get, page, secret_in, with_admin};
+use super::super::shares::{capability, open, slug};
+use super::{add, cookie_of, form, get, page, secret_in, send, with_admin};
 use api::people::{AuditEntry, Me, Role};
 use api::routes;
-use api::runs::Sessions;
-use axum::http::{StatusCode, header};
+use api::runs::{FinishedUpload, Sessions};
+use api::shares::CreatedShare;
+use axum::http::{Method, StatusCode, header};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_pages_lead_to_help_which_says_how_to_send_a_snapshot() {
@@ -243,4 +245,43 @@ async fn a_guest_in_no_project_is_offered_no_token() {
     let reader = account("reader").await;
     assert!(reader.contains("This browser may: read."), "{reader}");
     assert!(reader.contains("Make a token"), "{reader}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_shared_who_left_is_counted_and_can_be_revoked() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let sample = routes::sample("leak_hook_cache");
+    let sent = send(&server, Some(&ada), Method::POST, &sample, "").await;
+    let run = sent.read::<FinishedUpload>().run;
+    let make = async |token: &str| -> CreatedShare {
+        let new = serde_json::to_string(&capability(&run)).unwrap();
+        let made = send(&server, Some(token), Method::POST, "/api/shares", &new).await;
+        made.expect(StatusCode::CREATED).read()
+    };
+    let (of_bo, of_ada) = (make(&bo.token.secret).await, make(&ada).await);
+    let opens = async |link: &CreatedShare| open(&server, slug(link)).await.status;
+    let cookie = cookie_of(&form(&server, "", "/sign-in", &format!("token={ada}")).await);
+    let path = routes::person_page(&bo.person.id);
+    let (_, text) = page(&server, &cookie, "/people").await;
+    assert!(text.contains("stays open (1 link)"), "{text}");
+    assert!(
+        !text.contains("Revoke all"),
+        "who may share is asked: {text}"
+    );
+    form(&server, &cookie, &path, "left=true").await;
+    assert_eq!(opens(&of_bo).await, StatusCode::OK);
+    let (_, text) = page(&server, &cookie, "/people").await;
+    assert!(text.contains("1 link that they made: open."), "{text}");
+    let done = form(&server, &cookie, &path, "links=revoke").await;
+    let text = String::from_utf8(done.body.to_vec()).unwrap();
+    assert!(text.contains("Revoked of bo: 1 link"), "{text}");
+    assert!(!text.contains("Revoke all"), "{text}");
+    assert_eq!(opens(&of_bo).await, StatusCode::GONE);
+    assert_eq!(opens(&of_ada).await, StatusCode::OK, "others keep theirs");
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    let told = audit
+        .iter()
+        .any(|entry| entry.subject == "bo: 1 link revoked");
+    assert!(told, "{audit:?}");
 }
