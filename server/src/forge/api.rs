@@ -1,7 +1,7 @@
-//! The requests: the same five for both forges, under different names.
+//! The requests: the same six for both forges, under different names.
 
 use super::place::Forge;
-use super::{ForgeError, PullRequest, Status, Verdict};
+use super::{ForgeError, PullRequest, Status, Verdict, Writer};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -24,6 +24,10 @@ pub struct Comment {
     pub id: u64,
     /// As it was written.
     pub body: String,
+    /// The number of its author.
+    pub author: Option<u64>,
+    /// Whether a program is the author, which no person can be.
+    pub is_by_program: bool,
 }
 
 /// A pull request, and the right to write there.
@@ -48,6 +52,21 @@ impl<'a> Api<'a> {
         }
     }
 
+    /// Who writes with this token.
+    pub fn writer(&self) -> Result<Writer, ForgeError> {
+        match self.ask("its own user", Method::GET, "/user", None) {
+            Ok(user) => Ok(user["id"].as_u64().map_or(Writer::Unknown, Writer::User)),
+            // The token of an action, or one that may do little else than write comments.
+            Err(ForgeError::Refused {
+                status: 403 | 404, ..
+            }) => Ok(match self.place.forge {
+                Forge::GitHub => Writer::Program,
+                Forge::GitLab => Writer::Unknown,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A page of comments, the oldest first; pages count from 1.
     pub fn comments(&self, page: u32) -> Result<Vec<Comment>, ForgeError> {
         let more = match self.place.forge {
@@ -61,9 +80,18 @@ impl<'a> Api<'a> {
             .ok_or_else(|| self.strange("the comments", "a list"))?;
         let comment = |value: &Value| {
             let body = value["body"].as_str().unwrap_or_default().to_owned();
+            let author = match self.place.forge {
+                Forge::GitHub => &value["user"],
+                Forge::GitLab => &value["author"],
+            };
             let id = value["id"].as_u64();
-            id.map(|id| Comment { id, body })
-                .ok_or_else(|| self.strange("a comment", "an id"))
+            let id = id.ok_or_else(|| self.strange("a comment", "an id"))?;
+            Ok(Comment {
+                id,
+                body,
+                author: author["id"].as_u64(),
+                is_by_program: author["type"] == "Bot",
+            })
         };
         list.iter().map(comment).collect()
     }

@@ -15,7 +15,7 @@ mod place;
 
 pub use place::PullRequest;
 
-use self::api::Api;
+use self::api::{Api, Comment};
 use trace::clip::clipped;
 
 /// The first line of our comment.
@@ -100,12 +100,13 @@ pub enum Posted {
 pub fn comment(place: &PullRequest, token: &str, text: &str) -> Result<Posted, ForgeError> {
     let api = Api::new(place, token);
     let body = format!("{MARK}\n{}", clipped(text, LONGEST));
-    if update_first(&api, &body)?.is_some() {
+    let writer = api.writer()?;
+    if update_first(&api, writer, &body)?.is_some() {
         return Ok(Posted::Updated);
     }
     let ours = api.create(&body)?;
     // Another job of the same push may have posted at the same time: the older comment stays.
-    match update_first(&api, &body)? {
+    match update_first(&api, writer, &body)? {
         Some(oldest) if oldest != ours => {
             api.delete(ours)?;
             Ok(Posted::Updated)
@@ -114,11 +115,35 @@ pub fn comment(place: &PullRequest, token: &str, text: &str) -> Result<Posted, F
     }
 }
 
-/// Updates the first comment that has our mark and that this token may write; returns its number.
-fn update_first(api: &Api<'_>, body: &str) -> Result<Option<u64>, ForgeError> {
+/// Who writes with a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// The user with this number.
+    User(u64),
+    /// A program, as the token that GitHub gives to an action: it has no user.
+    Program,
+    /// The forge does not say.
+    Unknown,
+}
+
+impl Writer {
+    /// Whether it has written a comment. The mark alone says little: with the right to write to a
+    /// repository, GitHub lets a token change what others wrote, and they could change it back.
+    fn wrote(self, comment: &Comment) -> bool {
+        match self {
+            Writer::User(user) => comment.author == Some(user),
+            Writer::Program => comment.is_by_program,
+            Writer::Unknown => true,
+        }
+    }
+}
+
+/// Updates the first comment that has our mark and that this token has written; returns its number.
+fn update_first(api: &Api<'_>, writer: Writer, body: &str) -> Result<Option<u64>, ForgeError> {
+    let is_ours = |one: &&Comment| one.body.starts_with(MARK) && writer.wrote(one);
     for page in 1..=MOST_PAGES {
         let comments = api.comments(page)?;
-        for comment in comments.iter().filter(|one| one.body.starts_with(MARK)) {
+        for comment in comments.iter().filter(is_ours) {
             match api.update(comment.id, body) {
                 Ok(()) => return Ok(Some(comment.id)),
                 // It belongs to somebody else, who copied the mark.

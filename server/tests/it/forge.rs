@@ -23,12 +23,22 @@ enum Kind {
     GitLab,
 }
 
-/// A comment: its number, its text, and whether the token may change it.
+/// A comment: its number, its text, and whether the token's user wrote it.
 type Comment = (u64, String, bool);
+
+/// Who the forge says that the token is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// A user, the one with the number 1.
+    User,
+    /// A program, which may change what others wrote.
+    Action,
+}
 
 /// Everything that a forge was told.
 struct Told {
     kind: Kind,
+    whose: Whose,
     comments: Vec<Comment>,
     statuses: Vec<Value>,
 }
@@ -42,8 +52,13 @@ struct Forge {
 impl Forge {
     /// A forge whose pull request has these comments.
     fn start(kind: Kind, comments: Vec<Comment>) -> Forge {
+        Forge::of(kind, Whose::User, comments)
+    }
+
+    fn of(kind: Kind, whose: Whose, comments: Vec<Comment>) -> Forge {
         let told = Told {
             kind,
+            whose,
             comments,
             statuses: Vec::new(),
         };
@@ -161,19 +176,21 @@ impl Told {
             .position(|(id, ..)| Some(*id) == number);
         match (method, at) {
             (&Method::GET, None) if path == thread => self.page(query),
+            (&Method::GET, None) if path == "/user" => match self.whose {
+                Whose::User => Json(json!({"id": 1})).into_response(),
+                Whose::Action => StatusCode::FORBIDDEN.into_response(),
+            },
             (&Method::POST, None) if path == thread => {
                 let id = self.comments.len() as u64 + 1000;
                 let text = body["body"].as_str().expect("a text").to_owned();
                 self.comments.push((id, text, true));
                 (StatusCode::CREATED, Json(json!({"id": id}))).into_response()
             }
-            (method, Some(at)) if *method == change => match self.comments[at].2 {
-                true => {
-                    self.comments[at].1 = body["body"].as_str().expect("a text").to_owned();
-                    Json(json!({"id": number})).into_response()
-                }
-                false => StatusCode::FORBIDDEN.into_response(),
-            },
+            // With the right to write to a repository, GitHub lets a token change all comments.
+            (method, Some(at)) if *method == change => {
+                self.comments[at].1 = body["body"].as_str().expect("a text").to_owned();
+                Json(json!({"id": number})).into_response()
+            }
             (&Method::GET, None) if path == pull => match self.kind {
                 Kind::GitHub => Json(json!({"head": {"sha": HEAD}})).into_response(),
                 Kind::GitLab => Json(json!({"sha": HEAD})).into_response(),
@@ -190,7 +207,15 @@ impl Told {
         let number = |name: &str| query[name].parse::<usize>().expect("a number");
         let (size, page) = (number("per_page"), number("page"));
         let comments = self.comments.iter().skip(size * (page - 1)).take(size);
-        let comments = comments.map(|(id, body, _)| json!({"id": id, "body": body}));
+        let author = match self.kind {
+            Kind::GitHub => "user",
+            Kind::GitLab => "author",
+        };
+        let comments = comments.map(|(id, body, mine)| {
+            let kind = if *mine && self.whose == Whose::Action { "Bot" } else { "User" };
+            let by = json!({"id": if *mine { 1 } else { 2 }, "type": kind});
+            json!({"id": id, "body": body, author: by})
+        });
         Json(comments.collect::<Vec<_>>()).into_response()
     }
 }
@@ -205,8 +230,12 @@ fn talk() -> Vec<Comment> {
 
 #[test]
 fn a_pull_request_has_one_comment_that_is_kept_up_to_date() {
-    for kind in [Kind::GitHub, Kind::GitLab] {
-        let forge = Forge::start(kind, talk());
+    for (kind, whose) in [
+        (Kind::GitHub, Whose::User),
+        (Kind::GitHub, Whose::Action),
+        (Kind::GitLab, Whose::User),
+    ] {
+        let forge = Forge::of(kind, whose, talk());
         let worse = forge.run(&["gate", "@off_v3_moe", "@off_v1_moe"], TOKEN);
         assert_eq!(worse.status.code(), Some(1), "{worse:?}");
         let [first] = &forge.ours()[..] else {
