@@ -215,7 +215,7 @@ fn of_server(args: &ExportArgs, id: &RunId) -> Result<Written, CliError> {
     let format = args.format.format();
     let target = target(args, &file_name_of(id.as_str(), id, format), &[])?;
     let path = routes::run_export(id, format.name());
-    let mut body = Remote::new(&args.remote).open(&path)?;
+    let mut body = Remote::new(&args.remote)?.open(&path)?;
     target.write(|out| -> Result<(), ExportError> {
         io::copy(&mut body, out)?;
         Ok(())

@@ -39,7 +39,7 @@ pub struct HistoryArgs {
 /// # Errors
 /// When the server cannot be reached, or refuses.
 pub fn history(args: &HistoryArgs) -> Result<(), CliError> {
-    let remote = Remote::new(&args.remote);
+    let remote = Remote::new(&args.remote)?;
     let history: History = remote.get(&routes::history(&args.labels))?;
     print(&match args.json {
         true => json(&history),

@@ -52,7 +52,7 @@ pub struct PruneArgs {
 /// # Errors
 /// When the server cannot be reached, or refuses.
 pub fn prune(args: &PruneArgs) -> Result<(), CliError> {
-    let remote = Remote::new(&args.remote);
+    let remote = Remote::new(&args.remote)?;
     // All of them: what decides about a job may be a rank that does not have the labels.
     let runs: Vec<RunSummary> = all(&remote, routes::RUNS)?;
     let runs = runs.into_iter().map(Candidate::from).collect();

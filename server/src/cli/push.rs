@@ -99,7 +99,7 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     check(args)?;
     let thread = args.comment.thread()?;
     let alert = args.alert.alert()?;
-    let remote = Remote::new(&args.remote);
+    let remote = Remote::new(&args.remote)?;
     let compares = args.compare || args.base.is_some() || args.comment.pr.is_some();
     if compares {
         check_count(args)?;

@@ -1,6 +1,8 @@
 //! A dashboard over HTTP, for commands that use one.
 
 use super::{CliError, files};
+use crate::names::Authority;
+use crate::plain::plain;
 use api::ids::JobId;
 use api::problem::Problem;
 use api::projects::{HEADER, ProjectName, in_project, named_by};
@@ -27,6 +29,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// dashboard.
 const LARGEST_ANSWER: u64 = 256 << 20;
 
+/// For how long a dashboard may say nothing: it computes no answer for longer, even if all cores
+/// are busy.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
+/// The same after a file was sent: the server reads it first.
+const SILENCE_AFTER_FILE: Duration = Duration::from_secs(2 * 3600);
+
 /// Where the dashboard is.
 #[derive(Args)]
 pub struct RemoteArgs {
@@ -44,6 +52,39 @@ pub struct RemoteArgs {
     /// Its access token; prefer the variable, since others can read command lines
     #[arg(long, env = "TIDEMARK_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    #[command(flatten)]
+    way: Way,
+}
+
+/// How a token may travel.
+#[derive(Args, Clone, Copy)]
+pub struct Way {
+    /// Send the token unencrypted, over http:// to another machine: everybody on the way can read
+    /// it
+    #[arg(long, env = "TIDEMARK_PLAIN_HTTP")]
+    plain_http: bool,
+}
+
+impl Way {
+    /// Checks that nobody on the way to a dashboard can read a token.
+    ///
+    /// # Errors
+    /// When somebody could.
+    pub fn check(self, server: &str, token: Option<&str>) -> Result<(), CliError> {
+        let is_secret = token.is_some_and(|token| !token.is_empty());
+        let host = server.split_once("://").and_then(|(scheme, rest)| {
+            let is_plain = scheme.eq_ignore_ascii_case("http");
+            is_plain.then(|| rest.split(['/', '?']).next().unwrap_or_default())
+        });
+        let is_here = |host: &str| Authority::parse(host).is_some_and(|host| host.is_loopback());
+        match host.filter(|host| !is_here(host)) {
+            Some(host) if is_secret && !self.plain_http => Err(CliError::Usage(format!(
+                "the access token would go to {host} unencrypted: give an https:// address, or \
+                 --plain-http (TIDEMARK_PLAIN_HTTP=1) if nobody else can read on the way"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl RemoteArgs {
@@ -63,8 +104,12 @@ pub struct Remote<'a> {
 
 impl<'a> Remote<'a> {
     /// The dashboard that the options name.
-    pub fn new(args: &'a RemoteArgs) -> Remote<'a> {
-        Remote::at(&args.server, args.token.as_deref()).of(args.project.as_ref())
+    ///
+    /// # Errors
+    /// When the token would go there unencrypted.
+    pub fn new(args: &'a RemoteArgs) -> Result<Remote<'a>, CliError> {
+        args.way.check(&args.server, args.token.as_deref())?;
+        Ok(Remote::at(&args.server, args.token.as_deref()).of(args.project.as_ref()))
     }
 
     /// The same dashboard, for a project of it.
@@ -76,7 +121,10 @@ impl<'a> Remote<'a> {
     pub fn at(server: &'a str, token: Option<&'a str>) -> Remote<'a> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            // Another host that answers would count as the dashboard.
+            .max_redirects(0)
             .timeout_connect(Some(Duration::from_secs(10)))
+            .timeout_per_read(Some(SILENCE))
             .user_agent(concat!("tidemark/", env!("CARGO_PKG_VERSION")));
         Remote {
             agent: config.build().new_agent(),
@@ -153,7 +201,7 @@ impl<'a> Remote<'a> {
         match answer.status() {
             status if status.is_success() => Ok(Some(answer)),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-            status => Err(self.refused(status, answer.body_mut(), CliError::Failed)),
+            _ => Err(self.refused(&mut answer, CliError::Failed)),
         }
     }
 
@@ -166,7 +214,7 @@ impl<'a> Remote<'a> {
         let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
         match answer.status().is_success() {
             true => Ok(answer.into_body().into_reader()),
-            false => Err(self.refused(answer.status(), answer.body_mut(), CliError::Failed)),
+            false => Err(self.refused(&mut answer, CliError::Failed)),
         }
     }
 
@@ -269,6 +317,9 @@ impl<'a> Remote<'a> {
         };
         let request = self
             .authorized(self.agent.put(self.link(&route)))
+            .config()
+            .timeout_per_read(Some(SILENCE_AFTER_FILE))
+            .build()
             .header("content-type", "application/octet-stream")
             .header("content-length", size.to_string())
             // Whoever is refused hears why, not that the connection broke while the file was sent.
@@ -298,18 +349,23 @@ impl<'a> Remote<'a> {
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         match answer.status().is_success() {
             true => read_json(answer.body_mut()),
-            false => Err(self.refused(answer.status(), answer.body_mut(), bad)),
+            false => Err(self.refused(&mut answer, bad)),
         }
     }
 
-    fn refused(
-        &self,
-        status: StatusCode,
-        body: &mut Body,
-        bad: impl Fn(String) -> CliError,
-    ) -> CliError {
+    fn refused(&self, answer: &mut Response<Body>, bad: impl Fn(String) -> CliError) -> CliError {
         use api::problem::ProblemCode::{BadSnapshot, TooLarge, Unauthorized};
-        match read_json::<Problem>(body) {
+        let status = answer.status();
+        if status.is_redirection() {
+            let to = answer.headers().get("location");
+            let to = to.and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+            return CliError::Failed(format!(
+                "{} leads on to {}, and is not followed: check --server",
+                self.server,
+                plain(to)
+            ));
+        }
+        match read_json::<Problem>(answer.body_mut()) {
             Ok(problem) if matches!(problem.code, BadSnapshot | TooLarge) => bad(problem.detail),
             Ok(problem) if problem.code == Unauthorized => CliError::Failed(self.locked_out()),
             Ok(problem) => CliError::Failed(format!("{}: {}", problem.title, problem.detail)),
@@ -419,6 +475,51 @@ fn progress_line(read: u64, size: u64, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_goes_unencrypted_to_this_machine_only() {
+        let check = |server: &str, token: &str, plain_http: bool, ok: bool| {
+            let way = Way { plain_http };
+            assert_eq!(way.check(server, Some(token)).is_ok(), ok, "{server}");
+        };
+        for here in [
+            "http://127.0.0.1:7878",
+            "http://localhost/",
+            "http://[::1]:7878",
+        ] {
+            check(here, "secret", false, true);
+        }
+        for there in [
+            "http://tidemark:7878",
+            "HTTP://10.0.0.1/a",
+            "http://a@127.0.0.1@b",
+        ] {
+            check(there, "secret", false, false);
+            check(there, "secret", true, true);
+            check(there, "", false, true);
+        }
+        check("https://tidemark.example", "secret", false, true);
+    }
+
+    /// A hostile dashboard, or one that has moved.
+    #[test]
+    fn another_address_is_told_and_not_followed() {
+        use std::net::TcpListener;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let _ = client.read(&mut head).unwrap();
+            let answer = "HTTP/1.1 302 Found\r\nlocation: http://10.0.0.1/a\r\n\
+                          content-length: 0\r\nconnection: close\r\n\r\n";
+            client.write_all(answer.as_bytes()).unwrap();
+        });
+        let why = Remote::at(&url, Some("secret")).get::<Vec<String>>("/api/runs");
+        let why = why.unwrap_err().to_string();
+        assert!(why.contains("leads on to http://10.0.0.1/a"), "{why}");
+        asked.join().unwrap();
+    }
 
     #[test]
     fn pages_are_in_the_project_that_an_answer_names() {

@@ -92,8 +92,9 @@ impl Partition {
 pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
     own(&args.folder)?;
     let projects = projects(&args.remote)?;
-    let in_project = |project| Remote::new(&args.remote).of(Some(project));
-    let remotes: Vec<Remote<'_>> = projects.iter().map(in_project).collect();
+    let in_project = |project| Ok(Remote::new(&args.remote)?.of(Some(project)));
+    let remotes = projects.iter().map(in_project);
+    let remotes = remotes.collect::<Result<Vec<Remote<'_>>, CliError>>()?;
     let mut runs = listed(&projects, &remotes, &args.labels)?;
     let mut gone = BTreeSet::new();
     let (mut found, mut leaking) = (0, 0);
@@ -197,7 +198,7 @@ fn projects(args: &RemoteArgs) -> Result<Vec<ProjectName>, CliError> {
     if let Some(named) = args.project() {
         return Ok(vec![named.clone()]);
     }
-    let all: Vec<Project> = Remote::new(args).get(routes::PROJECTS)?;
+    let all: Vec<Project> = Remote::new(args)?.get(routes::PROJECTS)?;
     let open = all
         .into_iter()
         .filter(|project| project.closed_ms.is_none());

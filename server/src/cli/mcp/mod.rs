@@ -4,6 +4,7 @@ mod recordings;
 
 use super::CliError;
 use super::categories::OwnArgs;
+use super::remote::Way;
 use crate::explaining::{Refused, Waiting};
 use crate::mcp::{self, Agent, Answers, Page, Panicked};
 use crate::turns::Turns;
@@ -41,6 +42,8 @@ pub struct McpArgs {
     #[arg(long, env = "TIDEMARK_TOKEN", hide_env_values = true)]
     token: Option<String>,
     #[command(flatten)]
+    way: Way,
+    #[command(flatten)]
     own: OwnArgs,
 }
 
@@ -55,6 +58,9 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| failed("start", &error))?;
+    if let Some(server) = &args.server {
+        args.way.check(server, args.token.as_deref())?;
+    }
     let recordings = Recordings::new(args.server, (args.token, args.project), rules);
     let agent = Agent(Unhurried::of(recordings));
     runtime.block_on(async {
