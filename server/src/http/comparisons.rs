@@ -6,13 +6,16 @@ use super::extract::{Json, Path, Query, compared_runs, comparison_id};
 use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
+use crate::access::Entry;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::problems::Error;
 use crate::store::Reader;
 use answers::run_names;
 use api::compare::{self, PULL_REQUEST_RULE, RecordComparison, RecordedComparison, listed};
+use api::people::Scope;
 use api::problem::Problem;
+use axum::Extension;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -56,6 +59,7 @@ pub async fn list(
     ))]
 pub async fn record(
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     Json(request): Json<RecordComparison>,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&listed(&request.runs))?;
@@ -74,12 +78,17 @@ pub async fn record(
         created_ms: now_ms(),
     };
     let renames = request.name.is_some();
+    let typed = request.name.clone().unwrap_or_default();
     let write = app.store.write(move |writer| {
         writer.record_comparison(&comparison, renames)?;
         writer.reader().comparison(&comparison.id)
     });
-    let recorded = write.await?;
+    let mut recorded = write.await?;
     let subject = Subject::of(format!("{} ({})", recorded.name, recorded.id));
+    if !entry.may(Scope::Read) {
+        // Otherwise it says what others called their runs.
+        recorded.name = typed;
+    }
     Ok((subject, axum::Json(recorded)).into_response())
 }
 

@@ -7,13 +7,17 @@ pub use page::{change_on_page, labels_page};
 use super::App;
 use super::extract::{Json, Path, run_id};
 use super::here::Here;
+use super::permits;
 use super::runs::summary;
+use crate::access::Entry;
 use crate::problems::Error;
 use api::ids::RunId;
 use api::labels::{ChangeLabels, Label, MOST};
+use api::people::Scope;
 use api::problem::Problem;
 use api::progress::ServerEvent;
 use api::runs::RunSummary;
+use axum::Extension;
 
 /// Changes labels of a run; those that are not named stay.
 #[utoipa::path(patch, path = "/api/runs/{run}/labels", tag = "runs",
@@ -25,10 +29,21 @@ use api::runs::RunSummary;
     ))]
 pub async fn change(
     Here(app): Here,
+    Extension(entry): Extension<Entry>,
     Path(run): Path<String>,
     Json(request): Json<ChangeLabels>,
 ) -> Result<axum::Json<RunSummary>, Error> {
-    let summary = change_of(&app, run_id(&run)?, request).await?;
+    let id = run_id(&run)?;
+    if !entry.may(Scope::Read) {
+        // The answer says what the run is: to who may only send, it does so of what they sent.
+        let asked = id.clone();
+        let row = app.store.read(move |reader| reader.run(&asked)).await?;
+        let is_own = row.uploaded_by.is_some() && row.uploaded_by == entry.sender();
+        if !is_own {
+            permits::scope(&entry, Scope::Read)?;
+        }
+    }
+    let summary = change_of(&app, id, request).await?;
     Ok(axum::Json(summary))
 }
 

@@ -2,6 +2,8 @@
 
 use super::super::{Server, packed_snapshot, request};
 use super::{add, cookie_of, form, get, page, secret_in, send, token_for, with_admin};
+use api::compare::RecordedComparison;
+use api::ids::RunId;
 use api::people::{CreatedToken, PersonalToken, Role};
 use api::problem::ProblemCode;
 use api::routes;
@@ -157,4 +159,44 @@ async fn a_token_that_adds_a_person_hands_over_no_more_than_itself() {
     let ed = add(&server, Some(&ada), "ed", Role::Member).await;
     let whole = ("read, upload, manage".to_owned(), None);
     assert_eq!(said(&ed.token.token), whole);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_may_only_send_reads_nothing_of_what_others_sent() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member)
+        .await
+        .token
+        .secret;
+    let new = r#"{"name":"CI","scopes":["upload"]}"#;
+    let made = send(&server, Some(&bo), Method::POST, "/api/tokens", new).await;
+    let ci = made.read::<CreatedToken>().secret;
+    let sample = send(
+        &server,
+        Some(&ada),
+        Method::POST,
+        &routes::sample("plain_lm"),
+        "",
+    )
+    .await;
+    let of_ada = sample.read::<FinishedUpload>().run.id;
+    let of_ci: RunId = run_of(&server, &ci).await.parse().unwrap();
+    let label = async |run: &RunId| {
+        let path = routes::run_labels(run);
+        send(
+            &server,
+            Some(&ci),
+            Method::PATCH,
+            &path,
+            r#"{"labels":{"a":"b"}}"#,
+        )
+        .await
+    };
+    assert_eq!(label(&of_ci).await.status, StatusCode::OK);
+    assert_eq!(label(&of_ada).await.status, StatusCode::FORBIDDEN);
+    let pair = format!(r#"{{"runs":["{of_ada}","{of_ci}"]}}"#);
+    let recorded = send(&server, Some(&ci), Method::POST, "/api/comparisons", &pair).await;
+    assert_eq!(recorded.read::<RecordedComparison>().name, "");
+    let read = send(&server, Some(&ada), Method::POST, "/api/comparisons", &pair).await;
+    assert!(read.read::<RecordedComparison>().name.contains(" → "));
 }
