@@ -78,6 +78,15 @@ fn refused(error: &Error, mut page: Response) -> Response {
 /// Where a form leads after it is filled in: a path of this server; otherwise the list of runs.
 pub(super) fn within(next: &str) -> &str {
     let local = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
+    // A browser takes out `.` and `..`, and what then is left may begin with two strokes.
+    let path = next.split(['?', '#']).next().unwrap_or_default();
+    let is_dots = |part: &str| {
+        matches!(
+            part.to_ascii_lowercase().replace("%2e", ".").as_str(),
+            "." | ".."
+        )
+    };
+    let local = local && !path.split('/').any(is_dots);
     match local && next.chars().all(crate::plain::is_plain) {
         true => next,
         false => "/",
@@ -95,6 +104,9 @@ mod tests {
         check("/runs/run_a?at=3&tab=leaks", "/runs/run_a?at=3&tab=leaks");
         check("//evil.example/", "/");
         check("/\\evil.example", "/");
+        check("/.//evil.example", "/");
+        check("/a/%2E.//evil.example", "/");
+        check("/runs?at=../b", "/runs?at=../b");
         check("https://evil.example/", "/");
         check("javascript:alert(1)", "/");
         check("/a\r\nSet-Cookie: x", "/");
