@@ -2,8 +2,8 @@
 //!
 //! In a scene, a picture has a rectangle for each column of pixels: thousands of them. Here all
 //! rectangles with the same paint become one path. So a card has only some ten kilobytes, and is
-//! still the same picture as the PNG, pixel by pixel. A scene of which that would take too much (only
-//! a hostile file has one) becomes an image in the document; its texts are still texts.
+//! still the same picture as the PNG, pixel by pixel. A scene for which that would take too much
+//! (only a hostile file has one) becomes an image in the document; its texts are still texts.
 
 mod cover;
 mod layers;

@@ -23,8 +23,8 @@ const ENDINGS: [&str; 8] = [
 /// How many bytes are needed to recognise a tar file.
 const HEAD: usize = 512;
 
-/// The longest name in a tar file, and the longest list of a member's properties. A system has names
-/// of some kilobytes.
+/// The longest name in a tar file, and the longest list of a member's properties. Real names have
+/// some kilobytes at most.
 const LONGEST_HEADER: u64 = 64 << 10;
 
 /// What may come out of an archive.
