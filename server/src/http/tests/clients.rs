@@ -12,7 +12,7 @@ use axum::http::{Method, StatusCode, header};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -260,9 +260,21 @@ impl Write for Log {
     }
 }
 
+/// Two subscribers that live as long as the process, and to which nothing is told. Of each place
+/// that logs, `tracing` keeps whether any subscriber wants to hear of it. As long as there is no
+/// more than one, it asks only that of the thread which comes there first: in one process with
+/// other tests, that may be a thread without any, and then the place is silent for all.
+static OTHERS: LazyLock<[tracing::Dispatch; 2]> = LazyLock::new(|| {
+    [(); 2].map(|()| {
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+        tracing::Dispatch::new(subscriber.with_writer(std::io::sink).finish())
+    })
+});
+
 impl Log {
     /// Takes what this thread logs, down to a level, until the guard is dropped.
     fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+        LazyLock::force(&OTHERS);
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(level)
@@ -298,6 +310,17 @@ async fn wrong_guesses_are_told_once_in_a_while_without_what_was_guessed() {
         text.contains("WARN") && !text.contains("zq-a-guess"),
         "{text}"
     );
+}
+
+#[test]
+fn a_test_hears_of_what_another_thread_came_to_first() {
+    let place = || tracing::info!("a place that logs");
+    let log = Log::default();
+    let _guard = log.listen(tracing::Level::INFO);
+    std::thread::spawn(place).join().unwrap();
+    assert_eq!(log.text(), "");
+    place();
+    assert!(log.text().contains("a place that logs"), "{}", log.text());
 }
 
 // On one thread, as above.
