@@ -182,12 +182,6 @@ impl Entry {
         self.role() == Role::Admin && self.may_on_server(Scope::Manage)
     }
 
-    /// Whether it may change what people may do in the project that the request is about.
-    pub fn is_admin_here(&self) -> bool {
-        let here = self.place.as_ref().map(|place| place.role);
-        self.is_admin() || here == Some(Role::Admin) && self.may(Scope::Manage)
-    }
-
     /// The person.
     pub fn person(&self) -> Option<&Person> {
         match &self.who {

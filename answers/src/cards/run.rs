@@ -151,15 +151,15 @@ impl RunCard {
         let (sites_title, sites) = sites((device, &report), &model, &decoded.trace.stacks);
         let others = elsewhere(&decoded.trace, Some(device.device), judging);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
-        let (verdict, tone) = beside(verdict(&report, &contents), &others);
-        let (chip, tone, reason) = headline(&verdict, tone, out_of_memory.as_ref());
+        let told = beside(verdict(&report, &contents), &others);
+        let first = headline(&told, out_of_memory.as_ref());
         let card = Card {
             title,
             subtitle: subtitle(head, device),
             numbers,
-            verdict: chip,
-            tone,
-            reason,
+            verdict: first.word,
+            tone: first.tone,
+            reason: first.reason,
             at_peak: peak_of(&contents, &unknown),
             sites_title,
             sites,
@@ -172,7 +172,7 @@ impl RunCard {
             },
             levels,
             growth,
-            verdict,
+            verdict: (told.word, told.reason),
             out_of_memory,
             pictures,
             theme,
@@ -276,37 +276,52 @@ fn numbers(levels: &[(Series, String, String); 2], growth: Option<(String, Strin
     Numbers::Headline(numbers.into_iter().chain(growth).collect())
 }
 
+/// An answer in words.
+struct Told {
+    word: String,
+    reason: String,
+    tone: Tone,
+}
+
 /// The answer and its reason. A single pass has no verdict: its name is given instead.
-fn verdict(report: &LeakReport, contents: &Contents) -> ((String, String), Tone) {
+fn verdict(report: &LeakReport, contents: &Contents) -> Told {
     let recording = &contents.recording;
     let (word, tone) = match (report.verdict, recording.kind.word()) {
-        (Verdict::Leak, _) => ("Leak".to_owned(), Tone::Bad),
+        (Verdict::Leak, _) => ("Leak", Tone::Bad),
         (Verdict::CannotTell, Some(word)) => {
             // The name need not be repeated.
             let rest = recording.sentence.strip_prefix(word);
             let rest = rest.and_then(|rest| rest.strip_prefix(": "));
-            let why = sentence(rest.unwrap_or(&recording.sentence));
-            return ((super::capital(word), why), Tone::Plain);
+            return Told {
+                word: super::capital(word),
+                reason: sentence(rest.unwrap_or(&recording.sentence)),
+                tone: Tone::Plain,
+            };
         }
-        (Verdict::Clean, _) => ("No leak".to_owned(), Tone::Good),
-        (Verdict::CannotTell, None) => ("Cannot tell".to_owned(), Tone::Unknown),
+        (Verdict::Clean, _) => ("No leak", Tone::Good),
+        (Verdict::CannotTell, None) => ("Cannot tell", Tone::Unknown),
     };
-    ((word, sentence(&report.reason)), tone)
+    Told {
+        word: word.to_owned(),
+        reason: sentence(&report.reason),
+        tone,
+    }
 }
 
 /// The answer, where other devices are in trouble, too: a card is read as being about the run.
-fn beside(
-    ((word, reason), tone): ((String, String), Tone),
-    others: &[Elsewhere],
-) -> ((String, String), Tone) {
+fn beside(told: Told, others: &[Elsewhere]) -> Told {
     let Some(first) = others.first() else {
-        return ((word, reason), tone);
+        return told;
     };
-    let told = others.iter().filter_map(Elsewhere::sentence);
-    let told: Vec<String> = told.map(|told| sentence(&super::capital(&told))).collect();
-    let told = told.join(" ");
+    let of_others = others.iter().filter_map(Elsewhere::sentence);
+    let of_others: Vec<String> = of_others
+        .map(|other| sentence(&super::capital(&other)))
+        .collect();
+    let of_others = of_others.join(" ");
+    let Told { word, reason, tone } = told;
     if tone == Tone::Bad {
-        return ((word, format!("{reason} {told}")), tone);
+        let reason = format!("{reason} {of_others}");
+        return Told { word, reason, tone };
     }
     let what = match first.verdict {
         Verdict::Leak => "Leak",
@@ -316,8 +331,14 @@ fn beside(
         PINNED => "in pinned host memory".to_owned(),
         device => format!("on device {device}"),
     };
-    let here = format!("{told} What this card shows: {}. {reason}", lowered(&word));
-    ((format!("{what} {place}"), here), Tone::Bad)
+    Told {
+        reason: format!(
+            "{of_others} What this card shows: {}. {reason}",
+            lowered(&word)
+        ),
+        word: format!("{what} {place}"),
+        tone: Tone::Bad,
+    }
 }
 
 fn lowered(word: &str) -> String {
@@ -327,22 +348,24 @@ fn lowered(word: &str) -> String {
 }
 
 /// The first words about the picture: that memory ran out, if it did.
-fn headline(
-    (verdict, reason): &(String, String),
-    tone: Tone,
-    out_of_memory: Option<&OutOfMemory>,
-) -> (String, Tone, String) {
-    match (out_of_memory, tone) {
-        (None, _) => (verdict.clone(), tone, reason.clone()),
+fn headline(told: &Told, out_of_memory: Option<&OutOfMemory>) -> Told {
+    let Told { word, reason, tone } = told;
+    let (word, reason) = match (out_of_memory, tone) {
+        (None, _) => (word.clone(), reason.clone()),
         (Some(oom), Tone::Bad) => {
             // The picture shows what was requested. The shortage comes first, because the end may
             // be cut.
             let said = format!("memory ran out {}", oom.place);
             let said = format!("{} {reason}", sentence(said.trim_end()));
-            (format!("{verdict}, out of memory"), tone, said)
+            (format!("{word}, out of memory"), said)
         }
-        (Some(oom), _) => ("Out of memory".to_owned(), Tone::Bad, oom.sentence()),
-    }
+        (Some(oom), _) => ("Out of memory".to_owned(), oom.sentence()),
+    };
+    let tone = match out_of_memory {
+        None => *tone,
+        Some(_) => Tone::Bad,
+    };
+    Told { word, reason, tone }
 }
 
 /// What is held at the peak; in a state, all that there is is its end.

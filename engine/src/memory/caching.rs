@@ -37,7 +37,7 @@ pub struct MemoryStats {
 
 /// What the allocator's waits say about the order of work, for the race detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ordering {
+pub enum OrderNote {
     /// A free waits for everything enqueued on a stream so far.
     Awaited(EventId, StreamId),
     /// The host has seen this event, so all work that it enqueues later comes after.
@@ -57,7 +57,7 @@ pub struct CachingAllocator {
     /// Events that were taken before the ones in `events`.
     taken: u32,
     /// What the allocator has waited for since the last question, while this is watched.
-    order: Option<Vec<Ordering>>,
+    order: Option<Vec<OrderNote>>,
     kept: Vec<Allocation>,
     /// Allocations that were forgotten, whose leases still have a place.
     forgotten: u32,
@@ -123,11 +123,11 @@ impl CachingAllocator {
     }
 
     /// Takes what was noted since the last question.
-    pub fn take_order(&mut self) -> Vec<Ordering> {
+    pub fn take_order(&mut self) -> Vec<OrderNote> {
         self.order.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn note_order(&mut self, what: Ordering) {
+    fn note_order(&mut self, what: OrderNote) {
         if let Some(order) = &mut self.order {
             order.push(what);
         }
@@ -406,7 +406,7 @@ impl CachingAllocator {
         let record = |&user: &StreamId| Some((device.record_event(user).ok()?, user));
         let events: Vec<(EventId, StreamId)> = lease.users.iter().filter_map(record).collect();
         for &(event, user) in &events {
-            self.note_order(Ordering::Awaited(event, user));
+            self.note_order(OrderNote::Awaited(event, user));
         }
         if events.is_empty() {
             return self.complete_free(&lease);
@@ -423,7 +423,7 @@ impl CachingAllocator {
                 // If the device has failed, it reports that at the next launch.
                 let _ = device.synchronize_event(event);
                 device.drop_event(event);
-                self.note_order(Ordering::Seen(event));
+                self.note_order(OrderNote::Seen(event));
             }
             self.complete_free(&pending.lease);
         }
@@ -435,7 +435,7 @@ impl CachingAllocator {
                 continue;
             };
             device.free_segment(start, bytes);
-            self.note_order(Ordering::Idle);
+            self.note_order(OrderNote::Idle);
             self.stats.reserved -= bytes;
             self.emit(MemoryEvent {
                 action: MemoryAction::SegmentFree,
@@ -482,7 +482,7 @@ impl CachingAllocator {
             self.complete_free(lease);
         }
         for event in done.events {
-            self.note_order(Ordering::Seen(event));
+            self.note_order(OrderNote::Seen(event));
         }
     }
 

@@ -12,7 +12,7 @@ mod pending;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use caching::{CachingAllocator, MemoryStats, Ordering};
+pub use caching::{CachingAllocator, MemoryStats, OrderNote};
 pub use host::{HostBlock, HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
 pub(crate) use lease::Block;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crate::autograd::{Node, NodeRef, Tensor};
 use crate::device::{Device, DeviceError, EventId, StreamId};
-use crate::memory::{Heap, Label, Ordering, Role, SharedHeap, Storage};
+use crate::memory::{Heap, Label, OrderNote, Role, SharedHeap, Storage};
 use crate::offload::GraphTask;
 use crate::race::{Clock, Detector, Lane};
 use crate::script::Op;
@@ -185,16 +185,16 @@ impl Accelerator {
         }
         for what in caching.take_order() {
             match what {
-                Ordering::Awaited(event, stream) => {
+                OrderNote::Awaited(event, stream) => {
                     let clock = detector.record_event(Lane(stream.0));
                     self.awaited.insert(event, clock);
                 }
-                Ordering::Seen(event) => {
+                OrderNote::Seen(event) => {
                     if let Some(clock) = self.awaited.remove(&event) {
                         detector.host_saw(&clock);
                     }
                 }
-                Ordering::Idle => detector.host_waited_for_all(),
+                OrderNote::Idle => detector.host_waited_for_all(),
             }
         }
     }
