@@ -8,12 +8,12 @@ use crate::budget::{Budget, Permit, Spare};
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Traces};
 use crate::processor_time::ProcessorTime;
-use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{RunRow, StoreError, StoreResult};
-use crate::texts::Texts;
 use answers::curves::{self, Axis};
 use answers::facts::DeviceFacts;
+use answers::questions::JUDGING;
+use answers::texts::Texts;
 use api::compare::{Against, Curves, CurvesWanted};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -246,9 +246,7 @@ fn loads(run: &RunRow) -> Vec<Load> {
     run.devices.iter().map(load).collect()
 }
 
-async fn off_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> StoreResult<T> {
+async fn answered<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> StoreResult<T> {
     let done = crate::work::answer(work).await;
     done.map_err(|_| StoreError::Interrupted)
 }
@@ -261,5 +259,5 @@ async fn watched<T: Send + 'static>(
 ) -> StoreResult<T> {
     let (_waiting, waited) = Waiting::begins();
     let work = move || allowed(memory, limit, &waited, work);
-    Ok(off_runtime(work).await??)
+    Ok(answered(work).await??)
 }

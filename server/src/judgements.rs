@@ -9,13 +9,13 @@
 //! If judging takes long, explaining does too: so the explanation is stored with the verdict.
 
 use crate::budget::Permit;
-use crate::explain;
 use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Pictures, is_judged_now};
 use crate::processor_time::within;
-use crate::questions::{JUDGING, report};
 use crate::store::{Store, StoreError, StoreResult, Writer};
 use crate::turns::{Queue, Turns};
+use answers::explain;
+use answers::questions::{JUDGING, report};
 use api::explain::Explanation;
 use api::ids::RunId;
 use api::leaks::Leaks;

@@ -49,9 +49,6 @@
 //! * `clock`, `machine`, `compression`, `private`, `recent`: the time; the machine's memory; how to
 //!   recognise compressed files; files of their owner alone; values that are made once
 
-// The modules that answer without a server, under the names that the rest of this crate uses.
-use answers::{cards, explain, facts, questions, texts};
-
 mod access;
 pub mod app;
 mod asking;

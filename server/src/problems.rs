@@ -220,10 +220,10 @@ impl Error {
             Error::NoRoute(_) | Error::NotFound(_) | Error::Project(ProjectError::Unknown(_)) => {
                 not_found()
             }
-            Error::Project(ProjectError::Known(_)) => {
+            Error::Project(ProjectError::Exists(_)) => {
                 (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict")
             }
-            Error::Project(ProjectError::Open(_) | ProjectError::Shut(_)) => (
+            Error::Project(ProjectError::CannotOpen(_) | ProjectError::Broken(_)) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 ProblemCode::Unavailable,
                 "The project cannot be opened",
@@ -255,7 +255,7 @@ impl Error {
         };
         let detail = match self {
             // Only admins of the server are told why, or nobody.
-            Error::Project(ProjectError::Open(_) | ProjectError::Shut(_)) => {
+            Error::Project(ProjectError::CannotOpen(_) | ProjectError::Broken(_)) => {
                 clipped(&self.to_string(), LONGEST_DETAIL).into_owned()
             }
             _ => outward(code, self.to_string()),
@@ -609,7 +609,7 @@ impl IntoResponse for Error {
         let mut response = (status, Json(&problem)).into_response();
         // For a page that shows it.
         response.extensions_mut().insert(problem);
-        let is_shut = matches!(self, Error::Project(ProjectError::Shut(_)));
+        let is_shut = matches!(self, Error::Project(ProjectError::Broken(_)));
         if is_shut || matches!(self, Error::NoProject | Error::TokenShut(_)) {
             response.extensions_mut().insert(NoProject);
         }

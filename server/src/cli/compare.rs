@@ -5,8 +5,8 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
-use crate::cards::{self, markdown, place_among, word};
 use crate::table::{Table, grouped};
+use answers::cards::{self, markdown, place_among, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;

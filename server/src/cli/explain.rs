@@ -5,7 +5,7 @@ use super::categories::OwnArgs;
 use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
-use crate::explain::{explain as explained, page, refusal_of};
+use answers::explain::{explain as explained, page, refusal_of};
 use clap::Args;
 use std::path::PathBuf;
 use trace::main_device;

@@ -6,7 +6,7 @@ use super::labels::{LabelArgs, environment};
 use super::output::{json, print};
 use super::pull_request::{self, CommentArgs};
 use super::{CliError, files};
-use crate::cards::markdown;
+use answers::cards::markdown;
 use api::compare::Comparison;
 use clap::Args;
 use serde::Serialize;

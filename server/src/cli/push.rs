@@ -8,7 +8,7 @@ use super::labels::{self, LabelArgs, environment};
 use super::output::{json, print, tell};
 use super::pull_request::{self, CommentArgs};
 use super::remote::{Remote, RemoteArgs};
-use crate::cards::markdown::{self, Links};
+use answers::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
 use api::ids::{JobId, RunId};
 use api::jobs::{JobDetail, JobSummary, NewJob};

@@ -7,8 +7,8 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 
 use crate::processor_time::within;
-use crate::questions::JUDGING;
 use crate::table::Table;
+use answers::questions::JUDGING;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use super::extract::{Path, Query, dimension};
 use super::question::Question;
 use crate::pictures::Decoded;
 use crate::problems::Error;
-use crate::questions;
+use answers::questions;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
 use api::memory_map::{self, MemoryMap, RoomOverTime};
 use api::problem::Problem;

@@ -13,7 +13,7 @@ use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
-use crate::texts::{OwnNames, Texts};
+use answers::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
 use api::routes::SHARE_PARAMETER;
 use api::runs::Access;

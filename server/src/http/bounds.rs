@@ -4,14 +4,14 @@
 //! was uploaded. A test fails for a list that has neither.
 
 use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
-use crate::explain::MOST_LISTED;
 use crate::people::{MOST_PEOPLE, MOST_TOKENS};
 use crate::pictures::details::MAX_FRAMES;
 use crate::projects::retention::MOST_PLANNED;
 use crate::projects::{MOST_KINDS, MOST_PROJECTS};
-use crate::questions::MAX_LEAKS;
-use crate::questions::what_if::COLUMNS;
 use crate::sessions;
+use answers::explain::MOST_LISTED;
+use answers::questions::MAX_LEAKS;
+use answers::questions::what_if::COLUMNS;
 use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};

@@ -8,7 +8,7 @@ use super::packed;
 use super::question::turn;
 use crate::problems::Error;
 use crate::store::RunRow;
-use crate::texts::Texts;
+use answers::texts::Texts;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use api::ids::RunId;

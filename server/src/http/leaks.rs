@@ -9,7 +9,7 @@ use super::question::{Question, StepsQuery, turn, watched};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;
-use crate::questions::{self, JUDGING};
+use answers::questions::{self, JUDGING};
 use api::alive::Growth;
 use api::ids::RunId;
 use api::leaks::Leaks;

@@ -130,12 +130,12 @@ pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
 /// Whether some project lets a person in.
 ///
 /// # Errors
-/// [`Error::NoProject`], [`Error::TokenShut`], and [`ProjectError::Shut`].
+/// [`Error::NoProject`], [`Error::TokenShut`], and [`ProjectError::Broken`].
 pub fn in_a_project(entry: &Entry) -> Result<(), Error> {
     let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
     match is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE {
         true => Err(match (&entry.shut, &entry.bound) {
-            (Some(project), _) => ProjectError::Shut(project.clone()).into(),
+            (Some(project), _) => ProjectError::Broken(project.clone()).into(),
             (None, Some(project)) => Error::TokenShut(project.clone()),
             (None, None) => Error::NoProject,
         }),

@@ -9,7 +9,7 @@ use super::question::{Question, StepsQuery, turn};
 use crate::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
 use crate::problems::Error;
-use crate::texts::Texts;
+use answers::texts::Texts;
 use api::contents::Contents;
 use api::ids::RunId;
 use api::problem::Problem;

@@ -7,10 +7,10 @@
 use super::error::IngestError;
 use super::job::Job;
 use crate::clock::{FAR_MS, now_ms};
-use crate::facts::{DeviceFacts, step_facts};
 use crate::judgements::judge_now;
 use crate::pictures::{Decoded, Pictures};
 use crate::store::{NewRun, PackedChunk, Store, StoreError, StoreResult};
+use answers::facts::{DeviceFacts, step_facts};
 use api::ids::RunId;
 use api::runs::RunSource;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ mod text;
 
 pub use text::text;
 
-use crate::facts::{DeviceFacts, StepFacts, step_facts};
-use crate::{explain, questions};
+use answers::facts::{DeviceFacts, StepFacts, step_facts};
+use answers::{explain, questions};
 use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,

@@ -4,7 +4,7 @@ use super::answer::{Answer, Page, Row};
 use super::arguments::{OfRuns, OfTwo};
 use super::asker::{Asker, Refusal};
 use super::library::{MOST_RUNS, Recording};
-use crate::cards::{markdown, place_among};
+use answers::cards::{markdown, place_among};
 use api::compare::{Against, ComparedRun, Comparison};
 use api::runs::RunSummary;
 use serde_json::{Value, json};

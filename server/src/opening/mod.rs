@@ -137,7 +137,7 @@ impl Projects<App> {
             used: Default::default(),
             trouble: self.trouble(name).map(|why| match entry.is_admin() {
                 true => why,
-                false => ProjectError::Shut(name.clone()).to_string(),
+                false => ProjectError::Broken(name.clone()).to_string(),
             }),
         };
         if let Some(app) = self.app(main, name) {
@@ -159,7 +159,7 @@ impl Projects<App> {
     ) -> Result<(), ProjectError> {
         let _changing = self.changing.lock().await;
         if new.name.is_main() || self.is_known(&new.name) {
-            return Err(ProjectError::Known(new.name.clone()));
+            return Err(ProjectError::Exists(new.name.clone()));
         }
         if self.count() >= MOST_PROJECTS {
             return refuse("there are too many projects");
@@ -262,7 +262,7 @@ impl Projects<App> {
                 tracing::error!(%name, %error, "a project cannot be opened");
                 let error = not_opened(error);
                 let why = match &error {
-                    ProjectError::Open(why) => why.clone(),
+                    ProjectError::CannotOpen(why) => why.clone(),
                     error => error.to_string(),
                 };
                 self.troubled(name, why);
@@ -281,10 +281,10 @@ fn not_opened(error: OpenError) -> ProjectError {
     match error {
         // The requests that were under way when it was closed still hold it.
         OpenError::InUse(_) => {
-            ProjectError::Open("it is still being closed; try again in a moment".to_owned())
+            ProjectError::CannotOpen("it is still being closed; try again in a moment".to_owned())
         }
         error if error.is_full() => ProjectError::Store(StoreError::Full),
-        error => ProjectError::Open(error.to_string()),
+        error => ProjectError::CannotOpen(error.to_string()),
     }
 }
 

@@ -302,7 +302,7 @@ async fn a_project_that_cannot_be_opened_says_so_to_those_who_may_enter() {
     assert!(why.contains("an admin of this server sees why"), "{why}");
     assert_eq!(trouble("eve").await, None);
     let refused = |name: &str| projects.refusal(&team.entry(name), "vision");
-    assert!(matches!(refused("bo"), ProjectError::Shut(_)));
+    assert!(matches!(refused("bo"), ProjectError::Broken(_)));
     assert!(matches!(refused("eve"), ProjectError::Unknown(_)));
     assert_eq!(projects.shut_for(&team.entry("bo")), Some(vision.clone()));
     assert_eq!(projects.shut_for(&team.entry("eve")), None);
@@ -330,7 +330,7 @@ async fn a_project_that_cannot_be_made_leaves_nothing() {
     let create = async || team.main.projects.create(&team.main, &new, 1).await;
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
     std::fs::write(&folder, "in the way").unwrap();
-    assert!(matches!(create().await, Err(ProjectError::Open(_))));
+    assert!(matches!(create().await, Err(ProjectError::CannotOpen(_))));
     assert!(!team.main.projects.is_known(&name));
     // Files that a removed project left are not taken up by a new one.
     std::fs::remove_file(&folder).unwrap();

@@ -73,7 +73,7 @@ pub enum ProjectError {
     Refused(String),
     /// There is such a project.
     #[error("there is a project called {0} already")]
-    Known(ProjectName),
+    Exists(ProjectName),
     /// There is none, or it is closed, or whoever asks may not enter it.
     #[error("there is no project {0}, or you may not enter it")]
     Unknown(String),
@@ -82,11 +82,11 @@ pub enum ProjectError {
     NotAdmin(&'static str),
     /// It cannot be opened.
     #[error("the project cannot be opened: {0}")]
-    Open(String),
+    CannotOpen(String),
     /// It should be open, and cannot be opened. The reason names folders of the server, so it is
     /// only for its admins.
     #[error("the project {0} cannot be opened now; an admin of this server sees why on its page")]
-    Shut(ProjectName),
+    Broken(ProjectName),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -193,7 +193,7 @@ impl<A> Projects<A> {
             .filter(|project| self.is_shut(project) && self.standing(entry, project).is_some());
         shut.map_or_else(
             || ProjectError::Unknown(named.to_owned()),
-            ProjectError::Shut,
+            ProjectError::Broken,
         )
     }
 

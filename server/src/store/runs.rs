@@ -5,7 +5,7 @@ use super::rows::{
     step_source_name, step_source_of, uint,
 };
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
-use crate::facts::{DeviceFacts, OomFact, StepFacts};
+use answers::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
 use api::jobs::RunOfJob;
 use api::labels::{Label, Labels};

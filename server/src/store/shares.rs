@@ -2,7 +2,7 @@
 
 use super::rows::{Slice, corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
-use crate::texts::{OwnNames, Texts};
+use answers::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
 use api::shares::{Redaction, Share, ShareKind, ShareTarget};
 use rusqlite::{OptionalExtension, Row, named_params, params};

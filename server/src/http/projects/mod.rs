@@ -112,8 +112,8 @@ async fn changed(
     let changed = main.projects.change(main, &place.project, change, now_ms());
     match changed.await {
         // Why names folders of the server.
-        Err(ProjectError::Open(_)) if !entry.is_admin() => {
-            Err(ProjectError::Shut(place.project).into())
+        Err(ProjectError::CannotOpen(_)) if !entry.is_admin() => {
+            Err(ProjectError::Broken(place.project).into())
         }
         Err(error) => Err(error.into()),
         Ok(()) => Ok(place),

@@ -84,7 +84,7 @@ pub fn refusal(main: &App, error: &Error) -> Response {
         p { a href=(routes::PROJECTS_PAGE) { "Your projects" } }
     };
     let title = match error {
-        Error::Project(ProjectError::Shut(_)) => "The project cannot be opened",
+        Error::Project(ProjectError::Broken(_)) => "The project cannot be opened",
         _ => "No such project",
     };
     let mut page = page(main, None, title, &body);
@@ -167,7 +167,7 @@ pub async fn create_on_page(
     let made = async {
         let new = form.new_project()?;
         match main.projects.create(&main, &new, now_ms()).await {
-            Err(error @ ProjectError::Known(_)) => return Err(Field::Name.refuses(error)),
+            Err(error @ ProjectError::Exists(_)) => return Err(Field::Name.refuses(error)),
             made => made?,
         }
         Ok(new.name)

@@ -1,8 +1,8 @@
 //! Runs in words: page and document are the same as those of the command line.
 
 use super::{Server, request, snapshot};
-use crate::explain::{VERSION, explain, page};
 use crate::ingest::parse;
+use answers::explain::{VERSION, explain, page};
 use api::explain::Explanation;
 use api::leaks::Verdict;
 use api::problem::ProblemCode;

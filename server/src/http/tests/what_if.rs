@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::ingest::parse;
-use crate::questions::what_if::{Asked, what_if};
+use answers::questions::what_if::{Asked, what_if};
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::FinishedUpload;
