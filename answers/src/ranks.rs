@@ -1,7 +1,7 @@
 //! The ranks of a job, as a page shows them.
 
 use api::ids::RunId;
-use api::jobs::{JobDetail, JobRank, JobSummary, RankCurve};
+use api::jobs::{JobDetail, JobNotes, JobRank, JobSummary, RankCurve};
 use trace::ranks::{Rank, Survey, missing_in_words};
 
 /// Ranks that a survey says nothing of.
@@ -16,12 +16,13 @@ pub struct Without {
 }
 
 /// How the ranks of a job differ. `runs` are the id and name of each rank, in the order of the
-/// survey; then come the ranks that are not in it.
+/// survey; then come the ranks that are not in it, and what no rank tells.
 pub fn detail(
     job: JobSummary,
     runs: impl Iterator<Item = (RunId, String)>,
     survey: &Survey,
     without: Without,
+    notes: &JobNotes,
 ) -> JobDetail {
     let mut curves: Vec<_> = survey.ranks.iter().zip(&survey.curves).collect();
     if curves.len() > JobDetail::MAX_CURVES {
@@ -33,12 +34,10 @@ pub fn detail(
         job,
         waiting: without.waiting,
         unreadable: without.unreadable,
-        sentences: survey
-            .sentences
-            .iter()
-            .cloned()
-            .chain(missing_in_words(&without.missing))
-            .collect(),
+        sentences: notes.around(
+            (survey.sentences.iter().cloned()).chain(missing_in_words(&without.missing)),
+            &without.missing,
+        ),
         missing: without.missing,
         allocated: survey.allocated,
         reserved: survey.reserved,

@@ -17,6 +17,76 @@ pub struct NewJob {
     /// job, the others are given it. 1 to 200 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// What no rank tells.
+    #[serde(default, skip_serializing_if = "JobNotes::is_empty")]
+    pub notes: JobNotes,
+}
+
+/// What whoever sends a job knows of it that no rank tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobNotes {
+    /// How the ranks are numbered, if no file says which it is: a sentence of at most 600
+    /// characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbered: Option<String>,
+    /// Ranks that ran out of memory and whose recordings are not sent; at most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_apart: Vec<FailedApart>,
+}
+
+/// A rank that ran out of memory, whose recording lies apart from those of its job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailedApart {
+    /// The rank.
+    pub rank: Rank,
+    /// Its file; at most 200 characters.
+    pub file: String,
+}
+
+impl FailedApart {
+    /// The sentence about it.
+    pub fn told(&self) -> String {
+        let FailedApart { rank, file } = self;
+        format!("Rank {rank} ran out of memory; its recording lies apart: {file}.")
+    }
+}
+
+impl JobNotes {
+    /// The largest number of failed ranks.
+    pub const MOST: usize = 8;
+    /// The longest sentence about the numbers, and the longest name of a file; characters.
+    const LONGEST: [usize; 2] = [600, 200];
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        *self == JobNotes::default()
+    }
+
+    /// Whether they are as short as they must be.
+    pub fn are_short(&self) -> bool {
+        let [sentence, name] = JobNotes::LONGEST;
+        let is_within = |text: &str, most: usize| text.chars().count() <= most;
+        self.failed_apart.len() <= JobNotes::MOST
+            && (self.failed_apart.iter()).all(|failed| is_within(&failed.file, name))
+            && self
+                .numbered
+                .as_ref()
+                .is_none_or(|told| is_within(told, sentence))
+    }
+
+    /// All that is said of a job: failed ranks that it lacks come first, how its ranks are
+    /// numbered comes last.
+    pub fn around(&self, sentences: impl Iterator<Item = String>, missing: &[Rank]) -> Vec<String> {
+        let lacks = |failed: &&FailedApart| missing.contains(&failed.rank);
+        let failed = self.failed_apart.iter().filter(lacks);
+        let failed = failed.map(FailedApart::told);
+        failed
+            .chain(sentences)
+            .chain(self.numbered.clone())
+            .collect()
+    }
 }
 
 /// One row of the list of jobs.
@@ -93,7 +163,7 @@ impl JobDetail {
     /// The largest number of curves of single ranks in an answer.
     pub const MAX_CURVES: usize = 16;
     /// The largest number of sentences.
-    pub const MAX_SENTENCES: usize = 9;
+    pub const MAX_SENTENCES: usize = 10 + JobNotes::MOST;
 }
 
 /// One rank of a job.
@@ -162,6 +232,9 @@ pub struct RanksReport {
     pub unreadable: Vec<Unreadable>,
     /// Ranks below the highest that have no file, in order.
     pub missing: Vec<Rank>,
+    /// How the ranks are numbered, if no file says which it is. It is also the last sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbered: Option<String>,
 }
 
 /// One rank and its file.
@@ -185,21 +258,22 @@ pub struct Unreadable {
 
 impl RanksReport {
     /// The report on a survey; `files` are those of its ranks, in order. Then come the files that
-    /// cannot be read, and the ranks that have none.
+    /// cannot be read, the ranks that have none, and what no rank tells.
     pub fn of(
         job: String,
         survey: Survey,
         files: Vec<String>,
         (failed, missing): (Vec<Unreadable>, Vec<Rank>),
+        notes: &JobNotes,
     ) -> Self {
         let rows = survey.ranks.into_iter().zip(files);
         RanksReport {
             job,
-            sentences: survey
-                .sentences
-                .into_iter()
-                .chain(missing_in_words(&missing))
-                .collect(),
+            sentences: notes.around(
+                (survey.sentences.into_iter()).chain(missing_in_words(&missing)),
+                &missing,
+            ),
+            numbered: notes.numbered.clone(),
             allocated: survey.allocated,
             reserved: survey.reserved,
             ranks: rows.map(|(row, file)| FileOfRank { file, row }).collect(),

@@ -6,7 +6,7 @@ use crate::runs::{Run, Runs, run_name};
 use answers::identity::{DIGITS, base62, leading};
 use answers::ranks::{self, Without};
 use api::ids::{JobId, RunId};
-use api::jobs::{JobSummary, NewJob, RankCurve};
+use api::jobs::{JobNotes, JobSummary, NewJob, RankCurve};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -24,6 +24,7 @@ struct Job {
     earlier: Vec<JobId>,
     name: String,
     created_ms: i64,
+    notes: JobNotes,
     /// The run of each rank. A run may be in several jobs, as on a server.
     ranks: BTreeMap<Rank, RunId>,
 }
@@ -65,6 +66,7 @@ impl Jobs {
             earlier: Vec::new(),
             name,
             created_ms: request.now_ms,
+            notes: new.notes,
             ranks: BTreeMap::new(),
         };
         let made = Response::created(&summary(&job, runs));
@@ -95,7 +97,7 @@ impl Jobs {
                 let named = ranks
                     .iter()
                     .map(|(_, run)| (run.id.clone(), run.name.clone()));
-                let detail = ranks::detail(summary(job, runs), named, &survey, without);
+                let detail = ranks::detail(summary(job, runs), named, &survey, without, &job.notes);
                 Ok(Response::json(&detail))
             }
             ["sites"] => {

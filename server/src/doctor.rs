@@ -333,6 +333,8 @@ fn remember(writer: &mut Writer<'_>, salvaged: &Salvaged) -> StoreResult<()> {
         .try_for_each(|rank| writer.remember_rank(rank))?;
     let mut keys = salvaged.keys.iter();
     keys.try_for_each(|(job, key)| writer.remember_key(job, key))?;
+    let mut notes = salvaged.job_notes.iter();
+    notes.try_for_each(|(job, notes)| writer.remember_notes(job, notes))?;
     let mut senders = salvaged.senders.iter();
     senders.try_for_each(|(run, name)| writer.remember_sender(run, name))?;
     let mut labels = salvaged.labels.iter();

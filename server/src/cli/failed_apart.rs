@@ -32,12 +32,11 @@ impl FailedApart {
         }
     }
 
-    /// What is said of a job that lacks such a rank.
-    pub fn sentences(&self, found: &Found) -> Vec<(Rank, String)> {
-        let told = |(rank, path): &(Rank, PathBuf)| {
-            let file = found.called(path);
-            let told = format!("Rank {rank} ran out of memory; its recording lies apart: {file}.");
-            (*rank, told)
+    /// What is known of a job that lacks such a rank.
+    pub fn told(&self, found: &Found) -> Vec<api::jobs::FailedApart> {
+        let told = |(rank, path): &(Rank, PathBuf)| api::jobs::FailedApart {
+            rank: *rank,
+            file: found.called(path),
         };
         self.0.iter().map(told).collect()
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use trace::ranks::archives::Packed;
-use trace::ranks::names::{Chosen, RankSet, ranks_of, sets};
+use trace::ranks::names::{Chosen, Ordered, RankSet, common_start, ranks_of, sets};
 use trace::ranks::{MAX_RANKS, Rank};
 
 /// The largest number of files in a folder, including its subfolders.
@@ -26,6 +26,8 @@ pub struct JobFiles {
     pub name: String,
     /// By rank.
     pub files: Vec<(Rank, PathBuf)>,
+    /// How they are numbered if the files do not say it.
+    pub ordered: Option<Ordered>,
 }
 
 /// What was found.
@@ -41,12 +43,69 @@ pub struct Found {
     archives: Vec<Unpacked>,
 }
 
-/// The jobs among the paths, and the files that belong to none.
+/// The rank and the file of an argument such as `3=a.pickle`, unless a file is called so.
+pub fn with_rank(argument: &Path) -> Option<(Rank, &Path)> {
+    let (rank, file) = argument.to_str()?.split_once('=')?;
+    let is_rank = !rank.is_empty() && rank.bytes().all(|b| b.is_ascii_digit());
+    // What no number can hold is no rank either, and refused as too large.
+    let given = || (Rank(rank.parse().unwrap_or(u32::MAX)), Path::new(file));
+    (is_rank && !file.is_empty() && !argument.exists()).then(given)
+}
+
+/// The file that an argument means, with or without a rank.
+pub fn file_of(argument: &Path) -> &Path {
+    with_rank(argument).map_or(argument, |(_, file)| file)
+}
+
+/// The job of the files that were given with their ranks.
+fn job_of(mut files: Vec<(Rank, PathBuf)>) -> Result<Option<JobFiles>, CliError> {
+    files.sort();
+    if let Some((rank, file)) = files.iter().find(|(rank, _)| rank.0 >= MAX_RANKS) {
+        return Err(CliError::Usage(format!(
+            "{rank}={}: a job has at most {MAX_RANKS} ranks, from 0 on",
+            file.display()
+        )));
+    }
+    let mut pairs = files.iter().zip(files.iter().skip(1));
+    if let Some(((rank, one), (_, other))) = pairs.find(|(one, other)| one.0 == other.0) {
+        return Err(CliError::Usage(format!(
+            "{} and {} are both given as rank {rank}",
+            one.display(),
+            other.display()
+        )));
+    }
+    if let Some((rank, file)) = files.iter().find(|(_, file)| file.is_dir()) {
+        return Err(CliError::Usage(format!(
+            "{rank}={}: a rank is a file, and this is a folder",
+            file.display()
+        )));
+    }
+    let texts: Vec<String> = files.iter().map(|(_, file)| text(file)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    match &files[..] {
+        [] => Ok(None),
+        [(rank, file)] => Err(CliError::Usage(format!(
+            "{rank}={} is the only file with a rank: a job has several",
+            file.display()
+        ))),
+        _ => Ok(Some(JobFiles {
+            name: common_start(&texts),
+            files,
+            ordered: None,
+        })),
+    }
+}
+
+/// The jobs among the paths, and the files that belong to none. Files that are given with their
+/// ranks (`0=FILE`) are one job.
 ///
 /// # Errors
-/// When a folder cannot be read or holds too much.
+/// When a folder cannot be read or holds too much, or when ranks are given wrongly.
 pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
     let mut found = Found::default();
+    let given = paths.iter().filter_map(|path| with_rank(path));
+    let given = given.map(|(rank, file)| (rank, file.to_owned()));
+    found.jobs.extend(job_of(given.collect())?);
     let (mut single, mut packed) = (Vec::new(), Vec::new());
     let files_in = |folder: &Path| {
         let mut files = Vec::new();
@@ -54,7 +113,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
         files.sort();
         Ok::<_, CliError>(files)
     };
-    for path in paths {
+    for path in paths.iter().filter(|path| with_rank(path).is_none()) {
         if path.is_dir() {
             found.add(files_in(path)?, Chosen::Folder);
         } else if let Some(archive) = archives::unpack(path, MOST)? {
@@ -151,6 +210,7 @@ impl Found {
                     self.jobs.push(JobFiles {
                         name: set.name,
                         files: files.collect(),
+                        ordered: set.ordered,
                     });
                 }
                 Packed::Together(texts) => {
@@ -195,6 +255,7 @@ impl Found {
                 .into_iter()
                 .map(|(rank, at)| (rank, files[at].clone()))
                 .collect(),
+            ordered: set.ordered,
         };
         self.jobs.extend(sets.into_iter().map(job));
         self.others
@@ -320,6 +381,43 @@ mod tests {
         check("r.zip", ["out/rank0.pickle", "out/rank1.pickle"], "out");
         check("r.zip", ["a_rank0.pickle", "a_rank1.pickle"], "a");
         check("r.zip", ["rank0/s.pickle", "rank1/s.pickle"], "r");
+    }
+
+    #[test]
+    fn files_may_be_given_with_their_ranks() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str| std::fs::write(folder.path().join(name), "x").unwrap();
+        for name in ["a.pickle", "b.pickle", "c.pickle", "2=d.pickle"] {
+            put(name);
+        }
+        let given = |arguments: &[&str]| -> Vec<PathBuf> {
+            let path = |argument: &&str| match argument.split_once('=') {
+                Some((rank, file)) if !file.starts_with('d') => {
+                    PathBuf::from(format!("{rank}={}", folder.path().join(file).display()))
+                }
+                _ => folder.path().join(argument),
+            };
+            arguments.iter().map(path).collect()
+        };
+        let found = find(&given(&["1=a.pickle", "c.pickle", "0=b.pickle"])).unwrap();
+        let [job] = &found.jobs[..] else {
+            panic!("{found:?}")
+        };
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let files: Vec<(u32, String)> = job.files.iter().map(|(r, p)| (r.0, name(p))).collect();
+        assert_eq!(files, [(0, "b.pickle".into()), (1, "a.pickle".into())]);
+        assert_eq!(found.others, given(&["c.pickle"]));
+        // A file may be called so.
+        let found = find(&given(&["2=d.pickle"])).unwrap();
+        assert!(found.jobs.is_empty(), "{found:?}");
+        let refused = |arguments: &[&str], why: &str| match find(&given(arguments)) {
+            Err(CliError::Usage(told)) => assert!(told.contains(why), "{told}"),
+            other => panic!("{arguments:?}: {other:?}"),
+        };
+        refused(&["0=a.pickle"], "is the only file with a rank");
+        refused(&["0=a.pickle", "0=b.pickle"], "are both given as rank 0");
+        refused(&["0=a.pickle", "4096=b.pickle"], "at most 4096 ranks");
+        refused(&["0=a.pickle", "1=."], "this is a folder");
     }
 
     #[test]

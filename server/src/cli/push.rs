@@ -11,20 +11,25 @@ use super::remote::{Remote, RemoteArgs};
 use answers::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
 use api::ids::{JobId, RunId};
-use api::jobs::{JobDetail, JobSummary, NewJob};
+use api::jobs::{self, JobDetail, JobNotes, JobSummary, NewJob};
 use api::labels::{Label, listed};
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use trace::ranks::{Rank, missing_in_words};
+use trace::ranks::names::Ordered;
+use trace::ranks::{Rank, missing, missing_in_words};
+
+/// The longest name of a file that the server is told.
+const LONGEST_NAME: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:
   tidemark push snapshot.pickle
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push snapshots.tar.gz             the same folder, packed
+  tidemark push 0=trainer.pickle 1=rollout.pickle
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
   tidemark push after.pickle --label config=qlora --base branch=main,config=qlora
@@ -41,9 +46,9 @@ same, and not compared), or when an option or the baseline is wrong, otherwise 1
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PushArgs {
-    /// Snapshots; a folder or an archive (tar, zip) of snapshots, or files that differ only in the
-    /// rank, become a job
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Snapshots; a folder or an archive (tar, zip) of snapshots, files that differ only in the
+    /// rank, or files with their ranks (RANK=FILE) become a job
+    #[arg(required = true, value_name = "FILE|DIR|RANK=FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     remote: RemoteArgs,
@@ -191,20 +196,22 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     if found.jobs.is_empty() && found.others.is_empty() {
         return Err(CliError::Usage("there is no file to upload".to_owned()));
     }
+    // A folder may have other files than snapshots. Only files named directly must be snapshots.
+    let (named, left): (Vec<_>, Vec<_>) = found
+        .others
+        .iter()
+        .partition(|path| args.files.contains(path));
+    let failed = FailedApart::among(&found, left.iter().copied());
     let (mut jobs, mut refused) = (Vec::new(), Vec::new());
-    for job in &found.jobs {
-        if let Some(pushed) = push_job(remote, args, job, &mut refused)? {
+    for (at, job) in found.jobs.iter().enumerate() {
+        let notes = notes(&found.jobs[at..], &failed, &found);
+        if let Some(pushed) = push_job(remote, args, (job, notes), &mut refused)? {
             if !args.json {
                 print_link(&pushed.link, pushed.known)?;
             }
             jobs.push(pushed);
         }
     }
-    // A folder may have other files than snapshots. Only files named directly must be snapshots.
-    let (named, left): (Vec<_>, Vec<_>) = found
-        .others
-        .iter()
-        .partition(|path| args.files.contains(path));
     let only_a_job = named.is_empty();
     let uploads = send_each(remote, args, named, &mut refused)?;
     match (args.json, &jobs[..], &uploads[..]) {
@@ -218,10 +225,41 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     }
     let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
     let told = not_sent(left.len() - in_archives, in_archives).into_iter();
-    let failed = FailedApart::among(&found, left.iter().copied());
     let listed = found.listed(left.iter().copied(), |file| failed.says(file));
     told.chain(listed).for_each(|line| tell(&line));
     all_or(refused)
+}
+
+/// What no rank of the first of these jobs tells: how its files are numbered, and the ranks that it
+/// lacks and that failed, unless a later job lacks them too. Of their files, the names and the
+/// innermost folders.
+fn notes(found_jobs: &[JobFiles], failed: &FailedApart, found: &Found) -> JobNotes {
+    let lacks = |job: &JobFiles, failed: &jobs::FailedApart| {
+        missing(job.files.iter().map(|(rank, _)| *rank)).contains(&failed.rank)
+    };
+    let [job, later @ ..] = found_jobs else {
+        return JobNotes::default();
+    };
+    let apart = failed.told(found).into_iter();
+    let apart = apart.filter(|one| lacks(job, one) && !later.iter().any(|job| lacks(job, one)));
+    let apart = apart.map(|one| jobs::FailedApart {
+        file: innermost(&one.file),
+        ..one
+    });
+    JobNotes {
+        numbered: job.ordered.as_ref().map(Ordered::told),
+        failed_apart: apart.take(JobNotes::MOST).collect(),
+    }
+}
+
+/// The end of a path: what lies around that is nobody's concern on the server.
+fn innermost(path: &str) -> String {
+    let folders = path.rmatch_indices(['/', '\\']);
+    let from = folders.map(|(at, _)| at + 1).nth(1).unwrap_or(0);
+    let end: Vec<char> = path[from..].chars().collect();
+    end[end.len().saturating_sub(LONGEST_NAME)..]
+        .iter()
+        .collect()
 }
 
 /// What was not sent, because it is no rank of a job and was not named.
@@ -252,7 +290,9 @@ fn no_job(found: &Found, files: &[&PathBuf]) -> String {
             "unpack the archive and name the files to upload, or rename them inside, so that only \
              the rank differs (rank0.pickle, rank1.pickle)"
         }
-        false => "name the files to upload",
+        false => {
+            "name the files to upload, or say which file is which rank of a job: 0=FILE 1=FILE"
+        }
     };
     let place = if unpack { "archive" } else { "folder" };
     match found.why_no_job(files) {
@@ -273,14 +313,16 @@ fn print_link(link: &str, known: bool) -> Result<(), CliError> {
 fn push_job(
     remote: &Remote<'_>,
     args: &PushArgs,
-    job: &JobFiles,
+    (job, notes): (&JobFiles, JobNotes),
     refused: &mut Vec<CliError>,
 ) -> Result<Option<PushedJob>, CliError> {
-    let name = NewJob {
+    let numbered = notes.numbered.clone();
+    let new = NewJob {
         name: job.name.clone(),
         key: None,
+        notes,
     };
-    let made: JobSummary = remote.post(routes::JOBS, &name)?;
+    let made: JobSummary = remote.post(routes::JOBS, &new)?;
     let mut uploads = Vec::new();
     let before = refused.len();
     for (rank, path) in &job.files {
@@ -298,6 +340,9 @@ fn push_job(
     }
     let JobDetail { job, missing, .. } = remote.get(&routes::job(&made.id))?;
     if let Some(told) = missing_in_words(&missing) {
+        tell(&format!("{}: {told}", job.name));
+    }
+    if let Some(told) = numbered {
         tell(&format!("{}: {told}", job.name));
     }
     Ok(Some(PushedJob {
@@ -329,11 +374,20 @@ fn sent(
 /// Refuses, before anything is sent, what would be refused after it.
 fn check(args: &PushArgs) -> Result<(), CliError> {
     args.labels.check(environment)?;
-    let named = args.files.iter().filter(|path| !path.is_dir());
-    files::all_open(named.map(PathBuf::as_path))
+    let named = args.files.iter().map(|path| files::file_of(path));
+    files::all_open(named.filter(|path| !path.is_dir()))
 }
 
 fn check_count(args: &PushArgs) -> Result<(), CliError> {
+    if let Some(path) = args
+        .files
+        .iter()
+        .find(|path| files::with_rank(path).is_some())
+    {
+        let path = path.display();
+        let why = format!("{path}: files with ranks are a job, and a comparison takes single runs");
+        return Err(CliError::Usage(why));
+    }
     let n = args.files.len() + usize::from(args.base.is_some());
     match n {
         n if RUNS.contains(&n) => Ok(()),
@@ -485,6 +539,8 @@ mod tests {
         std::fs::remove_file(archive).unwrap();
         let found = files::find(&[folder.path().to_owned()]).unwrap();
         let refused = no_job(&found, &found.others.iter().collect::<Vec<_>>());
-        assert!(refused.ends_with(": name the files to upload"), "{refused}");
+        let advice = ": name the files to upload, or say which file is which rank of a job: 0=FILE \
+                      1=FILE";
+        assert!(refused.ends_with(advice), "{refused}");
     }
 }

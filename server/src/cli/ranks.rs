@@ -9,7 +9,7 @@ use super::reading::{apart, trace_of};
 use crate::processor_time::within;
 use crate::table::Table;
 use answers::questions::JUDGING;
-use api::jobs::{FileOfRank, RanksReport, Unreadable};
+use api::jobs::{FileOfRank, JobNotes, RanksReport, Unreadable};
 use clap::Args;
 use std::path::PathBuf;
 use timeline::format::doing;
@@ -17,6 +17,7 @@ use trace::compare::profile::Place;
 use trace::compare::words::signed;
 use trace::leaks::Verdict;
 use trace::naming::Rules;
+use trace::ranks::names::{Ordered, common_folders};
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::sites::{RankHolds, SiteAcross};
@@ -28,10 +29,13 @@ Examples:
   tidemark ranks snapshots/                  rank0.pickle, rank1.pickle, …
   tidemark ranks snapshots.tar.gz            a folder in an archive: tar or zip
   tidemark ranks ddp_rank0.pickle ddp_rank1.pickle
+  tidemark ranks 0=trainer.pickle 1=rollout.pickle
   tidemark ranks snapshots/ --json | jq '.ranks[] | select(.odd != []) | .rank'
 
-The rank is read from the file's name, or its folder's: rank0, global_rank_12, x_r3. The files of a
-folder are one job; with several jobs in it, each is told of.
+The rank is read from the file's name, or its folder's: rank0, global_rank_12, x_r3; or it is given
+before the file. The files of a folder are one job; with several jobs in it, each is told of. Files
+of a folder that name no rank are numbered by role (actor_0), by several numbers (pp0_tp1), or by
+host or pod, and it is said how.
 
 Exit status: 0 when there is an answer, 2 when no two files are ranks of one job or none can be
 read, 1 when Tidemark failed on one; the others are told of all the same.";
@@ -45,8 +49,9 @@ const SHOWN: usize = 24;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RanksArgs {
-    /// A folder or archive (tar, zip) with a snapshot of each rank, or the snapshots
-    #[arg(required = true, value_name = "DIR|FILE")]
+    /// A folder or archive (tar, zip) with a snapshot of each rank, or the snapshots; RANK=FILE
+    /// says which rank a file is
+    #[arg(required = true, value_name = "DIR|FILE|RANK=FILE")]
     paths: Vec<PathBuf>,
     /// Print one JSON document, an array when there are several jobs; sizes in bytes
     #[arg(long)]
@@ -58,9 +63,9 @@ pub struct RanksArgs {
 /// # Errors
 /// [`CliError::BadInput`] and [`CliError::Usage`] if there is nothing to report.
 pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
-    for path in &args.paths {
+    for path in args.paths.iter().map(|path| files::file_of(path)) {
         path.metadata().map_err(|error| CliError::BadInput {
-            path: path.clone(),
+            path: path.to_owned(),
             why: format!("cannot open it: {error}"),
         })?;
     }
@@ -87,11 +92,11 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
             why: first.why.clone(),
         });
     }
-    for (rank, told) in failed.sentences(&found) {
+    for failed in failed.told(&found) {
         // The rank that a job lacks, in the last job of several.
-        let lacks = |report: &&mut RanksReport| report.missing.contains(&rank);
+        let lacks = |report: &&mut RanksReport| report.missing.contains(&failed.rank);
         if let Some(report) = reports.iter_mut().rev().find(lacks) {
-            report.sentences.insert(0, told);
+            report.sentences.insert(0, failed.told());
         }
     }
     let text = match (args.json, &reports[..]) {
@@ -162,7 +167,8 @@ fn no_job(paths: &[PathBuf], found: &Found) -> String {
             let why = found.why_no_job(&files);
             let why = why.map_or_else(String::new, |why| format!(" ({why})"));
             format!(
-                "no two of the files are ranks of one job{why}: a rank is named as in rank0.pickle"
+                "no two of the files are ranks of one job{why}: a rank is named as in rank0.pickle \
+                 or given as in 0=FILE 1=FILE"
             )
         }
     }
@@ -178,6 +184,10 @@ fn report(
     let mut surveyor = Surveyor::default();
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
     let missing = missing(job.files.iter().map(|(rank, _)| *rank));
+    let notes = JobNotes {
+        numbered: job.ordered.as_ref().map(Ordered::told),
+        ..JobNotes::default()
+    };
     for (rank, path) in job.files {
         let file = found.called(&path);
         let profile = || {
@@ -205,6 +215,7 @@ fn report(
         surveyor.finish(),
         read,
         (unreadable, missing),
+        &notes,
     ))
 }
 
@@ -213,7 +224,7 @@ fn for_people(report: &RanksReport) -> String {
     for sentence in &report.sentences {
         out += &format!("  {sentence}\n");
     }
-    out += &format!("\n{}", ranks_table(&report.ranks));
+    out += &format!("\n{}", ranks_table(report));
     out += &sites_table(report);
     for failed in &report.unreadable {
         out += &format!("  {} cannot be read: {}\n", failed.file, failed.why);
@@ -222,8 +233,12 @@ fn for_people(report: &RanksReport) -> String {
 }
 
 /// All ranks if there are few, otherwise the oddest.
-fn ranks_table(ranks: &[FileOfRank]) -> String {
-    let mut shown: Vec<&FileOfRank> = ranks.iter().collect();
+fn ranks_table(report: &RanksReport) -> String {
+    let mut shown: Vec<&FileOfRank> = report.ranks.iter().collect();
+    // Where no file says its rank, which is which must be seen.
+    let are_named = report.numbered.is_some();
+    let files: Vec<&str> = report.ranks.iter().map(|one| one.file.as_str()).collect();
+    let around = common_folders(&files);
     let n = shown.len();
     if n > SHOWN {
         shown.sort_by_key(|file| file.row.by_oddness);
@@ -240,7 +255,7 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
     ];
     let mut table = Table::new(heads);
     let mut whys = vec![String::new()];
-    for FileOfRank { row, .. } in shown {
+    for FileOfRank { row, file } in shown {
         table.row([
             row.rank.to_string(),
             row.peak(),
@@ -258,8 +273,10 @@ fn ranks_table(ranks: &[FileOfRank]) -> String {
                 Verdict::CannotTell => "cannot tell".to_owned(),
             },
         ]);
-        let odd: Vec<&str> = row.odd.iter().map(|odd| odd.why.as_str()).collect();
-        whys.push(odd.join("; "));
+        let name = are_named.then(|| &file[around..]);
+        let odd = row.odd.iter().map(|odd| odd.why.as_str());
+        let told: Vec<&str> = name.into_iter().chain(odd).collect();
+        whys.push(told.join("; "));
     }
     let more = match n.saturating_sub(SHOWN) {
         0 => String::new(),
@@ -367,6 +384,7 @@ mod tests {
                 .iter()
                 .map(|&rank| (Rank(rank), PathBuf::new()))
                 .collect(),
+            ordered: None,
         };
         let told = "\nhostA and hostB have the same ranks. If these are the local ranks of one \
                     program, name the files by the global rank.\n";

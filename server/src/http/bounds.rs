@@ -17,7 +17,7 @@ use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
 use api::history::MOST_RUNS;
-use api::jobs::JobDetail;
+use api::jobs::{JobDetail, JobNotes};
 use api::live::{MOST_POINTS, MOST_RUNS as LIVE_RUNS, MOST_STEPS as REPORTED_STEPS, MOST_WARNINGS};
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::people::Scope;
@@ -165,6 +165,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
     ("ComparedLeaks", &[("places", MAX_LEAKING)]),
     ("Leaks", &[("caveats", FINDINGS), ("groups", MAX_LEAKS)]),
+    ("JobNotes", &[("failed_apart", JobNotes::MOST)]),
     ("Keep", &[("per", MOST_KINDS)]),
     ("Levels", &[("", 4)]),
     (

@@ -16,7 +16,7 @@ use crate::store::RankOfJob;
 use answers::ranks;
 use answers::run_names;
 use api::ids::JobId;
-use api::jobs::{JobDetail, JobSummary, NewJob, RankCurve};
+use api::jobs::{JobDetail, JobNotes, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
 use api::progress::ServerEvent;
 use axum::http::{HeaderMap, StatusCode};
@@ -73,12 +73,16 @@ pub async fn list(
 pub async fn create(Here(app): Here, Json(request): Json<NewJob>) -> Result<Response, Error> {
     let (id, name) = (identity::job_id(), run_names::typed(&request.name)?);
     let key = request.key.as_deref().map(run_names::typed).transpose()?;
+    if !request.notes.are_short() {
+        return Err(Error::BadRequest("the notes are too long".to_owned()));
+    }
     let write = app.store.write(move |writer| {
         let known = key.as_deref().map(|key| writer.reader().job_by_key(key));
         if let Some(job) = known.transpose()?.flatten() {
             return Ok((StatusCode::OK, job));
         }
         writer.insert_job(&id, &name, key.as_deref(), now_ms())?;
+        writer.put_job_notes(&id, &request.notes)?;
         Ok((StatusCode::CREATED, writer.reader().job(&id)?))
     });
     let (status, job) = write.await?;
@@ -103,7 +107,9 @@ pub async fn get(
 ) -> Result<Response, Error> {
     let summary = summary(&app, &job_id(&job)?).await?;
     let surveyed = surveyed(&app, &summary.id, (&audience, client)).await?;
-    Ok(packed::json(&headers, &detail(summary, surveyed)))
+    let id = summary.id.clone();
+    let notes = app.store.read(move |reader| reader.job_notes(&id)).await?;
+    Ok(packed::json(&headers, &detail(summary, surveyed, &notes)))
 }
 
 /// The same allocation site in all ranks: those that differ, the largest difference first.
@@ -225,12 +231,12 @@ async fn summary(app: &App, id: &JobId) -> Result<JobSummary, Error> {
     Ok(app.store.read(move |reader| reader.job(&id)).await?)
 }
 
-fn detail(summary: JobSummary, surveyed: Surveyed) -> JobDetail {
+fn detail(summary: JobSummary, surveyed: Surveyed, notes: &JobNotes) -> JobDetail {
     let Surveyed {
         ranks,
         survey,
         without,
     } = surveyed;
     let runs = ranks.into_iter().map(|rank| (rank.run, rank.name));
-    ranks::detail(summary, runs, &survey, without)
+    ranks::detail(summary, runs, &survey, without, notes)
 }

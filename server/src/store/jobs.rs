@@ -3,7 +3,7 @@
 use super::rows::{Slice, corrupt};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::ids::{JobId, RunId};
-use api::jobs::{JobSummary, RunOfJob};
+use api::jobs::{JobNotes, JobSummary, RunOfJob};
 use api::quality::NOT_RECORDED;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
@@ -151,6 +151,19 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| missing(id))?
     }
 
+    /// What was said of a job when it was made.
+    pub fn job_notes(&self, id: &JobId) -> StoreResult<JobNotes> {
+        let mut statement = self
+            .tx
+            .prepare_cached("SELECT notes FROM jobs WHERE id = ?1")?;
+        let found = statement.query_row([id.as_str()], |row| row.get::<_, Option<String>>(0));
+        let notes = found.optional()?.flatten();
+        let Some(text) = notes else {
+            return Ok(JobNotes::default());
+        };
+        serde_json::from_str(&text).map_err(|_| corrupt("notes", &text))
+    }
+
     /// The job that was made with a key, even if it is the same as an earlier one for now: a rank
     /// that is still to come may tell them apart.
     pub fn job_by_key(&self, key: &str) -> StoreResult<Option<JobSummary>> {
@@ -218,6 +231,15 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
+    /// Says of a job what no rank tells.
+    pub fn put_job_notes(&mut self, id: &JobId, notes: &JobNotes) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET notes = ?2 WHERE id = ?1";
+        let told = serde_json::to_string(notes).expect("notes are plain data");
+        let notes = (!notes.is_empty()).then_some(told);
+        self.tx.execute(sql, params![id.as_str(), notes])?;
+        Ok(())
+    }
+
     /// Makes a job without ranks. If it has a `key`, later pushes find it by that.
     pub fn insert_job(
         &mut self,

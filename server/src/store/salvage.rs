@@ -61,6 +61,8 @@ pub struct Salvaged {
     pub ranks: Vec<RememberedRank>,
     /// Keys of jobs: a push finds its job by such a key.
     pub keys: Vec<(JobId, String)>,
+    /// What was said of jobs when they were made, as it is stored.
+    pub job_notes: Vec<(JobId, String)>,
     /// Runs, each with the name of whoever sent it.
     pub senders: Vec<(RunId, String)>,
     /// Labels, each with its run.
@@ -104,6 +106,7 @@ impl Salvaged {
             runs: reader.remembered(),
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
+            job_notes: reader.remembered_notes().unwrap_or_default(),
             senders: reader.remembered_senders().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
             comparisons: reader.readable_comparisons().unwrap_or_default(),
@@ -186,6 +189,11 @@ impl Reader<'_> {
         self.texts_by_id("SELECT id, key FROM jobs WHERE key IS NOT NULL")
     }
 
+    /// Notes too.
+    fn remembered_notes(&self) -> StoreResult<Vec<(JobId, String)>> {
+        self.texts_by_id("SELECT id, notes FROM jobs WHERE notes IS NOT NULL")
+    }
+
     /// Senders are read separately too, for the same reason.
     fn remembered_senders(&self) -> StoreResult<Vec<(RunId, String)>> {
         self.texts_by_id("SELECT id, uploaded_by FROM runs WHERE uploaded_by IS NOT NULL")
@@ -227,6 +235,13 @@ impl Writer<'_> {
     pub fn remember_key(&mut self, job: &JobId, key: &str) -> StoreResult<()> {
         let sql = "UPDATE OR IGNORE jobs SET key = ?2 WHERE id = ?1";
         self.tx.execute(sql, params![job.as_str(), key])?;
+        Ok(())
+    }
+
+    /// Says again of a job what no rank tells.
+    pub fn remember_notes(&mut self, job: &JobId, notes: &str) -> StoreResult<()> {
+        let sql = "UPDATE jobs SET notes = ?2 WHERE id = ?1";
+        self.tx.execute(sql, [job.as_str(), notes])?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::clock::{self, sleep};
 use crate::upload::archive::Source;
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{JobId, RunId, UploadId};
-use api::jobs::{JobSummary, NewJob};
+use api::jobs::{JobNotes, JobSummary, NewJob};
 use api::problem::{Problem, ProblemCode};
 use api::progress::UploadProgress;
 use api::routes;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use trace::ranks::Rank;
 use trace::ranks::archives::Packed;
-use trace::ranks::names::{Chosen, sets};
+use trace::ranks::names::{Chosen, Ordered, sets};
 use trace::units::Bytes;
 use web_sys::{Blob, File};
 
@@ -47,6 +47,8 @@ pub struct Job {
     pub id: LocalJob,
     /// Its name.
     pub name: String,
+    /// How its ranks are numbered, if no file says it.
+    numbered: Option<String>,
     /// Its id on the server, once it is made.
     pub made: Option<JobId>,
     /// What names it with the ranks that are there. In a tab without a server, that is made of
@@ -148,7 +150,7 @@ impl Uploads {
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let (sets, mut left) = sets(&paths, chosen);
         for set in &sets {
-            let job = self.new_job(&set.name);
+            let job = self.new_job(&set.name, set.ordered.as_ref().map(Ordered::told));
             for &(rank, at) in &set.files {
                 self.queue(vec![files[at].clone()], Some((job, rank)));
             }
@@ -160,11 +162,12 @@ impl Uploads {
         self.work();
     }
 
-    fn new_job(self, name: &str) -> LocalJob {
+    fn new_job(self, name: &str, numbered: Option<String>) -> LocalJob {
         let id = LocalJob(self.jobs.with_untracked(Vec::len) as u32);
         let job = Job {
             id,
             name: name.to_owned(),
+            numbered,
             made: None,
             shown: None,
         };
@@ -217,6 +220,10 @@ impl Uploads {
         let new = NewJob {
             name: job.name,
             key: None,
+            notes: JobNotes {
+                numbered: job.numbered,
+                ..JobNotes::default()
+            },
         };
         let made: JobSummary = client::send_json(Method::Post, routes::JOBS, &new).await?;
         self.change_job(local, |job| {

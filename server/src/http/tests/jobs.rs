@@ -570,6 +570,34 @@ async fn a_rank_that_was_announced_finds_its_job_however_old_that_is() {
     assert_eq!(told, Some("Rank 0 is missing."));
 }
 
+/// Who sends a job may know more of it than its ranks tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_tells_what_was_said_of_it_when_it_was_made() {
+    let server = Server::start().await;
+    let failed = json!({ "rank": 1, "file": "step_8/rank1.pickle" });
+    let make = async |failed_apart: Vec<Value>| {
+        let notes = json!({ "numbered": "By role.", "failed_apart": failed_apart });
+        let body = json!({ "name": "noted", "notes": notes }).to_string();
+        server.json(Method::POST, routes::JOBS, &body).await
+    };
+    let too_many = make(vec![failed.clone(); 9]).await;
+    too_many.expect(StatusCode::BAD_REQUEST);
+    let job: JobSummary = make(vec![failed]).await.expect(StatusCode::CREATED).read();
+    for rank in [0, 2] {
+        send(&server, &job, rank, recorded(rank, 8)).await;
+    }
+    let said = async || looked_at(&server, &job).await.sentences;
+    let sentences = said().await;
+    let told = "Rank 1 ran out of memory; its recording lies apart: step_8/rank1.pickle.";
+    assert_eq!(sentences.first().map(String::as_str), Some(told));
+    assert_eq!(sentences.last().map(String::as_str), Some("By role."));
+    // Its own recording says more.
+    send(&server, &job, 1, recorded(1, 8)).await;
+    let sentences = said().await;
+    assert!(!sentences.iter().any(|said| said == told), "{sentences:?}");
+    assert_eq!(sentences.last().map(String::as_str), Some("By role."));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_jobs_says_which_ranks_stand_out() {
     let server = Server::start().await;

@@ -16,12 +16,15 @@
 //! Several starts of one program in a folder, told apart by dates in the names, are a job each.
 //! Files that were chosen one by one must always differ only in the rank. If no file of a folder
 //! names a rank, all names must differ in one and the same number, and that is the rank. A number
-//! that no rank can have ([`MAX_RANKS`]) is something else, such as a date.
+//! that no rank can have ([`MAX_RANKS`]) is something else, such as a date. Else files may be named
+//! by role, by several numbers, or by host or pod (`unnamed.rs`).
 
+mod fields;
 mod named;
 mod order;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 
 use super::{MAX_RANKS, Rank};
 use crate::code::file_name;
@@ -29,6 +32,7 @@ use named::{Named, SEPARATORS, folder_name, folder_of, without_ending};
 pub use order::by_number;
 use order::parts_of;
 use std::collections::BTreeMap;
+pub use unnamed::{Ordered, common_start};
 
 /// How the files were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct RankSet {
     pub name: String,
     /// Rank and position among the paths, by rank.
     pub files: Vec<(Rank, usize)>,
+    /// How they are numbered if the files do not say it.
+    pub ordered: Option<Ordered>,
 }
 
 impl RankSet {
@@ -66,7 +72,10 @@ pub fn rank_of(path: &str) -> Option<Rank> {
 pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
     let named = named(paths);
     let mut sets = match chosen {
-        Chosen::Folder if named.iter().all(Option::is_none) => by_one_number(paths),
+        Chosen::Folder if named.iter().all(Option::is_none) => match by_one_number(paths) {
+            sets if sets.is_empty() => unnamed::jobs(paths),
+            sets => sets,
+        },
         Chosen::Folder => by_folder(paths, &named),
         Chosen::OneByOne => by_rest(paths, &named, 0..paths.len()),
     };
@@ -93,7 +102,7 @@ fn named(paths: &[&str]) -> Vec<Option<Named>> {
 }
 
 /// The length of the folders in which all paths lie, with the last slash.
-fn common_folders(paths: &[&str]) -> usize {
+pub fn common_folders(paths: &[&str]) -> usize {
     let Some((first, others)) = paths.split_first() else {
         return 0;
     };
@@ -119,6 +128,7 @@ fn by_folder(paths: &[&str], named: &[Option<Named>]) -> Vec<RankSet> {
         let set = RankSet {
             name: common_name(paths, named, &files),
             files,
+            ordered: None,
         };
         match set.is_distinct() {
             true => sets.push(set),
@@ -159,7 +169,11 @@ fn in_folders_of_hosts(paths: &[&str], named: &[Option<Named>]) -> Option<RankSe
         name if own.iter().all(|path| file_name(path).contains(&name)) => name,
         _ => folder_name(Some(around)).to_owned(),
     };
-    let job = RankSet { name, files };
+    let job = RankSet {
+        name,
+        files,
+        ordered: None,
+    };
     let are_alike = rests.iter().all(|rest| *rest == rests[0]);
     (are_alike && job.is_distinct()).then_some(job)
 }
@@ -268,6 +282,7 @@ fn by_rest(
     let sets = groups.into_iter().map(|files| RankSet {
         name: common_name(paths, named, &files),
         files,
+        ordered: None,
     });
     // `rank1` and `rank01`: the same rank twice makes no job.
     sets.filter(RankSet::is_distinct).collect()
@@ -315,6 +330,7 @@ fn by_start(
             RankSet {
                 name: name.unwrap_or_default(),
                 files,
+                ordered: None,
             }
         }));
     }
@@ -383,6 +399,7 @@ fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
     let sets = in_groups(keyed.collect()).into_iter().map(|files| RankSet {
         name: name.to_owned(),
         files,
+        ordered: None,
     });
     sets.filter(RankSet::is_distinct).collect()
 }
