@@ -35,7 +35,7 @@ use trace::oom::MAX_FAILURES;
 use trace::ranks::curves::PARTS as RANK_PARTS;
 use trace::ranks::profile::MAX_PLACES;
 use trace::ranks::sites::MAX_NAMED;
-use trace::ranks::{MAX_RANKS, odd};
+use trace::ranks::{MAX_GROUPS as RANK_GROUPS, MAX_RANKS, odd};
 use trace::reader::{MAX_DEVICES, MAX_SETTINGS};
 use trace::steps::MAX_STEPS;
 use trace::steps::levels::MOST_LEVELS;
@@ -195,7 +195,11 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Plan", &[("absent", MOST_KINDS), ("runs", MOST_PLANNED)]),
     ("PhaseMark", &[("events", 2)]),
     ("PoolMap", &[("segments", MAX_SEGMENTS)]),
-    ("RankBand", &[("parts", RANK_PARTS)]),
+    (
+        "RankBand",
+        &[("medians", RANK_GROUPS), ("parts", RANK_PARTS)],
+    ),
+    ("RankGroupMedian", &[("parts", RANK_PARTS)]),
     ("RankCurve", &[("parts", RANK_PARTS)]),
     ("RankRow", &[("leaks", MAX_PLACES), ("odd", odd::KINDS)]),
     ("Reports", &[("steps", REPORTED_STEPS)]),

@@ -26,6 +26,18 @@ pub struct Band {
     pub window: (f64, f64),
     /// Of each part the smallest, the median and the largest of the ranks' highest levels.
     pub parts: Vec<Option<[Bytes; 3]>>,
+    /// Of each group of ranks that run the same code the median alone; empty with one group. A rank
+    /// that is a group by itself has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub medians: Vec<GroupMedian>,
+}
+
+/// The ranks that run the same code.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RankGroupMedian))]
+pub struct GroupMedian {
+    /// Of each part the median of their highest levels.
+    pub parts: Vec<Option<Bytes>>,
 }
 
 /// Curves whose parts lie above one another.
@@ -46,8 +58,12 @@ impl Curve {
     }
 }
 
-/// Lays curves over one axis.
-pub(super) fn aligned(curves: &[Curve], watch: Watch<'_>) -> Result<Aligned, Stopped> {
+/// Lays curves over one axis; `groups` has the number of the code that each rank runs.
+pub(super) fn aligned(
+    curves: &[Curve],
+    groups: &[u32],
+    watch: Watch<'_>,
+) -> Result<Aligned, Stopped> {
     let there = curves.iter().filter(|c| c.window.0 < c.window.1);
     let window = there.fold(None, |window: Option<(f64, f64)>, curve| {
         let (from, to) = curve.window;
@@ -74,9 +90,39 @@ pub(super) fn aligned(curves: &[Curve], watch: Watch<'_>) -> Result<Aligned, Sto
     let parts = parts.collect();
     watch.look(0)?;
     Ok(Aligned {
-        band: Band { window, parts },
+        band: Band {
+            window,
+            parts,
+            medians: medians(&curves, groups),
+        },
         curves,
     })
+}
+
+/// The median of each group, if there are several.
+fn medians(curves: &[Curve], groups: &[u32]) -> Vec<GroupMedian> {
+    let n_groups = groups.iter().max().map_or(0, |&last| last as usize + 1);
+    if n_groups < 2 {
+        return Vec::new();
+    }
+    let of_group = |group: usize| {
+        let own = curves.iter().zip(groups);
+        let own = own.filter(|&(_, &of)| of as usize == group);
+        let own: Vec<&Curve> = own.map(|(curve, _)| curve).collect();
+        let mut highest = Vec::with_capacity(own.len());
+        let median_of = |part: usize| {
+            highest.clear();
+            highest.extend(
+                own.iter()
+                    .filter_map(|c| c.parts[part].map(|[_, high]| high.0)),
+            );
+            (own.len() > 1 && !highest.is_empty()).then(|| Bytes(median(&mut highest)))
+        };
+        GroupMedian {
+            parts: (0..PARTS).map(median_of).collect(),
+        }
+    };
+    (0..n_groups).map(of_group).collect()
 }
 
 /// A curve over another window. If a new part overlaps several old ones, it takes the lowest and
@@ -131,12 +177,20 @@ mod tests {
             window: (0.0, to),
             parts: vec![Some([Bytes(level), Bytes(level)]); PARTS],
         };
-        let laid = |curves: &[Curve]| Watch::undisturbed(|watch| aligned(curves, watch));
-        let Aligned { band, .. } = laid(&[flat(1, 4.0), flat(5, 4.0), flat(30, 8.0)]);
+        let laid = |curves: &[Curve], groups: &[u32]| {
+            Watch::undisturbed(|watch| aligned(curves, groups, watch))
+        };
+        let Aligned { band, .. } = laid(&[flat(1, 4.0), flat(5, 4.0), flat(30, 8.0)], &[0, 0, 0]);
+        assert_eq!(band.medians, Vec::new());
         assert_eq!(band.window, (0.0, 8.0));
         assert_eq!(band.parts[0], Some([Bytes(1), Bytes(5), Bytes(30)]));
         assert_eq!(band.parts[PARTS - 1], Some([Bytes(30); 3]));
-        let nothing = laid(&[Curve::default()]);
+        // Ranks that run other code have a median of their own; one alone has none.
+        let all = [flat(2, 4.0), flat(90, 4.0), flat(6, 4.0), flat(50, 4.0)];
+        let Aligned { band, .. } = laid(&all, &[0, 1, 0, 2]);
+        let medians: Vec<Option<Bytes>> = band.medians.iter().map(|own| own.parts[7]).collect();
+        assert_eq!(medians, [Some(Bytes(4)), None, None]);
+        let nothing = laid(&[Curve::default()], &[0]);
         assert_eq!(nothing.band.parts, vec![None; PARTS]);
     }
 }

@@ -10,6 +10,7 @@
 //! [`Profile`]: crate::compare::profile::Profile
 
 pub mod archives;
+mod backward;
 mod begin;
 pub mod curves;
 pub mod failure;
@@ -43,6 +44,9 @@ use std::fmt;
 
 /// Ranks of a job, at most: they are the numbers below this.
 pub const MAX_RANKS: u32 = 4096;
+/// Kinds of code that ranks run, at most: of more, each is that of some ranks by chance, and nobody
+/// can tell.
+pub const MAX_GROUPS: usize = 8;
 
 /// The number of a process among those of a job, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -290,7 +294,10 @@ impl Surveyor {
         begin::lay_at_the_end(&ranks, &firsts, &mut places);
         let placed = self.curves.into_iter().zip(places);
         let placed: Vec<Curve> = placed.map(|(curve, at)| curve.beginning_at(at)).collect();
-        let Aligned { band, curves } = curves::aligned(&placed, watch)?;
+        let Aligned { band, curves } = {
+            let groups: Vec<u32> = ranks.iter().map(|row| row.group).collect();
+            curves::aligned(&placed, &groups, watch)?
+        };
         let found = self.across.finish(watch)?;
         let mut sentences = words::sentences(&ranks, allocated.as_ref(), &found.rows);
         sentences.extend(notes::elsewhere(&found.elsewhere));

@@ -1,5 +1,6 @@
 //! A summary of one rank, small enough to keep for thousands of ranks.
 
+use super::backward;
 use super::begin;
 use super::curves::{Curve, PARTS};
 use super::failure::RankFailure;
@@ -111,7 +112,8 @@ impl RankProfile {
         let Some((profile, device)) = main else {
             return Ok(RankProfile::of_device(&DeviceProfile::default(), &[]));
         };
-        let sites = together::sites(profile, device, &trace.stacks, watch)?;
+        let mut sites = together::sites(profile, device, &trace.stacks, watch)?;
+        backward::name(&mut sites, device, &trace.stacks, watch)?;
         let alignment = Alignment::new(device, Align::Step, &[]);
         let domain = alignment.domain();
         let (extents, _) = alignment.curve(Series::Allocated, domain, PARTS);

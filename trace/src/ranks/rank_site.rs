@@ -19,6 +19,10 @@ pub struct RankSite {
     pub place: Option<Place>,
     /// The outermost function of the program on the way to it, if that is another one.
     pub caller: Option<Place>,
+    /// What the line called that asked for the memory: `mm`, or the innermost function of a
+    /// framework.
+    #[serde(default)]
+    pub operation: Option<String>,
     /// Live bytes at the peak of *allocated*.
     pub at_peak: Bytes,
     /// Live bytes at the site's own highest moment.
@@ -38,13 +42,14 @@ impl RankSite {
     /// A site of a profile, called by this key.
     pub(super) fn of(key: SiteKey, site: &SiteProfile, stacks: &Stacks) -> RankSite {
         let asker = site.headline.map(|_| Asker::of(stacks, site.stack));
-        let place = asker.and_then(|asker| asker.frame);
+        let (place, operation) = asker.map_or((None, None), |asker| (asker.frame, asker.operation));
         let caller = place.and_then(|place| caller(stacks, site.stack, place));
         let told = |frame: Option<Frame>| frame.map(|frame| Place::of(stacks, frame));
         RankSite {
             id: id(key),
             place: told(place),
             caller: told(caller),
+            operation,
             at_peak: site.at_peak,
             most: site.peak,
             at_end: site.at_end,
@@ -59,14 +64,15 @@ impl RankSite {
     pub(super) fn add(&mut self, more: RankSite) {
         let sum = |a: Bytes, b: Bytes| Bytes(a.0.saturating_add(b.0));
         let is_larger = (more.leaks, more.most) > (self.leaks, self.most);
-        let (place, caller) = match is_larger {
-            true => (more.place, more.caller),
-            false => (self.place.take(), self.caller.take()),
+        let (place, caller, operation) = match is_larger {
+            true => (more.place, more.caller, more.operation),
+            false => (self.place.take(), self.caller.take(), self.operation.take()),
         };
         *self = RankSite {
             id: std::mem::take(&mut self.id),
             place,
             caller,
+            operation,
             at_peak: sum(self.at_peak, more.at_peak),
             most: self.most.max(more.most),
             at_end: sum(self.at_end, more.at_end),

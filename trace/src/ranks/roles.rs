@@ -1,15 +1,13 @@
 //! Which ranks run the same code. Trainers may stand beside ranks that generate text: what one of
 //! these needs says nothing of the other.
 
+use super::MAX_GROUPS;
 use super::rank_site::RankSite;
 use crate::compare::sites::is_of_size;
 use crate::fingerprint::Fingerprint;
 
 /// With fewer sites than this nobody can tell.
 const LEAST: usize = 4;
-/// Of so many kinds of code each is that of some ranks by chance, and nobody can tell either.
-const MOST: usize = 8;
-
 /// The sites of a rank that have a stack, hashed, rising.
 pub(super) struct Code(Vec<u64>);
 
@@ -53,7 +51,7 @@ pub(super) fn groups(ranks: &[Code]) -> Vec<u32> {
             groups.push((code, 0));
             groups.len() - 1
         });
-        if groups.len() > MOST {
+        if groups.len() > MAX_GROUPS {
             return vec![0; ranks.len()];
         }
         groups[at].1 += 1;

@@ -83,6 +83,10 @@ pub struct SiteAcross {
     /// The outermost function of the program on the way to it, if that is another one.
     #[serde(default)]
     pub caller: Option<Place>,
+    /// What that line called: `mm`, or the innermost function of PyTorch. Where rows would read
+    /// alike without it, it also stands in the name of the place.
+    #[serde(default)]
+    pub operation: Option<String>,
     /// Live when *allocated* of the rank stood highest: smallest, median, largest of all ranks.
     pub at_peak: [Bytes; 3],
     /// Live after the last event, the same.
@@ -186,6 +190,7 @@ pub(super) struct Across {
 struct Site {
     place: Option<Place>,
     caller: Option<Place>,
+    operation: Option<String>,
     wobble: Bytes,
     end_wobble: Bytes,
     /// Positions among the ranks, rising.
@@ -234,6 +239,7 @@ impl Across {
         if known.place.is_none() {
             known.place.clone_from(&site.place);
             known.caller.clone_from(&site.caller);
+            known.operation.clone_from(&site.operation);
         }
         known.wobble = known.wobble.max(site.wobble);
         known.end_wobble = known.end_wobble.max(site.end_wobble);
@@ -287,6 +293,7 @@ impl Across {
                 .then_with(|| a.id.cmp(&b.id))
         });
         rows.truncate(MAX_ROWS);
+        tell_apart(&mut rows, ranks.len());
         Ok(Found {
             left_out: (differ - rows.len()) as u32,
             same: (n - differ) as u32 - unclear,
@@ -366,6 +373,27 @@ impl Site {
     /// How much its ranks may differ then, because its steps do.
     fn wobble(&self, when: When) -> Bytes {
         when.of(self.wobble, self.wobble, self.end_wobble)
+    }
+}
+
+/// Rows of one line that calls several operations would read alike: their names say which.
+fn tell_apart(rows: &mut [SiteAcross], ranks: usize) {
+    let words = |row: &SiteAcross| {
+        let is_in_all = row.ranks as usize == ranks;
+        let caller = row.caller.as_ref().filter(|_| !is_in_all);
+        Some((row.place.as_ref()?.told(), caller.map(Place::told)))
+    };
+    let told: Vec<_> = rows.iter().map(words).collect();
+    let mut seen: FxHashMap<_, u32> = FxHashMap::default();
+    for words in told.iter().flatten() {
+        *seen.entry(words).or_default() += 1;
+    }
+    for (row, words) in rows.iter_mut().zip(&told) {
+        let are_several = words.as_ref().is_some_and(|words| seen[words] > 1);
+        if let (true, Some(place), Some(operation)) = (are_several, &mut row.place, &row.operation)
+        {
+            place.name = format!("{}, {operation}", place.name);
+        }
     }
 }
 
@@ -536,6 +564,7 @@ fn row(
         id,
         place: site.place.clone(),
         caller: site.caller.clone(),
+        operation: site.operation.clone(),
         at_peak: spread(&all, When::Peak),
         at_end: spread(&all, When::End),
         most: spread(&all, When::Most),

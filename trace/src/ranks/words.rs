@@ -10,6 +10,7 @@ use super::{Rank, RankRow, Spread};
 use crate::code::{file_name, is_of_inductor};
 use crate::compare::noise;
 use crate::compare::profile::Place;
+use crate::compare::sites::is_of_size;
 use crate::leaks::{Verdict, rate_unit};
 use crate::steps::Word;
 use crate::units::Bytes;
@@ -41,13 +42,17 @@ pub(super) fn sentences(
         found.push(alike(ranks, peaks, sites));
         found.extend(settings(ranks));
         found.extend(groups_apart(ranks));
+        found.extend(spread_of_groups(ranks).filter(|_| groups(ranks).len() > 1));
     } else {
         // Other settings may be why peaks differ.
         found.extend(settings(ranks));
         found.extend(odd);
         found.extend(groups_apart(ranks));
         if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
-            found.push(spread(ranks, peaks));
+            found.extend(match groups(ranks).len() {
+                1 => Some(spread(ranks, peaks)),
+                _ => spread_of_groups(ranks),
+            });
         }
     }
     found.extend(reserves(ranks, peaks));
@@ -280,7 +285,9 @@ fn most_of(
         };
         Some((more, held, usual))
     };
-    let sites = sites.iter().filter(|site| site.place.is_some());
+    // Whose place is inferred says less: blocks of one size are in one rank alone by chance.
+    let sites = sites.iter().filter(|site| !is_of_size(&site.id));
+    let sites = sites.filter(|site| site.place.is_some());
     let sites = sites.filter_map(|site| Some((site, of_rank(site)?)));
     let (site, (more, held, usual)) = sites.max_by_key(|(_, (more, ..))| *more)?;
     let place = site.place.as_ref()?.told();
@@ -299,7 +306,8 @@ fn most_of_two(peaks: &Spread, sites: &[SiteAcross]) -> Option<String> {
         let mut named = site.farthest.iter();
         Some(named.find(|holds| holds.rank == rank)?.at_peak)
     };
-    let sites = sites.iter().filter_map(|site| {
+    let sites = sites.iter().filter(|site| !is_of_size(&site.id));
+    let sites = sites.filter_map(|site| {
         let more = of_rank(site, peaks.max_rank)?;
         let less = of_rank(site, peaks.min_rank)?;
         Some((site.place.as_ref()?, more, less))
@@ -348,6 +356,31 @@ fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
     }
 }
 
+/// The same of ranks that run different code: what one kind holds says nothing of another. Those
+/// that are alike, or alone, are told by their median elsewhere.
+fn spread_of_groups(ranks: &[RankRow]) -> Option<String> {
+    let of = |group| {
+        let own: Vec<RankRow> = ranks
+            .iter()
+            .filter(|row| row.group == group)
+            .cloned()
+            .collect();
+        let peaks: Vec<_> = own
+            .iter()
+            .map(|row| (row.rank, row.peak_allocated))
+            .collect();
+        let peaks = Spread::of(&peaks)?;
+        let named = lower(&named(&own.iter().collect::<Vec<_>>()));
+        differ(&peaks).then(|| format!("{named} between {}", ends(&own, &peaks, "and")))
+    };
+    let told: Vec<String> = groups(ranks).into_iter().filter_map(of).collect();
+    let (first, others) = told.split_first()?;
+    let (from, to) = first.split_once(" between ")?;
+    let others = others.iter().map(|own| format!(", those of {own}"));
+    let others: String = others.collect();
+    Some(format!("Peaks of {from} lie between {to}{others}."))
+}
+
 /// What is said of *reserved* where it differs and *allocated* does not: other pieces of memory lie
 /// unused, and a rank may run out of memory alone.
 fn reserves(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
@@ -393,6 +426,7 @@ fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
             ends(ranks, peaks, "and"),
             most_of_two(peaks, sites).unwrap_or_default()
         ),
+        (_, true) if groups(ranks).len() > 1 => format!("No rank is odd{leaks}."),
         (n, true) => format!(
             "No rank is odd: the peaks of {n} ranks lie between {}{leaks}.",
             ends(ranks, peaks, "and")

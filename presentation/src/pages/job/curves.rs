@@ -20,7 +20,20 @@ pub fn pictured(job: &JobDetail, runs: Vec<Vec<Option<[u64; 3]>>>) -> compare::C
     }
 }
 
-/// The median of all ranks, the baseline of every picture.
+/// The median of the ranks that run the same code as this one, the baseline of its picture: what
+/// others hold says nothing of it. Empty for the only one of its kind.
+pub fn median_for(job: &JobDetail, rank: &JobRank) -> Vec<Option<[u64; 3]>> {
+    match job.band.medians.get(rank.row.group as usize) {
+        Some(own) => own
+            .parts
+            .iter()
+            .map(|part| part.map(|Bytes(n)| [n; 3]))
+            .collect(),
+        None => median(job),
+    }
+}
+
+/// The median of all ranks.
 pub fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
     let parts = job.band.parts.iter();
     parts
@@ -32,6 +45,9 @@ pub fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
 pub fn baseline(job: &JobDetail) -> String {
     let which = of_which(job);
     match job.ranks.len() {
+        _ if !job.band.medians.is_empty() => {
+            format!("the median of the ranks that run the same code{which}")
+        }
         2 => format!("halfway between the two ranks{which}"),
         _ => format!("the median rank{which}"),
     }

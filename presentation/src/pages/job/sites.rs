@@ -78,6 +78,7 @@ mod tests {
                 id: "s1".to_owned(),
                 place: None,
                 caller: None,
+                operation: None,
                 at_peak: [Bytes(0); 3],
                 at_end: [Bytes(0); 3],
                 most: [Bytes(0); 3],

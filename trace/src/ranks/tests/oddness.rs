@@ -154,6 +154,7 @@ fn running(code: &str, mib: u64) -> RankProfile {
         id: format!("s{code}{at}"),
         place: None,
         caller: None,
+        operation: None,
         at_peak: Bytes::mib(1),
         most: Bytes::mib(1),
         at_end: Bytes::ZERO,
@@ -222,6 +223,23 @@ fn ranks_are_held_against_those_that_run_the_same_code() {
             ],
         ),
     );
+}
+
+/// What the peaks of all ranks lie between says nothing where they run different code.
+#[test]
+fn what_peaks_lie_between_is_told_of_each_kind_of_code() {
+    let uneven =
+        |code: &str, mib: u64| [mib, mib + 40, mib + 20, mib + 60].map(|n| running(code, n));
+    let survey = survey([uneven("a", 360), uneven("b", 76)].concat());
+    assert_eq!(odd(&survey), "");
+    let expected = [
+        "No rank is odd, and none leaks.",
+        "Ranks 0, 1, 2 and 3 and ranks 4, 5, 6 and 7 run different code: in the median they peak \
+         at 390 MiB and 106 MiB.",
+        "Peaks of ranks 0, 1, 2 and 3 lie between 360 MiB (rank 0) and 420 MiB (rank 3), those of \
+         ranks 4, 5, 6 and 7 between 76.0 MiB (rank 4) and 136 MiB (rank 7).",
+    ];
+    assert_eq!(survey.sentences[..3], expected);
 }
 
 proptest! {

@@ -39,6 +39,7 @@ fn peaks_at_different_moments_are_no_difference_between_ranks() {
         id: id.to_owned(),
         place: None,
         caller: None,
+        operation: None,
         at_peak: Bytes::mib(at_peak),
         at_end: Bytes::ZERO,
         most: Bytes::mib(most),

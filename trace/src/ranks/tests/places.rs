@@ -84,6 +84,7 @@ fn a_site_that_was_too_small_to_keep_is_no_difference() {
         id: "s1".to_owned(),
         place: None,
         caller: None,
+        operation: None,
         at_peak: Bytes(bytes),
         most: Bytes(bytes),
         at_end: Bytes::ZERO,
@@ -114,6 +115,7 @@ fn a_site_is_compared_where_a_rank_is_farthest_from_the_others() {
             id: "s1".to_owned(),
             place: None,
             caller: None,
+            operation: None,
             at_peak: Bytes::mib(at_peak),
             most: Bytes::mib(at_peak),
             at_end: Bytes::mib(at_end),
@@ -153,6 +155,7 @@ fn what_one_rank_alone_keeps_is_not_lost_among_its_own_steps() {
             id: "s1".to_owned(),
             place: None,
             caller: None,
+            operation: None,
             at_peak: Bytes::mib(at_peak),
             most: Bytes::mib(most),
             at_end: Bytes::mib(at_end),
@@ -195,6 +198,7 @@ fn ranks_that_do_not_say_where_are_not_compared_by_site() {
             id: id.to_owned(),
             place: None,
             caller: None,
+            operation: None,
             at_peak: Bytes::mib(8),
             most: Bytes::mib(8),
             at_end: Bytes::ZERO,
@@ -248,6 +252,7 @@ fn beginning(steps: u32, sites: &[(&str, u64)], before: u64) -> RankProfile {
         id: id.to_owned(),
         place: None,
         caller: None,
+        operation: None,
         at_peak: Bytes::mib(mib),
         most: Bytes::mib(mib),
         at_end: Bytes::mib(mib),
@@ -342,4 +347,95 @@ fn what_is_held_from_before_has_no_stack() {
     let trace = crate::testing::trace(script);
     let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
     assert_eq!(profile.from_before, Bytes::mib(40));
+}
+
+/// Gradients that stay, of so many calls of each function; so many blocks more belong to none.
+fn backward(calls: &[&str], unknown: u32, from_before: u32) -> Option<String> {
+    use crate::testing::{TraceBuilder, block_of};
+    use crate::trace::BlockKind;
+    let mut b = TraceBuilder::default();
+    for _ in 0..from_before {
+        b.preexisting(block_of(Bytes::mib(4)));
+    }
+    for name in calls {
+        let saved = BlockKind {
+            alloc_stack: b.stack(name, "net.py", 3),
+            ..block_of(Bytes::mib(4))
+        };
+        let saved = b.alloc(saved);
+        b.alloc(block_of(Bytes::mib(4)));
+        b.free_requested(saved);
+        b.free_completed(saved);
+    }
+    for _ in 0..unknown {
+        b.alloc(block_of(Bytes::mib(4)));
+    }
+    let trace = b.finish();
+    let profile = Watch::undisturbed(|watch| RankProfile::of(&trace, watch, watch));
+    let mut gradients = profile.sites.iter().filter(|site| site.id.starts_with('b'));
+    let place = gradients
+        .next()
+        .expect("a site without a stack")
+        .place
+        .clone();
+    place.map(|place| place.told())
+}
+
+#[test]
+fn gradients_are_called_by_their_forward_operation() {
+    let check = |calls: &[&str], (unknown, from_before): (u32, u32), expected: Option<&str>| {
+        let told = backward(calls, unknown, from_before);
+        assert_eq!(
+            told.as_deref(),
+            expected,
+            "{calls:?} {unknown} {from_before}"
+        );
+    };
+    let norm = Some("backward of norm, 4.00 MiB each (net.py:3)");
+    check(&["norm"; 3], (0, 0), norm);
+    check(&["norm"; 3], (2, 0), norm);
+    let both = Some("backward of norm and others, 4.00 MiB each (net.py:3)");
+    check(&["norm", "gelu", "norm"], (0, 0), both);
+    // Of most it is not known, or of those from before.
+    check(&["norm"; 3], (3, 0), None);
+    check(&["norm"; 3], (0, 1), None);
+}
+
+#[test]
+fn rows_of_one_line_name_what_it_called() {
+    let site = |id: &str, line: u32, operation: &str, mib: u64| RankSite {
+        id: id.to_owned(),
+        place: Some(Place {
+            name: "step".to_owned(),
+            filename: "/srv/train.py".to_owned(),
+            line,
+        }),
+        caller: None,
+        operation: (!operation.is_empty()).then(|| operation.to_owned()),
+        at_peak: Bytes::mib(mib),
+        most: Bytes::mib(mib),
+        at_end: Bytes::ZERO,
+        wobble: Bytes::ZERO,
+        end_wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    let rank = |more: u64| RankProfile {
+        sites: vec![
+            site("s1", 4, "mm", 10 + 4 * more),
+            site("s2", 4, "add", 10 + 3 * more),
+            site("s3", 4, "", 10 + 2 * more),
+            site("s4", 5, "mm", 10 + more),
+        ],
+        ..peaking(100)
+    };
+    let survey = survey([rank(0), rank(0), rank(5)]);
+    let told: Vec<String> = (survey.sites.iter())
+        .map(|site| site.place.as_ref().map(Place::told).unwrap_or_default())
+        .collect();
+    let expected = [
+        "step, mm (train.py:4)",
+        "step, add (train.py:4)",
+        "step (train.py:4)",
+    ];
+    assert_eq!(told, [&expected[..], &["step (train.py:5)"]].concat());
 }

@@ -39,6 +39,7 @@ fn holding(peak: u64, sites: &[(u32, u64)]) -> RankProfile {
             line: id,
         }),
         caller: None,
+        operation: None,
         at_peak: Bytes::mib(mib),
         most: Bytes::mib(mib),
         at_end: Bytes::ZERO,

@@ -17,8 +17,8 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::components::problem_note::behind_colon;
 use presentation::pages::job::curves::{
-    band, baseline, by_oddness, highest, line, median, oddest_first, of_which, pictured, rank_of,
-    reach, why,
+    band, baseline, by_oddness, highest, line, median, median_for, oddest_first, of_which,
+    pictured, rank_of, reach, why,
 };
 use presentation::pages::job::job_state::JobState;
 use std::sync::Arc;
@@ -51,10 +51,13 @@ pub fn Curves(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
 #[component]
 fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
     let high = highest(&job);
-    let (base, grey) = (median(&job), baseline(&job));
+    let grey = baseline(&job);
     let pictures = job.curves.iter().filter_map(|curve| {
         let rank = rank_of(&job, curve.rank)?;
-        let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), reach(curve)])));
+        let shown = Signal::stored(Arc::new(pictured(
+            &job,
+            vec![median_for(&job, rank), reach(curve)],
+        )));
         let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", curve.rank));
         let why = why(rank);
         let odd = !why.is_empty();
