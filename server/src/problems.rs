@@ -4,7 +4,6 @@
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
 use crate::budget::NoMemory;
-use crate::cards::NoCard;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
 use crate::explaining;
@@ -13,6 +12,7 @@ use crate::oidc::OidcError;
 use crate::people::PeopleError;
 use crate::projects::ProjectError;
 use crate::store::StoreError;
+use answers::cards::NoCard;
 use answers::decoded::NoDevice;
 use answers::run_names::BadName;
 use api::ids::RunId;

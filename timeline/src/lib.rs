@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Modules, in reading order: `viewport`, `tile_cache`, `axis` (the window, its tiles, what it
-//! counts); `plot`, `stack`, `mountain`, `lines`, `lanes`, `host_lane`, `axes`, `ticks`, `minimap`
-//! (where each part lies); `highlight`, `overlay`, `hit_test`, `neighbours` (the pointer and the
-//! keyboard); `scene`, `paint`, `raster`, `colours` (shapes to pixels); `readout`, `facts`,
-//! `summary`, `oom`, `format` (the same in words); `card` (a picture for other places); `order`
-//! and `testing` (sorting, and tiles for tests).
+//! counts); `plot`, `stack`, `mountain`, `lines`, `lanes`, `uncovered`, `host_lane`, `axes`,
+//! `ticks`, `minimap` (where each part lies); `highlight`, `overlay`, `hit_test`, `neighbours`
+//! (the pointer and the keyboard); `scene`, `paint`, `raster`, `colours` (shapes to pixels);
+//! `readout`, `facts`, `summary`, `oom`, `format` (the same in words); `card` (a picture for
+//! other places); `order` and `testing` (sorting, and tiles for tests).
 //!
 //! [`model`] holds the state of all this. Everything is pure: no IO, no clock, no browser. So the
 //! geometry is tested natively.

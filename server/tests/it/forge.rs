@@ -212,7 +212,11 @@ impl Told {
             Kind::GitLab => "author",
         };
         let comments = comments.map(|(id, body, mine)| {
-            let kind = if *mine && self.whose == Whose::Action { "Bot" } else { "User" };
+            let kind = if *mine && self.whose == Whose::Action {
+                "Bot"
+            } else {
+                "User"
+            };
             let by = json!({"id": if *mine { 1 } else { 2 }, "type": kind});
             json!({"id": id, "body": body, author: by})
         });

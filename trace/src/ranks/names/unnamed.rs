@@ -102,11 +102,11 @@ struct File {
 
 impl File {
     fn words(&self) -> Vec<&str> {
-        let word = |field| match field {
-            &Field::Word(ref word) => Some(word.as_str()),
+        let words = self.fields.iter().filter_map(|field| match field {
+            Field::Word(word) => Some(word.as_str()),
             _ => None,
-        };
-        self.fields.iter().filter_map(word).collect()
+        });
+        words.collect()
     }
 
     fn number(&self, at: usize) -> Option<u32> {
