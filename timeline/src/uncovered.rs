@@ -1,50 +1,48 @@
 //! What of stretches that are painted one after the other can be seen.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What of each stretch no later one of the same lane covers, from left to right. So all stretches
 /// together have no more parts than their lanes have pixels.
 pub fn uncovered(stretches: &[(u16, Range<i32>)]) -> Vec<Vec<Range<i32>>> {
-    let mut lanes: BTreeMap<u16, Covered> = BTreeMap::new();
-    let seen = stretches.iter().rev().map(|(lane, stretch)| {
-        let covered = lanes.entry(*lane).or_default();
-        covered.add(stretch.clone())
-    });
-    let mut seen: Vec<Vec<Range<i32>>> = seen.collect();
-    seen.reverse();
+    let lanes = stretches.iter().map(|(lane, _)| usize::from(*lane) + 1);
+    let mut lanes = vec![Covered::default(); lanes.max().unwrap_or(0)];
+    let mut seen = vec![Vec::new(); stretches.len()];
+    for (seen, (lane, stretch)) in seen.iter_mut().zip(stretches).rev() {
+        *seen = lanes[usize::from(*lane)].add(stretch.clone());
+    }
     seen
 }
 
-/// Pixels of a lane that are covered: where each unbroken stretch begins, and where it ends.
-#[derive(Default)]
-struct Covered(BTreeMap<i32, i32>);
+/// Pixels of a lane that are covered: unbroken stretches, from left to right. A sorted list,
+/// because there are never more than a lane has pixels, and the front end has no room for a tree.
+#[derive(Clone, Default)]
+struct Covered(Vec<Range<i32>>);
 
 impl Covered {
     /// Covers a stretch; the parts of it that were free.
     fn add(&mut self, stretch: Range<i32>) -> Vec<Range<i32>> {
-        let Range { mut start, mut end } = stretch;
-        let touched = self.0.range(..=end).rev();
-        let touched = touched.take_while(|(_, covered)| **covered >= start);
-        let mut touched: Vec<(i32, i32)> = touched.map(|(x0, x1)| (*x0, *x1)).collect();
-        touched.reverse();
+        let first = self
+            .0
+            .partition_point(|covered| covered.end < stretch.start);
+        let last = self
+            .0
+            .partition_point(|covered| covered.start <= stretch.end);
+        let mut whole = stretch.clone();
         let mut free = Vec::new();
-        let mut at = start;
-        for &(x0, x1) in &touched {
-            if at < x0.min(end) {
-                free.push(at..x0.min(end));
+        let mut at = stretch.start;
+        for covered in &self.0[first..last] {
+            if at < covered.start {
+                free.push(at..covered.start);
             }
-            at = at.max(x1);
+            at = at.max(covered.end);
+            whole = whole.start.min(covered.start)..whole.end.max(covered.end);
         }
-        if at < end {
-            free.push(at..end);
+        if at < stretch.end {
+            free.push(at..stretch.end);
         }
-        for (x0, x1) in touched {
-            self.0.remove(&x0);
-            (start, end) = (start.min(x0), end.max(x1));
-        }
-        if start < end {
-            self.0.insert(start, end);
+        if !whole.is_empty() {
+            self.0.splice(first..last, [whole]);
         }
         free
     }

@@ -1,6 +1,6 @@
 //! Archives that are the ranks of one job, or hold some of them each.
 
-use super::names::{Chosen, rank_of, sets};
+use super::names::{Chosen, rank_of, sets_that_say};
 
 /// What the files in archives are whose names differ only in the rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Packed {
         }
         let paths: Vec<String> = files.map(|path| format!("{job}/{}", inner(path))).collect();
         let texts: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let (found, _) = sets(&texts, Chosen::Folder);
+        let (found, _) = sets_that_say(&texts, Chosen::Folder);
         match (&found[..], naming == archives.len()) {
             ([one], true) if has_some_of_each(archives, &one.files) => Packed::Together(paths),
             _ => Packed::Apart,

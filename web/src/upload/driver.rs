@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use trace::ranks::Rank;
 use trace::ranks::archives::Packed;
-use trace::ranks::names::{Chosen, Ordered, sets};
+use trace::ranks::names::{Chosen, sets_that_say};
 use trace::units::Bytes;
 use web_sys::{Blob, File};
 
@@ -47,8 +47,6 @@ pub struct Job {
     pub id: LocalJob,
     /// Its name.
     pub name: String,
-    /// How its ranks are numbered, if no file says it.
-    numbered: Option<String>,
     /// Its id on the server, once it is made.
     pub made: Option<JobId>,
     /// What names it with the ranks that are there. In a tab without a server, that is made of
@@ -148,9 +146,9 @@ impl Uploads {
     /// files are queued: other files there are often no snapshots.
     fn add_sources(self, files: Vec<Source>, chosen: Chosen) {
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        let (sets, mut left) = sets(&paths, chosen);
+        let (sets, mut left) = sets_that_say(&paths, chosen);
         for set in &sets {
-            let job = self.new_job(&set.name, set.ordered.as_ref().map(Ordered::told));
+            let job = self.new_job(&set.name);
             for &(rank, at) in &set.files {
                 self.queue(vec![files[at].clone()], Some((job, rank)));
             }
@@ -162,12 +160,11 @@ impl Uploads {
         self.work();
     }
 
-    fn new_job(self, name: &str, numbered: Option<String>) -> LocalJob {
+    fn new_job(self, name: &str) -> LocalJob {
         let id = LocalJob(self.jobs.with_untracked(Vec::len) as u32);
         let job = Job {
             id,
             name: name.to_owned(),
-            numbered,
             made: None,
             shown: None,
         };
@@ -220,10 +217,7 @@ impl Uploads {
         let new = NewJob {
             name: job.name,
             key: None,
-            notes: JobNotes {
-                numbered: job.numbered,
-                ..JobNotes::default()
-            },
+            notes: JobNotes::default(),
         };
         let made: JobSummary = client::send_json(Method::Post, routes::JOBS, &new).await?;
         self.change_job(local, |job| {

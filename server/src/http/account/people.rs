@@ -86,7 +86,7 @@ async fn shown(app: &Arc<App>, entry: &Entry, news: Option<&News<'_>>) -> Respon
         @match news {
             Some(News::Made(whose, token)) => (secret(whose, token)),
             Some(News::Refused(why)) => (problem(why)),
-            Some(News::Revoked(whose, n)) => p class="account-note" role="status" {
+            Some(News::Revoked(whose, n)) => p role="status" {
                 "Revoked of " (whose) ": " (links_in_words(*n)) "."
             },
             Some(News::NotAdded(..)) | None => {}

@@ -70,10 +70,24 @@ pub fn rank_of(path: &str) -> Option<Rank> {
 /// Which of the paths are the ranks of a job. Also the positions of the paths that belong to no
 /// job.
 pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
+    sets_or(paths, chosen, unnamed::jobs)
+}
+
+/// The same, of paths that say which rank each is: the page has no room for the rules of others.
+pub fn sets_that_say(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
+    sets_or(paths, chosen, |_| Vec::new())
+}
+
+/// `others` are the jobs of a folder in which no file says its rank.
+fn sets_or(
+    paths: &[&str],
+    chosen: Chosen,
+    others: fn(&[&str]) -> Vec<RankSet>,
+) -> (Vec<RankSet>, Vec<usize>) {
     let named = named(paths);
     let mut sets = match chosen {
         Chosen::Folder if named.iter().all(Option::is_none) => match by_one_number(paths) {
-            sets if sets.is_empty() => unnamed::jobs(paths),
+            sets if sets.is_empty() => others(paths),
             sets => sets,
         },
         Chosen::Folder => by_folder(paths, &named),
