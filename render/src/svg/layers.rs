@@ -39,8 +39,8 @@ pub struct Layer {
     pub outlines: Vec<Outline>,
 }
 
-/// The most layers of a scene, each of which holds a bit for every pixel. Cards of real recordings
-/// have 30 to 110.
+/// The most layers of a scene, each of which holds a bit for every pixel. Cards of seven real
+/// recordings had 38 to 80.
 pub const MOST: usize = 256;
 
 /// The layers of a scene, back to front; `None` if it needs too many.
