@@ -57,8 +57,7 @@ fn passes(phases: &Phases) -> Vec<PhaseMark> {
         events: span.events,
     }));
     if passes.len() > Contents::MAX_PHASES {
-        let length = |pass: &PhaseMark| pass.events.end().0 - pass.events.start().0;
-        passes.sort_by_key(|pass| Reverse(length(pass)));
+        passes.sort_by_key(|pass| Reverse(pass.events.len()));
         passes.truncate(Contents::MAX_PHASES);
         passes.sort_by_key(|pass| pass.events.start());
         passes = joined(passes.into_iter());

@@ -347,7 +347,7 @@ pub fn annotation_at<'a>(
                 && lane_rect(area, frame.layout.lane_height, annotation.depth, x0, x1)
                     .is_some_and(|rect| rect.contains(x, y))
         })
-        .min_by_key(|a| a.events.end().0 - a.events.start().0)
+        .min_by_key(|a| a.events.len())
 }
 
 /// The step that an event lies in.

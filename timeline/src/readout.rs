@@ -57,7 +57,7 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
         at: (x, y),
         title,
         lines,
-        event: (events.end().0 - events.start().0 == 1).then(|| events.start()),
+        event: (events.len() == 1).then(|| events.start()),
         last: EventIdx(events.end().0.saturating_sub(1).max(events.start().0)),
         extents: series.map(|(extents, _)| extents),
         pinned: model.pinned(x),

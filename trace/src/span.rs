@@ -1,5 +1,6 @@
 //! Half-open intervals.
 
+use crate::units::EventIdx;
 use serde::{Deserialize, Serialize};
 
 /// `[start, end)` with `start <= end`.
@@ -55,6 +56,13 @@ impl<T: Copy + Ord> Span<T> {
     }
 }
 
+impl Span<EventIdx> {
+    /// How many events are inside.
+    pub fn len(self) -> u32 {
+        self.end.0 - self.start.0
+    }
+}
+
 impl<T: Copy + Ord> TryFrom<(T, T)> for Span<T> {
     type Error = Backwards;
     fn try_from((start, end): (T, T)) -> Result<Span<T>, Backwards> {
@@ -84,5 +92,8 @@ mod tests {
         assert!(span.overlaps(Span::new(4, 9)));
         assert!(!span.overlaps(Span::new(5, 9)));
         assert!(Span::new(3, 3).is_empty());
+        let events = |start, end| Span::new(EventIdx(start), EventIdx(end));
+        assert_eq!(events(2, 5).len(), 3);
+        assert_eq!(events(3, 3).len(), 0);
     }
 }

@@ -19,8 +19,7 @@ use trace::what_if::{LimitSeen, own_settings};
 pub fn marks(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Result<Marks, Stopped> {
     let stacks = &trace.stacks;
     let mut longest: Vec<_> = device.annotations.iter().collect();
-    let length = |span: trace::span::Span<trace::units::EventIdx>| span.end().0 - span.start().0;
-    longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
+    longest.sort_by_key(|scope| (Reverse(scope.events.len()), scope.events.start()));
     let left_out = longest.len().saturating_sub(Marks::MAX_ANNOTATIONS);
     longest.truncate(Marks::MAX_ANNOTATIONS);
     let failures = oom::felt(device);

@@ -46,7 +46,7 @@ impl Rhythm {
         let steps = spans_of_steps(device);
         let from = settled(steps.len()).min(steps.len() - 1);
         let mut settled: Vec<Span<EventIdx>> = steps[from..].to_vec();
-        settled.sort_by_key(|step| step.end().0 - step.start().0);
+        settled.sort_by_key(|step| step.len());
         let step = settled[settled.len() / 2];
         let (start, end) = (step.start().0, step.end().0);
         let length = f64::from(end - start).max(1.0);

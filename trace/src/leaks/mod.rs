@@ -128,7 +128,6 @@ pub use survivors::MAX_CELLS;
 use crate::growth::Growth;
 use crate::phases::{Role, Roles};
 use crate::site::{SiteKey, Sites};
-use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
 use crate::steps::Word;
 use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
@@ -520,18 +519,14 @@ pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
     let events = last.events;
     let range = events.start().index()..events.end().index();
     let out_of_memory = device.events.action[range].contains(&Action::Oom);
-    let mut lengths: Vec<u32> = steps.iter().map(|s| len(s.events)).collect();
+    let mut lengths: Vec<u32> = steps.iter().map(|s| s.events.len()).collect();
     lengths.sort_unstable();
     let usual = lengths[lengths.len() / 2];
     let open = events.end().0 == device.events.len();
-    if out_of_memory || (open && len(events) * 2 < usual) {
+    if out_of_memory || (open && events.len() * 2 < usual) {
         steps.pop();
     }
     steps
-}
-
-fn len(events: Span<EventIdx>) -> u32 {
-    events.end().0 - events.start().0
 }
 
 #[cfg(test)]

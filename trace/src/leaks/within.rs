@@ -188,19 +188,15 @@ fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
     (wholes.len() >= 2).then_some(Parts { name: None, wholes })
 }
 
-fn len(events: Span<EventIdx>) -> u32 {
-    events.end().0 - events.start().0
-}
-
 /// Whether the parts make up the work of a step, one after another.
 fn is_work(whole: &Whole) -> bool {
     let parts = &whole.parts;
     let apart = parts.windows(2).all(|w| w[0].end() <= w[1].start());
-    let mut lengths: Vec<u32> = parts.iter().map(|&part| len(part)).collect();
+    let mut lengths: Vec<u32> = parts.iter().map(|part| part.len()).collect();
     lengths.sort_unstable();
     let median = lengths.get(parts.len() / 2).copied().unwrap_or(0);
     let covered = f64::from(median) * parts.len() as f64;
-    parts.len() >= MIN_PARTS && apart && covered >= COVERED * f64::from(len(whole.events))
+    parts.len() >= MIN_PARTS && apart && covered >= COVERED * f64::from(whole.events.len())
 }
 
 fn of_parts(view: &View<'_>, parts: &Parts) -> Result<Vec<LeakGroup>, Stopped> {
@@ -333,7 +329,7 @@ fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
         }
     }
     let n_events = view.device.events.len();
-    let a_part = whole.parts.iter().map(|&part| len(part)).max().unwrap_or(0);
+    let a_part = whole.parts.iter().map(|part| part.len()).max().unwrap_or(0);
     let too_late = whole.events.end().0.saturating_add(a_part).min(n_events);
     let is_swept = |sweep: &Sweep| {
         // If no further part was recorded, nobody knows when it would have been given back.

@@ -41,7 +41,7 @@ impl Moment {
         let recording = Span::new(EventIdx(0), EventIdx(device.events.len()));
         let of = in_step.map_or(recording, |step| device.steps[step].events);
         let thousand = u64::from(event.0 - of.start().0) * 1000;
-        let length = u64::from(of.end().0 - of.start().0);
+        let length = u64::from(of.len());
         Moment {
             site,
             part: (thousand / length.max(1)) as u32,

@@ -19,8 +19,7 @@ impl TileId {
 
     /// How many buckets of the tile hold events of a trace of `n_events`.
     pub fn buckets(self, n_events: u32) -> u32 {
-        let events = self.events(n_events);
-        let length = u64::from(events.end().0 - events.start().0);
+        let length = u64::from(self.events(n_events).len());
         // At most `BUCKETS`, because a tile has no more events than that.
         match length {
             0 => 0,
@@ -150,7 +149,7 @@ impl DeviceTrace {
     }
 
     fn bucket_times(&self, id: TileId, events: Span<EventIdx>) -> Vec<Micros> {
-        let Some(last) = (events.end().0 - events.start().0).checked_sub(1) else {
+        let Some(last) = events.len().checked_sub(1) else {
             return Vec::new();
         };
         let first = events.start().index();

@@ -10,6 +10,7 @@ mod parts;
 mod spared;
 
 use super::*;
+use crate::span::Span;
 use crate::steps;
 use crate::testing::{TraceBuilder, block_of};
 use crate::trace::{Annotation, BlockKind};

@@ -205,7 +205,7 @@ impl Family<'_> {
 
     /// Events inside the scopes.
     pub(super) fn events(&self) -> u64 {
-        let len = |s: &Scope<'_>| u64::from(s.events.end().0 - s.events.start().0);
+        let len = |s: &Scope<'_>| u64::from(s.events.len());
         self.scopes.iter().map(len).sum()
     }
 
