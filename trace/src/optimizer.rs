@@ -11,6 +11,21 @@
 
 use crate::code;
 
+/// The name of the scope that PyTorch opens around each step of an optimizer, up to its class.
+const STEP_SCOPE: &str = "Optimizer.step#";
+
+/// Whether a scope is an optimizer's step, as PyTorch marks it.
+pub fn is_step_scope(name: &str) -> bool {
+    name.starts_with(STEP_SCOPE)
+}
+
+/// The scope in which that optimizer clears its gradients: `Optimizer.zero_grad#AdamW.zero_grad`
+/// for `Optimizer.step#AdamW.step`.
+pub fn clearing_scope(step_scope: &str) -> Option<String> {
+    let class = step_scope.strip_prefix(STEP_SCOPE)?.strip_suffix(".step")?;
+    Some(format!("Optimizer.zero_grad#{class}.zero_grad"))
+}
+
 /// What a frame has to do with an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -168,6 +183,15 @@ mod tests {
     use crate::phases::{Role, Roles};
 
     const WRAPPER: &str = "wrapper /v/site-packages/torch/optim/optimizer.py:533";
+
+    #[test]
+    fn scopes_of_pytorch() {
+        let step = "Optimizer.step#AdamW.step";
+        let clears = "Optimizer.zero_grad#AdamW.zero_grad";
+        assert!(is_step_scope(step) && !is_step_scope(clears));
+        assert_eq!(clearing_scope(step).as_deref(), Some(clears));
+        assert_eq!(clearing_scope(clears), None);
+    }
 
     #[test]
     fn parts() {

@@ -22,7 +22,7 @@ use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
 use crate::growth::settled;
 use crate::oom;
-use crate::optimizer;
+use crate::optimizer::{self, is_step_scope};
 use crate::phases::Role;
 use crate::site::SiteKey;
 use crate::span::Span;
@@ -271,10 +271,7 @@ fn median(column: &[u64]) -> Option<u64> {
 /// Per site, whether all that it keeps for good was made while an optimizer stepped, as the scopes
 /// show.
 fn made_in_updates(view: &View<'_>) -> Vec<bool> {
-    let is_update = |scope: &&Annotation| {
-        let name = view.stacks.str(scope.name);
-        name.starts_with("Optimizer.step#")
-    };
+    let is_update = |scope: &&Annotation| is_step_scope(view.stacks.str(scope.name));
     let scopes = view.device.annotations.iter().filter(is_update);
     let scopes: Vec<_> = scopes.map(|scope| scope.events).collect();
     // Scopes are sorted by their starts; those of optimizers hardly ever lie in one another.

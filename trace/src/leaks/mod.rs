@@ -126,6 +126,7 @@ pub use leaking::Leaking;
 pub use survivors::MAX_CELLS;
 
 use crate::growth::Growth;
+use crate::optimizer::is_step_scope;
 use crate::phases::{Role, Roles};
 use crate::site::{SiteKey, Sites};
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
@@ -493,7 +494,7 @@ fn of_any_size(view: &View<'_>, found: &mut Found) -> Result<Vec<LeakGroup>, Sto
 fn may_be_a_request(view: &View<'_>, growth: &judge::Growth) -> bool {
     let name = |annotation: &Annotation| view.stacks.str(annotation.name);
     let mut scopes = view.device.annotations.iter().map(name);
-    let trains = scopes.any(|name| name.starts_with("Optimizer.step#"))
+    let trains = scopes.any(is_step_scope)
         || excuse::recorded_stacks(view).any(|stack| excuse::is_backward(view, stack));
     growth.pattern == Pattern::Enlarged && !trains
 }

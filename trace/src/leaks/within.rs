@@ -24,6 +24,7 @@ use super::found::findings;
 use super::judge::{self, Finding};
 use super::survivors::{Ends, Survey};
 use super::{LeakGroup, MIN_BYTES, Pattern, View};
+use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx, StrIdx, fx_hash};
 use crate::steps::family_name;
@@ -159,10 +160,7 @@ fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
 /// If steps are shorter than the optimizer's (micro-batches of gradient accumulation), they are the
 /// parts between two optimizer steps.
 fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
-    let is_update = |a: &&Annotation| {
-        let name = view.stacks.str(a.name);
-        name.starts_with("Optimizer.step#")
-    };
+    let is_update = |scope: &&Annotation| is_step_scope(view.stacks.str(scope.name));
     let updates = view.device.annotations.iter().filter(is_update);
     let mut updates: Vec<EventIdx> = updates.map(|a| a.events.end()).collect();
     // Scopes are sorted by their starts, and an optimizer may step another one in its closure.

@@ -15,6 +15,7 @@ use super::regions::{Region, Ways};
 use super::walk::Walk;
 use super::word::Word;
 use crate::footprint::of_vec;
+use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, DeviceTrace, PoolId, Step};
@@ -575,7 +576,7 @@ fn works(
     // Those from before a ring's first event are in no loop.
     let scopes = scopes
         .filter(|a| a.events.end() > EventIdx(0))
-        .filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
+        .filter(|a| is_step_scope(stacks.str(a.name)));
     let begun = |events: Span<EventIdx>| events.end().min(EventIdx(events.start().0 + 1));
     Ok(Works {
         of_kind: of_kind.collect(),

@@ -1,5 +1,6 @@
 //! Families of scopes: those whose names differ only in numbers, and what each says of itself.
 
+use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
 use crate::trace::{Action, Annotation, DeviceTrace};
@@ -115,7 +116,7 @@ pub(super) fn followed(families: Vec<Family<'_>>) -> Vec<Family<'_>> {
 
 impl Family<'_> {
     pub(super) fn is_of_an_optimizer(&self) -> bool {
-        self.name.starts_with("Optimizer.step#")
+        is_step_scope(&self.name)
     }
 
     pub(super) fn says_step(&self) -> bool {

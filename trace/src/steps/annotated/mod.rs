@@ -26,6 +26,7 @@ mod families;
 
 use super::{MAX_STEPS, STEP_NAME, replays};
 use crate::clip::clipped;
+use crate::optimizer::clearing_scope;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step};
 use crate::units::EventIdx;
@@ -142,9 +143,7 @@ impl<'a> Scopes<'a> {
 
     /// The scopes in which an optimizer clears its gradients.
     fn cleared_by(&self, optimizer: &Family<'a>) -> Option<&Family<'a>> {
-        let class = optimizer.name.strip_prefix("Optimizer.step#")?;
-        let class = class.strip_suffix(".step")?;
-        let name = format!("Optimizer.zero_grad#{class}.zero_grad");
+        let name = clearing_scope(&optimizer.name)?;
         self.families.iter().find(|family| family.name == name)
     }
 
