@@ -4,7 +4,8 @@
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunSummary};
-use trace::history::{changes, median};
+use trace::history::changes;
+use trace::median;
 use trace::steps::Word;
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
@@ -92,7 +93,9 @@ fn least(values: &[u64], measure: Measure) -> u64 {
     if measure == Measure::Growth {
         return LEAST_GROWTH.0;
     }
-    LEAST.0.max((median(values) as f64 * LEAST_SHARE) as u64)
+    LEAST
+        .0
+        .max((median::lower(values.iter().copied()).unwrap_or(0) as f64 * LEAST_SHARE) as u64)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! it what the rest of the level grows by, so that a list, a page, a card, a comparison and a bench
 //! all say the same.
 
+use crate::median;
 use serde::{Deserialize, Serialize};
 
 /// How many first steps are left out, because they differ from the others (optimizer state,
@@ -81,9 +82,7 @@ fn without_shift(levels: &[u64]) -> Option<Vec<u64>> {
     }
     let change = |pair: &[u64]| i128::from(pair[1]) - i128::from(pair[0]);
     let changes: Vec<i128> = levels.windows(2).map(change).collect();
-    let mut sorted = changes.clone();
-    sorted.sort_unstable();
-    let usual = sorted[sorted.len() / 2];
+    let usual = median::upper(changes.iter().copied())?;
     let mut unusual: Vec<(u128, usize)> = (changes.iter().zip(0..))
         .map(|(change, at)| ((change - usual).unsigned_abs(), at))
         .collect();

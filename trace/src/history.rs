@@ -6,6 +6,8 @@
 //! interval", 2005; medians, so that one odd recording moves no level). The price comes from the
 //! data: from the smallest change that counts, and from the usual distance between neighbours.
 
+use crate::median;
+
 /// A change from one level to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -50,22 +52,27 @@ pub fn changes(values: &[u64], least: u64) -> Vec<Change> {
         let [(a, b), (from, to)] = [pair[0], pair[1]];
         Change {
             at: from + skipped,
-            before: median(&values[a..b]),
-            after: median(&values[from..to]),
+            before: level(&values[a..b]),
+            after: level(&values[from..to]),
             values: to - from,
         }
     });
     pairs.collect()
 }
 
+/// The level of a stretch: the lower median of its values.
+fn level(values: &[u64]) -> u64 {
+    median::lower(values.iter().copied()).unwrap_or(0)
+}
+
 fn near(before: &[u64], after: &[u64], least: u64) -> bool {
-    median(before).abs_diff(median(after)) < least
+    level(before).abs_diff(level(after)) < least
 }
 
 /// The price of a further level.
 fn price(values: &[u64], least: u64) -> f64 {
     let steps = values.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
-    let usual = median(&steps.collect::<Vec<_>>()) as f64;
+    let usual = median::lower(steps).unwrap_or(0) as f64;
     least as f64 + NOISE * usual * (1.0 + (values.len().max(1) as f64).ln())
 }
 
@@ -103,14 +110,6 @@ fn levels(values: &[u64], price: f64) -> Vec<usize> {
     }
     starts.reverse();
     starts
-}
-
-/// The median: the lower one of the two values in the middle; 0 if there are no values.
-pub fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let middle = sorted.len().saturating_sub(1) / 2;
-    sorted.get(middle).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

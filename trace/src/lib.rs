@@ -31,8 +31,8 @@
 //! * `ranks`: questions to many: which rank of a job is odd, and why (`docs/ranks.md`)
 //! * `tiles`, `stored`, `redact`, `plain`, `testing`: windows for pictures; stored columns; links
 //!   without names; names that are safe to show; traces by hand
-//! * `series`, `intervals`, `tally`: what the questions share: levels, what is alive at a moment,
-//!   blocks counted and summed
+//! * `series`, `intervals`, `tally`, `median`: what the questions share: levels, what is alive at a
+//!   moment, blocks counted and summed, the value in the middle
 //! * `watch`, `footprint`, `clip`, `fingerprint`: who may stop long work; bytes that a table takes;
 //!   texts that are too long; keys that are kept
 //! * `address`, `time`, `varint`: addresses, times and numbers in few bytes
@@ -56,6 +56,7 @@ pub mod layout;
 pub mod leaks;
 pub mod levels;
 pub mod main_device;
+pub mod median;
 pub mod naming;
 pub mod oom;
 pub mod optimizer;

@@ -3,6 +3,7 @@
 use crate::allocator::Config;
 use crate::categories::{Categories, Shares};
 use crate::code::{self, Native};
+use crate::median;
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, Blocks, DeviceTrace, NO_TARGET, Series, Step};
@@ -245,10 +246,8 @@ impl Usual<'_> {
             .collect();
         let made = |step: &&Step| blocks.allocated_in(step.events);
         let usual: Vec<Range<u32>> = without.iter().map(made).collect();
-        let least = |mut counts: Vec<usize>| {
-            counts.sort_unstable();
-            let median = counts.get(counts.len() / 2);
-            median.map_or(f64::INFINITY, |&median| COMPLETE * median as f64)
+        let least = |counts: Vec<usize>| {
+            median::upper(counts).map_or(f64::INFINITY, |usual| COMPLETE * usual as f64)
         };
         let places = usual.iter().filter_map(|made| {
             let last = made.clone().next_back()?;

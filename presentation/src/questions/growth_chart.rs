@@ -21,9 +21,8 @@ pub fn ended(growth: Arc<Growth>, events: u32, failures: &[u32]) -> (Arc<Growth>
         return (growth, None);
     };
     let ends: Vec<u32> = growth.moments.iter().map(|moment| moment.event.0).collect();
-    let mut lengths: Vec<u32> = ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
-    lengths.sort_unstable();
-    let usual = lengths[lengths.len() / 2];
+    let lengths = ends.windows(2).map(|ends| ends[1] - ends[0]);
+    let usual = trace::median::upper(lengths).unwrap_or(0);
     let in_it = before.event.0 + 1..=last.event.0;
     let failed = failures.iter().any(|event| in_it.contains(event));
     let is_open = last.event.0 + 1 >= events;

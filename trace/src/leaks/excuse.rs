@@ -21,6 +21,7 @@ use super::judge::{self, Growth};
 use super::survivors::Kept;
 use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
 use crate::growth::settled;
+use crate::median;
 use crate::oom;
 use crate::optimizer::{self, is_step_scope};
 use crate::phases::Role;
@@ -188,8 +189,9 @@ impl<'v> Excuses<'v> {
         let ends = births.iter().skip(1).chain([&n]);
         let mut from = settled(n);
         let rises = births.iter().zip(ends).filter(|&(&birth, &end)| {
-            let before = median(made.get(from..birth).unwrap_or_default());
-            let after = median(&made[birth + 1..end]);
+            let usual = |periods: &[u64]| median::upper(periods.iter().copied());
+            let before = usual(made.get(from..birth).unwrap_or_default());
+            let after = usual(&made[birth + 1..end]);
             from = birth + 1;
             let both = before.zip(after);
             both.is_some_and(|(a, b)| b >= a.saturating_add(kept.survivors[birth] / 2))
@@ -238,10 +240,10 @@ impl<'v> Excuses<'v> {
         // Requested bytes: block sizes are multiples of 512 B, so small rises would come at times.
         let level = &kept.requested[growth.first..];
         let rises = || level.windows(2).map(|w| w[1].saturating_sub(w[0]));
-        let Some(median) = median(&rises().collect::<Vec<u64>>()) else {
+        let Some(usual) = median::upper(rises()) else {
             return false;
         };
-        let near = |rise: &u64| rise.abs_diff(median) * 4 <= median;
+        let near = |rise: &u64| rise.abs_diff(usual) * 4 <= usual;
         rises().filter(near).count() * 10 >= rises().count() * 9
     }
 
@@ -259,13 +261,6 @@ impl<'v> Excuses<'v> {
         stacks.clone().all(|stack| stack == StackIdx::NONE)
             || stacks.any(|stack| is_backward(self.view, stack))
     }
-}
-
-/// `None` of nothing.
-fn median(column: &[u64]) -> Option<u64> {
-    let mut sorted = column.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied()
 }
 
 /// Per site, whether all that it keeps for good was made while an optimizer stepped, as the scopes

@@ -126,6 +126,7 @@ pub use leaking::Leaking;
 pub use survivors::MAX_CELLS;
 
 use crate::growth::Growth;
+use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::phases::{Role, Roles};
 use crate::site::{SiteKey, Sites};
@@ -520,9 +521,7 @@ pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
     let events = last.events;
     let range = events.start().index()..events.end().index();
     let out_of_memory = device.events.action[range].contains(&Action::Oom);
-    let mut lengths: Vec<u32> = steps.iter().map(|s| s.events.len()).collect();
-    lengths.sort_unstable();
-    let usual = lengths[lengths.len() / 2];
+    let usual = median::upper(steps.iter().map(|s| s.events.len())).unwrap_or(0);
     let open = events.end().0 == device.events.len();
     if out_of_memory || (open && events.len() * 2 < usual) {
         steps.pop();

@@ -24,6 +24,7 @@ use super::found::findings;
 use super::judge::{self, Finding};
 use super::survivors::{Ends, Survey};
 use super::{LeakGroup, MIN_BYTES, Pattern, View};
+use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx, StrIdx, fx_hash};
@@ -190,10 +191,8 @@ fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
 fn is_work(whole: &Whole) -> bool {
     let parts = &whole.parts;
     let apart = parts.windows(2).all(|w| w[0].end() <= w[1].start());
-    let mut lengths: Vec<u32> = parts.iter().map(|part| part.len()).collect();
-    lengths.sort_unstable();
-    let median = lengths.get(parts.len() / 2).copied().unwrap_or(0);
-    let covered = f64::from(median) * parts.len() as f64;
+    let usual = median::upper(parts.iter().map(|part| part.len())).unwrap_or(0);
+    let covered = f64::from(usual) * parts.len() as f64;
     parts.len() >= MIN_PARTS && apart && covered >= COVERED * f64::from(whole.events.len())
 }
 
@@ -273,16 +272,12 @@ fn have_backward(view: &View<'_>, parts: &[Span<EventIdx>]) -> bool {
 
 /// How far *allocated* rises above its level at the beginning of a part: the median over the parts.
 fn usual_rise(view: &View<'_>, parts: &[Span<EventIdx>]) -> u64 {
-    let mut rises: Vec<u64> = parts
-        .iter()
-        .map(|&part| {
-            let before = view.device.levels_before(part.start());
-            let peak = view.device.allocated_peak(part);
-            peak.saturating_sub(before.get(Series::Allocated)).0
-        })
-        .collect();
-    rises.sort_unstable();
-    rises[rises.len() / 2]
+    let rises = parts.iter().map(|&part| {
+        let before = view.device.levels_before(part.start());
+        let peak = view.device.allocated_peak(part);
+        peak.saturating_sub(before.get(Series::Allocated)).0
+    });
+    median::upper(rises).unwrap_or(0)
 }
 
 /// When the memory that a site keeps until the last part is given back.

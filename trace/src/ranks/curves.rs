@@ -1,6 +1,6 @@
 //! *Allocated* of all ranks over one axis of steps.
 
-use super::odd::median;
+use crate::median;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
@@ -75,17 +75,10 @@ pub(super) fn aligned(
         Ok(over(curve, window))
     });
     let curves = laid.collect::<Result<Vec<Curve>, Stopped>>()?;
-    let mut highest = Vec::with_capacity(curves.len());
     let parts = (0..PARTS).map(|part| {
-        highest.clear();
-        highest.extend(
-            curves
-                .iter()
-                .filter_map(|c| c.parts[part].map(|[_, high]| high.0)),
-        );
-        let middle = median(&mut highest);
-        let (low, high) = (highest.first()?, highest.last()?);
-        Some([Bytes(*low), Bytes(middle), Bytes(*high)])
+        let highest = || highest(&curves, part);
+        let (low, middle, high) = (highest().min()?, median::mean(highest())?, highest().max()?);
+        Some([low, middle, high].map(Bytes))
     });
     let parts = parts.collect();
     watch.look(0)?;
@@ -99,6 +92,15 @@ pub(super) fn aligned(
     })
 }
 
+/// The highest levels of curves in a part.
+fn highest<'a>(
+    curves: impl IntoIterator<Item = &'a Curve>,
+    part: usize,
+) -> impl Iterator<Item = u64> {
+    let curves = curves.into_iter();
+    curves.filter_map(move |curve| curve.parts[part].map(|[_, high]| high.0))
+}
+
 /// The median of each group, if there are several.
 fn medians(curves: &[Curve], groups: &[u32]) -> Vec<GroupMedian> {
     let n_groups = groups.iter().max().map_or(0, |&last| last as usize + 1);
@@ -109,14 +111,9 @@ fn medians(curves: &[Curve], groups: &[u32]) -> Vec<GroupMedian> {
         let own = curves.iter().zip(groups);
         let own = own.filter(|&(_, &of)| of as usize == group);
         let own: Vec<&Curve> = own.map(|(curve, _)| curve).collect();
-        let mut highest = Vec::with_capacity(own.len());
         let median_of = |part: usize| {
-            highest.clear();
-            highest.extend(
-                own.iter()
-                    .filter_map(|c| c.parts[part].map(|[_, high]| high.0)),
-            );
-            (own.len() > 1 && !highest.is_empty()).then(|| Bytes(median(&mut highest)))
+            let middle = median::mean(highest(own.iter().copied(), part))?;
+            (own.len() > 1).then_some(Bytes(middle))
         };
         GroupMedian {
             parts: (0..PARTS).map(median_of).collect(),

@@ -29,6 +29,7 @@ mod words;
 use crate::compare::numbering::{Numbering, places_of_many};
 use crate::compare::told_peak;
 use crate::leaks::Verdict;
+use crate::median;
 use crate::trace::StepSource;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -129,11 +130,11 @@ impl Spread {
         let (min_rank, min) = *values.iter().min_by_key(|&&(rank, n)| (n, rank))?;
         let largest = |&&(rank, n): &&(Rank, Bytes)| (n, std::cmp::Reverse(rank));
         let (max_rank, max) = *values.iter().max_by_key(largest)?;
-        let mut sorted: Vec<u64> = values.iter().map(|(_, n)| n.0).collect();
+        let median = median::mean(values.iter().map(|(_, n)| n.0))?;
         Some(Spread {
             min,
             min_rank,
-            median: Bytes(odd::median(&mut sorted)),
+            median: Bytes(median),
             max,
             max_rank,
         })

@@ -3,10 +3,11 @@
 
 use super::begin::more_than_least;
 use super::listed::{listed, lower, named};
-use super::odd::{groups, median};
+use super::odd::groups;
 use super::sites::{Found, Silent};
 use super::{Rank, RankRow, Spread};
 use crate::compare::noise;
+use crate::median;
 use crate::units::Bytes;
 
 /// From more different settings than this on, only their number is told.
@@ -163,8 +164,8 @@ pub(super) fn settings(ranks: &[RankRow]) -> Option<String> {
 pub(super) fn groups_apart(ranks: &[RankRow]) -> Option<String> {
     let of = |group| {
         let rows: Vec<&RankRow> = ranks.iter().filter(|row| row.group == group).collect();
-        let mut peaks: Vec<u64> = rows.iter().map(|row| row.peak_allocated.0).collect();
-        (named(&rows), Bytes(median(&mut peaks)))
+        let peaks = rows.iter().map(|row| row.peak_allocated.0);
+        (named(&rows), Bytes(median::mean(peaks).unwrap_or(0)))
     };
     let groups: Vec<_> = groups(ranks).into_iter().map(of).collect();
     match &groups[..] {

@@ -17,6 +17,7 @@ use super::RankRow;
 use super::begin;
 use crate::compare::noise::{self, RATE_SHARE};
 use crate::leaks::{Verdict, rate_unit};
+use crate::median;
 use crate::steps::Word;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -71,28 +72,11 @@ pub struct Odd {
     pub bytes: Bytes,
 }
 
-/// The median; the mean of the two middle values if their number is even. 0 if there are none.
-pub fn median(values: &mut [u64]) -> u64 {
-    values.sort_unstable();
-    let n = values.len();
-    match n {
-        0 => 0,
-        _ if n % 2 == 1 => values[n / 2],
-        _ => values[n / 2 - 1].midpoint(values[n / 2]),
-    }
-}
-
-/// The larger of the two middle values if their number is even.
-fn upper_median(mut values: Vec<Bytes>) -> Bytes {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 /// How far from their median values may lie: [`FAR`] times their spread, and never less than
 /// `least`. The spread is the median of the distances, so that odd values do not widen it.
-pub fn far(values: &[u64], median: u64, least: Bytes) -> Bytes {
-    let mut distances: Vec<u64> = values.iter().map(|v| v.abs_diff(median)).collect();
-    let spread = self::median(&mut distances) as f64 * NORMAL;
+pub fn far(values: &[u64], middle: u64, least: Bytes) -> Bytes {
+    let distances = values.iter().map(|v| v.abs_diff(middle));
+    let spread = median::mean(distances).unwrap_or(0) as f64 * NORMAL;
     Bytes((FAR * spread) as u64).max(least)
 }
 
@@ -228,7 +212,7 @@ fn rates_of(ranks: &mut [RankRow], within: bool) {
     if values.len() < FEWEST {
         return;
     }
-    let middle = median(&mut values.clone());
+    let middle = median::mean(values.iter().copied()).unwrap_or(0);
     let least = Bytes((middle as f64 * RATE_SHARE) as u64);
     let far = far(&values, middle, least);
     for row in ranks.iter_mut().filter(|row| leaking(row)) {
@@ -264,14 +248,14 @@ fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes], group: u32) {
     if values.len() < FEWEST {
         return;
     }
-    let middle = median(&mut values.clone());
+    let middle = median::mean(values.iter().copied()).unwrap_or(0);
     let own = ranks
         .iter()
         .zip(wobbles)
         .filter(|(row, _)| row.group == group);
-    let together = upper_median(own.map(|(_, wobble)| *wobble).collect());
+    let together = median::upper(own.map(|(_, wobble)| *wobble)).unwrap_or_default();
     let known = of_group(ranks, group).filter(|row| !row.at_least);
-    let asked = median(&mut known.map(|row| row.peak_requested.0).collect::<Vec<_>>());
+    let asked = median::mean(known.map(|row| row.peak_requested.0)).unwrap_or(0);
     let of_group = |(row, _): &(&mut RankRow, &Bytes)| row.group == group;
     for (row, wobble) in ranks.iter_mut().zip(wobbles).filter(of_group) {
         if row.at_least && row.peak_allocated.0 < middle {
@@ -312,7 +296,7 @@ fn steps(ranks: &mut [RankRow], group: u32) {
     };
     let is_usual = |row: &&RankRow| counted(row) && row.steps == usual;
     let before = ranks.iter().filter(is_usual).map(|row| row.from_before.0);
-    let before = Bytes(median(&mut before.collect::<Vec<_>>()));
+    let before = Bytes(median::mean(before).unwrap_or(0));
     let began_later = |row: &RankRow| {
         let (few, many) = match row.steps < usual {
             true => (row.from_before, before),

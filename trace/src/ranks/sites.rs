@@ -16,12 +16,12 @@
 use super::Rank;
 use super::begin::more_than_least;
 use super::moment::{Apart, Moment};
-use super::odd::median;
 use super::profile::RankProfile;
 use super::rank_site::RankSite;
 use crate::compare::noise;
 use crate::compare::profile::Place;
 use crate::compare::sites::is_of_size;
+use crate::median;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -399,10 +399,9 @@ fn tell_apart(rows: &mut [SiteAcross], ranks: usize) {
 
 /// Smallest, median and largest of what ranks hold then.
 fn spread(all: &[Held], when: When) -> [Bytes; 3] {
-    let mut values: Vec<u64> = all.iter().map(|held| held.level(when).0).collect();
-    let middle = median(&mut values);
-    let (low, high) = (values.first().copied(), values.last().copied());
-    [low.unwrap_or(0), middle, high.unwrap_or(0)].map(Bytes)
+    let levels = || all.iter().map(|held| held.level(when).0);
+    let of_all = [levels().min(), median::mean(levels()), levels().max()];
+    of_all.map(|level| Bytes(level.unwrap_or(0)))
 }
 
 /// What a rank may hold of a site at one time: as much as is seen, and what is not known of memory
@@ -438,8 +437,8 @@ impl Range {
     /// The median of several: that of their lowest values to that of their highest.
     fn median(all: &[Range]) -> Range {
         let of = |end: fn(&Range) -> Bytes| {
-            let mut values: Vec<u64> = all.iter().map(|range| end(range).0).collect();
-            Bytes(median(&mut values))
+            let values = all.iter().map(|range| end(range).0);
+            Bytes(median::mean(values).unwrap_or(0))
         };
         Range {
             low: of(|range| range.low),

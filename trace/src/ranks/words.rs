@@ -3,7 +3,7 @@
 use super::failure::RankFailure;
 use super::listed::{all_ranks, lower, named, others};
 use super::notes::{differ, groups_apart, settings};
-use super::odd::{OddKind, groups, known_peaks, median, rate};
+use super::odd::{OddKind, groups, known_peaks, rate};
 use super::profile::RankPlace;
 use super::sites::SiteAcross;
 use super::{Rank, RankRow, Spread};
@@ -12,6 +12,7 @@ use crate::compare::noise;
 use crate::compare::profile::Place;
 use crate::compare::sites::is_of_size;
 use crate::leaks::{Verdict, rate_unit};
+use crate::median;
 use crate::steps::Word;
 use crate::units::Bytes;
 use std::cmp::Reverse;
@@ -231,8 +232,9 @@ fn odd_peaks(ranks: &[RankRow], sites: &[SiteAcross]) -> Vec<String> {
         let peers: Vec<&RankRow> = ranks.iter().filter(|row| row.group == group).collect();
         let odd = peers.iter().copied().filter(|row| has_odd_peak(row));
         let odd: Vec<&RankRow> = odd.collect();
-        let mut known = known_peaks(ranks, group);
-        let (n, median) = (known.len(), Bytes(median(&mut known)));
+        let known = known_peaks(ranks, group);
+        let n = known.len();
+        let median = Bytes(median::mean(known).unwrap_or(0));
         match odd[..] {
             [] => None,
             [one] => Some(format!(
@@ -276,7 +278,7 @@ fn most_of(
             true => site.at_peak[1],
             false => {
                 let peers = peers.iter().map(|peer| Some(of(peer.rank)?.at_peak.0));
-                Bytes(median(&mut peers.collect::<Option<Vec<_>>>()?))
+                Bytes(median::mean(peers.collect::<Option<Vec<_>>>()?).unwrap_or(0))
             }
         };
         let more = match is_high {

@@ -6,6 +6,7 @@
 //! optimizer steps after the backward pass, next to nothing of that is left.
 
 use super::MIN_STEPS;
+use crate::median;
 use crate::span::Span;
 use crate::trace::{Action, DeviceTrace};
 use crate::units::EventIdx;
@@ -39,9 +40,8 @@ pub fn joined<'a>(
 /// The first scope of each step; `None` if the scopes are not parts of backward passes.
 fn first_of_each(device: &DeviceTrace, scopes: &[Span<EventIdx>]) -> Option<Vec<usize>> {
     let gaps = Gaps::new(device, scopes)?;
-    let mut usual = gaps.made.clone();
-    usual.sort_unstable();
-    let long = usual[usual.len() / 2].max(1).saturating_mul(SHORTER);
+    let usual = median::upper(gaps.made.iter().copied())?;
+    let long = usual.max(1).saturating_mul(SHORTER);
     let begins = |&at: &usize| gaps.made[at] >= long && gaps.wait(at);
     let mut firsts: Vec<usize> = (1..scopes.len()).filter(begins).collect();
     let lengths: Vec<usize> = firsts.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -19,6 +19,7 @@
 //!
 //! Anything in between (an evaluation, a checkpoint) belongs to the step before it.
 
+use crate::median;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, fx_hash};
 use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
@@ -231,9 +232,7 @@ fn take_turns(a: &Place, b: &Place) -> bool {
 /// The median length of the periods, if most of them have about that length.
 fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
     let lengths: Vec<u32> = place.at.windows(2).map(|w| w[1] - w[0]).collect();
-    let mut sorted = lengths.clone();
-    sorted.sort_unstable();
-    let median = f64::from(sorted[sorted.len() / 2]);
+    let median = f64::from(median::upper(lengths.iter().copied())?);
     let alike = lengths
         .iter()
         .filter(|&&l| (f64::from(l) - median).abs() <= ALIKE * median);
@@ -307,19 +306,13 @@ fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
     let event = |alloc: u32| EventIdx(device.blocks.alloc[(first + alloc) as usize]);
     let every = place.at.len().div_ceil(MAX_LEVELS);
     let sample = place.at.iter().skip(1).step_by(every);
-    let mut earlier: Vec<u32> = sample
-        .filter_map(|&alloc| {
-            let at = before.at.partition_point(|&a| a < alloc).checked_sub(1)?;
-            let start = lowest(device, event(before.at[at]), event(alloc));
-            let between = device.blocks.allocated_in(Span::new(start, event(alloc)));
-            Some(between.len() as u32)
-        })
-        .collect();
-    earlier.sort_unstable();
-    earlier
-        .get(earlier.len().saturating_sub(1) / 2)
-        .copied()
-        .unwrap_or(0)
+    let earlier = sample.filter_map(|&alloc| {
+        let at = before.at.partition_point(|&a| a < alloc).checked_sub(1)?;
+        let start = lowest(device, event(before.at[at]), event(alloc));
+        let between = device.blocks.allocated_in(Span::new(start, event(alloc)));
+        Some(between.len() as u32)
+    });
+    median::lower(earlier).unwrap_or(0)
 }
 
 /// The last event in `(from, to]` with the lowest level before it.

@@ -15,6 +15,7 @@ use super::regions::{Region, Ways};
 use super::walk::Walk;
 use super::word::Word;
 use crate::footprint::of_vec;
+use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
@@ -298,7 +299,8 @@ impl<'a> Analysis<'a> {
         let stack = |i: &Iteration| blocks.kinds[kind(i.start).index()].alloc_stack;
         let allocs = |i: &Iteration| i.end - i.start;
         let events = |i: &Iteration| self.event(i.end) - self.event(i.start);
-        let usual = |len: &dyn Fn(&Iteration) -> u32| median(others.iter().map(len).collect());
+        let usual =
+            |len: &dyn Fn(&Iteration) -> u32| median::upper(others.iter().map(len)).unwrap_or(0);
         let moved = self.walk.of_alloc[first.start as usize];
         let begins = self.walk.moves.get(moved as usize);
         let begins = begins.is_some_and(|one| one.from.is_none());
@@ -437,7 +439,7 @@ impl<'a> Analysis<'a> {
         // Frees between the last allocation of an iteration and the next allocation.
         let tail = |i: &Iteration| self.event(i.end) - self.event(i.end - 1) - 1;
         let inner = iterations.iter().filter(|i| !i.left);
-        let tail = median(inner.map(tail).collect());
+        let tail = median::upper(inner.map(tail)).unwrap_or(0);
         let spans = iterations.iter().enumerate();
         let mut steps: Vec<Step> = spans
             .map(|(index, iteration)| {
@@ -526,7 +528,7 @@ impl Loop {
 /// Leaves out a last iteration that the end of the recording cut off.
 fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
     let len = |i: &Iteration| i.end - i.start;
-    let usual = median(iterations.iter().map(len).collect());
+    let usual = median::upper(iterations.iter().map(len)).unwrap_or(0);
     if let Some(last) = iterations.last()
         && !last.whole
         && f64::from(len(last)) < CUT_OFF * f64::from(usual)
@@ -540,11 +542,6 @@ fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
 pub fn has_graph(device: &DeviceTrace) -> bool {
     let mut kinds = device.blocks.kinds.iter();
     kinds.any(|kind| kind.pool != PoolId::default())
-}
-
-fn median(mut numbers: Vec<u32>) -> u32 {
-    numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
 }
 
 /// The kind of work at a stack. If the recording has Python frames, a stack without any is

@@ -14,6 +14,7 @@ use super::MIN_STEPS;
 use super::calls::{ContextIdx, SpotIdx};
 use super::iterations::{Iteration, Tally};
 use super::loops::{Analysis, Loop, NEARLY_EACH};
+use crate::median;
 use crate::trace::Action;
 use crate::units::Bytes;
 use std::ops::Range;
@@ -95,11 +96,9 @@ impl<'l> Rounds<'l> {
 
     /// Whether the first round shows no branch, and rounds are no epochs.
     pub fn are_short(&self) -> bool {
-        let mut counts: Vec<usize> = self.each().map(|round| round.inside.len()).collect();
-        let first = counts.first().copied().unwrap_or(0);
-        counts.sort_unstable();
-        let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
-        first > 1 && usual <= LONGEST
+        let counts = || self.each().map(|round| round.inside.len());
+        let first = counts().next().unwrap_or(0);
+        first > 1 && median::upper(counts()).unwrap_or(0) <= LONGEST
     }
 
     /// Whether all rounds have as many iterations.

@@ -4,6 +4,7 @@
 //! shows the end of the iteration, and it looks like a part of the next one. But each iteration
 //! clears its gradients once, and `zero_grad` has a scope, too.
 
+use crate::median;
 use crate::span::Span;
 use crate::trace::{Action, DeviceTrace};
 use crate::units::EventIdx;
@@ -31,8 +32,8 @@ pub fn begins(
         return Vec::new();
     };
     let usual = || later.iter().filter(|gap| gap.clears.len() == 1);
-    let before = median(usual().map(|gap| gap.clears[0].saturating_sub(gap.first)));
-    let length = median(usual().map(|gap| gap.last.saturating_sub(gap.first)));
+    let before = median::upper(usual().map(|gap| gap.clears[0].saturating_sub(gap.first)));
+    let length = median::upper(usual().map(|gap| gap.last.saturating_sub(gap.first)));
     let (Some(before), Some(length)) = (before, length) else {
         return Vec::new();
     };
@@ -108,12 +109,6 @@ impl Gap {
             false => Vec::new(),
         }
     }
-}
-
-fn median(numbers: impl Iterator<Item = usize>) -> Option<usize> {
-    let mut numbers: Vec<usize> = numbers.collect();
-    numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied()
 }
 
 #[cfg(test)]

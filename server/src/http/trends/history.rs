@@ -187,9 +187,7 @@ fn measured(history: &History, measure: Measure) -> Markup {
 
 /// The common level of runs without changes.
 fn usual(dots: &[Dot]) -> Option<Bytes> {
-    let values: Vec<u64> = dots.iter().filter_map(|dot| Some(dot.value?.0)).collect();
-    let usual = trace::history::median(&values);
-    (!values.is_empty()).then_some(Bytes(usual))
+    trace::median::lower(dots.iter().filter_map(|dot| dot.value))
 }
 
 fn rows(runs: &[HistoryRun]) -> Markup {

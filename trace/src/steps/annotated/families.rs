@@ -1,5 +1,6 @@
 //! Families of scopes: those whose names differ only in numbers, and what each says of itself.
 
+use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
@@ -132,11 +133,9 @@ impl Family<'_> {
             || self.name.ends_with(" (dynamo_timed)")
     }
 
-    /// The most common depth: the first scopes may lie inside scopes of another thread.
+    /// The usual depth: the first scopes may lie inside scopes of another thread.
     pub(super) fn depth(&self) -> u16 {
-        let mut depths: Vec<u16> = self.scopes.iter().map(|s| s.depth).collect();
-        depths.sort_unstable();
-        depths[depths.len() / 2]
+        median::upper(self.scopes.iter().map(|s| s.depth)).unwrap_or(0)
     }
 
     /// Whether most of the scopes have distinct names. Numbers that start again mark parts of
