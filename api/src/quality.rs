@@ -1,57 +1,67 @@
 //! What a recording leaves out, in words. A number of a run that is not whole is shown with them.
 
+use trace::quality_code;
 use trace::units::Bytes;
 
 /// Codes of findings about the data that make numbers incomplete or unknown: each with a word or
 /// two, and what it means.
 pub const CAUTIONS: [(&str, &str, &str); 8] = [
     (
-        "ring_wrapped",
+        quality_code::RING_WRAPPED,
         "history cut",
         "The recorder's ring of events wrapped: the beginning of the run is missing.",
     ),
     (
-        "no_events",
+        quality_code::NO_EVENTS,
         "state only",
         "The file holds no events, only the state at its end.",
     ),
     (
-        "state_only",
+        quality_code::STATE_ONLY,
         "state only",
         "Recorded without history: only the state at the end.",
     ),
     (
-        "no_segments",
+        quality_code::NO_SEGMENTS,
         "no segments",
         "Memory from before the first event, and true block sizes, are unknown.",
     ),
     (
-        "double_allocs",
+        quality_code::DOUBLE_ALLOCS,
         "inconsistent",
         "Addresses were handed out again without having been freed.",
     ),
     (
-        "double_frees",
+        quality_code::DOUBLE_FREES,
         "inconsistent",
         "Blocks were given back again without having become free.",
     ),
     (
-        "unknown_actions",
+        quality_code::UNKNOWN_ACTIONS,
         "unknown events",
         "Some events are of a kind that this version does not know: what they change is left out.",
     ),
     (
-        "end_differs",
+        quality_code::END_DIFFERS,
         "ends differ",
         "The levels after the last event differ from what the segments state.",
     ),
 ];
 
 /// Those of them with which a part of the run was not recorded.
-pub const NOT_RECORDED: [&str; 4] = ["ring_wrapped", "no_events", "state_only", "no_segments"];
+pub const NOT_RECORDED: [&str; 4] = [
+    quality_code::RING_WRAPPED,
+    quality_code::NO_EVENTS,
+    quality_code::STATE_ONLY,
+    quality_code::NO_SEGMENTS,
+];
 
 /// Those of them with which a peak is only known to be no lower.
-const PEAK_MAY_BE_LOST: [&str; 3] = ["ring_wrapped", "no_events", "state_only"];
+const PEAK_MAY_BE_LOST: [&str; 3] = [
+    quality_code::RING_WRAPPED,
+    quality_code::NO_EVENTS,
+    quality_code::STATE_ONLY,
+];
 
 /// Whether the peak of a run with these codes is only known to be no lower.
 pub fn is_least(codes: &[String]) -> bool {

@@ -3,6 +3,7 @@
 //! Where one is not known, the number that stands in its place is a bound, or nothing at all: the
 //! level at the end of a state without history is only no higher than its peak.
 
+use crate::quality_code;
 use crate::series::Series;
 use crate::trace::QualityNote;
 use serde::{Deserialize, Serialize};
@@ -48,15 +49,23 @@ pub struct Unknown {
 
 /// Findings that say so: of which series, and which levels.
 const SAID: [(&str, &[Series], &[Point]); 4] = [
-    ("no_events", &Series::ALL, &[Point::Start, Point::Peak]),
-    ("state_only", &Series::ALL, &[Point::Start, Point::Peak]),
     (
-        "segments_not_recorded",
+        quality_code::NO_EVENTS,
+        &Series::ALL,
+        &[Point::Start, Point::Peak],
+    ),
+    (
+        quality_code::STATE_ONLY,
+        &Series::ALL,
+        &[Point::Start, Point::Peak],
+    ),
+    (
+        quality_code::SEGMENTS_NOT_RECORDED,
         &[Series::Reserved],
         &[Point::Start, Point::Peak],
     ),
     (
-        "made_of_profile",
+        quality_code::MADE_OF_PROFILE,
         &[Series::Reserved],
         &[Point::Start, Point::Peak, Point::End],
     ),

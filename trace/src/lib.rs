@@ -21,7 +21,8 @@
 //! * `failing`: what a program was in the middle of when memory ran out: what that pass would have
 //!   needed in all, what waited for a backward pass, what an optimizer was making
 //! * `main_device`: which device is told about where none is named
-//! * `known`: which levels of the series a recording does not show
+//! * `quality_code`, `known`: what is found about the data itself; which levels of the series a
+//!   recording does not show
 //! * `workspaces`: memory of cuBLAS, which lies at lines that have nothing to do with it
 //! * `stays`: when pinned memory of the host was taken and given back, beside a device
 //! * `what_if`: the recorded requests under other allocator settings or another limit
@@ -63,6 +64,7 @@ pub mod optimizer;
 pub mod phases;
 pub mod plain;
 pub mod pyramid;
+pub mod quality_code;
 pub mod ranks;
 pub mod reader;
 pub mod redact;

@@ -7,6 +7,7 @@ use api::quality::{self, caution};
 use api::runs::RunSummary;
 use std::cmp::Reverse;
 use timeline::order;
+use trace::quality_code;
 use trace::trace::PINNED;
 use trace::units::Bytes;
 
@@ -48,7 +49,7 @@ pub fn badge(code: &str) -> Badge {
     let known = known.or_else(|| info(code).map(|(l, about)| Badge::new(Weight::Info, l, about)));
     known.unwrap_or_else(|| match code {
         // Nearly every run has this: allocations of autograd's threads have no Python stack.
-        "no_stacks" => Badge::new(
+        quality_code::NO_STACKS => Badge::new(
             Weight::Detail,
             "some stacks missing",
             "Some allocations were recorded without a stack.",
@@ -59,23 +60,23 @@ pub fn badge(code: &str) -> Badge {
 
 fn info(code: &str) -> Option<(&'static str, &'static str)> {
     Some(match code {
-        "late_start" => (
+        quality_code::LATE_START => (
             "late start",
             "Recording began after memory had been allocated that was freed later.",
         ),
-        "requested_unknown" => (
+        quality_code::REQUESTED_UNKNOWN => (
             "requested at most",
             "The file does not say how much was asked for some blocks: their whole size counts.",
         ),
-        "no_times" => (
+        quality_code::NO_TIMES => (
             "no times",
             "Events have no times: torch before 2.2 wrote none.",
         ),
-        "host_events_before" => (
+        quality_code::HOST_EVENTS_BEFORE => (
             "earlier pinned memory left out",
             "The ring of pinned memory also held events from before the recording.",
         ),
-        "pinned_not_judged" => (
+        quality_code::PINNED_NOT_JUDGED => (
             "pinned memory not judged",
             "The clock was set back, so leaks in the host's pinned memory are not looked for.",
         ),

@@ -8,6 +8,7 @@ use api::frames::FrameText;
 use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::runs::{DeviceSummary, RunDetail};
+use trace::quality_code;
 use trace::trace::StepSource;
 use trace::units::Bytes;
 
@@ -137,11 +138,11 @@ pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> 
         )),
     }
     let concerns = [
-        "ring_wrapped",
-        "no_stacks",
-        "no_events",
-        "state_only",
-        "late_start",
+        quality_code::RING_WRAPPED,
+        quality_code::NO_STACKS,
+        quality_code::NO_EVENTS,
+        quality_code::STATE_ONLY,
+        quality_code::LATE_START,
     ];
     for note in &run.quality_notes {
         if concerns.contains(&note.code.as_str()) && note.concerns(device.device) {

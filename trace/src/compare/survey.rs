@@ -16,6 +16,7 @@ use crate::growth::{settled, wobble};
 use crate::leaks::{self, LeakGroup, LeakReport};
 use crate::levels::{Effect, GivenBack};
 use crate::oom;
+use crate::quality_code;
 use crate::site::{self, SiteKey, Sites};
 use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, BlockIdx, DeviceTrace, Series, Trace};
@@ -127,7 +128,7 @@ fn device_profile(
         at_peak: at_peak(device, stacks),
         step_source: device.step_source,
         whole_steps: whole as u32,
-        wrapped: noted("ring_wrapped"),
+        wrapped: noted(quality_code::RING_WRAPPED),
         has_stacks: sites
             .iter()
             .any(|site| matches!(site.key, SiteKey::Shape(_))),

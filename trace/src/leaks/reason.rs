@@ -10,6 +10,7 @@ use super::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
 use crate::growth::{Growth, settled};
 use crate::phases::{Role, Roles};
+use crate::quality_code;
 use crate::redact;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps::Word;
@@ -33,15 +34,15 @@ pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
     }
     for note in quality.iter().filter(|note| note.concerns(device.device)) {
         match note.code.as_str() {
-            "ring_wrapped" => caveats.push(WRAPPED.to_owned()),
-            "no_stacks" => {
+            quality_code::RING_WRAPPED => caveats.push(WRAPPED.to_owned()),
+            quality_code::NO_STACKS => {
                 caveats.push(format!("{}: these are grouped by size", note.sentence()));
             }
             _ => {}
         }
     }
     // The verdict on a device says nothing of the host. Pinned memory itself says why.
-    let is_lost = |note: &QualityNote| note.code == "pinned_not_judged";
+    let is_lost = |note: &QualityNote| note.code == quality_code::PINNED_NOT_JUDGED;
     if device.device != PINNED
         && let Some(note) = quality.iter().find(|note| is_lost(note))
     {

@@ -1,38 +1,8 @@
 //! Findings about the data are our own sentences, stored with the run by the version that found
 //! them. A stored sentence that this version no longer uses is recognised only by its kind.
 
+use crate::quality_code;
 use crate::trace::QualityNote;
-
-/// Kinds of findings.
-const CODES: [&str; 27] = [
-    "no_events",
-    "state_only",
-    "no_segments",
-    "unknown_keys",
-    "unknown_actions",
-    "trailing_bytes",
-    "host_memory_not_shown",
-    "host_events_before",
-    "ring_wrapped",
-    "late_start",
-    "no_stacks",
-    "no_python_frames",
-    "no_times",
-    "time_backwards",
-    "addresses_not_predicted",
-    "sizes_inferred",
-    "requested_unknown",
-    "outside_segments",
-    "segments_newer",
-    "segment_events_unexplained",
-    "double_allocs",
-    "double_frees",
-    "end_differs",
-    "steps_inferred",
-    "pinned_not_judged",
-    "made_of_profile",
-    "segments_not_recorded",
-];
 
 /// The parts of our sentences; `#` stands for each number.
 const CLAUSES: &[&str] = &[
@@ -120,14 +90,16 @@ const CLAUSES: &[&str] = &[
 
 /// The part of a finding that is shown.
 pub fn note(finding: &QualityNote) -> QualityNote {
-    let code = match CODES.contains(&finding.code.as_str()) {
+    let code = match quality_code::ALL.contains(&finding.code.as_str()) {
         true => finding.code.clone(),
         false => "other_finding".to_owned(),
     };
     let detail = match code.as_str() {
         _ if is_ours(&finding.detail) => finding.detail.clone(),
-        "unknown_keys" => "the file has keys that this version ignores".to_owned(),
-        "unknown_actions" => "the file has actions that this version does not know".to_owned(),
+        quality_code::UNKNOWN_KEYS => "the file has keys that this version ignores".to_owned(),
+        quality_code::UNKNOWN_ACTIONS => {
+            "the file has actions that this version does not know".to_owned()
+        }
         code => code.replace('_', " "),
     };
     QualityNote { code, detail }

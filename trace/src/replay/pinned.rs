@@ -8,6 +8,7 @@
 use super::matching::Matched;
 use super::quality::note;
 use super::simulate::{Lost, Simulated};
+use crate::quality_code;
 use crate::snapshot::{EventKind, RawEvents, RawSegment};
 use crate::trace::{Fidelity, PINNED, PoolId, PoolSize, QualityNote};
 use crate::units::Micros;
@@ -60,7 +61,7 @@ pub fn left_out(events: usize) -> Option<QualityNote> {
              them when a recording begins, and some between are missing"
         ),
     };
-    Some(note("host_events_before", text))
+    Some(note(quality_code::HOST_EVENTS_BEFORE, text))
 }
 
 /// The size of each block, as its event has it.

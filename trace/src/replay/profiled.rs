@@ -6,6 +6,7 @@
 //! (`train.py(64): step`), with objects' addresses in it.
 
 use super::quality::note;
+use crate::quality_code;
 use crate::snapshot::Snapshot;
 use crate::stacks::{Frame, FxHashMap, Stacks, StrIdx};
 use crate::trace::{QualityNote, device_name};
@@ -31,7 +32,7 @@ pub fn named(snapshot: &mut Snapshot) -> Option<QualityNote> {
          was reserved is not known",
         device_name(cpu)
     );
-    Some(note("made_of_profile", text))
+    Some(note(quality_code::MADE_OF_PROFILE, text))
 }
 
 /// Takes the names of frames apart: function, file, line.

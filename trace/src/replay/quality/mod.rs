@@ -5,11 +5,12 @@ mod ring;
 use super::matching::Anomalies;
 use super::simulate::Lost;
 use crate::clip::clipped;
+use crate::quality_code;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
 use crate::trace::{Action, BlockKind, DeviceTrace, PINNED, QualityNote, Series, StepSource};
 
-pub(super) fn note(code: &str, detail: impl Into<String>) -> QualityNote {
+pub(super) fn note(code: &'static str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
         code: code.to_owned(),
         detail: detail.into(),
@@ -26,20 +27,20 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
     let n_events: usize = snapshot.devices.iter().map(|d| d.kind.len()).sum();
     if n_events == 0 && snapshot.has_segments() && !snapshot.has_traces() {
         notes.push(note(
-            "no_events",
+            quality_code::NO_EVENTS,
             "the file has no list of events: torch.cuda.memory_snapshot() gives none, recorded or \
              not, so dump with torch.cuda.memory._dump_snapshot(); only the state at the end is \
              known",
         ));
     } else if n_events == 0 {
         notes.push(note(
-            "no_events",
+            quality_code::NO_EVENTS,
             "the file holds no events: recording was never started, or was stopped before the \
              dump; only the state at the end is known",
         ));
     } else if snapshot.devices.iter().all(|d| d.kind.len() <= 1) {
         notes.push(note(
-            "state_only",
+            quality_code::STATE_ONLY,
             "the file holds one event a device: it was recorded with enabled=\"state\" (or torch \
              2.0's default, or max_entries=1), which keeps no history; only the state at the end \
              is known",
@@ -47,7 +48,7 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
     }
     if !snapshot.has_segments() && n_events > 0 {
         notes.push(note(
-            "no_segments",
+            quality_code::NO_SEGMENTS,
             "the file has no segments: memory from before the first event is unknown, and so are \
              true block sizes",
         ));
@@ -55,7 +56,7 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
     if !snapshot.unknown_keys.is_empty() {
         let list = listed(&snapshot.unknown_keys);
         let text = format!("keys that this version ignores: {list}");
-        notes.push(note("unknown_keys", text));
+        notes.push(note(quality_code::UNKNOWN_KEYS, text));
     }
     if !snapshot.unknown_actions.is_empty() {
         let list = listed(&snapshot.unknown_actions);
@@ -63,12 +64,12 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
             "events with actions that this version does not know, and that change nothing here: \
              {list}"
         );
-        notes.push(note("unknown_actions", text));
+        notes.push(note(quality_code::UNKNOWN_ACTIONS, text));
     }
     if snapshot.trailing_bytes > 0 {
         let bytes = counted(snapshot.trailing_bytes, "byte", "bytes");
         let text = format!("{bytes} after the end of the snapshot");
-        notes.push(note("trailing_bytes", text));
+        notes.push(note(quality_code::TRAILING_BYTES, text));
     }
     if snapshot.host_unread > 0 {
         let text = format!(
@@ -79,7 +80,7 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
                 "entries of pinned host memory have"
             )
         );
-        notes.push(note("host_memory_not_shown", text));
+        notes.push(note(quality_code::HOST_MEMORY_NOT_SHOWN, text));
     }
     notes
 }
@@ -179,14 +180,14 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let without_python = of_blocks().filter(|&said| said == Said::NoPython).count();
     if without > 0 {
         let text = format!("{} % of allocations have no stack", percent(without, n));
-        notes.push(note("no_stacks", text));
+        notes.push(note(quality_code::NO_STACKS, text));
     }
     if without_python > 0 {
         let text = format!(
             "{} % of allocations have no Python frame (made by autograd's threads)",
             percent(without_python, n)
         );
-        notes.push(note("no_python_frames", text));
+        notes.push(note(quality_code::NO_PYTHON_FRAMES, text));
     }
 }
 
@@ -205,7 +206,10 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         return;
     }
     if time.get(n - 1).0 == 0 {
-        notes.push(note("no_times", "events have no times (torch before 2.2)"));
+        notes.push(note(
+            quality_code::NO_TIMES,
+            "events have no times (torch before 2.2)",
+        ));
         return;
     }
     let mut last = time.get(0);
@@ -217,7 +221,7 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if backwards > 0 {
         let events = counted(backwards, "event", "events");
         let text = format!("time runs backwards at {events}; order is by event");
-        notes.push(note("time_backwards", text));
+        notes.push(note(quality_code::TIME_BACKWARDS, text));
     }
 }
 
@@ -242,9 +246,11 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
             "the allocator's rules predict {} of {} addresses; the recorded ones are used",
             trace.fidelity.predicted, trace.fidelity.allocs
         );
-        notes.push(note("addresses_not_predicted", text));
+        notes.push(note(quality_code::ADDRESSES_NOT_PREDICTED, text));
     }
-    let is_ring = notes.iter().any(|note| note.code == "ring_wrapped");
+    let is_ring = notes
+        .iter()
+        .any(|note| note.code == quality_code::RING_WRAPPED);
     let has_segments = trace.events.action.iter().any(is_of_segment);
     if missed >= UNEXPLAINED && !has_segments && !is_ring {
         let text = format!(
@@ -252,7 +258,7 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
              allocator's rules give with the segments of the end: events were left out \
              (skip_actions), so what was reserved before the end is not known"
         );
-        notes.push(note("segments_not_recorded", text));
+        notes.push(note(quality_code::SEGMENTS_NOT_RECORDED, text));
     }
     if evidence.resized > 0 {
         let blocks = counted(evidence.resized, "block", "blocks");
@@ -262,7 +268,7 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         };
         let text =
             format!("the true size of {blocks} from before the trace was inferred from {text}");
-        notes.push(note("sizes_inferred", text));
+        notes.push(note(quality_code::SIZES_INFERRED, text));
     }
     let Lost { outside, segments } = *evidence.simulated;
     if outside > 0 {
@@ -270,14 +276,14 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
             1 => "1 block lies at an address that was not free in any segment".to_owned(),
             n => format!("{n} blocks lie at addresses that were not free in any segment"),
         };
-        notes.push(note("outside_segments", text));
+        notes.push(note(quality_code::OUTSIDE_SEGMENTS, text));
     }
     if segments > 0 {
         let text = match segments {
             1 => "1 segment event names a segment that was in use or unknown".to_owned(),
             n => format!("{n} segment events name segments that were in use or unknown"),
         };
-        notes.push(note("segment_events_unexplained", text));
+        notes.push(note(quality_code::SEGMENT_EVENTS_UNEXPLAINED, text));
     }
     of_the_end(evidence, notes);
 }
@@ -288,12 +294,12 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if anomalies.double_allocs > 0 {
         let addresses = counted(anomalies.double_allocs, "address was", "addresses were");
         let text = format!("{addresses} handed out again without having been freed");
-        notes.push(note("double_allocs", text));
+        notes.push(note(quality_code::DOUBLE_ALLOCS, text));
     }
     if anomalies.double_frees > 0 {
         let blocks = counted(anomalies.double_frees, "block was", "blocks were");
         let text = format!("{blocks} given back again without having become free");
-        notes.push(note("double_frees", text));
+        notes.push(note(quality_code::DOUBLE_FREES, text));
     }
     if anomalies.requested_unknown > 0 {
         let text = match anomalies.requested_unknown {
@@ -305,7 +311,7 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
                  their whole size counts as requested"
             ),
         };
-        notes.push(note("requested_unknown", text));
+        notes.push(note(quality_code::REQUESTED_UNKNOWN, text));
     }
     if !evidence.has_segments {
         return;
@@ -322,7 +328,7 @@ fn of_the_end(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
             false => "these hold nothing, so the last events of the trace are missing",
         };
         let text = format!("{blocks} at the end of the trace {differ} from the segments: {why}");
-        notes.push(note("segments_newer", text));
+        notes.push(note(quality_code::SEGMENTS_NEWER, text));
     }
     end_levels(evidence, notes);
 }
@@ -354,7 +360,7 @@ fn end_levels(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
                 "{} ends at {replayed} bytes by the trace and {stated} by the segments",
                 series.name()
             );
-            notes.push(note("end_differs", text));
+            notes.push(note(quality_code::END_DIFFERS, text));
         }
     }
 }
@@ -366,7 +372,7 @@ pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
         .any(|d| d.step_source == StepSource::Inferred);
     let text = "no annotation marks the steps: they were inferred from what repeats";
     if inferred {
-        vec![note("steps_inferred", text)]
+        vec![note(quality_code::STEPS_INFERRED, text)]
     } else {
         Vec::new()
     }
@@ -375,7 +381,7 @@ pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
 /// The note where nothing says which step of the devices an event of pinned memory is of.
 pub fn of_lost_steps() -> QualityNote {
     let text = "the clock was set back, so leaks there are not looked for";
-    note("pinned_not_judged", text).of_device(PINNED)
+    note(quality_code::PINNED_NOT_JUDGED, text).of_device(PINNED)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //!   [`ODDS`] is as round as that.
 
 use super::{Evidence, note};
+use crate::quality_code;
 use crate::snapshot::Stage;
 use crate::stacks::{FxHashMap, StackIdx, StrIdx, fx_hash};
 use crate::steps::family_name;
@@ -53,7 +54,7 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
             "recording began after {unmatched} {blocks} had been allocated that {were} freed \
              later; where {they_were} allocated is unknown"
         );
-        return Some(note("late_start", text));
+        return Some(note(quality_code::LATE_START, text));
     }
     let frees = match unmatched {
         1 => "free has",
@@ -64,7 +65,7 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
          freed unseen before the first event is missing: raise max_entries",
         clues.join("; ")
     );
-    Some(note("ring_wrapped", text))
+    Some(note(quality_code::RING_WRAPPED, text))
 }
 
 /// Whether the first event completes a free, in a trace in which frees usually complete at once.
