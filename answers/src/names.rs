@@ -1,20 +1,17 @@
 //! The parts of answers about a run: names, frames, forward operations.
 
 use api::frames::{ForwardOp, FrameText};
-use trace::clip::clipped;
+use trace::clip::{LONGEST_SHOWN, clipped};
 use trace::code::function_name;
 use trace::forward::Forward;
 use trace::plain::one_line;
 use trace::stacks::{Frame, Stacks};
 use trace::tiles::stack_label;
 
-/// Longest name in an answer, bytes; an answer may have very many names.
-const LONGEST_NAME: usize = 1024;
-
 /// A name for an answer: not too long, in one line, and made plain, because older versions may have
 /// stored it otherwise.
 pub fn shown(name: &str) -> String {
-    one_line(&clipped(name, LONGEST_NAME)).into_owned()
+    one_line(&clipped(name, LONGEST_SHOWN)).into_owned()
 }
 
 /// A frame with its names.

@@ -4,13 +4,11 @@
 //! copies of them, a profile would take gigabytes.
 
 use super::place::Place;
-use crate::clip::clipped;
+use crate::clip::{LONGEST_SHOWN, clipped};
 use crate::footprint::of_map;
 use crate::stacks::{Frame, FxHashMap, Stacks, StrIdx, Strings};
 use std::collections::HashMap;
 
-/// The longest name that is kept, bytes.
-pub const LONGEST_NAME: usize = 1024;
 /// Bytes of names that one comparison may have in full, those of all its rows together.
 const MOST_TEXT: usize = 16 << 20;
 /// The longest name in the rows after that.
@@ -80,14 +78,14 @@ impl<'a> Namer<'a> {
             return known;
         }
         let stacks = self.stacks;
-        let named = self.names.0.push(&clipped(stacks.str(text), LONGEST_NAME));
+        let named = self.names.0.push(&clipped(stacks.str(text), LONGEST_SHOWN));
         self.known.insert(text, named);
         named
     }
 
     /// A name that is no string of the trace, as a part of one.
     pub fn text(&mut self, text: &str) -> StrIdx {
-        let text = clipped(text, LONGEST_NAME);
+        let text = clipped(text, LONGEST_SHOWN);
         if let Some(&known) = self.by_text.get(&*text) {
             return known;
         }

@@ -6,7 +6,7 @@
 use super::keys::{ACTIONS, KEYS};
 use super::values::Result;
 use super::{Limits, MEMORY, ReadErrorKind};
-use crate::clip::clipped;
+use crate::clip::{LONGEST_KEPT, clipped};
 use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
 use crate::plain::marked;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
@@ -147,7 +147,7 @@ impl Interner {
     }
 
     /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
-    /// becomes replacement characters. If a string is longer than [`LONGEST_NAME`], its start is
+    /// becomes replacement characters. If a string is longer than [`LONGEST_KEPT`], its start is
     /// kept, with an ellipsis.
     ///
     /// # Errors
@@ -272,20 +272,16 @@ impl Interner {
     }
 }
 
-/// Longest kept string, bytes: a file may use one name for all its scopes and frames, and every
-/// answer repeats it. The longest name of a C++ template that we saw has a thousand bytes.
-pub const LONGEST_NAME: usize = 4 << 10;
-
 /// The kept text of a string: it is short enough, and has no characters that turn or hide others or
 /// control a terminal.
 fn name(bytes: &[u8]) -> Cow<'_, str> {
-    let start = &bytes[..bytes.len().min(LONGEST_NAME + 1)];
+    let start = &bytes[..bytes.len().min(LONGEST_KEPT + 1)];
     match String::from_utf8_lossy(start) {
         Cow::Borrowed(text) => match marked(text) {
-            Cow::Borrowed(text) => clipped(text, LONGEST_NAME),
-            Cow::Owned(text) => Cow::Owned(clipped(&text, LONGEST_NAME).into_owned()),
+            Cow::Borrowed(text) => clipped(text, LONGEST_KEPT),
+            Cow::Owned(text) => Cow::Owned(clipped(&text, LONGEST_KEPT).into_owned()),
         },
-        Cow::Owned(text) => Cow::Owned(clipped(&marked(&text), LONGEST_NAME).into_owned()),
+        Cow::Owned(text) => Cow::Owned(clipped(&marked(&text), LONGEST_KEPT).into_owned()),
     }
 }
 
@@ -314,15 +310,15 @@ mod tests {
             let name = name(bytes);
             assert_eq!((name.len(), name.ends_with(CUT)), (len, cut));
         };
-        check(&[b'x'; LONGEST_NAME], LONGEST_NAME, false);
-        check(&[b'x'; LONGEST_NAME + 1], LONGEST_NAME, true);
-        check(&[b'x'; 16 << 20], LONGEST_NAME, true);
+        check(&[b'x'; LONGEST_KEPT], LONGEST_KEPT, false);
+        check(&[b'x'; LONGEST_KEPT + 1], LONGEST_KEPT, true);
+        check(&[b'x'; 16 << 20], LONGEST_KEPT, true);
         // A character that the cut would split is removed. Bytes that are not UTF-8 become longer
         // before the cut.
-        let umlauts = ["x", &"ü".repeat(LONGEST_NAME)].concat();
-        check(umlauts.as_bytes(), LONGEST_NAME, true);
-        check(&[0xff; LONGEST_NAME], LONGEST_NAME - 1, true);
-        check(&[0x1b; LONGEST_NAME], LONGEST_NAME - 1, true);
+        let umlauts = ["x", &"ü".repeat(LONGEST_KEPT)].concat();
+        check(umlauts.as_bytes(), LONGEST_KEPT, true);
+        check(&[0xff; LONGEST_KEPT], LONGEST_KEPT - 1, true);
+        check(&[0x1b; LONGEST_KEPT], LONGEST_KEPT - 1, true);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Memory and time that a comparison takes are bounded.
 
 use super::*;
+use crate::clip::LONGEST_SHOWN;
 
 /// A trace with so many stacks, of one block of these bytes each. Each has a frame of its own and
 /// shares the others, whose names have 4 KiB.
@@ -55,7 +56,7 @@ fn names_that_many_stacks_share_are_kept_once_and_cut() {
         .as_ref()
         .or(difference.sites[0].base.as_ref());
     let frame = &first.unwrap().frames[1];
-    assert!(frame.name.len() <= names::LONGEST_NAME && frame.name.ends_with('…'));
+    assert!(frame.name.len() <= LONGEST_SHOWN && frame.name.ends_with('…'));
 }
 
 #[test]
