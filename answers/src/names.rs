@@ -1,8 +1,9 @@
 //! The parts of answers about a run: names, frames, forward operations.
 
 use api::frames::{ForwardOp, FrameText};
+use std::borrow::Cow;
 use trace::clip::{LONGEST_SHOWN, clipped};
-use trace::code::function_name;
+use trace::code;
 use trace::forward::Forward;
 use trace::plain::one_line;
 use trace::stacks::{Frame, Stacks};
@@ -23,18 +24,10 @@ pub fn frame_text(stacks: &Stacks, frame: Frame) -> FrameText {
     }
 }
 
-/// A frame in one line, as a person would write it: a C++ function by its operation, and a file or
-/// a line only where they are known (`docs/categories.md`, *Names*).
+/// A frame in one line.
 pub fn frame_line(frame: &FrameText) -> String {
-    let name = function_name(&frame.name);
-    let is_shortened = name.len() < frame.name.len();
-    match (frame.filename.as_str(), frame.line) {
-        ("" | "??", _) => name.to_owned(),
-        // If a function has no line, its C++ file says nothing.
-        (_, 0) if is_shortened => name.to_owned(),
-        (file, 0) => format!("{name} {file}"),
-        (file, line) => format!("{name} {file}:{line}"),
-    }
+    let parts = (&*frame.name, &*frame.filename, frame.line);
+    code::frame_line(parts, Cow::Borrowed)
 }
 
 /// An inferred forward operation with its names.

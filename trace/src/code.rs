@@ -202,6 +202,25 @@ pub fn function_name(function: &str) -> &str {
     without_arguments(function)
 }
 
+/// A frame in one line, as a person would write it: a C++ function by its operation, and a file or
+/// a line only where they are known (`docs/categories.md`, *Names*). `shown` makes the parts fit to
+/// be shown.
+pub fn frame_line<'a>(
+    (name, file, line): (&'a str, &'a str, u32),
+    shown: impl Fn(&'a str) -> Cow<'a, str>,
+) -> String {
+    let function = function_name(name);
+    let is_shortened = function.len() < name.len();
+    let (function, file) = (shown(function), shown(file));
+    match (&*file, line) {
+        ("" | "??", _) => function.into_owned(),
+        // If a function has no line, its C++ file says nothing.
+        (_, 0) if is_shortened => function.into_owned(),
+        (file, 0) => format!("{function} {file}"),
+        (file, line) => format!("{function} {file}:{line}"),
+    }
+}
+
 /// A C++ name up to its arguments; `(anonymous namespace)` is part of it.
 fn without_arguments(function: &str) -> &str {
     const ANONYMOUS: &str = "(anonymous namespace)";

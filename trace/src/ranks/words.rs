@@ -7,7 +7,7 @@ use super::odd::{OddKind, groups, known_peaks, rate};
 use super::profile::RankPlace;
 use super::sites::SiteAcross;
 use super::{Rank, RankRow, Spread};
-use crate::code::{file_name, is_of_inductor};
+use crate::code::is_of_inductor;
 use crate::compare::noise;
 use crate::compare::profile::Place;
 use crate::compare::sites::is_of_size;
@@ -182,14 +182,9 @@ fn leak(rows: &[&RankRow], who: &str) -> String {
 
 /// ` in keep (train.py:41)`; with the line of the program that called it, if it is in a package.
 fn place(leak: &RankPlace) -> String {
-    let of = |place: &Place, word: &str| {
-        let file = file_name(&place.filename);
-        match (place.name.as_str(), file, place.line) {
-            ("", _, _) => String::new(),
-            (name, "", _) => format!("{word} {name}"),
-            (name, file, 0) => format!("{word} {name} ({file})"),
-            (name, file, line) => format!("{word} {name} ({file}:{line})"),
-        }
+    let of = |place: &Place, word: &str| match place.name.as_str() {
+        "" => String::new(),
+        _ => format!("{word} {}", place.told()),
     };
     let caller = leak.caller.as_ref();
     of(&leak.place, " in") + &caller.map_or_else(String::new, |by| of(by, ", called by"))

@@ -1,7 +1,7 @@
 //! What bands and blocks are called: one line each.
 
 use crate::clip::clipped;
-use crate::code::{file_name, function_name, is_python, last_components};
+use crate::code::{self, file_name, is_python, last_components};
 use crate::forward::node;
 use crate::plain::one_line;
 use crate::stacks::{Frame, StackIdx, Stacks};
@@ -14,17 +14,9 @@ pub const FROM_BEFORE: &str = "from before the recording";
 
 /// `forward model.py:12`; only the function where file or line are unknown.
 pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
-    let name = function_name(stacks.str(frame.name));
     let file = file_name(stacks.str(frame.filename));
-    let shortened = name.len() < stacks.str(frame.name).len();
-    let (name, file) = (part(name), part(file));
-    match (&*file, frame.line) {
-        ("" | "??", _) => name,
-        // If a function has no line, its C++ file says nothing.
-        (_, 0) if shortened => name,
-        (file, 0) => format!("{name} {file}"),
-        (file, line) => format!("{name} {file}:{line}"),
-    }
+    let parts = (stacks.str(frame.name), file, frame.line);
+    code::frame_line(parts, |text| part(text).into())
 }
 
 /// Longest name of a function or file in a label, bytes: every group has a label.

@@ -170,6 +170,9 @@ fn leaks_in_several_places_are_told_one_by_one() {
         "Ranks 0 and 2 leak, rank 2 fastest: 9.00 MiB a step in keep (train.py:21); rank 1 leaks \
          2.00 MiB a step in keep (train.py:23).",
     );
+    let mut native = at(2, 0);
+    native.leaks[0].place.filename = "??".to_owned();
+    check(vec![native], "Rank 0 leaks 2.00 MiB a step in keep.");
     let many = (1..=4).map(|line| at(u64::from(line), line)).collect();
     check(
         many,
