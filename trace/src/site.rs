@@ -32,6 +32,15 @@ impl SiteKey {
     /// Everything without a stack, for programs whose sizes differ from step to step.
     pub const ANY_SIZE: SiteKey = SiteKey::Size(Bytes::ZERO);
 
+    /// What lists of sites call it: as its text, but `b4096` for a size. Links and stored answers
+    /// have it.
+    pub fn id(self) -> String {
+        match self {
+            SiteKey::Shape(_) => self.to_string(),
+            SiteKey::Size(bytes) => format!("b{}", bytes.0),
+        }
+    }
+
     /// Whether blocks of the site `other` belong to this one.
     pub fn covers(self, other: SiteKey) -> bool {
         self == other || (self == SiteKey::ANY_SIZE && matches!(other, SiteKey::Size(_)))
@@ -47,6 +56,11 @@ impl fmt::Display for SiteKey {
             SiteKey::Size(size) => write!(f, "z{}", size.0),
         }
     }
+}
+
+/// The size that an id of [`SiteKey::id`] is of; `None` of a stack.
+pub fn size_of_id(id: &str) -> Option<Bytes> {
+    id.strip_prefix('b')?.parse().ok().map(Bytes)
 }
 
 /// Some sites, each with something that belongs to it.
@@ -340,6 +354,15 @@ pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{TraceBuilder, block_of};
+
+    #[test]
+    fn an_id_tells_a_size_from_a_stack() {
+        let check = |key: SiteKey, id: &str, size: Option<Bytes>| {
+            assert_eq!((&*key.id(), size_of_id(&key.id())), (id, size));
+        };
+        check(SiteKey::Size(Bytes(4096)), "b4096", Some(Bytes(4096)));
+        check(SiteKey::Shape(0xb), "s000000000000000b", None);
+    }
 
     #[test]
     fn modules_do_not_depend_on_the_install_path() {

@@ -350,7 +350,7 @@ fn leaks_of(
             .groups
             .iter()
             .map(|group| LeakPlace {
-                id: sites::id(group.key),
+                id: group.key.id(),
                 place: group
                     .place
                     .map_or_else(Place::default, |frame| room.place(&device.names, frame)),

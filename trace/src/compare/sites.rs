@@ -149,19 +149,6 @@ impl SiteDelta {
     }
 }
 
-/// The name of a site in links.
-pub fn id(key: SiteKey) -> String {
-    match key {
-        SiteKey::Shape(hash) => format!("s{hash:016x}"),
-        SiteKey::Size(bytes) => format!("b{}", bytes.0),
-    }
-}
-
-/// Whether a name in links is that of a size, not of a stack.
-pub fn is_of_size(id: &str) -> bool {
-    id.starts_with('b')
-}
-
 /// Which sites of two runs are the same.
 #[derive(Debug)]
 pub struct Matching {
@@ -505,7 +492,7 @@ fn compare_site(
         false => return None,
     };
     Some(SiteDelta {
-        id: id(key),
+        id: key.id(),
         change: match (base, new) {
             (None, _) => SiteChange::New,
             (_, None) => SiteChange::Gone,

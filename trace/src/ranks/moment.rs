@@ -5,7 +5,6 @@
 
 use crate::compare::noise;
 use crate::compare::profile::DeviceProfile;
-use crate::compare::sites::id;
 use crate::growth::settled;
 use crate::site::{self, SiteKey};
 use crate::span::Span;
@@ -119,7 +118,7 @@ fn allocated(
         Some((EventIdx(event), site::key(stacks, kind), kind.alloc_stack))
     });
     let (event, key, stack) = made.find(|(_, key, _)| !leaks(*key))?;
-    Some((event, id(site::key_in_ranks(stacks, stack, key))))
+    Some((event, site::key_in_ranks(stacks, stack, key).id()))
 }
 
 /// The step of a peak, if no settled step stands about as high. Only the first steps of a program

@@ -13,7 +13,6 @@ use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
 use crate::compare::profile::{DeviceProfile, Place, Profile};
-use crate::compare::sites::id;
 use crate::growth::{Growth, wobble};
 use crate::leaks::{Pattern, Verdict};
 use crate::main_device;
@@ -143,7 +142,7 @@ impl RankProfile {
         let (largest, floor) = largest(sites);
         let id_of = |key: SiteKey| {
             let found = sites.iter().find(|site| site.keys.contains(&key));
-            found.map_or_else(|| id(key), |site| site.held.id.clone())
+            found.map_or_else(|| key.id(), |site| site.held.id.clone())
         };
         RankProfile {
             device: device.device,

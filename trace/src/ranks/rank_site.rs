@@ -2,7 +2,6 @@
 
 use crate::code;
 use crate::compare::profile::{Place, SiteProfile};
-use crate::compare::sites::id;
 use crate::oom::Asker;
 use crate::site::SiteKey;
 use crate::stacks::{Frame, StackIdx, Stacks};
@@ -46,7 +45,7 @@ impl RankSite {
         let caller = place.and_then(|place| caller(stacks, site.stack, place));
         let told = |frame: Option<Frame>| frame.map(|frame| Place::of(stacks, frame));
         RankSite {
-            id: id(key),
+            id: key.id(),
             place: told(place),
             caller: told(caller),
             operation,

@@ -3,8 +3,8 @@
 
 use super::MAX_GROUPS;
 use super::rank_site::RankSite;
-use crate::compare::sites::is_of_size;
 use crate::fingerprint::Fingerprint;
+use crate::site::size_of_id;
 
 /// With fewer sites than this nobody can tell.
 const LEAST: usize = 4;
@@ -16,7 +16,7 @@ impl Code {
         let ids = sites
             .iter()
             .map(|site| &site.id)
-            .filter(|id| !is_of_size(id));
+            .filter(|id| size_of_id(id).is_none());
         let mut ids: Vec<u64> = ids
             .map(|id| Fingerprint::default().text(id).key())
             .collect();

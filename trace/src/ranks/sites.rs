@@ -20,8 +20,8 @@ use super::profile::RankProfile;
 use super::rank_site::RankSite;
 use crate::compare::noise;
 use crate::compare::profile::Place;
-use crate::compare::sites::is_of_size;
 use crate::median;
+use crate::site::size_of_id;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -111,8 +111,8 @@ pub struct SiteAcross {
 impl SiteAcross {
     /// What is told of it where it has no stack: `no stack, 4.00 MiB each`.
     pub fn without_stack(&self) -> String {
-        match self.id.strip_prefix('b').and_then(|size| size.parse().ok()) {
-            Some(size) => format!("no stack, {} each", Bytes(size)),
+        match size_of_id(&self.id) {
+            Some(size) => format!("no stack, {size} each"),
             None => "no stack".to_owned(),
         }
     }
@@ -217,7 +217,7 @@ impl Across {
         let at = self.ranks.len() as u32;
         self.ranks.push(rank);
         let mut ids = profile.sites.iter().map(|site| &site.id);
-        let has_no_stacks = ids.len() > 0 && ids.all(|id| is_of_size(id));
+        let has_no_stacks = ids.len() > 0 && ids.all(|id| size_of_id(id).is_some());
         self.silent.push(match profile.wrapped {
             true => Some(Silent::LostEvents),
             false => has_no_stacks.then_some(Silent::NoStacks),
@@ -536,7 +536,7 @@ fn row(
     let comparing = Comparing {
         all: &all,
         hidden,
-        has_stack: !is_of_size(&id),
+        has_stack: size_of_id(&id).is_none(),
         least: if is_in_all { Bytes::ZERO } else { floor },
     };
     let farther = |comparing: Comparing<'_>| {

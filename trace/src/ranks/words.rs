@@ -10,9 +10,9 @@ use super::{Rank, RankRow, Spread};
 use crate::code::is_of_inductor;
 use crate::compare::noise;
 use crate::compare::profile::Place;
-use crate::compare::sites::is_of_size;
 use crate::leaks::{Verdict, rate_unit};
 use crate::median;
+use crate::site::size_of_id;
 use crate::steps::Word;
 use crate::units::Bytes;
 use std::cmp::Reverse;
@@ -283,7 +283,7 @@ fn most_of(
         Some((more, held, usual))
     };
     // Whose place is inferred says less: blocks of one size are in one rank alone by chance.
-    let sites = sites.iter().filter(|site| !is_of_size(&site.id));
+    let sites = sites.iter().filter(|site| size_of_id(&site.id).is_none());
     let sites = sites.filter(|site| site.place.is_some());
     let sites = sites.filter_map(|site| Some((site, of_rank(site)?)));
     let (site, (more, held, usual)) = sites.max_by_key(|(_, (more, ..))| *more)?;
@@ -303,7 +303,7 @@ fn most_of_two(peaks: &Spread, sites: &[SiteAcross]) -> Option<String> {
         let mut named = site.farthest.iter();
         Some(named.find(|holds| holds.rank == rank)?.at_peak)
     };
-    let sites = sites.iter().filter(|site| !is_of_size(&site.id));
+    let sites = sites.iter().filter(|site| size_of_id(&site.id).is_none());
     let sites = sites.filter_map(|site| {
         let more = of_rank(site, peaks.max_rank)?;
         let less = of_rank(site, peaks.min_rank)?;
