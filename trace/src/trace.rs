@@ -17,6 +17,7 @@ use crate::stacks::{StackIdx, Stacks, StrIdx, dense_index};
 use crate::time::TimeColumn;
 use crate::units::{Bytes, DeviceAddr, EventIdx, Micros};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 dense_index!(
     /// A block (one allocation's lifetime) of a [`DeviceTrace`].
@@ -214,13 +215,36 @@ impl Blocks {
         }
     }
 
+    /// The blocks that were made in the recording: all but the pre-existing ones.
+    pub fn made(&self) -> Range<u32> {
+        self.n_preexisting..self.len() as u32
+    }
+
+    /// Their kinds: per allocation, counted from the first one of the recording.
+    pub fn made_kinds(&self) -> &[KindIdx] {
+        &self.kind[self.n_preexisting as usize..]
+    }
+
+    /// The block of an allocation, counted in the same way.
+    pub fn nth_made(&self, alloc: u32) -> BlockIdx {
+        BlockIdx(self.n_preexisting + alloc)
+    }
+
+    /// The event of an allocation, counted in the same way.
+    pub fn nth_event(&self, alloc: u32) -> EventIdx {
+        EventIdx(self.alloc[self.nth_made(alloc).index()])
+    }
+
+    /// How many allocations came before an event.
+    pub fn made_before(&self, event: EventIdx) -> u32 {
+        let events = &self.alloc[self.n_preexisting as usize..];
+        events.partition_point(|&e| e < event.0) as u32
+    }
+
     /// The blocks whose alloc event lies in `events`, oldest first, without the pre-existing ones.
-    pub fn allocated_in(&self, events: Span<EventIdx>) -> std::ops::Range<u32> {
-        let from = self.n_preexisting as usize;
-        let column = &self.alloc[from..];
-        let start = column.partition_point(|&e| e < events.start().0) + from;
-        let end = column.partition_point(|&e| e < events.end().0) + from;
-        start as u32..end as u32
+    pub fn allocated_in(&self, events: Span<EventIdx>) -> Range<u32> {
+        let [start, end] = [events.start(), events.end()].map(|event| self.made_before(event));
+        self.nth_made(start).0..self.nth_made(end).0
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn growing(
     let mut seen = vec![Seen::default(); facts.len()];
     // Blocks that replaced a smaller one, in order.
     let mut grown: Vec<u32> = Vec::new();
-    for block in blocks.n_preexisting..blocks.len() as u32 {
+    for block in blocks.made() {
         let kind = blocks.kind(BlockIdx(block));
         let stack = kind.alloc_stack;
         if roles.get(stack) != Role::Forward || facts.get(stack).workspace {

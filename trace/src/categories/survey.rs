@@ -306,9 +306,7 @@ impl Survey {
     pub fn is_taken_for_a_product(&self, device: &DeviceTrace, block: BlockIdx) -> bool {
         let kind = device.blocks.kind(block);
         let is_beside = |other: u32| {
-            let is_there =
-                (device.blocks.n_preexisting..device.blocks.len() as u32).contains(&other);
-            is_there && {
+            device.blocks.made().contains(&other) && {
                 let other = device.blocks.kind(BlockIdx(other));
                 other.alloc_stack == kind.alloc_stack && other.requested != kind.requested
             }

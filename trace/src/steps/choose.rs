@@ -20,7 +20,7 @@ use super::calls::ContextIdx;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
-use crate::trace::{BlockIdx, KindIdx, PoolId};
+use crate::trace::{KindIdx, PoolId};
 use crate::units::Bytes;
 use std::collections::HashSet;
 
@@ -83,7 +83,7 @@ impl Analysis<'_> {
     /// graph; `None` if none was.
     fn captured(&self) -> Option<u32> {
         let blocks = &self.device.blocks;
-        let made = &blocks.kind[blocks.n_preexisting as usize..];
+        let made = blocks.made_kinds();
         let is_captured = |kind: &KindIdx| {
             self.works.of_kind[kind.index()] == Work::Backward
                 && blocks.kinds[kind.index()].pool != PoolId::default()
@@ -203,7 +203,7 @@ impl Analysis<'_> {
             return false;
         };
         let blocks = &self.device.blocks;
-        let made = &blocks.kind[blocks.n_preexisting as usize..];
+        let made = blocks.made_kinds();
         let trained = |range: &[KindIdx]| {
             let works = range.iter().map(|kind| self.works.of_kind[kind.index()]);
             works.filter(|work| *work == Work::Backward).count() as u32
@@ -246,8 +246,7 @@ impl Analysis<'_> {
     /// to an optimizer.
     fn trained(&self, one: &Iteration, context: ContextIdx) -> HashSet<u32> {
         let blocks = &self.device.blocks;
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
-        let kinds = kinds[one.start as usize..one.end as usize].iter();
+        let kinds = blocks.made_kinds()[one.start as usize..one.end as usize].iter();
         let trains = kinds.filter(|kind| {
             matches!(
                 self.works.of_kind[kind.index()],
@@ -279,8 +278,8 @@ impl Analysis<'_> {
             let [first, .., last] = inner else {
                 return false;
             };
-            let kept = (first.start..first.end).filter(|alloc| {
-                let block = (blocks.n_preexisting + alloc) as usize;
+            let kept = (first.start..first.end).filter(|&alloc| {
+                let block = blocks.nth_made(alloc).index();
                 let work = self.works.of_kind[blocks.kind[block].index()];
                 work == Work::Optimizer && blocks.free_requested[block] >= self.event(last.start)
             });
@@ -336,10 +335,9 @@ impl Analysis<'_> {
     /// The optimizer's allocations before a loop.
     fn optimized_before(&self, this: &Loop) -> u32 {
         let blocks = &self.device.blocks;
-        let from = blocks.n_preexisting as usize;
-        let until = from + this.iterations[0].start as usize;
-        let kinds = blocks.kind[from..until].iter();
+        let kinds = &blocks.made_kinds()[..this.iterations[0].start as usize];
         kinds
+            .iter()
             .filter(|kind| self.works.of_kind[kind.index()] == Work::Optimizer)
             .count() as u32
     }
@@ -447,7 +445,7 @@ impl Analysis<'_> {
                 begun > 0 && alloc < calls[begun - 1].end
             };
             let stays = |alloc: u32| {
-                let block = (blocks.n_preexisting + alloc) as usize;
+                let block = blocks.nth_made(alloc).index();
                 blocks.free_requested[block] >= until
             };
             let mut own = pair[0].start..pair[0].end;
@@ -509,9 +507,9 @@ impl Analysis<'_> {
             let next = this.iterations.get(at + 1).unwrap_or(iteration);
             let until = self.event(next.end);
             for alloc in iteration.start..iteration.end {
-                let index = (blocks.n_preexisting + alloc) as usize;
                 all += 1;
-                freed += u32::from(blocks.free_requested[index] < until);
+                let freed_at = blocks.free_requested[blocks.nth_made(alloc).index()];
+                freed += u32::from(freed_at < until);
             }
         }
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
@@ -529,10 +527,10 @@ impl Analysis<'_> {
         for pair in this.iterations.windows(2) {
             let until = self.event(pair[1].end);
             for alloc in pair[0].start..pair[0].end {
-                let block = blocks.n_preexisting + alloc;
-                let size = blocks.kind(BlockIdx(block)).size.0;
+                let block = blocks.nth_made(alloc);
+                let size = blocks.kind(block).size.0;
                 all += size;
-                if blocks.free_requested[block as usize] < until {
+                if blocks.free_requested[block.index()] < until {
                     freed += size;
                 }
             }
@@ -547,7 +545,7 @@ impl Analysis<'_> {
     fn takes_data(&self, this: &Loop) -> bool {
         let blocks = &self.device.blocks;
         let made = |alloc: u32| {
-            let kind = blocks.kind[(blocks.n_preexisting + alloc) as usize];
+            let kind = blocks.made_kinds()[alloc as usize];
             let requested = blocks.kinds[kind.index()].requested;
             (self.works.of_kind[kind.index()], requested)
         };
@@ -575,7 +573,7 @@ impl Analysis<'_> {
     /// The bytes that an iteration allocates.
     fn bytes(&self, iteration: &Iteration) -> u64 {
         let blocks = &self.device.blocks;
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let kinds = blocks.made_kinds();
         let size = |kind: &KindIdx| blocks.kinds[kind.index()].size.0;
         let kinds = &kinds[iteration.start as usize..iteration.end as usize];
         kinds.iter().map(size).sum()

@@ -138,7 +138,7 @@ fn is_training(device: &DeviceTrace, steps: &[Step]) -> bool {
 
 impl Places {
     fn new(blocks: &Blocks, watch: Watch<'_>) -> Result<Places, Stopped> {
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let kinds = blocks.made_kinds();
         let keys = keys(blocks);
         let mut count: FxHashMap<u64, u32> = FxHashMap::default();
         for (at, key) in keys.iter().enumerate() {
@@ -179,7 +179,7 @@ const NO_KEY: u64 = 0;
 
 /// The place of each allocation: its size together with the sizes of its neighbours.
 fn keys(blocks: &Blocks) -> Vec<u64> {
-    let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+    let kinds = blocks.made_kinds();
     let kind = |i: usize| &blocks.kinds[kinds[i].index()];
     let size = |i: usize| kind(i).requested.0;
     let among = |i: usize| match i == 0 || i + 1 == kinds.len() {
@@ -246,10 +246,7 @@ fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
 
 /// Cuts at the anchor before which the least memory is allocated.
 fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
-    let event = |alloc: u32| {
-        let block = device.blocks.n_preexisting + alloc;
-        EventIdx(device.blocks.alloc[block as usize])
-    };
+    let event = |alloc: u32| device.blocks.nth_event(alloc);
     let rank = |place: &&&Place| {
         let every = place.at.len().div_ceil(MAX_LEVELS);
         let sample = place.at.iter().step_by(every).map(|&alloc| event(alloc));
@@ -269,7 +266,7 @@ fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
         .iter()
         .map(|&alloc| event(alloc.saturating_sub(earlier)))
         .collect();
-    let n_allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let n_allocs = device.blocks.made().len();
     let mut ends: Vec<EventIdx> = starts[1..].to_vec();
     let rest = n_allocs - place.at[place.at.len() - 1] as usize;
     // A last step that was cut short is not counted.
@@ -302,8 +299,7 @@ fn anchor_before<'a>(places: &[&'a Place], place: &Place) -> &'a Place {
 /// How many allocations before an anchor a step begins: where the level is lowest since the
 /// previous anchor. The median is taken, because the first steps differ.
 fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
-    let first = device.blocks.n_preexisting;
-    let event = |alloc: u32| EventIdx(device.blocks.alloc[(first + alloc) as usize]);
+    let event = |alloc: u32| device.blocks.nth_event(alloc);
     let every = place.at.len().div_ceil(MAX_LEVELS);
     let sample = place.at.iter().skip(1).step_by(every);
     let earlier = sample.filter_map(|&alloc| {

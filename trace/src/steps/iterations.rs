@@ -563,8 +563,7 @@ impl<'a> Clock<'a> {
     }
 
     fn before(&mut self, alloc: u32) -> Tally {
-        let index = (self.blocks.n_preexisting + alloc) as usize;
-        self.pass(self.blocks.alloc[index]);
+        self.pass(self.blocks.nth_event(alloc).0);
         self.tally
     }
 
@@ -586,9 +585,8 @@ impl<'a> Clock<'a> {
     }
 
     fn count(&mut self, alloc: u32) {
-        let index = (self.blocks.n_preexisting + alloc) as usize;
-        let kind = self.blocks.kind[index].index();
-        match self.works.of_kind[kind] {
+        let kind = self.blocks.made_kinds()[alloc as usize];
+        match self.works.of_kind[kind.index()] {
             Work::Forward => self.tally.forward += 1,
             Work::Backward => self.tally.backward += 1,
             Work::Optimizer => self.tally.optimizer += 1,
@@ -603,8 +601,7 @@ pub fn level_at_starts(device: &DeviceTrace, iterations: &[Iteration]) -> u64 {
     // The first iteration begins before anything else was done, so it is left out.
     let sample = iterations.iter().skip(1).step_by(every);
     let levels = sample.map(|iteration| {
-        let index = (device.blocks.n_preexisting + iteration.start) as usize;
-        let event = EventIdx(device.blocks.alloc[index]);
+        let event = device.blocks.nth_event(iteration.start);
         device.levels_before(event).get(Series::Allocated).0
     });
     let (sum, n) = levels.fold((0, 0), |(sum, n), level| (sum + u128::from(level), n + 1));

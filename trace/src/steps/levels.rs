@@ -316,7 +316,7 @@ fn tell_apart(mut levels: Vec<&mut Level>) {
 fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
     let allocs = |step: &Step| device.blocks.allocated_in(step.events).len();
     let inside: usize = steps.iter().map(allocs).sum();
-    let all = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let all = device.blocks.made().len();
     inside as f64 / all.max(1) as f64
 }
 

@@ -19,7 +19,7 @@ use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, PoolId, Step};
+use crate::trace::{Action, DeviceTrace, KindIdx, PoolId, Step};
 use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 
@@ -129,7 +129,7 @@ impl<'a> Analysis<'a> {
         let ooms: Vec<u32> = ooms.map(|(at, _)| at).collect();
         let watch = watch.beside(2 * of_vec(&ooms));
         let (mut total, mut setup) = (Tally::default(), 0);
-        for kind in &blocks.kind[blocks.n_preexisting as usize..] {
+        for kind in blocks.made_kinds() {
             match works.of_kind[kind.index()] {
                 Work::Forward => total.forward += 1,
                 Work::Backward => total.backward += 1,
@@ -160,7 +160,7 @@ impl<'a> Analysis<'a> {
     /// The event of an allocation; the number of events after the last one.
     pub fn event(&self, alloc: u32) -> u32 {
         let blocks = &self.device.blocks;
-        let event = blocks.alloc.get((blocks.n_preexisting + alloc) as usize);
+        let event = blocks.alloc.get(blocks.nth_made(alloc).index());
         event.map_or(self.device.events.len(), |&event| event)
     }
 
@@ -295,8 +295,7 @@ impl<'a> Analysis<'a> {
             return;
         };
         let blocks = &self.device.blocks;
-        let kind = |alloc: u32| blocks.kind[(blocks.n_preexisting + alloc) as usize];
-        let stack = |i: &Iteration| blocks.kinds[kind(i.start).index()].alloc_stack;
+        let stack = |i: &Iteration| blocks.kind(blocks.nth_made(i.start)).alloc_stack;
         let allocs = |i: &Iteration| i.end - i.start;
         let events = |i: &Iteration| self.event(i.end) - self.event(i.start);
         let usual =
@@ -314,8 +313,9 @@ impl<'a> Analysis<'a> {
         stacks.sort_unstable();
         let same = stacks.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
         let differs = same.is_some_and(|s| s[0] != stack(first) && s.len() * 2 >= others.len());
-        let work = |alloc: u32| self.works.of_kind[kind(alloc).index()];
-        if differs || (0..first.start).any(|alloc| work(alloc) == Work::Backward) {
+        let before = &blocks.made_kinds()[..first.start as usize];
+        let trains = |kind: &KindIdx| self.works.of_kind[kind.index()] == Work::Backward;
+        if differs || before.iter().any(trains) {
             iterations.remove(0);
         }
     }
@@ -342,11 +342,7 @@ impl<'a> Analysis<'a> {
         let is_after = |&at: &u32| at > self.event(last.end - 1);
         let blocks = &self.device.blocks;
         let stacks = |of: &Iteration| {
-            let (from, to) = (
-                blocks.n_preexisting + of.start,
-                blocks.n_preexisting + of.end,
-            );
-            let kinds = blocks.kind[from as usize..to as usize].iter();
+            let kinds = blocks.made_kinds()[of.start as usize..of.end as usize].iter();
             kinds.map(|kind| blocks.kinds[kind.index()].alloc_stack)
         };
         let same = others.iter().filter(|one| stacks(one).eq(stacks(last)));
@@ -395,8 +391,8 @@ impl<'a> Analysis<'a> {
     fn begins_anew(&self, one: &Loop, iteration: &Iteration) -> bool {
         let region = &self.regions[one.region];
         let blocks = &self.device.blocks;
-        let kind = blocks.kind[(blocks.n_preexisting + iteration.start) as usize];
-        let path = self.calls.path(blocks.kinds[kind.index()].alloc_stack);
+        let kind = blocks.kind(blocks.nth_made(iteration.start));
+        let path = self.calls.path(kind.alloc_stack);
         let spot = path
             .iter()
             .find(|&&s| self.calls.spot(s).context == region.context);

@@ -147,7 +147,7 @@ fn described(
     stacks: &Stacks,
     watch: Watch<'_>,
 ) -> Result<(Kind, String), Stopped> {
-    let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let allocs = device.blocks.made().len();
     let level = device.summary[Series::Allocated as usize];
     if allocs == 0 && device.events.len() <= 1 {
         return Ok(match level.end {
@@ -182,7 +182,7 @@ fn pass(
     watch: Watch<'_>,
 ) -> Result<(Kind, String), Stopped> {
     let device = analysis.device;
-    let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let allocs = device.blocks.made().len();
     let kept = kept(analysis, stacks);
     let total = analysis.total;
     let level = device.summary[Series::Allocated as usize];
@@ -266,7 +266,7 @@ fn failed(analysis: &Analysis<'_>, stacks: &Stacks) -> Option<Work> {
 /// pass or of the optimizer.
 fn begins_late(analysis: &Analysis<'_>) -> bool {
     let blocks = &analysis.device.blocks;
-    let first = blocks.kind[blocks.n_preexisting as usize..].first();
+    let first = blocks.made_kinds().first();
     let work = first.map(|kind| analysis.works.of_kind[kind.index()]);
     matches!(work, Some(Work::Backward | Work::Optimizer))
 }
@@ -299,7 +299,7 @@ fn forward_that_keeps(
 /// The blocks that were allocated in the recording and are alive at its end.
 fn staying(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
     let (blocks, n) = (&device.blocks, device.events.len());
-    let made = blocks.n_preexisting as usize..blocks.len();
+    let made = blocks.made().map(|block| block as usize);
     made.filter(move |&at| blocks.free_requested[at] >= n)
 }
 

@@ -185,8 +185,7 @@ impl Analysis<'_> {
     ) -> impl Iterator<Item = Called<'_>> {
         let blocks = &self.device.blocks;
         allocs.filter_map(move |alloc| {
-            let kind = blocks.kind[(blocks.n_preexisting + alloc) as usize];
-            let kind = blocks.kinds[kind.index()];
+            let kind = blocks.kind(blocks.nth_made(alloc));
             let path = self.calls.path(kind.alloc_stack);
             let at = path
                 .iter()

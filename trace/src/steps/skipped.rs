@@ -63,9 +63,9 @@ fn gaps(
     steps: &[Span<EventIdx>],
     clears: &[Span<EventIdx>],
 ) -> Option<Vec<Gap>> {
-    let made_at = &device.blocks.alloc[device.blocks.n_preexisting as usize..];
     let alloc = |event: EventIdx| {
-        device.blocks.n_preexisting as usize + made_at.partition_point(|&at| at < event.0)
+        let before = device.blocks.made_before(event);
+        device.blocks.nth_made(before).index()
     };
     let (mut gaps, mut from, mut rest) = (Vec::new(), EventIdx(0), clears);
     for step in steps {

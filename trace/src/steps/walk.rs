@@ -57,7 +57,7 @@ pub struct Going {
 impl Walk {
     /// Finds the moves in one pass over the allocations.
     pub fn new(blocks: &Blocks, calls: &Calls, watch: Watch<'_>) -> Result<Walk, Stopped> {
-        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let kinds = blocks.made_kinds();
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut walk = Walk {
             moves: Vec::new(),

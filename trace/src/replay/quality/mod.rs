@@ -164,8 +164,8 @@ enum Said {
 
 fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let blocks = &evidence.trace.blocks;
-    let from = blocks.n_preexisting as usize;
-    let n = blocks.len() - from;
+    let made = blocks.made_kinds();
+    let n = made.len();
     if n == 0 {
         return;
     }
@@ -175,7 +175,7 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         _ => Said::NoPython,
     };
     let said: Vec<Said> = blocks.kinds.iter().map(said).collect();
-    let of_blocks = || blocks.kind[from..].iter().map(|kind| said[kind.index()]);
+    let of_blocks = || made.iter().map(|kind| said[kind.index()]);
     let without = of_blocks().filter(|&said| said == Said::Nothing).count();
     let without_python = of_blocks().filter(|&said| said == Said::NoPython).count();
     if without > 0 {
