@@ -3,8 +3,8 @@
 use super::MIN_STEPS;
 use super::annotated::Scopes;
 use super::calls::ContextIdx;
-use super::iterations::Mark;
 use super::loops::{Analysis, Loop};
+use super::mark::Mark;
 use super::word::Word;
 use crate::code::{file_name, slashed};
 use crate::span::Span;

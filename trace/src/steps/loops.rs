@@ -10,13 +10,14 @@ use super::MIN_STEPS;
 use super::calls::{Calls, ContextIdx};
 use super::ending::without_ending;
 use super::frames::{Frames, Place, Work};
-use super::iterations::{self, Iteration, Mark, Reading, Tally, Works};
+use super::iterations::{self, Iteration};
+use super::mark::{Mark, Reading};
 use super::regions::{Region, Ways};
 use super::walk::Walk;
 use super::word::Word;
+use super::work::{Tally, Works};
 use crate::footprint::of_vec;
 use crate::median;
-use crate::optimizer::is_step_scope;
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, DeviceTrace, KindIdx, PoolId, Step};
@@ -115,8 +116,8 @@ impl<'a> Analysis<'a> {
         let watch = watch.beside(ways.heap_bytes());
         let regions = ways.regions(&calls, watch)?;
         let watch = watch.beside(regions.iter().map(Region::heap_bytes).sum());
-        let works = works(device, stacks, &frames, watch)?;
-        let watch = watch.beside(of_vec(&works.of_kind) + of_vec(&works.scopes));
+        let works = Works::new(device, stacks, &frames, watch)?;
+        let watch = watch.beside(works.heap_bytes());
         let mut n_spots = vec![0; calls.contexts.len()];
         for (spot, visits) in calls.spots.iter().zip(&ways.visits) {
             n_spots[spot.context.index()] += u32::from(visits.count > 0);
@@ -418,15 +419,15 @@ impl<'a> Analysis<'a> {
 
     /// The iterations of some loops.
     fn iterations(&self, marks: &[Mark], watch: Watch<'_>) -> Result<Vec<Vec<Iteration>>, Stopped> {
-        iterations::find(
-            self.device,
-            &self.calls,
-            &self.walk,
-            &self.regions,
+        let pass = iterations::Pass {
+            device: self.device,
+            calls: &self.calls,
+            walk: &self.walk,
+            regions: &self.regions,
             marks,
-            &self.works,
-            watch,
-        )
+            works: &self.works,
+        };
+        pass.find(watch)
     }
 
     /// Makes steps of a loop's iterations, named after what they are.
@@ -538,41 +539,4 @@ fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
 pub fn has_graph(device: &DeviceTrace) -> bool {
     let mut kinds = device.blocks.kinds.iter();
     kinds.any(|kind| kind.pool != PoolId::default())
-}
-
-/// The kind of work at a stack. If the recording has Python frames, a stack without any is
-/// autograd's.
-pub fn work(stacks: &Stacks, frames: &Frames, stack: StackIdx) -> Work {
-    match frames.has_python(stacks, stack) {
-        true => frames.work(stacks, stack),
-        false => Work::Backward,
-    }
-}
-
-/// The kind of work of the allocations of each kind.
-fn works(
-    device: &DeviceTrace,
-    stacks: &Stacks,
-    frames: &Frames,
-    watch: Watch<'_>,
-) -> Result<Works, Stopped> {
-    // Very many kinds may have the same deep stack.
-    watch.look(stacks.len() + device.blocks.kinds.len())?;
-    let mut of_stack: Vec<Work> = Vec::with_capacity(stacks.len());
-    for stack in (0..stacks.len() as u32).map(StackIdx) {
-        watch.at_row(stack.index(), || stacks.len() + device.blocks.kinds.len())?;
-        of_stack.push(work(stacks, frames, stack));
-    }
-    let kinds = device.blocks.kinds.iter();
-    let of_kind = kinds.map(|kind| of_stack[kind.alloc_stack.index()]);
-    let scopes = device.annotations.iter();
-    // Those from before a ring's first event are in no loop.
-    let scopes = scopes
-        .filter(|a| a.events.end() > EventIdx(0))
-        .filter(|a| is_step_scope(stacks.str(a.name)));
-    let begun = |events: Span<EventIdx>| events.end().min(EventIdx(events.start().0 + 1));
-    Ok(Works {
-        of_kind: of_kind.collect(),
-        scopes: scopes.map(|a| begun(a.events)).collect(),
-    })
 }

@@ -8,7 +8,9 @@
 //! calls        stacks -> contexts and spots
 //! walk         allocations -> moves from stack to stack
 //! regions      moves -> where the walk goes round
-//! iterations   walk -> the iterations of a loop
+//! work         allocations counted by the kind of work that makes them
+//! mark         where the iterations of a loop begin and end
+//! iterations   walk, marks -> the iterations of loops
 //! loops        iterations -> the loops that may be the steps
 //! choose       loops -> the one whose iterations are the steps
 //! rounds       a loop around another one in the same function
@@ -29,6 +31,7 @@ mod inferred;
 mod iterations;
 pub mod levels;
 mod loops;
+mod mark;
 mod pinned;
 pub mod recording;
 mod regions;
@@ -37,6 +40,7 @@ mod rounds;
 mod skipped;
 mod walk;
 mod word;
+mod work;
 
 use crate::levels::Effect;
 use crate::pyramid::BASE_EVENTS;

@@ -5,8 +5,9 @@
 
 use super::frames::Work;
 use super::levels::memory_needed;
-use super::loops::{Analysis, work};
+use super::loops::Analysis;
 use super::word::Word;
+use super::work;
 use crate::categories::{Categories, Category};
 use crate::oom;
 use crate::span::Span;
@@ -259,7 +260,7 @@ fn failed(analysis: &Analysis<'_>, stacks: &Stacks) -> Option<Work> {
         .map(|at| blocks.kind(BlockIdx(at)).alloc_stack);
     let recorded = Some(failure.stack).filter(|&stack| stack != StackIdx::NONE);
     let stack = recorded.or(before)?;
-    Some(work(stacks, &analysis.frames, stack))
+    Some(work::at_stack(stacks, &analysis.frames, stack))
 }
 
 /// Whether the recording begins after the forward pass: its first allocation is of the backward

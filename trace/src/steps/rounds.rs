@@ -12,8 +12,9 @@
 
 use super::MIN_STEPS;
 use super::calls::{ContextIdx, SpotIdx};
-use super::iterations::{Iteration, Tally};
+use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
+use super::work::Tally;
 use crate::median;
 use crate::trace::Action;
 use crate::units::Bytes;
