@@ -130,10 +130,14 @@ impl<'a> Forwards<'a> {
 
     fn own(&mut self, stack: StackIdx) -> Own<'a> {
         let stacks = self.stacks;
-        *self.known.entry(stack).or_insert_with(|| match () {
-            () if site::has_python(stacks, stack) => Own::Python,
-            () if is_forward_stack(stacks, stack) => Own::Forward,
-            () => Own::Native(node(stacks, stack)),
+        *self.known.entry(stack).or_insert_with(|| {
+            if site::has_python(stacks, stack) {
+                Own::Python
+            } else if is_forward_stack(stacks, stack) {
+                Own::Forward
+            } else {
+                Own::Native(node(stacks, stack))
+            }
         })
     }
 

@@ -134,11 +134,14 @@ enum Says {
 fn says(stacks: &Stacks, frame: Frame) -> Says {
     let name = stacks.str(frame.name);
     if !site::is_python(stacks, frame) {
-        return match () {
-            () if workspaces::is_frame(stacks, frame) => Says::Workspace,
-            () if name.contains("torch::autograd::AccumulateGrad") => Says::Accumulates,
-            () if name.contains("torch::autograd::SavedVariable") => Says::Saved,
-            () => Says::Nothing,
+        return if workspaces::is_frame(stacks, frame) {
+            Says::Workspace
+        } else if name.contains("torch::autograd::AccumulateGrad") {
+            Says::Accumulates
+        } else if name.contains("torch::autograd::SavedVariable") {
+            Says::Saved
+        } else {
+            Says::Nothing
         };
     }
     let file = code::slashed(stacks.str(frame.filename));

@@ -61,8 +61,8 @@ struct Life<'a> {
     kind: &'a BlockKind,
     fact: &'a Fact,
     role: Role,
-    /// Position of the span in which it was made.
-    span: usize,
+    /// Position of the part in which it was made.
+    part: usize,
     freed: u32,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Rules<'a> {
         let mut categories = Vec::with_capacity(blocks.len());
         let mut open: Vec<Open> = Vec::new();
         let mut nth = Ordinals::default();
-        let mut span = 0;
+        let mut at = 0;
         for block in (0..blocks.len() as u32).map(BlockIdx) {
             watch.at_row(block.index(), || {
                 let tables = self.history.heap_bytes() + of_map(&nth.counts);
@@ -140,12 +140,12 @@ impl<'a> Rules<'a> {
                 continue;
             }
             let alloc = blocks.alloc[block.index()];
-            while self.survey.spans[span].end <= alloc {
-                span += 1;
+            while self.survey.parts[at].end <= alloc {
+                at += 1;
             }
-            let life = self.life(block, span);
+            let life = self.life(block, at);
             let verdict = self.judge(&life);
-            let part = &self.survey.spans[span];
+            let part = &self.survey.parts[at];
             let place = (life.fact.place, life.kind.requested);
             let noted = matches!(part.phase, Phase::Forward | Phase::Other) && alloc >= remembered;
             categories.push(match verdict {
@@ -202,18 +202,18 @@ impl<'a> Rules<'a> {
     /// The first event of the passes that are remembered.
     fn remembered(&self) -> u32 {
         let backward = |s: &&super::survey::Part| s.phase == Phase::Backward;
-        let last = self.survey.spans.iter().rev().filter(backward);
+        let last = self.survey.parts.iter().rev().filter(backward);
         last.map(|s| s.end).nth(REMEMBERED).unwrap_or(0)
     }
 
-    fn life(&self, block: BlockIdx, span: usize) -> Life<'a> {
+    fn life(&self, block: BlockIdx, part: usize) -> Life<'a> {
         let kind = self.device.blocks.kind(block);
         Life {
             block,
             kind,
             fact: self.facts.get(kind.alloc_stack),
             role: self.roles.get(kind.alloc_stack),
-            span,
+            part,
             freed: self.device.blocks.free_requested[block.index()],
         }
     }
@@ -244,27 +244,27 @@ impl<'a> Rules<'a> {
         {
             return Verdict::Is(Category::Temporary);
         }
-        let span = &self.survey.spans[life.span];
+        let part = &self.survey.parts[life.part];
         let grows = self.growing.binary_search(&life.kind.alloc_stack).is_ok();
         let cached = fact.cache || grows && !self.may_be_workspace(life);
         if cached
             && (life.role != Role::ModelSetup || fact.of_cache)
-            && span.phase != Phase::Backward
+            && part.phase != Phase::Backward
             && !self.is_brief(life)
         {
             return self.made_by_cache(life);
         }
-        match (span.phase, life.role) {
+        match (part.phase, life.role) {
             (Phase::Backward, _) => Verdict::Is(self.made_in_backward(life)),
             (_, Role::Optimizer | Role::OptimizerSetup) | (Phase::Optimizer, _) => {
                 // The norm that clipping returns is the program's, which logs it, or keeps it.
-                Verdict::Is(match () {
-                    () if life.freed < span.end || fact.clips => Category::Temporary,
+                Verdict::Is(if life.freed < part.end || fact.clips {
+                    Category::Temporary
+                } else if life.role == Role::Program && self.survey.has_optimizer {
                     // The optimizer has its own state. This may be copies of the weights.
-                    () if life.role == Role::Program && self.survey.has_optimizer => {
-                        Category::Unknown
-                    }
-                    () => Category::OptimizerState,
+                    Category::Unknown
+                } else {
+                    Category::OptimizerState
                 })
             }
             (Phase::Setup, _) | (_, Role::ModelSetup) => Verdict::Is(self.made_in_setup(life)),
@@ -277,28 +277,29 @@ impl<'a> Rules<'a> {
     /// The category of a block of a cache of keys and values. Where a model is trained with
     /// `use_cache=True`, its cache holds what the backward pass needs, and goes with it.
     fn made_by_cache(&self, life: &Life<'_>) -> Verdict {
-        let part = &self.survey.spans[life.span];
+        let part = &self.survey.parts[life.part];
         let Some(at) = part.backward.filter(|_| part.phase == Phase::Forward) else {
             return match self.survey.learns && self.lasts(life) {
                 true => Verdict::AsBefore(Category::KvCache),
                 false => Verdict::Is(Category::KvCache),
             };
         };
-        let backward = &self.survey.spans[at];
+        let backward = &self.survey.parts[at];
         let saved = self.facts.get(life.kind.free_stack).saved;
         let n_events = self.device.events.len();
-        match () {
-            () if saved => Verdict::Is(Category::Activation),
-            () if life.freed < backward.start => Verdict::Is(Category::KvCache),
-            () if self.lasts(life) && backward.end == n_events => {
-                Verdict::AsBefore(Category::Activation)
-            }
-            () if self.lasts(life) => Verdict::AsBefore(Category::KvCache),
+        if saved {
+            Verdict::Is(Category::Activation)
+        } else if life.freed < backward.start {
+            Verdict::Is(Category::KvCache)
+        } else if self.lasts(life) && backward.end == n_events {
+            Verdict::AsBefore(Category::Activation)
+        } else if self.lasts(life) {
+            Verdict::AsBefore(Category::KvCache)
+        } else if self.survey.passes_between(at, life.freed) < 2 {
             // A variable may hold it until the next step sets it again.
-            () if self.survey.passes_between(at, life.freed) < 2 => {
-                Verdict::Is(Category::Activation)
-            }
-            () => Verdict::Is(Category::KvCache),
+            Verdict::Is(Category::Activation)
+        } else {
+            Verdict::Is(Category::KvCache)
         }
     }
 
@@ -340,7 +341,7 @@ impl<'a> Rules<'a> {
 
     fn made_in_setup(&mut self, life: &Life<'_>) -> Category {
         let (fact, kind) = (life.fact, life.kind);
-        if fact.apply_line.is_none() && life.freed < self.survey.spans[life.span].end {
+        if fact.apply_line.is_none() && life.freed < self.survey.parts[life.part].end {
             return Category::Temporary;
         }
         let counter = kind.requested == Bytes(8) && fact.of_module;
@@ -356,18 +357,19 @@ impl<'a> Rules<'a> {
             };
         }
         let is_trained = self.budget.take(kind.requested);
-        match () {
-            () if fact.shard_line > self.survey.shard_line => Category::OptimizerState,
+        if fact.shard_line > self.survey.shard_line {
+            Category::OptimizerState
+        } else if fact.of_object && !is_trained && self.survey.shows_gradients() {
             // An object of the program may be anything. What it makes may be data; or buffers, if
             // it may be a module.
-            () if fact.of_object && !is_trained && self.survey.shows_gradients() => {
-                match fact.beside_forward {
-                    true => Category::Unknown,
-                    false => Category::Input,
-                }
+            match fact.beside_forward {
+                true => Category::Unknown,
+                false => Category::Input,
             }
-            () if !is_trained && self.may_be_a_pool(fact) => Category::Unknown,
-            () => Category::Parameter,
+        } else if !is_trained && self.may_be_a_pool(fact) {
+            Category::Unknown
+        } else {
+            Category::Parameter
         }
     }
 
@@ -382,9 +384,9 @@ impl<'a> Rules<'a> {
     }
 
     fn made_in_backward(&self, life: &Life<'_>) -> Category {
-        let span = &self.survey.spans[life.span];
+        let part = &self.survey.parts[life.part];
         let free = self.facts.get(life.kind.free_stack);
-        if life.freed < span.end {
+        if life.freed < part.end {
             // A checkpoint recomputes this block, and the backward pass then consumes it, or would
             // have done so.
             let is_consumed = !free.calls_module || self.is_cut_off(life);
@@ -397,28 +399,30 @@ impl<'a> Rules<'a> {
         }
         let cleared = self.roles.get(life.kind.free_stack) == Role::ZeroGrad;
         let parameters = &self.survey.parameters;
-        let waits = self.survey.waits_for_later_pass(life.span, life.freed);
-        match () {
-            () if cleared || life.fact.accumulates => Category::Gradient,
+        let waits = self.survey.waits_for_later_pass(life.part, life.freed);
+        if cleared || life.fact.accumulates {
+            Category::Gradient
+        } else if waits && self.roles.get(life.kind.free_stack) != Role::Program {
             // A second backward pass goes through what the first one made, and gives it back. The
             // gradient of a weight goes when the program clears it.
-            () if waits && self.roles.get(life.kind.free_stack) != Role::Program => {
-                Category::Activation
-            }
+            Category::Activation
+        } else if part.end == self.device.events.len() && life.fact.calls_module {
             // The backward pass is not over, and a checkpoint recomputes this block, whatever its
             // size.
-            () if span.end == self.device.events.len() && life.fact.calls_module => {
-                Category::Activation
-            }
-            () if parameters.has(life.kind.requested) => Category::Gradient,
-            () if self.lasts(life) && workspaces::is_size(life.kind.requested) => {
-                Category::Temporary
-            }
-            () if waits => Category::Activation,
+            Category::Activation
+        } else if parameters.has(life.kind.requested) {
+            Category::Gradient
+        } else if self.lasts(life) && workspaces::is_size(life.kind.requested) {
+            Category::Temporary
+        } else if waits {
+            Category::Activation
+        } else if parameters.is_empty() && !self.lasts(life) {
             // Nothing is known about the parameters.
-            () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
-            () if span.end == self.device.events.len() => Category::Temporary,
-            () => Category::Unknown,
+            Category::Gradient
+        } else if part.end == self.device.events.len() {
+            Category::Temporary
+        } else {
+            Category::Unknown
         }
     }
 
@@ -433,67 +437,71 @@ impl<'a> Rules<'a> {
     }
 
     fn made_in_forward(&self, life: &Life<'_>) -> Verdict {
-        let span = &self.survey.spans[life.span];
+        let part = &self.survey.parts[life.part];
         if self.is_cut_off(life) && !self.lasts(life) && !self.feeds_cache(life) {
             return Verdict::AsBefore(Category::Activation);
         }
         let saved = self.facts.get(life.kind.free_stack).saved;
-        if life.freed < span.end {
-            return Verdict::Is(match () {
-                () if self.feeds_cache(life) => Category::KvCache,
+        if life.freed < part.end {
+            return Verdict::Is(if self.feeds_cache(life) {
+                Category::KvCache
+            } else if saved && !self.survey.learns {
                 // Where nothing learns, a loop of many calls is one pass. What autograd saved in a
                 // call waits for a backward pass until the next call's output takes its place.
-                () if saved && !self.survey.learns => Category::Activation,
-                () => Category::Temporary,
+                Category::Activation
+            } else {
+                Category::Temporary
             });
         }
         let lasts = self.lasts(life);
-        let Some(backward) = span.backward else {
-            return match () {
-                () if saved => Verdict::Is(Category::Activation),
-                () if !lasts => Verdict::Is(Category::Temporary),
-                () if self.may_be_workspace(life) => Verdict::AsBefore(Category::Temporary),
-                () if self.survey.learns || self.survey.keeps => {
-                    Verdict::AsBefore(Category::Activation)
-                }
-                () => Verdict::AsBefore(Category::Unknown),
+        let Some(at) = part.backward else {
+            return if saved {
+                Verdict::Is(Category::Activation)
+            } else if !lasts {
+                Verdict::Is(Category::Temporary)
+            } else if self.may_be_workspace(life) {
+                Verdict::AsBefore(Category::Temporary)
+            } else if self.survey.learns || self.survey.keeps {
+                Verdict::AsBefore(Category::Activation)
+            } else {
+                Verdict::AsBefore(Category::Unknown)
             };
         };
-        let part = &self.survey.spans[backward];
-        match () {
-            () if saved => Verdict::Is(Category::Activation),
-            () if life.freed < part.start => Verdict::Is(Category::Temporary),
-            () if life.freed < part.end => Verdict::Is(Category::Activation),
+        let backward = &self.survey.parts[at];
+        if saved {
+            Verdict::Is(Category::Activation)
+        } else if life.freed < backward.start {
+            Verdict::Is(Category::Temporary)
+        } else if life.freed < backward.end {
+            Verdict::Is(Category::Activation)
+        } else if self.survey.waits_for_later_pass(at, life.freed) {
             // The pass of another loss comes first.
-            () if self.survey.waits_for_later_pass(backward, life.freed) => {
-                Verdict::Is(Category::Activation)
-            }
+            Verdict::Is(Category::Activation)
+        } else if lasts && workspaces::is_size(life.kind.requested) {
             // A workspace is made once and kept, while other blocks of this size are made again and
             // again.
-            () if lasts && workspaces::is_size(life.kind.requested) => {
-                Verdict::Is(Category::Temporary)
-            }
-            () if lasts && part.end == self.device.events.len() => {
-                Verdict::AsBefore(Category::Activation)
-            }
-            () if lasts => Verdict::AsBefore(Category::Temporary),
+            Verdict::Is(Category::Temporary)
+        } else if lasts && backward.end == self.device.events.len() {
+            Verdict::AsBefore(Category::Activation)
+        } else if lasts {
+            Verdict::AsBefore(Category::Temporary)
+        } else if self.survey.passes_between(at, life.freed) < 2 {
             // A variable holds the block until the next step sets it again. If it is held longer,
             // the program keeps it on purpose.
-            () if self.survey.passes_between(backward, life.freed) < 2 => {
-                Verdict::Is(Category::Temporary)
-            }
-            () => Verdict::Is(match life.role {
+            Verdict::Is(Category::Temporary)
+        } else {
+            Verdict::Is(match life.role {
                 // A trainer that ends gives back the workspaces, too.
                 Role::Forward if self.survey.is_like_workspace(life.kind) => Category::Temporary,
                 Role::Forward => Category::Activation,
                 _ => Category::Temporary,
-            }),
+            })
         }
     }
 
     fn made_by_program(&mut self, life: &Life<'_>) -> Verdict {
-        let span = &self.survey.spans[life.span];
-        if life.freed < span.end {
+        let part = &self.survey.parts[life.part];
+        if life.freed < part.end {
             return Verdict::Is(Category::Temporary);
         }
         let alloc = self.device.blocks.alloc[life.block.index()];
@@ -510,7 +518,7 @@ impl<'a> Rules<'a> {
                 None => Category::Unknown,
             });
         }
-        match span.forward {
+        match part.forward {
             Some(forward) if life.freed >= forward => Verdict::Is(match self.is_owned(life) {
                 true => Category::Unknown,
                 false => Category::Input,
@@ -524,10 +532,10 @@ impl<'a> Rules<'a> {
     /// large as what such passes leave behind: a weight that takes the place of another, or the
     /// state of an optimizer written by hand. Data go with their step.
     fn is_owned(&self, life: &Life<'_>) -> bool {
-        let span = &self.survey.spans[life.span];
+        let part = &self.survey.parts[life.part];
         let outlives = |backward| self.survey.passes_between(backward, life.freed) > 0;
-        span.pass > 0
-            && span.backward.is_some_and(outlives)
+        part.pass > 0
+            && part.backward.is_some_and(outlives)
             && self.survey.left_behind.has(life.kind.requested)
     }
 
@@ -566,13 +574,13 @@ impl<'a> Rules<'a> {
             (Role::Backward, _) if stays && self.survey.is_like_workspace(kind) => {
                 Some(Category::Temporary)
             }
-            (Role::Forward, _) => Some(match () {
-                () if stays && self.survey.is_like_workspace(kind) => Category::Temporary,
+            (Role::Forward, _) => Some(if stays && self.survey.is_like_workspace(kind) {
+                Category::Temporary
+            } else if stays && workspaces::is_size(kind.requested) && self.survey.passes > 1 {
                 // Backward passes have come, and none took it.
-                () if stays && workspaces::is_size(kind.requested) && self.survey.passes > 1 => {
-                    Category::Unknown
-                }
-                () => Category::Activation,
+                Category::Unknown
+            } else {
+                Category::Activation
             }),
             _ => None,
         };
@@ -580,14 +588,17 @@ impl<'a> Rules<'a> {
             return made;
         }
         let free = kind.free_stack;
-        match () {
-            () if stays => match self.survey.is_bare(kind.requested) {
+        if stays {
+            match self.survey.is_bare(kind.requested) {
                 true => Category::Parameter,
                 false => Category::Before,
-            },
-            () if self.roles.get(free) == Role::ZeroGrad => Category::Gradient,
-            () if self.facts.get(free).saved => Category::Activation,
-            () => Category::Before,
+            }
+        } else if self.roles.get(free) == Role::ZeroGrad {
+            Category::Gradient
+        } else if self.facts.get(free).saved {
+            Category::Activation
+        } else {
+            Category::Before
         }
     }
 }

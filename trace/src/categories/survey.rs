@@ -17,7 +17,7 @@ use std::collections::HashSet;
 /// that only infers gives back nearly everything.
 const KEPT: f64 = 0.25;
 
-/// A span of events in one phase, and what follows it.
+/// A part of the recording in one phase, and what follows it.
 pub(super) struct Part {
     pub phase: Phase,
     pub start: u32,
@@ -38,7 +38,7 @@ impl Part {
 }
 
 pub(super) struct Survey {
-    pub spans: Vec<Part>,
+    pub parts: Vec<Part>,
     /// What backward passes leave behind: for each size, the largest count that one pass left.
     pub gradients: Sizes,
     /// Blocks that were made as part of a module, or that are from before the recording and stay.
@@ -89,12 +89,12 @@ impl Survey {
         watch: Watch<'_>,
     ) -> Result<Survey, Stopped> {
         watch.look(phases.heap_bytes() + phases.spans().len() * size_of::<Part>())?;
-        let spans = parts(phases);
-        let forward = spans.iter().find(|s| s.phase == Phase::Forward);
+        let parts = parts(phases);
+        let forward = parts.iter().find(|s| s.phase == Phase::Forward);
         let mut survey = Survey {
             first_forward: forward.map(|s| s.start),
             learns: phases.has(Phase::Backward),
-            spans,
+            parts,
             gradients: Sizes::default(),
             parameters: Sizes::default(),
             of_modules: Sizes::default(),
@@ -113,7 +113,7 @@ impl Survey {
             passes: 0,
             bare: false,
         };
-        let backward = survey.spans.iter().filter(|s| s.phase == Phase::Backward);
+        let backward = survey.parts.iter().filter(|s| s.phase == Phase::Backward);
         survey.passes = backward.count() as u32;
         let watch = watch.beside(phases.heap_bytes());
         survey.count_like_workspaces(device, watch)?;
@@ -141,7 +141,7 @@ impl Survey {
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
         // The rules keep a copy of `gradients`: those whose parameter is not found yet.
         let tables = of_vec(&self.program) + self.like_workspaces.heap_bytes();
-        of_vec(&self.spans) + tables + sizes + self.gradients.heap_bytes()
+        of_vec(&self.parts) + tables + sizes + self.gradients.heap_bytes()
     }
 
     /// Walks over the blocks once. Returns, by stack, the sizes of the blocks that the program made
@@ -157,7 +157,7 @@ impl Survey {
         let n_events = device.events.len();
         let mut candidates: FxHashMap<StackIdx, Sizes> = FxHashMap::default();
         let mut left = Sizes::default();
-        let (mut span, mut made, mut kept) = (0, Tally::default(), Tally::default());
+        let (mut at, mut made, mut kept) = (0, Tally::default(), Tally::default());
         // Number of sizes of all candidates; in the worst case each has a table of its own.
         let mut n_candidates = 0;
         for block in (0..blocks.len() as u32).map(BlockIdx) {
@@ -175,16 +175,16 @@ impl Survey {
                 continue;
             }
             let alloc = blocks.alloc[block.index()];
-            while self.spans[span].end <= alloc {
-                if self.spans[span].phase == Phase::Backward {
+            while self.parts[at].end <= alloc {
+                if self.parts[at].phase == Phase::Backward {
                     self.gradients.at_least(&std::mem::take(&mut left));
                 }
-                span += 1;
+                at += 1;
             }
             if role == Role::Program {
                 self.program.push(alloc);
             }
-            let part = &self.spans[span];
+            let part = &self.parts[at];
             let early = self.first_forward.is_none_or(|first| alloc < first);
             let line = fact.shard_line.filter(|_| part.sets_up(freed));
             self.shard_line = self.shard_line.into_iter().chain(line).min();
@@ -225,10 +225,10 @@ impl Survey {
     }
 
     /// Heap bytes while tables grow: a full one moves to a larger one, and both exist then. The
-    /// spans are complete.
+    /// parts are complete.
     fn held_with(&self, tables: usize) -> usize {
-        let spans = of_vec(&self.spans);
-        spans + 3 * (self.heap_bytes() - spans + tables)
+        let parts = of_vec(&self.parts);
+        parts + 3 * (self.heap_bytes() - parts + tables)
     }
 
     /// Counts a block from before the recording that stays. What a pass has made is no parameter.
@@ -319,7 +319,7 @@ impl Survey {
     /// Whether a block that outlived a backward pass was given back in a later one, with no step of
     /// an optimizer between the two.
     pub fn waits_for_later_pass(&self, backward: usize, freed: u32) -> bool {
-        let later = self.spans[backward + 1..].iter();
+        let later = self.parts[backward + 1..].iter();
         let mut until = later.take_while(|part| part.start <= freed);
         let last = until.clone().last();
         last.is_some_and(|part| part.phase == Phase::Backward && freed < part.end)
@@ -346,14 +346,14 @@ impl Survey {
 
     /// The events at which backward passes begin.
     pub fn backward_starts(&self) -> Vec<u32> {
-        let backward = self.spans.iter().filter(|s| s.phase == Phase::Backward);
+        let backward = self.parts.iter().filter(|s| s.phase == Phase::Backward);
         backward.map(|s| s.start).collect()
     }
 
     /// How many backward passes end between the end of a given one and an event.
     pub fn passes_between(&self, backward: usize, event: u32) -> usize {
-        let ended = self.spans.partition_point(|s| s.end <= event);
-        let before = |at: usize| match self.spans.get(at) {
+        let ended = self.parts.partition_point(|s| s.end <= event);
+        let before = |at: usize| match self.parts.get(at) {
             Some(part) => part.pass,
             None => self.passes,
         };

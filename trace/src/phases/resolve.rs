@@ -461,11 +461,15 @@ fn closures(device: &DeviceTrace, stacks: &Stacks) -> HashSet<usize> {
 
 fn named(scope: &str) -> Option<Phase> {
     let name = scope.to_lowercase();
-    match () {
-        () if name.starts_with("optimizer.zero_grad") => Some(Phase::Other),
-        () if name.starts_with("optimizer.step") || name == "optimizer" => Some(Phase::Optimizer),
-        () if name.contains("backward") => Some(Phase::Backward),
-        () if name.contains("forward") => Some(Phase::Forward),
-        () => None,
+    if name.starts_with("optimizer.zero_grad") {
+        Some(Phase::Other)
+    } else if name.starts_with("optimizer.step") || name == "optimizer" {
+        Some(Phase::Optimizer)
+    } else if name.contains("backward") {
+        Some(Phase::Backward)
+    } else if name.contains("forward") {
+        Some(Phase::Forward)
+    } else {
+        None
     }
 }
