@@ -6,7 +6,7 @@ use trace::categories::{self, Categories};
 use trace::phases::{Phase, Phases};
 use trace::span::Span;
 use trace::stacks::Stacks;
-use trace::steps::{levels, recording};
+use trace::steps::{choices, recording};
 use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
@@ -34,7 +34,7 @@ pub fn contents(
         // The pinned memory of the host has the steps of its devices.
         levels: match device.device {
             PINNED => Vec::new(),
-            _ => levels::of_device_while(device, stacks, watch)?,
+            _ => choices::of_device_while(device, stacks, watch)?,
         },
         phases: match is_loop {
             true => Vec::new(),

@@ -7,7 +7,7 @@ use trace::categories::{self, Categories};
 use trace::intervals::LiveIndex;
 use trace::naming::Rules;
 use trace::oom;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::Bytes;
@@ -91,7 +91,7 @@ impl Decoded {
         let devices = trace.with_pinned();
         let most = devices.map(|device| {
             let categories = categories::memory_needed(device, &trace.stacks);
-            categories.max(levels::memory_needed(device, &trace.stacks))
+            categories.max(choices::memory_needed(device, &trace.stacks))
         });
         Bytes(most.max().unwrap_or(0) as u64)
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use trace::categories::Named;
 use trace::phases::Phase;
 use trace::span::Span;
-use trace::steps::levels::Level;
+use trace::steps::choices::LoopChoice;
 use trace::steps::recording::Recording;
 use trace::units::{Bytes, EventIdx};
 
@@ -15,7 +15,7 @@ pub struct Contents {
     /// What it is, in a sentence.
     pub recording: Recording,
     /// The loops whose iterations can be taken for steps, fewest iterations first.
-    pub levels: Vec<Level>,
+    pub levels: Vec<LoopChoice>,
     /// Where there is no loop: the passes, in order, inferred. The longest where there are many.
     pub phases: Vec<PhaseMark>,
     /// What is allocated where *allocated* peaks; absent where nothing is.

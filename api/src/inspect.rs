@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trace::categories::Named;
 use trace::known::Unknown;
-use trace::steps::levels::Level;
+use trace::steps::choices::LoopChoice;
 use trace::steps::recording::Recording;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 use trace::units::{Bytes, EventIdx};
@@ -166,7 +166,7 @@ pub struct Steps {
     pub source: StepSource,
     /// The loops that can be chosen as steps, fewest iterations first.
     #[serde(default)]
-    pub levels: Vec<Level>,
+    pub levels: Vec<LoopChoice>,
     /// The key of the chosen one; `null` without steps, or if the steps belong to no listed loop.
     #[serde(default)]
     pub chosen: Option<String>,

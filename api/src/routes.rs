@@ -352,7 +352,7 @@ pub fn explain_under(run: &RunId, device: u32, limit: &str) -> String {
 }
 
 /// The same question, with the iterations of another loop as the steps: `level` is the key of a
-/// [`trace::steps::levels::Level`].
+/// [`trace::steps::choices::LoopChoice`].
 pub fn with_steps(path: String, level: Option<&str>) -> String {
     let Some(level) = level else { return path };
     let sign = if path.contains('?') { '&' } else { '?' };

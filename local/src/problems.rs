@@ -4,7 +4,7 @@ use answers::cards::NoCard;
 use answers::decoded::NoDevice;
 use api::problem::{Problem, ProblemCode};
 use trace::clip::clipped;
-use trace::steps::levels::UnknownLevel;
+use trace::steps::choices::UnknownLoop;
 
 /// Longest detail, bytes: it may quote the request.
 const LONGEST_DETAIL: usize = 2048;
@@ -34,7 +34,7 @@ pub fn missing(what: impl AsRef<str>) -> Refused {
 }
 
 /// No loop of the recording is called this.
-pub fn no_level(unknown: &UnknownLevel) -> Refused {
+pub fn no_loop(unknown: &UnknownLoop) -> Refused {
     let detail = unknown.to_string();
     problem(404, ProblemCode::NotFound, "Not found", &detail)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use trace::compare::profile::Profile;
 use trace::ranks::Rank;
 use trace::ranks::profile::RankProfile;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::trace::{PINNED, Series};
 use trace::units::Bytes;
 use trace::watch::Watch;
@@ -90,7 +90,7 @@ impl Run {
         // The earlier copy is as large as the trace.
         self.cut.take();
         let mut trace = self.decoded.trace.clone();
-        levels::recut_all(&mut trace, level).map_err(|why| crate::problems::no_level(&why))?;
+        choices::recut_all(&mut trace, level).map_err(|why| crate::problems::no_loop(&why))?;
         let cut = Arc::new(Decoded::new(trace, ()));
         self.cut.replace(Some((level.to_owned(), Arc::clone(&cut))));
         Ok(cut)

@@ -542,7 +542,7 @@ fn of_memory(error: &NoMemory) -> Kind {
 
 fn of_store(error: &StoreError) -> Kind {
     match error {
-        StoreError::NotFound { .. } | StoreError::Deleted { .. } | StoreError::UnknownLevel(_) => {
+        StoreError::NotFound { .. } | StoreError::Deleted { .. } | StoreError::UnknownLoop(_) => {
             not_found()
         }
         StoreError::Conflict(_) => (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict"),

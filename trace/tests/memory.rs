@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use trace::categories::{self, Categories};
 use trace::reader::{Limits, Reader};
 use trace::snapshot::Snapshot;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::testing::bombs::{ALL, Bomb};
 use trace::trace::Trace;
 use trace::watch::Watch;
@@ -150,9 +150,9 @@ fn ask(bomb: &Bomb, trace: &Trace) {
         check("categories", said, &mut || {
             Categories::of(device, stacks);
         });
-        let said = levels::memory_needed(device, stacks);
+        let said = choices::memory_needed(device, stacks);
         check("loops", said, &mut || {
-            levels::of_device(device, stacks);
+            choices::of_device(device, stacks);
         });
     }
 }

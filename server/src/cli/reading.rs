@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trace::naming::Rules;
 use trace::snapshot::Snapshot;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::trace::Trace;
 
 /// Bytes read from the file at once.
@@ -29,7 +29,7 @@ pub(super) fn trace_of(path: &Path, level: Option<&str>, rules: &Rules) -> Resul
     let mut trace = trace::replay::run(read(path).map_err(bad)?);
     trace.stacks.own = (!rules.is_empty()).then(|| Arc::new(rules.clone()));
     if let Some(level) = level {
-        levels::recut_all(&mut trace, level).map_err(|why| bad(why.to_string()))?;
+        choices::recut_all(&mut trace, level).map_err(|why| bad(why.to_string()))?;
     }
     Ok(trace)
 }

@@ -38,7 +38,7 @@ use trace::ranks::sites::MAX_NAMED;
 use trace::ranks::{MAX_GROUPS as RANK_GROUPS, MAX_RANKS, odd};
 use trace::reader::{MAX_DEVICES, MAX_SETTINGS};
 use trace::steps::MAX_STEPS;
-use trace::steps::levels::MOST_LEVELS;
+use trace::steps::choices::MOST_CHOICES;
 use utoipa::openapi::OpenApi;
 
 /// Devices of a run.
@@ -100,7 +100,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Comparison", &[("against", RUNS), ("runs", RUNS)]),
     (
         "Contents",
-        &[("levels", MOST_LEVELS), ("phases", Contents::MAX_PHASES)],
+        &[("levels", MOST_CHOICES), ("phases", Contents::MAX_PHASES)],
     ),
     (
         "Curve",

@@ -20,7 +20,7 @@ use trace::oom;
 use trace::redact::step_in_words;
 use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
-use trace::steps::{Word, levels};
+use trace::steps::{Word, choices};
 use trace::tiles::block_label;
 use trace::trace::{
     DeviceTrace, QualityNote, Series, StepSource, Trace, device_name, is_of_engine,
@@ -126,7 +126,7 @@ impl Judgement {
         let judged = subject.judged();
         let told = judged.iter().copied();
         let told = told.max_by_key(|device| main_device::weight_of(device));
-        let levels = told.map(|device| levels::of_device(device, &trace.stacks));
+        let levels = told.map(|device| choices::of_device(device, &trace.stacks));
         let levels = levels.unwrap_or_default();
         Ok(Judgement {
             recording: told.map(|device| recording::of_device(device, &trace.stacks)),

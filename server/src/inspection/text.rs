@@ -9,7 +9,7 @@ use std::fmt::Write;
 use trace::categories::Named;
 use trace::known::{NOT_KNOWN, Point, Unknown};
 use trace::plain::one_line;
-use trace::steps::{Word, levels};
+use trace::steps::{Word, choices};
 use trace::trace::{PINNED, Series, SeriesSummary, StepSource, device_name};
 use trace::units::{Bytes, size};
 use trace::what_if::Change;
@@ -217,7 +217,7 @@ fn recording(inspection: &Inspection) -> String {
         out += &format!("\n  holds{of}: {}\n", recording.sentence);
     }
     if !inspection.steps.levels.is_empty() {
-        let levels = levels::in_words(&inspection.steps.levels);
+        let levels = choices::in_words(&inspection.steps.levels);
         out += &format!("  can be taken for steps: {levels}\n");
     }
     out

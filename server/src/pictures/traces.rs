@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use trace::naming::Rules;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::trace::Trace;
 use trace::units::Bytes;
 
@@ -143,7 +143,7 @@ impl Traces {
     /// The same, with the iterations of another loop as the steps: its key, or its word.
     ///
     /// # Errors
-    /// As [`Traces::get`], and [`StoreError::UnknownLevel`] if there is no such loop.
+    /// As [`Traces::get`], and [`StoreError::UnknownLoop`] if there is no such loop.
     pub async fn get_cut(
         &self,
         trace: i64,
@@ -162,7 +162,7 @@ impl Traces {
         // If the name is not a loop, no copy is made.
         let (checked, named) = (Arc::clone(&whole), level.clone());
         let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
-        let checking = work::answer(move || levels::check(&checked.trace, &named));
+        let checking = work::answer(move || choices::check(&checked.trace, &named));
         checking.await.map_err(|_| StoreError::Interrupted)??;
         let permit = self.budget.take_more(whole.weight()).await?;
         let cutting = work::answer(move || {
@@ -277,7 +277,7 @@ impl Traces {
 /// A copy with other steps.
 fn cut(trace: &Trace, level: &str, permit: Permit) -> StoreResult<Decoded> {
     let mut trace = trace.clone();
-    levels::recut_all(&mut trace, level)?;
+    choices::recut_all(&mut trace, level)?;
     Ok(Decoded::new(trace, permit))
 }
 

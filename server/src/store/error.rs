@@ -6,7 +6,7 @@ use answers::decoded::NoDevice;
 use api::ids::RunId;
 use std::path::PathBuf;
 use timeline::format::{UnixMillis, date_time};
-use trace::steps::levels::UnknownLevel;
+use trace::steps::choices::UnknownLoop;
 
 /// The result of anything in this folder.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -32,7 +32,7 @@ pub enum StoreError {
     },
     /// No loop of the trace is called this.
     #[error(transparent)]
-    UnknownLevel(#[from] UnknownLevel),
+    UnknownLoop(#[from] UnknownLoop),
     /// The state does not allow it.
     #[error("{0}")]
     Conflict(String),

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use trace::categories::Categories;
 use trace::leaks;
 use trace::reader::{Limits, read};
-use trace::steps::{levels, recording};
+use trace::steps::{choices, recording};
 use trace::stored::{decode, encode};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     leaks::of_trace(&trace);
     for device in trace.with_pinned() {
         Categories::of(device, &trace.stacks);
-        levels::of_device(device, &trace.stacks);
+        choices::of_device(device, &trace.stacks);
         recording::of_device(device, &trace.stacks);
     }
     let mut chunks = Vec::new();

@@ -14,7 +14,7 @@
 //! loops        iterations -> the loops that may be the steps
 //! choose       loops -> the one whose iterations are the steps
 //! rounds       a loop around another one in the same function
-//! levels       the loops that a reader can choose instead
+//! choices      the loops that a reader can choose instead
 //! ending       the end of the program, which is no part of its last step
 //! recording    what a recording holds: a loop, one pass, a model being loaded
 //! replays      replays of a CUDA graph, without stacks
@@ -23,13 +23,13 @@
 
 mod annotated;
 mod calls;
+pub mod choices;
 mod choose;
 mod ending;
 mod frames;
 mod hooks;
 mod inferred;
 mod iterations;
-pub mod levels;
 mod loops;
 mod mark;
 mod pinned;
@@ -101,7 +101,7 @@ fn found(
         let loops = analysis.loops()?;
         if let Some(chosen) = analysis.choose(&loops) {
             let chosen = &loops[chosen];
-            let word = levels::word(analysis, stacks, chosen, (&loops, Some(chosen)));
+            let word = choices::word(analysis, stacks, chosen, (&loops, Some(chosen)));
             let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
             return Ok((StepSource::Inferred, steps));
         }

@@ -3,8 +3,8 @@
 //! Half of the snapshots that people publish are a single pass. A pass has no steps and no verdict;
 //! its page says what it is.
 
+use super::choices::memory_needed;
 use super::frames::Work;
-use super::levels::memory_needed;
 use super::loops::Analysis;
 use super::word::Word;
 use super::work;

@@ -5,7 +5,7 @@ use crate::recordings::{fixtures, replayed, snapshot};
 use trace::leaks::{self, Verdict};
 use trace::levels::GivenBack;
 use trace::replay;
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::tiles::{SeriesTile, TileId};
 use trace::time::TimeColumn;
 use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series, Trace};
@@ -138,12 +138,12 @@ fn says_so(caveats: &[String]) -> bool {
 #[test]
 fn pinned_memory_follows_its_devices_to_other_steps() {
     let mut trace = trace("pinned_leak");
-    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let levels = choices::of_device(&trace.devices[0], &trace.stacks);
     let other = levels
         .iter()
         .find(|level| !level.chosen)
         .expect("another loop");
-    levels::recut_all(&mut trace, &other.key).expect("a loop of the device");
+    choices::recut_all(&mut trace, &other.key).expect("a loop of the device");
     assert_eq!(trace.devices[0].steps.len(), other.count as usize);
     assert_eq!(pinned(&trace).steps.len(), other.count as usize);
 }

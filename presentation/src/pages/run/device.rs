@@ -2,7 +2,7 @@
 
 use super::recording::Cut;
 use api::runs::{DeviceSummary, RunDetail};
-use trace::steps::levels;
+use trace::steps::choices;
 use trace::trace::{PINNED, StepSource};
 
 /// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
@@ -35,7 +35,7 @@ pub fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
     if let Cut::Other(level) = cut {
         device.steps = level.count;
         device.step_source = match level.key.as_str() {
-            levels::ANNOTATED | levels::OPTIMIZER => StepSource::Annotations,
+            choices::ANNOTATED | choices::OPTIMIZER => StepSource::Annotations,
             _ => StepSource::Inferred,
         };
     }

@@ -7,7 +7,7 @@ use api::contents::CategoryBytes;
 use api::runs::RunDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use trace::categories::{Category, Named};
-use trace::steps::levels::{self, Level};
+use trace::steps::choices::{self, LoopChoice};
 use trace::tiles::GroupBy;
 use trace::units::Bytes;
 
@@ -19,7 +19,7 @@ pub enum Cut {
     /// The loop that Tidemark found.
     Found,
     /// Another loop.
-    Other(Level),
+    Other(LoopChoice),
     /// The view names a loop that the recording does not have.
     Unknown(String),
 }
@@ -27,12 +27,12 @@ pub enum Cut {
 impl Cut {
     /// Which loop gives the steps in a view that names `key` (or its word), for a recording with
     /// these loops (`None`: not known yet).
-    pub fn of(key: Option<&str>, levels: Option<&[Level]>) -> Cut {
+    pub fn of(key: Option<&str>, levels: Option<&[LoopChoice]>) -> Cut {
         let Some(key) = key else { return Cut::Found };
         let Some(levels) = levels else {
             return Cut::Waiting;
         };
-        match levels::called(levels, key) {
+        match choices::called(levels, key) {
             None => Cut::Unknown(key.to_owned()),
             Some(level) if level.chosen => Cut::Found,
             Some(level) => Cut::Other(level.clone()),
@@ -70,7 +70,7 @@ pub fn beginning(run: &RunDetail) -> Option<String> {
 }
 
 /// Where a loop was found.
-pub fn place(level: &Level) -> String {
+pub fn place(level: &LoopChoice) -> String {
     match level.place.as_str() {
         "" => "marked in the recording".to_owned(),
         place => format!("read from the loop at {place}"),
@@ -141,8 +141,8 @@ pub fn show_category(state: &mut ViewState, category: Named) {
 mod tests {
     use super::*;
 
-    fn level(key: &str, chosen: bool) -> Level {
-        Level {
+    fn level(key: &str, chosen: bool) -> LoopChoice {
+        LoopChoice {
             key: key.to_owned(),
             label: "steps".to_owned(),
             place: "train.py:54 in train".to_owned(),
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_view_takes_a_loop_that_is_there() {
         let levels = [level("train.train", true), level("train.layers", false)];
-        let check = |key: Option<&str>, known: Option<&[Level]>, expected: Cut| {
+        let check = |key: Option<&str>, known: Option<&[LoopChoice]>, expected: Cut| {
             assert_eq!(Cut::of(key, known), expected, "{key:?}");
         };
         check(None, None, Cut::Found);
@@ -166,7 +166,7 @@ mod tests {
             Some(&levels),
             Cut::Other(levels[1].clone()),
         );
-        let epochs = Level {
+        let epochs = LoopChoice {
             label: "epochs".to_owned(),
             ..level("train.main", false)
         };

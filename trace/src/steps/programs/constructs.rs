@@ -198,7 +198,7 @@ fn every_loop_of_a_function_has_a_key_of_its_own() {
         format!("20x {{\nmain:{line} data:1\nmain:{next} !forward:10\nmain:{next}\n}}")
     });
     let trace = run(&loops.join("\n"));
-    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let levels = choices::of_device(&trace.devices[0], &trace.stacks);
     let keys: Vec<&str> = levels.iter().map(|level| level.key.as_str()).collect();
     for key in ["train.main", "train.main-2", "train.main-3"] {
         let n = keys.iter().filter(|&&other| other == key).count();

@@ -13,7 +13,7 @@ mod ends;
 mod serving;
 mod training;
 
-use super::{find, levels};
+use super::{choices, find, levels};
 use crate::span::Span;
 use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
@@ -207,7 +207,7 @@ fn perform(program: &mut Program, lines: &[&str]) {
 fn check(text: &str, expected: usize) {
     let trace = run(text);
     let device = &trace.devices[0];
-    let listed = levels::of_device(device, &trace.stacks);
+    let listed = choices::of_device(device, &trace.stacks);
     assert_eq!(device.steps.len(), expected, "{text}\n{listed:#?}");
     let source = if expected == 0 {
         StepSource::None
@@ -220,7 +220,7 @@ fn check(text: &str, expected: usize) {
 /// The name of the first step, and the levels: `step 0: 2 epochs, 12 steps`.
 fn levels_of(text: &str) -> String {
     let trace = run(text);
-    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let levels = choices::of_device(&trace.devices[0], &trace.stacks);
     let names = levels.iter().map(|l| format!("{} {}", l.count, l.label));
     let first = trace.devices[0].steps.first();
     let step = first.map_or("", |step| step.name.as_str());

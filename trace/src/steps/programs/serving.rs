@@ -37,9 +37,9 @@ fn what_the_engine_calls_is_no_loop() {
            main:11 torch/optim/adam/step:3
          }}"
     ));
-    let levels = levels::of_device(&trace.devices[0], &trace.stacks);
+    let levels = choices::of_device(&trace.devices[0], &trace.stacks);
     let inside = levels.iter().filter(|level| level.place.contains("unpack"));
-    assert_eq!(inside.count(), 0, "{}", levels::in_words(&levels));
+    assert_eq!(inside.count(), 0, "{}", choices::in_words(&levels));
     assert_eq!(trace.devices[0].steps.len(), 10);
 }
 
@@ -245,7 +245,7 @@ fn the_reader_can_take_another_level() {
            main:6 {ADAM}
          }}"
     ));
-    let found = levels::of_device(&trace.devices[0], &trace.stacks);
+    let found = choices::of_device(&trace.devices[0], &trace.stacks);
     let shown: Vec<String> = found
         .iter()
         .map(|l| format!("{}: {}", l.label, l.count))
@@ -254,16 +254,16 @@ fn the_reader_can_take_another_level() {
     assert!(found[0].chosen);
     let stacks = trace.stacks.clone();
     let device = &mut trace.devices[0];
-    assert_eq!(levels::recut(device, &stacks, &found[1].key), Ok(()));
+    assert_eq!(choices::recut(device, &stacks, &found[1].key), Ok(()));
     assert_eq!(device.steps.len(), 20);
-    let unknown = levels::recut(device, &stacks, "nothing").unwrap_err();
+    let unknown = choices::recut(device, &stacks, "nothing").unwrap_err();
     let said = "no level is called nothing; there are: steps (train.main), \
                 micro-batches (train.main-2)";
     assert_eq!(unknown.to_string(), said);
     // A key goes before a word.
     let mut found = found;
     found[0].label = found[1].key.clone();
-    assert_eq!(levels::called(&found, &found[1].key), Some(&found[1]));
+    assert_eq!(choices::called(&found, &found[1].key), Some(&found[1]));
 }
 
 /// A compiled function allocates little, and so does the replay of a graph that a few iterations

@@ -10,7 +10,7 @@ use presentation::pages::run::recording::{
 };
 use presentation::questions::words;
 use std::sync::Arc;
-use trace::steps::levels::Level;
+use trace::steps::choices::LoopChoice;
 use trace::steps::recording::Kind;
 
 /// What the recording holds, below the head of the page.
@@ -77,8 +77,12 @@ fn what(contents: &Arc<Contents>, cut: Memo<Cut>, view: UrlState<ViewState>) -> 
 
 /// The loops; one of them gives the steps.
 #[component]
-fn StepsChooser(levels: Vec<Level>, cut: Memo<Cut>, view: UrlState<ViewState>) -> impl IntoView {
-    let is_step = move |level: &Level| match cut.get() {
+fn StepsChooser(
+    levels: Vec<LoopChoice>,
+    cut: Memo<Cut>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let is_step = move |level: &LoopChoice| match cut.get() {
         Cut::Other(other) => other.key == level.key,
         Cut::Found | Cut::Waiting | Cut::Unknown(_) => level.chosen,
     };

@@ -20,13 +20,13 @@ pub const ANNOTATED: &str = "annotations";
 pub const OPTIMIZER: &str = "optimizer-steps";
 /// A loop must cover this share of the allocations to be listed.
 const WORTH_LISTING: f64 = 0.1;
-/// Levels listed at most.
-pub const MOST_LEVELS: usize = 8;
+/// Loops listed at most.
+pub const MOST_CHOICES: usize = 8;
 
 /// A loop that can be chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Level {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Level))]
+pub struct LoopChoice {
     /// Names it in a link and on the command line: equal in another trace of the same program.
     pub key: String,
     /// In the words people use: `epochs`, `steps`, `layers`.
@@ -42,12 +42,12 @@ pub struct Level {
 }
 
 // A share is a number.
-impl Eq for Level {}
+impl Eq for LoopChoice {}
 
-/// No level has this key or label.
+/// No choice has this key or label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no level is called {key}; there are: {known}")]
-pub struct UnknownLevel {
+pub struct UnknownLoop {
     /// The key or label in the question.
     pub key: String,
     /// The words that exist, each with its key.
@@ -56,7 +56,7 @@ pub struct UnknownLevel {
 
 /// The loops of a device that can be chosen, the outermost first. There are none if the search
 /// takes more memory than [`memory_needed`].
-pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
+pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<LoopChoice> {
     Watch::undisturbed(|watch| of_device_while(device, stacks, watch))
 }
 
@@ -68,9 +68,9 @@ pub fn of_device_while(
     device: &DeviceTrace,
     stacks: &Stacks,
     watch: Watch<'_>,
-) -> Result<Vec<Level>, Stopped> {
-    let levels = within_limits(device, stacks, watch)?.into_iter();
-    Ok(levels.map(|(level, _)| level).collect())
+) -> Result<Vec<LoopChoice>, Stopped> {
+    let choices = within_limits(device, stacks, watch)?.into_iter();
+    Ok(choices.map(|(choice, _)| choice).collect())
 }
 
 /// The most memory that the search for loops takes, bytes: several times what it takes for any
@@ -88,26 +88,26 @@ fn within_limits(
     device: &DeviceTrace,
     stacks: &Stacks,
     watch: Watch<'_>,
-) -> Result<Vec<(Level, Vec<Step>)>, Stopped> {
+) -> Result<Vec<(LoopChoice, Vec<Step>)>, Stopped> {
     let most = memory_needed(device, stacks);
     let found = watch.within(most, |watch| with_steps(device, stacks, watch))?;
     Ok(found.unwrap_or_default())
 }
 
-/// The level that is called this: by its key, or by its word.
-pub fn called<'l>(levels: &'l [Level], name: &str) -> Option<&'l Level> {
-    let by_key = levels.iter().find(|level| level.key == name);
-    by_key.or_else(|| levels.iter().find(|level| level.label == name))
+/// The choice that is called this: by its key, or by its word.
+pub fn called<'l>(choices: &'l [LoopChoice], name: &str) -> Option<&'l LoopChoice> {
+    let by_key = choices.iter().find(|choice| choice.key == name);
+    by_key.or_else(|| choices.iter().find(|choice| choice.label == name))
 }
 
-/// Whether a device has a level that is called this.
+/// Whether a device has a choice that is called this.
 ///
 /// # Errors
 /// When none has: what may be said instead.
-pub fn check(trace: &Trace, name: &str) -> Result<(), UnknownLevel> {
+pub fn check(trace: &Trace, name: &str) -> Result<(), UnknownLoop> {
     let of = |device| of_device(device, &trace.stacks);
-    let all: Vec<Vec<Level>> = trace.devices.iter().map(of).collect();
-    match all.iter().any(|levels| called(levels, name).is_some()) {
+    let all: Vec<Vec<LoopChoice>> = trace.devices.iter().map(of).collect();
+    match all.iter().any(|choices| called(choices, name).is_some()) {
         true => Ok(()),
         false => Err(unknown(name, all.iter().flatten())),
     }
@@ -116,33 +116,33 @@ pub fn check(trace: &Trace, name: &str) -> Result<(), UnknownLevel> {
 /// Makes the iterations of another loop, chosen by key or label, the device's steps.
 ///
 /// # Errors
-/// When no level has this name.
-pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, name: &str) -> Result<(), UnknownLevel> {
-    let levels = Watch::undisturbed(|watch| within_limits(device, stacks, watch));
-    let (levels, mut steps): (Vec<Level>, Vec<Vec<Step>>) = levels.into_iter().unzip();
-    let level = called(&levels, name).ok_or_else(|| unknown(name, levels.iter()))?;
-    device.step_source = match [ANNOTATED, OPTIMIZER].contains(&level.key.as_str()) {
+/// When no choice has this name.
+pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, name: &str) -> Result<(), UnknownLoop> {
+    let choices = Watch::undisturbed(|watch| within_limits(device, stacks, watch));
+    let (choices, mut steps): (Vec<LoopChoice>, Vec<Vec<Step>>) = choices.into_iter().unzip();
+    let choice = called(&choices, name).ok_or_else(|| unknown(name, choices.iter()))?;
+    device.step_source = match [ANNOTATED, OPTIMIZER].contains(&choice.key.as_str()) {
         true => StepSource::Annotations,
         false => StepSource::Inferred,
     };
-    let at = levels.iter().position(|other| other.key == level.key);
+    let at = choices.iter().position(|other| other.key == choice.key);
     device.steps = at.map_or_else(Vec::new, |at| steps.swap_remove(at));
     Ok(())
 }
 
-/// Says which levels there are, each once: `epochs (train.main), steps (train.main-2)`.
-fn unknown<'l>(name: &str, levels: impl Iterator<Item = &'l Level>) -> UnknownLevel {
+/// Says which choices there are, each once: `epochs (train.main), steps (train.main-2)`.
+fn unknown<'l>(name: &str, choices: impl Iterator<Item = &'l LoopChoice>) -> UnknownLoop {
     let mut known: Vec<String> = Vec::new();
-    for level in levels {
-        let level = match level.label == level.key {
-            true => level.key.clone(),
-            false => format!("{} ({})", level.label, level.key),
+    for choice in choices {
+        let choice = match choice.label == choice.key {
+            true => choice.key.clone(),
+            false => format!("{} ({})", choice.label, choice.key),
         };
-        if !known.contains(&level) {
-            known.push(level);
+        if !known.contains(&choice) {
+            known.push(choice);
         }
     }
-    UnknownLevel {
+    UnknownLoop {
         key: name.to_owned(),
         known: match known.is_empty() {
             true => "none".to_owned(),
@@ -156,7 +156,7 @@ fn unknown<'l>(name: &str, levels: impl Iterator<Item = &'l Level>) -> UnknownLe
 ///
 /// # Errors
 /// When none has.
-pub fn recut_all(trace: &mut Trace, name: &str) -> Result<(), UnknownLevel> {
+pub fn recut_all(trace: &mut Trace, name: &str) -> Result<(), UnknownLoop> {
     let mut any = false;
     for device in &mut trace.devices {
         any |= recut(device, &trace.stacks, name).is_ok();
@@ -195,25 +195,25 @@ pub(crate) fn micro_batches(
 }
 
 /// `epochs: 2 · steps: 24 · layers: 192`.
-pub fn in_words(levels: &[Level]) -> String {
-    let words: Vec<String> = levels
+pub fn in_words(choices: &[LoopChoice]) -> String {
+    let words: Vec<String> = choices
         .iter()
         .map(|l| format!("{}: {}", l.label, l.count))
         .collect();
     words.join(" · ")
 }
 
-/// The levels with their steps.
+/// The choices with their steps.
 fn with_steps(
     device: &DeviceTrace,
     stacks: &Stacks,
     watch: Watch<'_>,
-) -> Result<Vec<(Level, Vec<Step>)>, Stopped> {
+) -> Result<Vec<(LoopChoice, Vec<Step>)>, Stopped> {
     let watch = watch.beside(super::memory_of_scopes(device));
     let scopes = Scopes::new(device, stacks, watch)?;
     let of_scopes = |key: &str, label: &str, steps: Option<Vec<Step>>| {
         steps.filter(|s| s.len() > 1).map(|steps| {
-            let level = Level {
+            let choice = LoopChoice {
                 key: key.to_owned(),
                 label: label.to_owned(),
                 place: String::new(),
@@ -221,26 +221,26 @@ fn with_steps(
                 share: covered(device, &steps),
                 chosen: false,
             };
-            (level, steps)
+            (choice, steps)
         })
     };
-    let mut levels = Vec::new();
+    let mut choices = Vec::new();
     let numbered = scopes.numbered_anyhow();
-    levels.extend(of_scopes(ANNOTATED, "annotated steps", numbered));
+    choices.extend(of_scopes(ANNOTATED, "annotated steps", numbered));
     let optimizer = scopes.up_to_each_optimizer_step();
-    levels.extend(of_scopes(OPTIMIZER, "optimizer steps", optimizer));
+    choices.extend(of_scopes(OPTIMIZER, "optimizer steps", optimizer));
     if let Some(analysis) = Analysis::new(device, stacks, watch)? {
-        of_loops(&analysis, stacks, &mut levels)?;
+        of_loops(&analysis, stacks, &mut choices)?;
     }
-    // Several readings of one loop count as one level. Annotated steps are preferred, otherwise the
+    // Several readings of one loop are one choice. Annotated steps are preferred, otherwise the
     // loop.
-    let is_loop = |l: &Level| l.key != OPTIMIZER && l.key != ANNOTATED;
-    let counts = levels.iter().filter(|(l, _)| is_loop(l));
+    let is_loop = |l: &LoopChoice| l.key != OPTIMIZER && l.key != ANNOTATED;
+    let counts = choices.iter().filter(|(l, _)| is_loop(l));
     let counts: Vec<u32> = counts.map(|(l, _)| l.count).collect();
-    levels.retain(|(l, _)| l.key != OPTIMIZER || !counts.contains(&l.count));
-    let annotated = levels.iter().find(|(l, _)| l.key == ANNOTATED);
+    choices.retain(|(l, _)| l.key != OPTIMIZER || !counts.contains(&l.count));
+    let annotated = choices.iter().find(|(l, _)| l.key == ANNOTATED);
     let annotated = annotated.map(|(l, _)| l.count);
-    levels.retain(|(l, _)| l.label != Word::Step.many() || Some(l.count) != annotated);
+    choices.retain(|(l, _)| l.label != Word::Step.many() || Some(l.count) != annotated);
     let now = |steps: &[Step]| {
         steps.len() == device.steps.len()
             && steps.first().map(|s| s.events) == device.steps.first().map(|s| s.events)
@@ -250,64 +250,65 @@ fn with_steps(
         now(steps) && events(steps) == events(&device.steps)
     };
     // Of several readings of one loop, the one that is the steps stays; or one with a word.
-    levels.sort_by_key(|(l, steps)| (!exactly(steps), !now(steps), l.label == l.place));
-    let mut levels = each_once(levels);
-    levels.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
-    levels.truncate(MOST_LEVELS);
-    tell_apart(levels.iter_mut().map(|(level, _)| level).collect());
-    let exact = levels.iter().position(|(_, steps)| exactly(steps));
-    let chosen = exact.or_else(|| levels.iter().position(|(_, steps)| now(steps)));
+    choices.sort_by_key(|(l, steps)| (!exactly(steps), !now(steps), l.label == l.place));
+    let mut choices = each_once(choices);
+    choices.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
+    choices.truncate(MOST_CHOICES);
+    tell_apart(choices.iter_mut().map(|(choice, _)| choice).collect());
+    let exact = choices.iter().position(|(_, steps)| exactly(steps));
+    let chosen = exact.or_else(|| choices.iter().position(|(_, steps)| now(steps)));
     if let Some(chosen) = chosen {
-        levels[chosen].0.chosen = !device.steps.is_empty();
+        choices[chosen].0.chosen = !device.steps.is_empty();
     }
-    Ok(levels)
+    Ok(choices)
 }
 
-/// Levels without those that are one before them again. It keeps the first key of both, so that
+/// Choices without those that are one before them again. It keeps the first key of both, so that
 /// this is the same in other recordings.
-fn each_once(levels: Vec<(Level, Vec<Step>)>) -> Vec<(Level, Vec<Step>)> {
-    let mut kept: Vec<(Level, Vec<Step>)> = Vec::new();
-    for (level, steps) in levels {
-        let is_before =
-            |(other, others): &&mut (Level, Vec<Step>)| is_again(&level, &steps, other, others);
+fn each_once(choices: Vec<(LoopChoice, Vec<Step>)>) -> Vec<(LoopChoice, Vec<Step>)> {
+    let mut kept: Vec<(LoopChoice, Vec<Step>)> = Vec::new();
+    for (choice, steps) in choices {
+        let is_before = |(other, others): &&mut (LoopChoice, Vec<Step>)| {
+            is_again(&choice, &steps, other, others)
+        };
         match kept.iter_mut().find(is_before) {
-            None => kept.push((level, steps)),
+            None => kept.push((choice, steps)),
             Some((before, _)) if before.place.is_empty() => {}
             Some((before, _)) => {
                 let order = |key: &str| (key.len(), key.to_owned());
-                before.key = std::cmp::min_by_key(level.key, before.key.clone(), |k| order(k));
+                before.key = std::cmp::min_by_key(choice.key, before.key.clone(), |k| order(k));
             }
         }
     }
     kept
 }
 
-/// Whether a level is another one again: a loop of the same place; or of the same function, or of
+/// Whether a choice is another one again: a loop of the same place; or of the same function, or of
 /// scopes, whose iterations are at the same time.
-fn is_again(level: &Level, steps: &[Step], other: &Level, others: &[Step]) -> bool {
-    fn function(level: &Level) -> Option<(&str, &str)> {
-        let (place, name) = level.place.rsplit_once(" in ")?;
+fn is_again(choice: &LoopChoice, steps: &[Step], other: &LoopChoice, others: &[Step]) -> bool {
+    fn function(choice: &LoopChoice) -> Option<(&str, &str)> {
+        let (place, name) = choice.place.rsplit_once(" in ")?;
         Some((place.rsplit_once(':')?.0, name))
     }
-    let is_of_it = function(level) == function(other) || other.key == ANNOTATED;
+    let is_of_it = function(choice) == function(other) || other.key == ANNOTATED;
     let overlap = |(one, other): (&Step, &Step)| one.events.overlaps(other.events);
-    level.count == other.count
-        && (level.place == other.place || is_of_it && steps.iter().zip(others).all(overlap))
+    choice.count == other.count
+        && (choice.place == other.place || is_of_it && steps.iter().zip(others).all(overlap))
 }
 
 /// Gives loops that are the same in words their places, or what else it takes: a label chooses a
-/// level, so no two may have the same.
-fn tell_apart(mut levels: Vec<&mut Level>) {
-    let labels: Vec<String> = levels.iter().map(|level| level.label.clone()).collect();
-    for level in &mut levels {
-        let alike = labels.iter().filter(|label| **label == level.label);
-        if alike.count() > 1 && !level.place.is_empty() && level.label != level.place {
-            level.label = format!("{} at {}", level.label, level.place);
+/// choice, so no two may have the same.
+fn tell_apart(mut choices: Vec<&mut LoopChoice>) {
+    let labels: Vec<String> = choices.iter().map(|choice| choice.label.clone()).collect();
+    for choice in &mut choices {
+        let alike = labels.iter().filter(|label| **label == choice.label);
+        if alike.count() > 1 && !choice.place.is_empty() && choice.label != choice.place {
+            choice.label = format!("{} at {}", choice.label, choice.place);
         }
     }
-    for at in 1..levels.len() {
-        let (before, rest) = levels.split_at_mut(at);
-        if before.iter().any(|level| level.label == rest[0].label) {
+    for at in 1..choices.len() {
+        let (before, rest) = choices.split_at_mut(at);
+        if before.iter().any(|choice| choice.label == rest[0].label) {
             rest[0].label = format!("{} ({})", rest[0].label, rest[0].key);
         }
     }
@@ -320,10 +321,10 @@ fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
     inside as f64 / all.max(1) as f64
 }
 
-/// A key that selects one level only: that of the second loop of a function ends in `-2`, and so
+/// A key that selects one choice only: that of the second loop of a function ends in `-2`, and so
 /// on.
-fn not_taken(key: String, levels: &[(Level, Vec<Step>)]) -> String {
-    let is_free = |key: &String| levels.iter().all(|(level, _)| level.key != *key);
+fn not_taken(key: String, choices: &[(LoopChoice, Vec<Step>)]) -> String {
+    let is_free = |key: &String| choices.iter().all(|(choice, _)| choice.key != *key);
     let numbered = (2..).map(|n| format!("{key}-{n}"));
     let mut keys = std::iter::once(key.clone()).chain(numbered);
     keys.find(is_free).unwrap_or(key)
@@ -332,7 +333,7 @@ fn not_taken(key: String, levels: &[(Level, Vec<Step>)]) -> String {
 fn of_loops(
     analysis: &Analysis<'_>,
     stacks: &Stacks,
-    levels: &mut Vec<(Level, Vec<Step>)>,
+    choices: &mut Vec<(LoopChoice, Vec<Step>)>,
 ) -> Result<(), Stopped> {
     let loops = analysis.loops()?;
     let chosen = analysis.choose(&loops).map(|i| loops[i].clone());
@@ -368,10 +369,10 @@ fn of_loops(
     }
     for one in &shown {
         let (key, place) = named(analysis, stacks, one);
-        let key = not_taken(key, levels);
+        let key = not_taken(key, choices);
         let word = word(analysis, stacks, one, (&loops, chosen.as_ref()));
         let steps = analysis.steps(&one.iterations, word.unwrap_or(Word::Step));
-        let level = Level {
+        let choice = LoopChoice {
             key,
             label: word.map_or_else(|| place.clone(), |word| word.many().to_owned()),
             place,
@@ -379,7 +380,7 @@ fn of_loops(
             share: f64::from(one.allocs) / all,
             chosen: false,
         };
-        levels.push((level, steps));
+        choices.push((choice, steps));
     }
     Ok(())
 }
@@ -534,9 +535,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_levels_have_the_same_label() {
-        let check = |levels: &[(&str, &str, &str)], expected: &[&str]| {
-            let level = |&(key, label, place): &(&str, &str, &str)| Level {
+    fn no_two_choices_have_the_same_label() {
+        let check = |choices: &[(&str, &str, &str)], expected: &[&str]| {
+            let choice = |&(key, label, place): &(&str, &str, &str)| LoopChoice {
                 key: key.to_owned(),
                 label: label.to_owned(),
                 place: place.to_owned(),
@@ -544,9 +545,9 @@ mod tests {
                 share: 1.0,
                 chosen: false,
             };
-            let mut levels: Vec<Level> = levels.iter().map(level).collect();
-            tell_apart(levels.iter_mut().collect());
-            let labels: Vec<&str> = levels.iter().map(|level| level.label.as_str()).collect();
+            let mut choices: Vec<LoopChoice> = choices.iter().map(choice).collect();
+            tell_apart(choices.iter_mut().collect());
+            let labels: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();
             assert_eq!(labels, expected);
         };
         let (outer, inner) = ("a.py:5 in decode", "a.py:9 in decode");
