@@ -117,7 +117,7 @@ pub(super) fn forget(
         let again = kept.steps(own()) >= ENOUGH;
         for of in own() {
             let category = &mut categories[of.block.index()];
-            // Data may be made once; but a temporary that stays was none.
+            // Data may be made once and kept. What stays was no temporary.
             if again || *category == Category::Temporary {
                 *category = Category::Unknown;
             }

@@ -466,7 +466,7 @@ pub(super) fn word(
     let is_around_denoising = || inside().any(|other| denoises(analysis, stacks, other.owner));
     let updates = || {
         let rounds = analysis.rounds(others, one);
-        rounds.is_some_and(|rounds| analysis.update(&rounds))
+        rounds.is_some_and(|rounds| analysis.update_another_model(&rounds))
     };
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());

@@ -20,6 +20,7 @@ use super::calls::ContextIdx;
 use super::frames::Work;
 use super::iterations::Iteration;
 use super::loops::{Analysis, Loop, NEARLY_EACH};
+use super::rounds::Rounds;
 use crate::trace::{KindIdx, PoolId};
 use crate::units::Bytes;
 use std::collections::HashSet;
@@ -42,9 +43,10 @@ pub const MOST_GIVEN_BACK: f64 = 0.5;
 const MOST_DATA: usize = 8;
 /// So many of a caller's iterations call a function once, if each call is an iteration.
 const MOST_ONCE: f64 = 0.5;
-/// The same, if the calls are of different sizes: so many are smaller than the one before.
+/// The same, if the calls are of different sizes.
 const SOME_ONCE: f64 = 0.15;
-const OFTEN: f64 = 0.25;
+/// Then so many of the calls are smaller than the one before.
+const OFTEN_SMALLER: f64 = 0.25;
 /// If its iterations are short and call no module, a loop must be the only one and have so many.
 const MANY: usize = 16;
 /// The same, if a CUDA graph was captured, which such iterations replay.
@@ -190,7 +192,9 @@ impl Analysis<'_> {
             .filter(|i| by_iterations(i) >= MIN_STEPS)
             .filter(|i| !enough || by_iterations(i) >= 2 * loops[best].iterations.len())
             .unwrap_or(best);
-        let chosen = self.updating(loops, &candidates, chosen).unwrap_or(chosen);
+        let chosen = self
+            .around_with_own_updates(loops, &candidates, chosen)
+            .unwrap_or(chosen);
         let count = by_iterations(&chosen);
         let is_innermost = candidates.iter().all(|i| by_iterations(i) <= count);
         (!is_innermost || !self.optimizes_within(loops, count)).then_some(chosen)
@@ -270,12 +274,12 @@ impl Analysis<'_> {
     /// allocates its state in the first iteration inside, keeps it, and allocates nothing later.
     fn makes_state_first(&self, around: &Loop, inside: &Loop) -> bool {
         let blocks = &self.device.blocks;
-        let mut rest = inside.iterations.as_slice();
-        around.iterations.iter().all(|one| {
-            let (_, from) = rest.split_at(rest.partition_point(|i| i.start < one.start));
-            let (inner, after) = from.split_at(from.partition_point(|i| i.end <= one.end));
-            rest = after;
-            let [first, .., last] = inner else {
+        let rounds = Rounds {
+            outer: around,
+            inner: inside,
+        };
+        rounds.each().all(|round| {
+            let [first, .., last] = round.inside else {
                 return false;
             };
             let kept = (first.start..first.end).filter(|&alloc| {
@@ -283,7 +287,7 @@ impl Analysis<'_> {
                 let work = self.works.of_kind[blocks.kind[block].index()];
                 work == Work::Optimizer && blocks.free_requested[block] >= self.event(last.start)
             });
-            first.work.optimizer == one.work.optimizer
+            first.work.optimizer == round.this.work.optimizer
                 && 2 * kept.count() >= first.work.optimizer as usize
         })
     }
@@ -302,7 +306,12 @@ impl Analysis<'_> {
 
     /// The loop around the chosen one, where it updates another model than the iterations in it
     /// do: the critic's updates are parts of a step.
-    fn updating(&self, loops: &[Loop], candidates: &[usize], chosen: usize) -> Option<usize> {
+    fn around_with_own_updates(
+        &self,
+        loops: &[Loop],
+        candidates: &[usize],
+        chosen: usize,
+    ) -> Option<usize> {
         let inner = &loops[chosen];
         let context = |l: &Loop| self.regions[l.region].context;
         let around = candidates.iter().copied().filter(|&i| {
@@ -311,11 +320,11 @@ impl Analysis<'_> {
                 && context(&loops[i]) == context(inner)
                 && f64::from(loops[i].allocs) >= ABOUT_THE_SAME * f64::from(inner.allocs)
         });
-        let mut updating = around.filter(|&i| {
+        let mut around = around.filter(|&i| {
             let rounds = self.rounds(loops, &loops[i]);
-            rounds.is_some_and(|rounds| self.update(&rounds) && rounds.are_short())
+            rounds.is_some_and(|rounds| self.update_another_model(&rounds) && rounds.are_short())
         });
-        updating.next()
+        around.next()
     }
 
     /// Whether the optimizer's scopes show twice as many steps as there are iterations, or more,
@@ -355,7 +364,9 @@ impl Analysis<'_> {
                 };
                 f64::from(covers(i)) >= MOST_OF_THE_REST * f64::from(all)
             })
-            .filter(|&i| self.is_best_beat(loops, i) || self.renews(loops, &loops[i]))
+            .filter(|&i| {
+                self.is_best_beat(loops, i) || self.has_rounds_that_renew(loops, &loops[i])
+            })
             .filter(|&i| self.is_more_than_a_line(&loops[i]))
             .filter(|&i| self.gives_back(&loops[i]) || self.takes_data(&loops[i]))
             .filter(|&i| !self.may_be_layers(&loops[i]))
@@ -429,7 +440,7 @@ impl Analysis<'_> {
             all += sizes.len().saturating_sub(1);
             shrunk += sizes.windows(2).filter(|pair| pair[1] < pair[0]).count();
         }
-        shrunk as f64 >= OFTEN * all as f64 && all > 0
+        shrunk as f64 >= OFTEN_SMALLER * all as f64 && all > 0
     }
 
     /// Whether nearly each iteration makes something, outside of the loop in it, that is still
@@ -454,7 +465,7 @@ impl Analysis<'_> {
         fills.count() as f64 >= NEARLY_EACH * pairs.len() as f64
     }
 
-    fn renews(&self, loops: &[Loop], this: &Loop) -> bool {
+    fn has_rounds_that_renew(&self, loops: &[Loop], this: &Loop) -> bool {
         let rounds = self.rounds(loops, this);
         rounds.is_some_and(|rounds| self.renew(&rounds))
     }
@@ -465,7 +476,7 @@ impl Analysis<'_> {
         self.rounds(loops, this)
             .is_some_and(|rounds| match self.total.backward {
                 0 => rounds.are_equal() || self.renew(&rounds),
-                _ => rounds.update() || rounds.collect(),
+                _ => rounds.have_own_updates() || rounds.train_what_they_collect(),
             })
     }
 

@@ -37,9 +37,10 @@ pub struct Rounds<'l> {
 }
 
 /// One iteration of the loop around.
-struct Round<'l> {
-    this: &'l Iteration,
-    inside: &'l [Iteration],
+pub struct Round<'l> {
+    pub this: &'l Iteration,
+    /// Those of the loop inside.
+    pub inside: &'l [Iteration],
     /// The work outside of the inner loop.
     own: Tally,
 }
@@ -63,7 +64,8 @@ impl Round<'_> {
 }
 
 impl<'l> Rounds<'l> {
-    fn each(&self) -> impl Iterator<Item = Round<'l>> + use<'l> {
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = Round<'l>> + use<'l> {
         let (outer, mut rest) = (self.outer, self.inner.iterations.as_slice());
         outer.iterations.iter().map(move |this| {
             let (_, from) = rest.split_at(rest.partition_point(|i| i.start < this.start));
@@ -77,7 +79,7 @@ impl<'l> Rounds<'l> {
 
     /// Whether nearly each round has a backward pass and an optimizer's step of its own, beside
     /// those of the inner loop.
-    pub fn update(&self) -> bool {
+    pub fn have_own_updates(&self) -> bool {
         let usual = self.inner.work.backward / self.inner.iterations.len().max(1) as u32;
         let most = usual.max(1).saturating_mul(MOST_OF_ITS_OWN);
         let updates = self.each().filter(|round| {
@@ -113,7 +115,7 @@ impl<'l> Rounds<'l> {
 
     /// Whether all rounds have as many iterations, which train, and none begins within one: so many
     /// updates follow what each round collects.
-    pub fn collect(&self) -> bool {
+    pub fn train_what_they_collect(&self) -> bool {
         let trains = |work: Tally| work.backward > 0;
         self.are_equal()
             && self.inner.each(trains)
@@ -148,8 +150,8 @@ impl Analysis<'_> {
     }
 
     /// Whether nearly each round updates something that the iterations in it do not update.
-    pub fn update(&self, rounds: &Rounds<'_>) -> bool {
-        rounds.update() && !self.try_again(rounds)
+    pub fn update_another_model(&self, rounds: &Rounds<'_>) -> bool {
+        rounds.have_own_updates() && !self.try_again(rounds)
     }
 
     /// Whether nearly each round does of its own what the iterations in it do: it calls the same

@@ -91,8 +91,9 @@ fn gaps(
 }
 
 impl Gap {
-    /// The first allocations of the iterations in it, but for the first one. So many allocations
-    /// come `before` an iteration clears its gradients. None, where one of them is too short.
+    /// Where the iterations in it begin, but for the first one, if an iteration makes so many
+    /// allocations `before` it clears its gradients. Nowhere, if one of them would be too short
+    /// beside the usual `length`.
     fn cut(&self, before: usize, length: usize) -> Vec<usize> {
         let later = self.clears.iter().skip(1);
         let cuts: Vec<usize> = later.map(|clear| clear.saturating_sub(before)).collect();
