@@ -1,7 +1,8 @@
 //! Growth in blocks of one size, each time at another place: code that is made anew again and again
 //! has another name each time, and so does what it keeps.
 
-use super::{MIN_LATE_GROWTHS, View};
+use super::thresholds::MIN_LATE_GROWTHS;
+use super::view::View;
 use crate::phases::Role;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;

@@ -1,6 +1,6 @@
 //! What tells leaks apart that are named by one line of the program.
 
-use super::LeakReport;
+use super::report::LeakReport;
 use crate::site::{SiteKey, is_module_call, is_python};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, StrIdx};
 

@@ -1,6 +1,8 @@
 //! What of the level is no growth of the leaks: other sites that grow, and those that only hold.
 
-use super::{LeakGroup, View, judge};
+use super::judge;
+use super::report::LeakGroup;
+use super::view::View;
 use crate::growth::{Line, settled};
 use crate::site::SiteKey;
 use std::collections::HashSet;

@@ -4,10 +4,11 @@
 //! where the ring begins: until it is as long again, nobody can tell it from a leak. And what a
 //! validation keeps after the last step that the ring holds may come again.
 
-use super::View;
 use super::judge::{MUCH, SHORT};
+use super::report::LeakGroup;
 use super::survivors::Kept;
-use super::{LeakGroup, MIN_GROWTHS, MIN_LATE_GROWTHS};
+use super::thresholds::{MIN_GROWTHS, MIN_LATE_GROWTHS};
+use super::view::View;
 use crate::phases::Role;
 use crate::site;
 use crate::span::Span;
@@ -70,13 +71,13 @@ impl Emptied {
 /// What is kept that was made after the last step, in functions that no step but the first has
 /// called so, and takes no other's place. What they have called may be a part of one more step.
 /// `None` if there are steps enough, if the last of them was cut off, or if it is not much.
-pub fn kept_after(view: &View<'_>, steps: &[&Step]) -> Option<Bytes> {
-    let (device, blocks) = (view.device, &view.device.blocks);
+pub fn kept_after(view: &View<'_>) -> Option<Bytes> {
+    let (device, blocks, steps) = (view.device, &view.device.blocks, view.steps);
     let last = steps.last()?;
     if steps.len() >= SHORT {
         return None;
     }
-    let after = made_after(view, steps, last.events.end())?.into_iter();
+    let after = made_after(view, last.events.end())?.into_iter();
     let after = after.filter(|&block| !workspaces::is_size(blocks.kind(block).requested));
     let mut replaced = replaced_after(device, last);
     let kept = after.map(|block| blocks.kind(block));
@@ -99,10 +100,10 @@ pub struct Piled {
 /// A place that keeps [`MANY`] blocks of one size, or more, and nothing else, and all that in the
 /// last step or after it: a loop that nothing shows may go on there. The most of them, if there are
 /// several.
-pub fn piled_after(view: &View<'_>, steps: &[&Step]) -> Option<Piled> {
+pub fn piled_after(view: &View<'_>) -> Option<Piled> {
     let blocks = &view.device.blocks;
     let mut of_sites: FxHashMap<u32, Vec<BlockIdx>> = FxHashMap::default();
-    for block in made_after(view, steps, steps.last()?.events.start())? {
+    for block in made_after(view, view.steps.last()?.events.start())? {
         let site = view.sites.of_kind[blocks.kind[block.index()].index()];
         of_sites.entry(site).or_default().push(block);
     }
@@ -125,8 +126,8 @@ const MANY: usize = 8;
 
 /// The blocks that stay and were made `from` an event on, in functions that no step until then, but
 /// the first, has called so. `None` if the last step was cut off.
-fn made_after(view: &View<'_>, steps: &[&Step], from: EventIdx) -> Option<Vec<BlockIdx>> {
-    let (device, blocks) = (view.device, &view.device.blocks);
+fn made_after(view: &View<'_>, from: EventIdx) -> Option<Vec<BlockIdx>> {
+    let (device, blocks, steps) = (view.device, &view.device.blocks, view.steps);
     if steps.len() < device.steps.len() {
         return None;
     }
@@ -150,12 +151,8 @@ fn made_after(view: &View<'_>, steps: &[&Step], from: EventIdx) -> Option<Vec<Bl
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn are_emptied(
-    view: &View<'_>,
-    steps: &[&Step],
-    groups: &[LeakGroup],
-) -> Result<bool, Stopped> {
-    let (device, blocks) = (view.device, &view.device.blocks);
+pub fn are_emptied(view: &View<'_>, groups: &[LeakGroup]) -> Result<bool, Stopped> {
+    let (device, blocks, steps) = (view.device, &view.device.blocks, view.steps);
     let ends = |group: &LeakGroup| group.all_end && !group.is_within();
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return Ok(false);

@@ -18,8 +18,10 @@
 //!   and longer data.
 
 use super::judge::{self, Growth};
+use super::report::Pattern;
 use super::survivors::Kept;
-use super::{MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern, View};
+use super::thresholds::{MIN_GROWTHS, MIN_LATE_GROWTHS};
+use super::view::View;
 use crate::growth::settled;
 use crate::median;
 use crate::oom;

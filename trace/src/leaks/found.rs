@@ -4,7 +4,8 @@ use super::edges::Emptied;
 use super::excuse::{Excuse, Excuses};
 use super::judge::{self, Finding, Growth};
 use super::survivors::Survey;
-use super::{MIN_BYTES, View};
+use super::thresholds::MIN_BYTES;
+use super::view::View;
 use crate::watch::{Stopped, Watch};
 
 /// The result for all sites.

@@ -2,8 +2,11 @@
 
 use super::culprit::{Amount, Culprits};
 use super::judge::Growth;
+use super::report::LeakGroup;
+use super::spared;
 use super::survivors::Kept;
-use super::{LeakGroup, MAX_EVIDENCE, MIN_BYTES, View, spared};
+use super::thresholds::{MAX_EVIDENCE, MIN_BYTES};
+use super::view::View;
 use crate::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};

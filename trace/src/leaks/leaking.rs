@@ -1,6 +1,6 @@
 //! Which blocks leak, of all those that the sites of a report make.
 
-use super::{LeakGroup, Pattern};
+use super::report::{LeakGroup, Pattern};
 use crate::site::OfSites;
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, DeviceTrace};

@@ -9,8 +9,10 @@
 use super::beside::{Beside, add};
 use super::excuse::Excuses;
 use super::judge::{self, Finding};
+use super::report::LeakGroup;
 use super::survivors::Survey;
-use super::{LeakGroup, MIN_BYTES, View};
+use super::thresholds::MIN_BYTES;
+use super::view::View;
 use crate::fingerprint::Fingerprint;
 use crate::site::{SiteKey, Sites, is_module_call, is_python};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};

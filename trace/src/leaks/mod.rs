@@ -83,23 +83,27 @@
 //! # Files
 //!
 //! ```text
-//! survivors  one pass over the blocks: what each site keeps across the ends of steps
-//! last       what the last step would have kept, had it ended where the others do
-//! edges      what a short ring of events hides at its two ends
-//! judge      whether one site's survivors come from step after step
-//! lines      a site of which one line keeps and another one collects, line by line
-//! within     growth within a step
-//! spread     growth that no site has alone
-//! anew       growth in code that has another name each time
-//! excuse     innocent explanations for growth
-//! found      what grows, what may grow, and what has an excuse
-//! spared     blocks of a site that grows that are no part of the growth
-//! groups     sites that grow -> the groups of a report
-//! culprit    which function to name for a group
-//! apart      what tells groups apart that are named by one line
-//! beside     what of the level is no growth of the leaks
-//! reason     the verdict in words
-//! leaking    which blocks leak, for other questions
+//! survivors   one pass over the blocks: what each site keeps across the ends of steps
+//! last        what the last step would have kept, had it ended where the others do
+//! edges       what a short ring of events hides at its two ends
+//! judge       whether one site's survivors come from step after step
+//! lines       a site of which one line keeps and another one collects, line by line
+//! within      growth within a step
+//! spread      growth that no site has alone
+//! anew        growth in code that has another name each time
+//! given_back  what accumulates until the last step gives it back
+//! excuse      innocent explanations for growth
+//! found       what grows, what may grow, and what has an excuse
+//! spared      blocks of a site that grows that are no part of the growth
+//! groups      sites that grow -> the groups of a report
+//! culprit     which function to name for a group
+//! apart       what tells groups apart that are named by one line
+//! beside      what of the level is no growth of the leaks
+//! reason      the verdict in words
+//! report      what is told: verdict, reason, groups
+//! view        what all of these look at
+//! thresholds  how much must be seen
+//! leaking     which blocks leak, for other questions
 //! ```
 
 mod anew;
@@ -109,31 +113,35 @@ mod culprit;
 mod edges;
 mod excuse;
 mod found;
+mod given_back;
 mod groups;
 mod judge;
 mod last;
 mod leaking;
 mod lines;
 mod reason;
+mod report;
 mod spared;
 mod spread;
 mod survivors;
+mod thresholds;
+mod view;
 mod within;
 
 pub use crate::steps::MIN_STEPS;
 pub use culprit::caller;
 pub use leaking::Leaking;
+pub use report::{LeakGroup, LeakReport, Pattern, Verdict};
+pub use report::{counted_by, in_words, rate_unit, worst};
 pub use survivors::MAX_CELLS;
+pub use thresholds::{MAX_EVIDENCE, MAX_GAP_SPREAD, MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
+pub(crate) use view::whole_steps;
 
-use crate::growth::Growth;
-use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::phases::{Role, Roles};
-use crate::site::{SiteKey, Sites};
-use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
-use crate::steps::Word;
-use crate::trace::{Action, Annotation, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
-use crate::units::{Bytes, EventIdx};
+use crate::site::Sites;
+use crate::stacks::Stacks;
+use crate::trace::{Annotation, DeviceTrace, QualityNote, Trace};
 use crate::watch::{Stopped, Watch};
 use anew::Anew;
 use beside::{Beside, beside, others};
@@ -141,199 +149,18 @@ use excuse::Excuse;
 use found::Found;
 use judge::Together;
 use reason::Teller;
-use serde::{Deserialize, Serialize};
 use spread::Spread;
 use survivors::{Ends, Survey};
+use view::View;
 
 /// Version of the method. Answers of another version are computed again.
-pub const VERSION: u32 = 26;
-/// How many growths make a leak.
-pub const MIN_GROWTHS: usize = 3;
-/// How many growths make a leak if they begin late.
-pub const MIN_LATE_GROWTHS: usize = 6;
-/// Longest distance between growths, in mean distances.
-pub const MAX_GAP_SPREAD: f64 = 4.0;
-/// All sites together must add at least this much whenever they grow.
-pub const MIN_BYTES: Bytes = Bytes::kib(2);
-/// The largest number of blocks listed as evidence of a group, the oldest first.
-pub const MAX_EVIDENCE: usize = 256;
-
-/// Whether something leaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Something grows with the steps.
-    Leak,
-    /// Nothing does.
-    Clean,
-    /// The data does not allow an answer; the reason says why.
-    CannotTell,
-}
-
-/// How a group grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pattern {
-    /// In every step, or nearly.
-    EveryStep,
-    /// In every n-th step.
-    EveryNth(u32),
-    /// In each part of a step; what was kept is given back at the step's end.
-    WithinStep,
-    /// One buffer is replaced by a larger one again and again.
-    Enlarged,
-}
-
-/// What the rate of a leak is counted by.
-pub const fn rate_unit(within_step: bool) -> &'static str {
-    match within_step {
-        true => "a part of a step",
-        false => "a step",
-    }
-}
-
-/// The same for a device whose steps are called so: `a request`, `a part of a request`.
-pub fn counted_by(within_step: bool, word: Word) -> String {
-    match within_step {
-        true => format!("a part of {}", word.a()),
-        false => word.a(),
-    }
-}
-
-/// What memory does that leaks so fast; 0 if it grows within steps only.
-pub fn in_words(bytes_per_step: Bytes, word: Word) -> String {
-    match bytes_per_step {
-        Bytes::ZERO => format!("leaks within each {}", word.one()),
-        bytes => format!("leaks {bytes} {}", word.a()),
-    }
-}
-
-/// Allocations of one site that accumulate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeakGroup {
-    /// The site: equal in another trace of the same program.
-    pub site: SiteKey,
-    /// The stack that accounts for most of it ([`StackIdx::NONE`]: none was recorded).
-    pub stack: StackIdx,
-    /// The function that explains it best.
-    pub frame: Option<Frame>,
-    /// Whether `frame` is taken from the allocations beside it, since these have no stack.
-    pub frame_inferred: bool,
-    /// Where it was allocated: the innermost frame that a person would recognise.
-    pub alloc_frame: Option<Frame>,
-    /// How it grows.
-    pub pattern: Pattern,
-    /// If it grows within steps: the name of the scopes that are the parts of a step.
-    pub scope: Option<StrIdx>,
-    /// Blocks added for each step (for each part, when it grows within steps).
-    pub count_per_step: f64,
-    /// Bytes added for each step (for each part, when it grows within steps).
-    pub bytes_per_step: f64,
-    /// Half of the 95 % interval of the slope of its level, bytes per step.
-    pub slope_error: f64,
-    /// Whether chance seems to decide when it grows: its rate is a mean.
-    pub uneven: bool,
-    /// How likely it goes on, from 0 to 1.
-    pub confidence: f64,
-    /// The first step (its position among the steps) that added to it.
-    pub first_step: u32,
-    /// The last one.
-    pub last_step: u32,
-    /// Blocks alive at the end of the last step.
-    pub live_count: u64,
-    /// Whether all of these are given back before the recording ends.
-    pub all_end: bool,
-    /// Bytes alive at the end of the last step.
-    pub live_bytes: Bytes,
-    /// Bytes alive at the end of each step.
-    pub per_step: Vec<Bytes>,
-    /// Blocks of the site that do not leak and are not counted: workspaces of libraries, and what
-    /// was made once before the growth began.
-    pub spared: Vec<BlockIdx>,
-    /// The blocks, oldest first, at most [`MAX_EVIDENCE`]; `live_count` is the number of all.
-    pub evidence: Vec<BlockIdx>,
-}
-
-impl LeakGroup {
-    /// Whether it grows within steps: then its rate is bytes a part of a step.
-    pub fn is_within(&self) -> bool {
-        self.pattern == Pattern::WithinStep
-    }
-
-    /// How often it has grown, by its rhythm.
-    fn growths_seen(&self) -> usize {
-        let span = self.last_step - self.first_step;
-        let times = match self.pattern {
-            Pattern::EveryNth(n) => span / n.max(1),
-            _ => span,
-        };
-        times as usize + 1
-    }
-}
-
-/// What was found about one device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeakReport {
-    /// The answer.
-    pub verdict: Verdict,
-    /// Why, in one sentence.
-    pub reason: String,
-    /// What limits the answer, a sentence each.
-    pub caveats: Vec<String>,
-    /// What accumulates: first what does so from step to step, then what does within steps; of
-    /// both, most bytes first.
-    pub groups: Vec<LeakGroup>,
-    /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
-    /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
-    pub bytes_per_step: f64,
-    /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
-    /// slope is `bytes_per_step`.
-    pub growth: Option<Growth>,
-}
-
-impl LeakReport {
-    /// The leak that is told where only one is: the fastest from step to step, or within steps if
-    /// nothing outlives its step. Its rate, its unit and its place belong together.
-    pub fn told(&self) -> Option<&LeakGroup> {
-        self.groups.first()
-    }
-
-    /// How fast everything accumulates that is counted as [`LeakReport::told`] is.
-    pub fn rate(&self) -> f64 {
-        match self.told().is_some_and(LeakGroup::is_within) {
-            true => self.groups.iter().map(|group| group.bytes_per_step).sum(),
-            false => self.bytes_per_step,
-        }
-    }
-}
-
+pub const VERSION: u32 = 27;
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
     let devices = trace.devices.iter();
     devices
         .map(|device| find(device, &trace.stacks, &trace.quality))
         .collect()
-}
-
-/// The position of the report that is shown for the whole trace. A leak comes before *cannot tell*,
-/// and that before *clean*. Of several leaks the fastest is shown. `None` if there are no devices.
-pub fn worst(reports: &[LeakReport]) -> Option<usize> {
-    let severity = |report: &LeakReport| match report.verdict {
-        Verdict::Clean => 0,
-        Verdict::CannotTell => 1,
-        Verdict::Leak => 2,
-    };
-    let by_severity = |a: &&(usize, &LeakReport), b: &&(usize, &LeakReport)| {
-        let speed = a.1.bytes_per_step.total_cmp(&b.1.bytes_per_step);
-        // Among equals, the first device.
-        severity(a.1)
-            .cmp(&severity(b.1))
-            .then(speed)
-            .then(b.0.cmp(&a.0))
-    };
-    let numbered: Vec<(usize, &LeakReport)> = reports.iter().enumerate().collect();
-    numbered.iter().max_by(by_severity).map(|(index, _)| *index)
 }
 
 /// Looks for leaks on one device, in one pass over its blocks. The steps must be known.
@@ -350,69 +177,34 @@ pub fn find_while(
 ) -> LeakReport {
     let steps = whole_steps(device);
     let ends = Ends::new(steps.iter().map(|s| s.events.end().0).collect());
-    let teller = || teller(device, &ends, quality);
-    judged((device, stacks), (&steps, &ends), teller(), watch)
-        .unwrap_or_else(|Stopped| teller().stopped())
+    let teller = || Teller::of(device, &ends, quality);
+    if steps.len() < MIN_STEPS {
+        return teller().too_few();
+    }
+    let looked = || {
+        let sites = Sites::new(&device.blocks, stacks);
+        watch.look(0)?;
+        let view = View {
+            watch,
+            device,
+            stacks,
+            roles: &Roles::of(stacks),
+            sites: &sites,
+            steps: &steps,
+            ends: &ends,
+            survey: &Survey::new(&device.blocks, &sites, &ends, 0, watch)?,
+        };
+        judged(&view, teller())
+    };
+    looked().unwrap_or_else(|Stopped| teller().stopped())
 }
 
-fn teller<'a>(device: &'a DeviceTrace, ends: &Ends, quality: &[QualityNote]) -> Teller<'a> {
-    let level = |end: &u32| {
-        let levels = device.levels_before(EventIdx(*end));
-        levels.get(Series::Allocated).0
-    };
-    let levels: Vec<u64> = ends.as_slice().iter().map(level).collect();
-    Teller {
-        device,
-        n_steps: ends.len(),
-        caveats: reason::caveats(device, quality),
-        growth: Growth::of(&levels),
-        levels,
-    }
-}
-
-fn judged(
-    (device, stacks): (&DeviceTrace, &Stacks),
-    (steps, ends): (&[&Step], &Ends),
-    teller: Teller<'_>,
-    watch: Watch<'_>,
-) -> Result<LeakReport, Stopped> {
-    if ends.len() < MIN_STEPS {
-        return Ok(teller.too_few());
-    }
-    let sites = Sites::new(&device.blocks, stacks);
-    watch.look(0)?;
-    let survey = Survey::new(&device.blocks, &sites, ends, 0, watch)?;
-    let roles = Roles::of(stacks);
-    let view = View {
-        watch,
-        device,
-        stacks,
-        roles: &roles,
-        sites: &sites,
-        ends,
-        survey: &survey,
-    };
-    let mut found = Found::of(&view)?;
-    let mut groups = view.groups(&found.grown)?;
-    if found.at_once < MIN_BYTES.0 as f64 {
-        groups.clear();
-    }
-    let mut beside = beside(&view, &groups);
-    groups.extend(lines::find(&view, &mut beside)?);
-    groups.extend(within::find(&view, steps)?);
-    if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
-        groups.extend(of_any_size(&view, &mut found)?);
-        // Such a group holds all that has no stack.
-        beside = Beside::default();
-    }
+/// The questions, the most certain answer first.
+fn judged(view: &View<'_>, teller: Teller<'_>) -> Result<LeakReport, Stopped> {
+    let mut found = Found::of(view)?;
+    let (groups, beside) = accumulating(view, &mut found)?;
     if !groups.is_empty() {
-        let others = others(&view, &groups);
-        if edges::are_emptied(&view, steps, &groups)? {
-            return Ok(teller.emptied(&groups));
-        }
-        let mut teller = teller;
-        teller.note_models_made_anew(&roles, &groups);
-        return Ok(teller.leak(groups, others, &beside));
+        return leaking_or_emptied(view, groups, &beside, teller);
     }
     found.doubt_what_came_once();
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
@@ -421,23 +213,71 @@ fn judged(
     {
         return Ok(teller.unsure(growth, doubtful));
     }
-    if survey.left_out > 0 {
-        return Ok(teller.too_many(survey.left_out));
+    if view.survey.left_out > 0 {
+        return Ok(teller.too_many(view.survey.left_out));
     }
-    Ok(match (found.main_excuse(), Spread::of(&view)) {
-        (Some((why, bytes)), _) => teller.excused(why, bytes),
-        (None, Some(spread)) => teller.spread(&spread),
-        (None, None) => {
-            let after = edges::kept_after(&view, steps).filter(|_| teller.wrapped());
-            let piled = edges::piled_after(&view, steps);
-            match (after, Anew::of(&view, &teller.levels), piled) {
-                (Some(bytes), ..) => teller.after(bytes),
-                (_, Some(anew), _) => teller.anew(&anew),
-                (.., Some(piled)) => teller.piled(&piled),
-                _ => teller.clean(found.at_once, ended(&view)),
-            }
-        }
-    })
+    let excuse = found.main_excuse();
+    if excuse.is_none_or(|(why, _)| !why.leaves_doubt())
+        && let Some(bytes) = given_back::by_the_last_step(view, &teller.levels)?
+    {
+        return Ok(teller.given_back(bytes));
+    }
+    if let Some((why, bytes)) = excuse {
+        return Ok(teller.excused(why, bytes));
+    }
+    Ok(no_site_grows(view, &found, teller))
+}
+
+/// What accumulates, and what else of the level is no growth.
+fn accumulating(view: &View<'_>, found: &mut Found) -> Result<(Vec<LeakGroup>, Beside), Stopped> {
+    let mut groups = view.groups(&found.grown)?;
+    if found.at_once < MIN_BYTES.0 as f64 {
+        groups.clear();
+    }
+    let mut beside = beside(view, &groups);
+    groups.extend(lines::find(view, &mut beside)?);
+    groups.extend(within::find(view)?);
+    if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
+        groups.extend(of_any_size(view, found)?);
+        // Such a group holds all that has no stack.
+        beside = Beside::default();
+    }
+    Ok((groups, beside))
+}
+
+/// The report on what accumulates: perhaps a function that is called after the last step gives it
+/// back.
+fn leaking_or_emptied(
+    view: &View<'_>,
+    groups: Vec<LeakGroup>,
+    beside: &Beside,
+    mut teller: Teller<'_>,
+) -> Result<LeakReport, Stopped> {
+    let others = others(view, &groups);
+    if edges::are_emptied(view, &groups)? {
+        return Ok(teller.emptied(&groups));
+    }
+    teller.note_models_made_anew(view.roles, &groups);
+    Ok(teller.leak(groups, others, beside))
+}
+
+/// The report where no site alone grows: perhaps several do together, or something else is kept.
+fn no_site_grows(view: &View<'_>, found: &Found, teller: Teller<'_>) -> LeakReport {
+    if let Some(spread) = Spread::of(view) {
+        return teller.spread(&spread);
+    }
+    if teller.wrapped
+        && let Some(bytes) = edges::kept_after(view)
+    {
+        return teller.after(bytes);
+    }
+    if let Some(anew) = Anew::of(view, &teller.levels) {
+        return teller.anew(&anew);
+    }
+    if let Some(piled) = edges::piled_after(view) {
+        return teller.piled(&piled);
+    }
+    teller.clean(found.at_once, ended(view))
 }
 
 /// Growth that has ended, of all sites together; `None` if there was none.
@@ -498,35 +338,6 @@ fn may_be_a_request(view: &View<'_>, growth: &judge::Growth) -> bool {
     let trains = scopes.any(is_step_scope)
         || excuse::recorded_stacks(view).any(|stack| excuse::is_backward(view, stack));
     growth.pattern == Pattern::Enlarged && !trains
-}
-
-/// The input of the analysis.
-pub(crate) struct View<'a> {
-    watch: Watch<'a>,
-    device: &'a DeviceTrace,
-    stacks: &'a Stacks,
-    roles: &'a Roles,
-    sites: &'a Sites,
-    ends: &'a Ends,
-    survey: &'a Survey,
-}
-
-/// Steps that ran to their end. A last step that ran out of memory or was cut off by the end of the
-/// trace does not show what it would have kept.
-pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
-    let mut steps: Vec<_> = device.steps.iter().collect();
-    let Some(last) = steps.last() else {
-        return steps;
-    };
-    let events = last.events;
-    let range = events.start().index()..events.end().index();
-    let out_of_memory = device.events.action[range].contains(&Action::Oom);
-    let usual = median::upper(steps.iter().map(|s| s.events.len())).unwrap_or(0);
-    let open = events.end().0 == device.events.len();
-    if out_of_memory || (open && events.len() * 2 < usual) {
-        steps.pop();
-    }
-    steps
 }
 
 #[cfg(test)]

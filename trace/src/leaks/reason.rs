@@ -1,30 +1,29 @@
 //! Verdicts in words. They say only what is known. If there is no verdict, they say what to do.
 
+use super::MIN_STEPS;
 use super::anew::Anew;
 use super::beside::Beside;
 use super::edges::Piled;
 use super::excuse::Excuse;
 use super::judge;
+use super::report::{LeakGroup, LeakReport, Pattern, Verdict};
 use super::spread::Spread;
-use super::{LeakGroup, LeakReport, Pattern, Verdict};
-use super::{MIN_BYTES, MIN_LATE_GROWTHS, MIN_STEPS};
+use super::survivors::Ends;
+use super::thresholds::{MIN_BYTES, MIN_LATE_GROWTHS};
 use crate::growth::{Growth, settled};
 use crate::phases::{Role, Roles};
 use crate::quality_code;
 use crate::redact;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps::Word;
-use crate::trace::{BlockIdx, DeviceTrace, PINNED, QualityNote, StepSource};
-use crate::units::Bytes;
+use crate::trace::{BlockIdx, DeviceTrace, PINNED, QualityNote, Series, StepSource};
+use crate::units::{Bytes, EventIdx};
 
 /// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
 
 /// So many allocations of a recording are at one line where that is worth a word.
 const NEARLY_ALL: f64 = 0.9;
-
-/// The caveat where events were overwritten.
-const WRAPPED: &str = "the ring of events wrapped: only the steps that it still holds are judged";
 
 /// What limits a verdict, a sentence each.
 pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
@@ -34,7 +33,10 @@ pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
     }
     for note in quality.iter().filter(|note| note.concerns(device.device)) {
         match note.code.as_str() {
-            quality_code::RING_WRAPPED => caveats.push(WRAPPED.to_owned()),
+            quality_code::RING_WRAPPED => caveats.push(
+                "the ring of events wrapped: only the steps that it still holds are judged"
+                    .to_owned(),
+            ),
             quality_code::NO_STACKS => {
                 caveats.push(format!("{}: these are grouped by size", note.sentence()));
             }
@@ -56,6 +58,8 @@ pub struct Teller<'a> {
     pub device: &'a DeviceTrace,
     /// Whole steps.
     pub n_steps: usize,
+    /// Whether events were overwritten.
+    pub wrapped: bool,
     pub caveats: Vec<String>,
     pub growth: Option<Growth>,
     /// *Allocated* at the ends of whole steps.
@@ -68,9 +72,23 @@ impl Teller<'_> {
         Word::of(&self.device.steps)
     }
 
-    /// Whether events were overwritten.
-    pub fn wrapped(&self) -> bool {
-        self.caveats.iter().any(|caveat| caveat == WRAPPED)
+    /// For the steps that end there.
+    pub fn of<'a>(device: &'a DeviceTrace, ends: &Ends, quality: &[QualityNote]) -> Teller<'a> {
+        let level = |end: &u32| {
+            let levels = device.levels_before(EventIdx(*end));
+            levels.get(Series::Allocated).0
+        };
+        let levels: Vec<u64> = ends.as_slice().iter().map(level).collect();
+        let concerns = |note: &&QualityNote| note.concerns(device.device);
+        let mut notes = quality.iter().filter(concerns);
+        Teller {
+            device,
+            n_steps: ends.len(),
+            wrapped: notes.any(|note| note.code == quality_code::RING_WRAPPED),
+            caveats: caveats(device, quality),
+            growth: Growth::of(&levels),
+            levels,
+        }
     }
 
     fn report(self, verdict: Verdict, reason: String) -> LeakReport {
@@ -143,7 +161,7 @@ impl Teller<'_> {
     /// The one thing to do: record enough steps, with room for all their events.
     fn advice(&self) -> String {
         let many = self.word().many();
-        let wrapped = self.wrapped();
+        let wrapped = self.wrapped;
         let events = u64::from(self.device.events.len());
         match advised_entries(events, self.n_steps as u64, wrapped) {
             None => format!(
@@ -205,70 +223,56 @@ impl Teller<'_> {
     pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
         let bytes = Bytes(bytes_per_step.round() as u64);
         let (n, one, many) = (self.n_steps, self.word().a(), self.word().many());
-        match why {
-            Excuse::OptimizerState => {
-                let reason = format!(
-                    "apart from {bytes} {one} of optimizer state, which the optimizer bounds, \
-                     nothing accumulates over {n} {many}"
-                );
-                self.report(Verdict::Clean, reason)
-            }
-            Excuse::Loading => {
-                let reason = format!(
-                    "{bytes} {one} accumulate while weights are made or loaded; record the \
-                     {many} that follow"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::StateAgain => {
-                let reason = format!(
-                    "{bytes} {one} of optimizer state accumulate over {n} {many}, as much each \
-                     time and at equal distances: an optimizer makes its state once, so perhaps a \
-                     new one is made each time while the old one is kept"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::MadeInUpdates => {
-                let reason = format!(
-                    "{bytes} {one} accumulate over {n} {many}, all of it made while an optimizer \
-                     stepped: perhaps the state of parameters that are trained later; record with \
-                     stacks"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::MoreLayers => {
-                let reason = format!(
-                    "{bytes} {one} accumulate over {n} {many}, and each time the {many} that \
-                     follow do more work: perhaps layers are added to a model, or trained from \
-                     then on, or old models are kept"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::LargerSteps => {
-                let reason = format!(
-                    "a buffer is enlarged by {bytes} {one}, and some of the program's work grows \
-                     with it over {n} {many}: it has no bound, or the data become longer; record \
-                     with data of one size"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::GraphsWait => {
-                let reason = format!(
-                    "{bytes} {one} accumulate over {n} {many}, which give back little of \
-                     what they make: perhaps each keeps its graph, as an evaluation does without \
-                     `torch.no_grad()`, or all are parts of one pass that waits for its backward \
-                     pass; record until memory is given back"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-            Excuse::OneRequest => {
-                let reason = format!(
-                    "buffers are enlarged by {bytes} in each of {n} iterations, as the key/value \
-                     cache of one request is; record {MIN_STEPS} requests or more"
-                );
-                self.report(Verdict::CannotTell, reason)
-            }
-        }
+        let verdict = match why.leaves_doubt() {
+            true => Verdict::CannotTell,
+            false => Verdict::Clean,
+        };
+        let reason = match why {
+            Excuse::OptimizerState => format!(
+                "apart from {bytes} {one} of optimizer state, which the optimizer bounds, \
+                 nothing accumulates over {n} {many}"
+            ),
+            Excuse::Loading => format!(
+                "{bytes} {one} accumulate while weights are made or loaded; record the \
+                 {many} that follow"
+            ),
+            Excuse::StateAgain => format!(
+                "{bytes} {one} of optimizer state accumulate over {n} {many}, as much each \
+                 time and at equal distances: an optimizer makes its state once, so perhaps a \
+                 new one is made each time while the old one is kept"
+            ),
+            Excuse::MadeInUpdates => format!(
+                "{bytes} {one} accumulate over {n} {many}, all of it made while an optimizer \
+                 stepped: perhaps the state of parameters that are trained later; record with \
+                 stacks"
+            ),
+            Excuse::MoreLayers => format!(
+                "{bytes} {one} accumulate over {n} {many}, and each time the {many} that \
+                 follow do more work: perhaps layers are added to a model, or trained from \
+                 then on, or old models are kept"
+            ),
+            Excuse::LargerSteps => format!(
+                "a buffer is enlarged by {bytes} {one}, and some of the program's work grows \
+                 with it over {n} {many}: it has no bound, or the data become longer; record \
+                 with data of one size"
+            ),
+            Excuse::GraphsWait => format!(
+                "{bytes} {one} accumulate over {n} {many}, which give back little of \
+                 what they make: perhaps each keeps its graph, as an evaluation does without \
+                 `torch.no_grad()`, or all are parts of one pass that waits for its backward \
+                 pass; record until memory is given back"
+            ),
+            // The cache of one request grows with its tokens, that of a conversation with requests.
+            Excuse::OneRequest if self.word() == Word::Request => format!(
+                "buffers are enlarged by {bytes} in each of {n} requests, as the key/value cache \
+                 of one conversation is; record until it is given back"
+            ),
+            Excuse::OneRequest => format!(
+                "buffers are enlarged by {bytes} in each of {n} iterations, as the key/value \
+                 cache of one request is; record {MIN_STEPS} requests or more"
+            ),
+        };
+        self.report(verdict, reason)
     }
 
     /// The report if nearly every step keeps something, and no site alone leaks.
@@ -413,6 +417,18 @@ impl Teller<'_> {
              gives them back: a list that is emptied after each epoch looks like this; record \
              {advised} {many} or more",
             Bytes(all.round() as u64)
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The report if what accumulates is given back by the last step.
+    pub fn given_back(self, bytes_per_step: f64) -> LeakReport {
+        let bytes = Bytes(bytes_per_step.round() as u64);
+        let (n, one, many) = (self.n_steps - 1, self.word().a(), self.word().many());
+        let reason = format!(
+            "{bytes} {one} accumulate over {n} {many}, and the last one gives them back: results \
+             that an evaluation collects on the GPU look like this, and so does the key/value \
+             cache of one request; their peak grows with the number of {many}"
         );
         self.report(Verdict::CannotTell, reason)
     }

@@ -1,6 +1,7 @@
 //! Growth that no site has alone.
 
-use super::{MIN_BYTES, View};
+use super::thresholds::MIN_BYTES;
+use super::view::View;
 use crate::growth::settled;
 
 /// Share of the steps that must keep something, if no site alone has a rhythm.

@@ -22,8 +22,10 @@
 use super::excuse::is_backward;
 use super::found::findings;
 use super::judge::{self, Finding};
+use super::report::{LeakGroup, Pattern};
 use super::survivors::{Ends, Survey};
-use super::{LeakGroup, MIN_BYTES, Pattern, View};
+use super::thresholds::MIN_BYTES;
+use super::view::View;
 use crate::median;
 use crate::optimizer::is_step_scope;
 use crate::span::Span;
@@ -63,15 +65,15 @@ struct Parts {
 ///
 /// # Errors
 /// [`Stopped`].
-pub fn find(view: &View<'_>, steps: &[&Step]) -> Result<Vec<LeakGroup>, Stopped> {
-    let candidates = scopes(view, steps).into_iter();
-    let candidates = candidates.chain(between_optimizer_steps(view, steps));
+pub fn find(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
+    let candidates = scopes(view).into_iter();
+    let candidates = candidates.chain(between_optimizer_steps(view));
     let found = first_found(view, candidates)?;
     if !found.is_empty() {
         return Ok(found);
     }
     // The most expensive search comes last: it reads the loops from all stacks.
-    first_found(view, loops(view, steps)?)
+    first_found(view, loops(view)?)
 }
 
 /// The groups of the first candidate that has any.
@@ -90,7 +92,8 @@ fn first_found(
 
 /// The loops inside the steps that hold all of the backward passes, the loop with the fewest
 /// iterations first.
-fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>, Stopped> {
+fn loops(view: &View<'_>) -> Result<impl Iterator<Item = Parts>, Stopped> {
+    let steps = view.steps;
     let skip = steps.len().saturating_sub(MAX_STEPS);
     let whole = move |parts: &[Span<EventIdx>], index: usize, step: &Step| {
         let inside = |part: &&Span<EventIdx>| step.events.contains(part.start());
@@ -114,7 +117,8 @@ fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>
 }
 
 /// Families of scopes that make up the last steps, the family with the fewest scopes first.
-fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
+fn scopes(view: &View<'_>) -> Vec<Parts> {
+    let steps = view.steps;
     let skip = steps.len().saturating_sub(MAX_STEPS);
     // By the hash of the name, because very many scopes may have names of some kilobytes, equal or
     // different.
@@ -160,7 +164,8 @@ fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
 
 /// If steps are shorter than the optimizer's (micro-batches of gradient accumulation), they are the
 /// parts between two optimizer steps.
-fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
+fn between_optimizer_steps(view: &View<'_>) -> Option<Parts> {
+    let steps = view.steps;
     let is_update = |scope: &&Annotation| is_step_scope(view.stacks.str(scope.name));
     let updates = view.device.annotations.iter().filter(is_update);
     let mut updates: Vec<EventIdx> = updates.map(|a| a.events.end()).collect();

@@ -1,7 +1,7 @@
 //! Survivors that appear again and again, and buffers that are full.
 
 use super::super::survivors::Kept;
-use super::super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
+use super::super::thresholds::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use super::rhythm::{Rhythm, is_uneven};
 use super::series::{FIRST_STEPS, from_the_right, has_ended, longest_gap, slope_error};
 use super::{Finding, Growth, Jump};

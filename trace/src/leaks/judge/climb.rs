@@ -1,7 +1,7 @@
 //! A level that climbs though old blocks are given back now and then.
 
-use super::super::MIN_GROWTHS;
 use super::super::survivors::Kept;
+use super::super::thresholds::MIN_GROWTHS;
 use super::Growth;
 use super::births::Room;
 use super::growth::Risen;

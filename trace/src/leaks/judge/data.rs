@@ -1,6 +1,6 @@
 //! Whether the program's data grow, and not what a site keeps.
 
-use super::super::Pattern;
+use super::super::report::Pattern;
 use super::super::survivors::{Kept, Survey};
 use super::Growth;
 use crate::growth::Line;

@@ -1,7 +1,7 @@
 //! Pools and tables that are not full yet, and queues.
 
-use super::super::MIN_GROWTHS;
 use super::super::survivors::Kept;
+use super::super::thresholds::MIN_GROWTHS;
 
 /// Luck that is rarer is no luck.
 const LUCK: f64 = 0.01;

@@ -1,6 +1,6 @@
 //! Growth that was found at a site, and how it is computed of what shows it.
 
-use super::super::Pattern;
+use super::super::report::Pattern;
 use super::super::survivors::Kept;
 use super::rhythm::Rhythm;
 use super::series::slope_error;

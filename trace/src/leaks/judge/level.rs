@@ -1,7 +1,8 @@
 //! A level that never returns to a lower value.
 
+use super::super::report::Pattern;
 use super::super::survivors::Kept;
-use super::super::{MIN_GROWTHS, Pattern};
+use super::super::thresholds::MIN_GROWTHS;
 use super::births::Room;
 use super::growth::Risen;
 use super::rhythm::Rhythm;

@@ -1,7 +1,7 @@
 //! One line of a site, beside its other lines.
 
-use super::super::MIN_LATE_GROWTHS;
 use super::super::survivors::{Kept, Survey};
+use super::super::thresholds::MIN_LATE_GROWTHS;
 use super::births::patience;
 use super::filling::is_queue;
 use super::{Finding, Growth, judge};

@@ -32,8 +32,9 @@ pub use growth::{Growth, Jump};
 pub use lines::{is_mixed, of_line};
 pub use older::takes_the_place_of_older;
 
+use super::report::Pattern;
 use super::survivors::{Kept, Survey};
-use super::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use super::thresholds::{MIN_BYTES, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use births::{Room, by_survivors, patience, proven_births, without_special_first};
 use climb::climbing;
 use data::Rest;

@@ -1,7 +1,7 @@
 //! Blocks from before the recording, whose place new ones may take.
 
-use super::super::MIN_GROWTHS;
 use super::super::survivors::{Kept, Survey};
+use super::super::thresholds::MIN_GROWTHS;
 use super::Growth;
 use super::births::{Room, proven_births, without_special_first};
 use super::level::MIN_RISES;

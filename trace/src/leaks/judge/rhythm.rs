@@ -1,6 +1,7 @@
 //! How often something happens, and whether it still does.
 
-use super::super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use super::super::report::Pattern;
+use super::super::thresholds::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS};
 use super::series::{has_ended, longest_gap};
 
 /// So many growths at random moments are enough to know that they are at random.

@@ -159,3 +159,30 @@ fn what_piles_up_after_the_last_step_is_not_called_clean() {
     let copies: Vec<u64> = (0..30).map(|at| (1 + at % 3) << 18).collect();
     check(&copies, Verdict::Clean);
 }
+
+/// An evaluation that collects its results in one buffer, and gives it back after its last batch.
+#[test]
+fn what_the_last_step_gives_back_is_not_called_clean() {
+    let check = |n: u32, is_moved: fn(u32) -> bool, expected| {
+        let mut program = Program::default();
+        let mut results: Option<BlockIdx> = None;
+        for step in 0..n {
+            let start = program.n_events;
+            let hidden = program.alloc(&["forward model.py", "step eval.py"], 4 << 20);
+            let longer = program.alloc(&KEEP, u64::from(step + 1) << 20);
+            let shorter = results.replace(longer);
+            shorter.into_iter().for_each(|old| program.free(old));
+            program.free(hidden);
+            if is_moved(step) {
+                results.take().into_iter().for_each(|all| program.free(all));
+            }
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program.is(expected)
+    };
+    let reason = check(12, |step| step == 11, Verdict::CannotTell);
+    let expected = "1.00 MiB a step accumulate over 11 steps, and the last one gives them back";
+    assert!(reason.starts_with(expected), "{reason}");
+    // Moved to the host after each fourth batch.
+    check(12, |step| step % 4 == 3, Verdict::Clean);
+}

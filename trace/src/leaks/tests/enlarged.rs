@@ -235,9 +235,14 @@ fn a_buffer_that_grows_with_the_data_may_be_bounded() {
 /// Nothing shows that this program trains.
 #[test]
 fn a_buffer_that_grows_without_stacks_may_belong_to_one_request() {
-    let reason =
-        a_buffer_without_stacks(|step| format!("step {step}"), |_| 0).is(Verdict::CannotTell);
-    assert!(reason.contains("one request"), "{reason}");
+    let check = |scope: fn(u64) -> String, expected: &str| {
+        let reason = a_buffer_without_stacks(scope, |_| 0).is(Verdict::CannotTell);
+        assert!(reason.contains(expected), "{reason}");
+    };
+    let of_one_request = "cache of one request is; record 4 requests or more";
+    check(|step| format!("step {step}"), of_one_request);
+    let of_a_conversation = "in each of 12 requests, as the key/value cache of one conversation is";
+    check(|step| format!("request {step}"), of_a_conversation);
 }
 
 #[test]

@@ -10,10 +10,13 @@ mod parts;
 mod spared;
 
 use super::*;
+use crate::site::SiteKey;
 use crate::span::Span;
+use crate::stacks::{Frame, StackIdx};
 use crate::steps;
 use crate::testing::{TraceBuilder, block_of};
-use crate::trace::{Annotation, BlockKind};
+use crate::trace::{Annotation, BlockIdx, BlockKind};
+use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
 use proptest::prelude::*;
 

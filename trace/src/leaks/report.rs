@@ -1,0 +1,180 @@
+//! What is told of a device: the verdict, why, and what accumulates.
+
+use crate::growth::Growth;
+use crate::site::SiteKey;
+use crate::stacks::{Frame, StackIdx, StrIdx};
+use crate::steps::Word;
+use crate::trace::BlockIdx;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Whether something leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Something grows with the steps.
+    Leak,
+    /// Nothing does.
+    Clean,
+    /// The data does not allow an answer; the reason says why.
+    CannotTell,
+}
+
+/// How a group grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// In every step, or nearly.
+    EveryStep,
+    /// In every n-th step.
+    EveryNth(u32),
+    /// In each part of a step; what was kept is given back at the step's end.
+    WithinStep,
+    /// One buffer is replaced by a larger one again and again.
+    Enlarged,
+}
+
+/// What the rate of a leak is counted by.
+pub const fn rate_unit(within_step: bool) -> &'static str {
+    match within_step {
+        true => "a part of a step",
+        false => "a step",
+    }
+}
+
+/// The same for a device whose steps are called so: `a request`, `a part of a request`.
+pub fn counted_by(within_step: bool, word: Word) -> String {
+    match within_step {
+        true => format!("a part of {}", word.a()),
+        false => word.a(),
+    }
+}
+
+/// What memory does that leaks so fast; 0 if it grows within steps only.
+pub fn in_words(bytes_per_step: Bytes, word: Word) -> String {
+    match bytes_per_step {
+        Bytes::ZERO => format!("leaks within each {}", word.one()),
+        bytes => format!("leaks {bytes} {}", word.a()),
+    }
+}
+
+/// Allocations of one site that accumulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakGroup {
+    /// The site: equal in another trace of the same program.
+    pub site: SiteKey,
+    /// The stack that accounts for most of it ([`StackIdx::NONE`]: none was recorded).
+    pub stack: StackIdx,
+    /// The function that explains it best.
+    pub frame: Option<Frame>,
+    /// Whether `frame` is taken from the allocations beside it, since these have no stack.
+    pub frame_inferred: bool,
+    /// Where it was allocated: the innermost frame that a person would recognise.
+    pub alloc_frame: Option<Frame>,
+    /// How it grows.
+    pub pattern: Pattern,
+    /// If it grows within steps: the name of the scopes that are the parts of a step.
+    pub scope: Option<StrIdx>,
+    /// Blocks added for each step (for each part, when it grows within steps).
+    pub count_per_step: f64,
+    /// Bytes added for each step (for each part, when it grows within steps).
+    pub bytes_per_step: f64,
+    /// Half of the 95 % interval of the slope of its level, bytes per step.
+    pub slope_error: f64,
+    /// Whether chance seems to decide when it grows: its rate is a mean.
+    pub uneven: bool,
+    /// How likely it goes on, from 0 to 1.
+    pub confidence: f64,
+    /// The first step (its position among the steps) that added to it.
+    pub first_step: u32,
+    /// The last one.
+    pub last_step: u32,
+    /// Blocks alive at the end of the last step.
+    pub live_count: u64,
+    /// Whether all of these are given back before the recording ends.
+    pub all_end: bool,
+    /// Bytes alive at the end of the last step.
+    pub live_bytes: Bytes,
+    /// Bytes alive at the end of each step.
+    pub per_step: Vec<Bytes>,
+    /// Blocks of the site that do not leak and are not counted: workspaces of libraries, and what
+    /// was made once before the growth began.
+    pub spared: Vec<BlockIdx>,
+    /// The blocks, oldest first, at most [`super::MAX_EVIDENCE`]; `live_count` is the number of
+    /// all.
+    pub evidence: Vec<BlockIdx>,
+}
+
+impl LeakGroup {
+    /// Whether it grows within steps: then its rate is bytes a part of a step.
+    pub fn is_within(&self) -> bool {
+        self.pattern == Pattern::WithinStep
+    }
+
+    /// How often it has grown, by its rhythm.
+    pub(super) fn growths_seen(&self) -> usize {
+        let span = self.last_step - self.first_step;
+        let times = match self.pattern {
+            Pattern::EveryNth(n) => span / n.max(1),
+            _ => span,
+        };
+        times as usize + 1
+    }
+}
+
+/// What was found about one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakReport {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What limits the answer, a sentence each.
+    pub caveats: Vec<String>,
+    /// What accumulates: first what does so from step to step, then what does within steps; of
+    /// both, most bytes first.
+    pub groups: Vec<LeakGroup>,
+    /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
+    /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
+    pub bytes_per_step: f64,
+    /// Growth of *allocated* at the ends of whole steps. If something leaks from step to step, its
+    /// slope is `bytes_per_step`.
+    pub growth: Option<Growth>,
+}
+
+impl LeakReport {
+    /// The leak that is told where only one is: the fastest from step to step, or within steps if
+    /// nothing outlives its step. Its rate, its unit and its place belong together.
+    pub fn told(&self) -> Option<&LeakGroup> {
+        self.groups.first()
+    }
+
+    /// How fast everything accumulates that is counted as [`LeakReport::told`] is.
+    pub fn rate(&self) -> f64 {
+        match self.told().is_some_and(LeakGroup::is_within) {
+            true => self.groups.iter().map(|group| group.bytes_per_step).sum(),
+            false => self.bytes_per_step,
+        }
+    }
+}
+
+/// The position of the report that is shown for the whole trace. A leak comes before *cannot tell*,
+/// and that before *clean*. Of several leaks the fastest is shown. `None` if there are no devices.
+pub fn worst(reports: &[LeakReport]) -> Option<usize> {
+    let severity = |report: &LeakReport| match report.verdict {
+        Verdict::Clean => 0,
+        Verdict::CannotTell => 1,
+        Verdict::Leak => 2,
+    };
+    let by_severity = |a: &&(usize, &LeakReport), b: &&(usize, &LeakReport)| {
+        let speed = a.1.bytes_per_step.total_cmp(&b.1.bytes_per_step);
+        // Among equals, the first device.
+        severity(a.1)
+            .cmp(&severity(b.1))
+            .then(speed)
+            .then(b.0.cmp(&a.0))
+    };
+    let numbered: Vec<(usize, &LeakReport)> = reports.iter().enumerate().collect();
+    numbered.iter().max_by(by_severity).map(|(index, _)| *index)
+}
