@@ -1,10 +1,11 @@
 //! Leaks of memory that no pair of devices covers: devices that only one run has, and the pinned
 //! memory of the host.
 
+use super::difference::Leaks;
 use super::names::Room;
 use super::pairs::Pairs;
 use super::profile::{DeviceProfile, Profile};
-use super::{Counterparts, Leaks, leaks_of};
+use super::sides::{Counterparts, leaks_of};
 use crate::leaks::Verdict;
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use super::conditions::Condition;
 use super::kept::Kept;
 use super::noise;
 use super::pass::PhaseDelta;
-use super::profile::{OutOfMemory, Place};
+use super::profile::{DeviceProfile, OutOfMemory, Place};
 use super::rates::{Counted, Rate, Rates};
 use super::shared_steps::SharedSteps;
 use super::sites::SiteDelta;
@@ -75,6 +75,18 @@ pub struct SeriesDelta {
     pub peak: i64,
     /// Difference of the ends, bytes.
     pub end: i64,
+}
+
+impl SeriesDelta {
+    pub(super) fn of(base: &DeviceProfile, new: &DeviceProfile, series: Series) -> SeriesDelta {
+        let (base, new) = (base.summary[series as usize], new.summary[series as usize]);
+        SeriesDelta {
+            base,
+            new,
+            peak: noise::delta(base.peak, new.peak),
+            end: noise::delta(base.end, new.end),
+        }
+    }
 }
 
 /// One run's side of a difference.

@@ -27,6 +27,8 @@
 //! numbering     steps as the program counts them
 //! beginnings    recordings that begin at different steps, without numbers
 //! shared_steps  the steps of both: over these the peaks are compared
+//! step_rows     the steps, one by one
+//! sides         what is known of each run alone, and of its leaks beside the other's
 //! sites         which sites are the same, and what differs there
 //! cancel        rows of the same blocks under other stacks
 //! apart         what tells rows apart that are called alike
@@ -49,7 +51,6 @@ mod beginnings;
 mod beside;
 mod called;
 mod cancel;
-
 pub mod conditions;
 pub mod curves;
 mod difference;
@@ -72,17 +73,15 @@ pub mod profile;
 pub mod rates;
 mod same_program;
 mod shared_steps;
+mod sides;
 pub mod sites;
 mod stays;
+mod step_rows;
 mod survey;
 pub mod words;
 mod work;
 
-use crate::growth::{Growth, wobble};
-use crate::leaks::Pattern;
-use crate::site::SiteKey;
-use crate::stacks::FxHashMap;
-use crate::trace::{Series, StepSource};
+use crate::trace::Series;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 pub use beside::{LeaksBeside, leaks_beside};
@@ -97,10 +96,9 @@ use kept::Kept;
 pub use names::Names;
 use names::Room;
 use pairs::Pairs;
-use profile::{DeviceProfile, LeakingSite, Place, Profile};
+use profile::{DeviceProfile, Profile};
 use shared_steps::SharedSteps;
 use sites::Matching;
-use std::ops::Range;
 use work::Excess;
 
 /// Compares two runs: a difference for each pair of devices, in order.
@@ -163,7 +161,7 @@ fn compare_devices(
     let counts = [base.steps.len(), new.steps.len()];
     watch.look(sites * PER_ROW + counts.iter().sum::<usize>() * PER_STEP)?;
     let shared = SharedSteps::of(base, new);
-    let [base_side, new_side] = sides([base, new], &matching, &shared, room);
+    let [base_side, new_side] = sides::of([base, new], &matching, &shared, room);
     let (of_base, of_new) = (base_side.common_peak, new_side.common_peak);
     let usual = noise::level(of_base, of_new, Bytes::ZERO);
     let tolerance = usual.max(base_side.wobble).max(new_side.wobble);
@@ -173,14 +171,14 @@ fn compare_devices(
     let found = sites::deltas([base, new], &matching, known, room);
     let (rows, same) = (found.rows, found.same);
     let left_out = found.left_out + (base.sites_left_out + new.sites_left_out) as usize;
-    let series = Series::ALL.map(|series| series_delta(base, new, series));
+    let series = Series::ALL.map(|series| SeriesDelta::of(base, new, series));
     let Excess {
         varying,
         share: excess,
         unknown,
     } = Excess::of(base, new, new_side.common_peak);
     let saved = Excess::of(new, base, base_side.common_peak).share;
-    let steps = step_deltas(base, new, shared.places);
+    let steps = step_rows::of(base, new, shared.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = leaks_alike([&base_side.leaks, &new_side.leaks], leaks);
     let mut difference = Difference {
@@ -244,7 +242,7 @@ fn knows_requested(device: &DeviceProfile) -> bool {
     device.summary[Series::Requested as usize].peak > Bytes::ZERO
 }
 
-/// The phases of two single passes.
+/// The phases of two single passes; nothing where a run has steps.
 fn phase_deltas(base: &DeviceProfile, new: &DeviceProfile) -> Vec<pass::PhaseDelta> {
     match [base.steps.len(), new.steps.len()] {
         [0 | 1, 0 | 1] => pass::deltas(&base.phases, &new.phases),
@@ -255,152 +253,6 @@ fn phase_deltas(base: &DeviceProfile, new: &DeviceProfile) -> Vec<pass::PhaseDel
 /// Bytes of a row that has no texts yet, and of a step of both runs.
 const PER_ROW: usize = 320;
 const PER_STEP: usize = 512;
-
-/// For the position of a site, that of the other run's same site.
-type Counterparts = FxHashMap<usize, usize>;
-
-/// Both sides of a difference.
-fn sides(
-    [base, new]: [&DeviceProfile; 2],
-    matching: &Matching,
-    shared: &SharedSteps,
-    room: &mut Room,
-) -> [Side; 2] {
-    let [ours, theirs] = shared.steps.clone().map_or([None, None], |at| at.map(Some));
-    let pairs = || matching.pairs.iter();
-    let there: Counterparts = pairs().map(|&(b, n, _)| (b, n)).collect();
-    let back: Counterparts = pairs().map(|&(b, n, _)| (n, b)).collect();
-    let base_side = side([base, new], &there, ours, room);
-    [base_side, side([new, base], &back, theirs, room)]
-}
-
-fn side(
-    [device, other]: [&DeviceProfile; 2],
-    counterparts: &Counterparts,
-    common: Option<Range<usize>>,
-    room: &mut Room,
-) -> Side {
-    let summary = &device.summary[Series::Allocated as usize];
-    let common_peak = common.and_then(|at| device.steps[at].iter().map(|step| step.peak).max());
-    let common_peak = common_peak.unwrap_or(summary.peak);
-    let peaks: Vec<u64> = device.settled_steps().map(|step| step.peak.0).collect();
-    Side {
-        device: device.device,
-        events: device.events,
-        steps: device.steps.len() as u32,
-        whole_steps: device.whole_steps,
-        step_source: device.step_source,
-        wrapped: device.wrapped,
-        oom: device.oom,
-        at_peak: device.at_peak.clone(),
-        growth: device.growth,
-        growth_told: device.growth.map(Growth::told),
-        common_peak,
-        wobble: Bytes(wobble(&peaks)),
-        leaks: leaks_of([device, other], counterparts, room),
-    }
-}
-
-/// What leaks in one run, and whether the other one has the places.
-fn leaks_of(
-    [device, other]: [&DeviceProfile; 2],
-    counterparts: &Counterparts,
-    room: &mut Room,
-) -> Leaks {
-    let leaks = &device.leaks;
-    let sites = device.sites.iter().zip(0..);
-    let own: FxHashMap<SiteKey, usize> = sites
-        .filter(|(site, _)| site.leaks)
-        .map(|(site, at)| (site.key, at))
-        .collect();
-    // Whether the other run has the site, and whether it leaks there in the same way.
-    let there = |group: &LeakingSite| {
-        let alike = |theirs: &&LeakingSite| theirs.counted() == group.counted();
-        let mut leaking = other.leaks.groups.iter();
-        // A leak of blocks of any size, without stacks, is no single site of the table.
-        if matches!(group.key, SiteKey::Size(_)) {
-            let is_size = |theirs: &LeakingSite| matches!(theirs.key, SiteKey::Size(_));
-            return match leaking.any(|theirs| is_size(theirs) && alike(&theirs)) {
-                true => Some(true),
-                false => (!other.has_stacks).then_some(false),
-            };
-        }
-        // Without stacks, the other run may leak anywhere.
-        if !other.has_stacks {
-            return Some(leaking.any(|theirs| alike(&theirs)));
-        }
-        let with = |key| leaking.clone().filter(move |theirs| theirs.key == key);
-        // Sites may be left out of the table.
-        if with(group.key).any(|theirs| alike(&theirs)) {
-            return Some(true);
-        }
-        let theirs = &other.sites[*counterparts.get(own.get(&group.key)?)?];
-        let mut same = with(theirs.key).peekable();
-        // Where there are too many, only the fastest are listed.
-        let unlisted = same.peek().is_none();
-        Some(theirs.leaks && (unlisted || same.any(|theirs| alike(&theirs))))
-    };
-    Leaks {
-        verdict: leaks.verdict,
-        reason: leaks.reason.clone(),
-        rate: leaks.rates.by_steps.bytes,
-        error: leaks.rates.by_steps.error,
-        within_steps: leaks.rates.by_parts,
-        places: leaks
-            .groups
-            .iter()
-            .map(|group| LeakPlace {
-                id: group.key.id(),
-                place: group
-                    .place
-                    .map_or_else(Place::default, |frame| room.place(&device.names, frame)),
-                caller: group.caller.map(|frame| room.place(&device.names, frame)),
-                rate: group.bytes_per_step,
-                within_step: group.pattern == Pattern::WithinStep,
-                in_both: there(group) == Some(true),
-                known: there(group).is_some(),
-            })
-            .collect(),
-    }
-}
-
-fn series_delta(base: &DeviceProfile, new: &DeviceProfile, series: Series) -> SeriesDelta {
-    let (base, new) = (base.summary[series as usize], new.summary[series as usize]);
-    SeriesDelta {
-        base,
-        new,
-        peak: noise::delta(base.peak, new.peak),
-        end: noise::delta(base.end, new.end),
-    }
-}
-
-fn step_deltas(base: &DeviceProfile, new: &DeviceProfile, places: [u32; 2]) -> Vec<StepDelta> {
-    let side = |device: &DeviceProfile, place: u32, number: u32| {
-        let index = number.checked_sub(place)? as usize;
-        device.steps.get(index).map(|step| StepSide {
-            // Without names of their own, steps are called by their place in the table.
-            name: match device.step_source {
-                StepSource::Annotations => step.name.clone(),
-                StepSource::Inferred | StepSource::None => format!("step {number}"),
-            },
-            first_event: step.events.start(),
-            end_event: step.events.end(),
-            peak: step.peak,
-            end: step.end,
-            reserved_end: step.reserved_end,
-            work: step.work,
-            allocs: step.allocs,
-        })
-    };
-    let end = |device: &DeviceProfile, place: u32| place + device.steps.len() as u32;
-    (places[0].min(places[1])..end(base, places[0]).max(end(new, places[1])))
-        .map(|number| StepDelta {
-            index: number,
-            base: side(base, places[0], number),
-            new: side(new, places[1], number),
-        })
-        .collect()
-}
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -45,7 +45,7 @@ pub fn peaks(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhasePeak> {
 }
 
 /// Pairs the phases of both recordings.
-pub fn deltas(base: &[PhasePeak], new: &[PhasePeak]) -> Vec<PhaseDelta> {
+pub(super) fn deltas(base: &[PhasePeak], new: &[PhasePeak]) -> Vec<PhaseDelta> {
     let of = |peaks: &[PhasePeak], phase| {
         let found = peaks.iter().find(|peak| peak.phase == phase);
         found.map(|found| found.peak)

@@ -12,6 +12,7 @@ use super::profile::{OutOfMemory, Profile};
 use super::sites::{Matched, SiteChange, SiteDelta};
 use super::*;
 use crate::categories::{Category, Named};
+use crate::site::SiteKey;
 use crate::span::Span;
 use crate::stacks::{FrameIdx, StackIdx};
 use crate::steps;

@@ -30,69 +30,145 @@ const FACTOR_SPREAD: f64 = 1.25;
 /// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
 /// larger ones, where no block is old.
 pub(super) fn by_level(kept: &Kept) -> Finding {
-    let level = &kept.requested;
-    let n = level.len();
-    let floor = from_the_right(level);
-    let all: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
-    let rises = without_its_making(&all, &floor);
-    let made = all.first().filter(|_| rises.len() < all.len());
-    let Some((rhythm, is_even)) = rhythm_of(rises, n - 1) else {
-        return Finding::Bounded;
-    };
-    // By chance alone, a random series has a few such rises at its end, but seldom in a rhythm over
-    // the whole trace.
-    let is_short = rises.len() < MIN_RISES;
-    let may_go_on = rises_throughout(level, rises) || is_staircase(level, rises);
-    if (is_short && !may_go_on) || rhythm.is_late(n) {
-        return Finding::Bounded;
+    let floor = from_the_right(&kept.requested);
+    let all: Vec<usize> = (1..floor.len())
+        .filter(|&i| floor[i] > floor[i - 1])
+        .collect();
+    match Rises::of(kept, &floor, &all) {
+        Some(rises) if rises.go_on() && rises.remain() && !rises.are_bounded() => {
+            match rises.are_certain() {
+                true => Finding::Grows(rises.growth()),
+                false => Finding::TooFew(rises.growth()),
+            }
+        }
+        _ => Finding::Bounded,
     }
-    let settled = &level[made.map_or(0, |at| *at)..];
-    let ups: u64 = settled.windows(2).map(|w| w[1].saturating_sub(w[0])).sum();
-    let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
-    // At least half of the sum of all rises must remain.
-    if (to - from) * 2 < ups {
-        return Finding::Bounded;
+}
+
+/// The rises of a level that never returns to a lower value.
+struct Rises<'a> {
+    kept: &'a Kept,
+    /// Per end, the lowest level from there on.
+    floor: &'a [u64],
+    /// Where `floor` rises, but for the buffer's making.
+    at: &'a [usize],
+    /// From here on the level is that of the buffer.
+    made: usize,
+    rhythm: Rhythm,
+    /// Whether the rhythm is even and goes on.
+    is_even: bool,
+    /// How many more blocks there are at the last end than before the first rise.
+    more: u64,
+    room: Room,
+}
+
+impl<'a> Rises<'a> {
+    /// `None` if these `all` have no rhythm.
+    fn of(kept: &'a Kept, floor: &'a [u64], all: &'a [usize]) -> Option<Rises<'a>> {
+        let end = floor.len() - 1;
+        let at = without_its_making(all, floor);
+        let made = all.first().filter(|_| at.len() < all.len());
+        let (rhythm, is_even) = rhythm_of(at, end)?;
+        let counts = from_the_right(&kept.counts());
+        let more = counts[end].saturating_sub(counts[rhythm.first - 1]);
+        Some(Rises {
+            kept,
+            floor,
+            at,
+            made: made.copied().unwrap_or(0),
+            rhythm,
+            is_even,
+            more,
+            room: Room::of(kept),
+        })
     }
-    let count_floor = from_the_right(&kept.counts());
-    let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
-    // Fewer new blocks than rises: blocks become larger, not more.
-    let replaced = (more as usize) * 2 < rises.len();
-    // Sizes may also rise by chance, but then there are falls between or before the rises. The
-    // first steps may differ.
-    let never_falls = level[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted();
-    // If there are more and more blocks and all are young, either the program grows, or a history
-    // is copied again and again: then it never falls, and the rest of the program is constant.
-    let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
-    let is_young = old.count() < MIN_GROWTHS;
-    let room = Room::of(kept);
-    let is_bounded = match room {
-        _ if replaced => !never_falls,
-        // Blocks of other sizes take the place of those in a full buffer.
-        Room::Full => is_young || !never_falls,
-        Room::JustFull | Room::Unknown => is_young && !never_falls,
-    };
-    if is_bounded {
-        return Finding::Bounded;
+
+    fn level(&self) -> &'a [u64] {
+        &self.kept.requested
     }
-    let pattern = match replaced || is_young && !is_long_queue(kept) {
-        true => Pattern::Enlarged,
-        false => rhythm.pattern(),
-    };
-    let risen = Risen {
-        bytes: to - from,
-        blocks: more,
-    };
-    let mut growth = Growth::of_level(pattern, &rhythm, risen, kept);
-    if let Pattern::EveryNth(_) = rhythm.pattern() {
-        // The next rise may be due soon. So a rate counts from one rise to another.
-        let rise = floor[rhythm.last] - floor[rhythm.first];
-        growth.bytes_per_period = rise as f64 / (rhythm.last - rhythm.first) as f64;
+
+    fn are_few(&self) -> bool {
+        self.at.len() < MIN_RISES
     }
-    let is_chance = may_be_chance(kept, rises) || was_emptied(kept, rhythm.first);
-    let is_chance = is_short || ((replaced || is_young) && is_chance);
-    match (replaced || room == Room::Unknown) && !is_chance && is_even {
-        true => Finding::Grows(growth),
-        false => Finding::TooFew(growth),
+
+    /// By chance alone, a random series has a few such rises at its end, but seldom in a rhythm
+    /// over the whole trace.
+    fn go_on(&self) -> bool {
+        let (level, at) = (self.level(), self.at);
+        let may = rises_throughout(level, at) || is_staircase(level, at);
+        (may || !self.are_few()) && !self.rhythm.is_late(level.len())
+    }
+
+    /// Bytes from before the first rise to the last end.
+    fn bytes(&self) -> u64 {
+        self.floor[self.floor.len() - 1] - self.floor[self.rhythm.first - 1]
+    }
+
+    /// Whether at least half of the sum of all rises remains.
+    fn remain(&self) -> bool {
+        let settled = self.level()[self.made..].windows(2);
+        let ups: u64 = settled.map(|w| w[1].saturating_sub(w[0])).sum();
+        self.bytes() * 2 >= ups
+    }
+
+    /// Fewer new blocks than rises: blocks become larger, not more.
+    fn are_of_larger_blocks(&self) -> bool {
+        (self.more as usize) * 2 < self.at.len()
+    }
+
+    /// Sizes may also rise by chance, but then there are falls between or before the rises. The
+    /// first steps may differ.
+    fn never_fall(&self) -> bool {
+        self.level()[FIRST_STEPS.min(self.rhythm.first - 1)..].is_sorted()
+    }
+
+    /// If there are more and more blocks and all are young, either the program grows, or a history
+    /// is copied again and again: then it never falls, and the rest of the program is constant.
+    fn are_of_young_blocks(&self) -> bool {
+        let counts = &self.kept.survivor_count;
+        let old = counts[1..counts.len() / 2].iter().filter(|&&n| n > 0);
+        old.count() < MIN_GROWTHS
+    }
+
+    fn are_bounded(&self) -> bool {
+        match self.room {
+            _ if self.are_of_larger_blocks() => !self.never_fall(),
+            // Blocks of other sizes take the place of those in a full buffer.
+            Room::Full => self.are_of_young_blocks() || !self.never_fall(),
+            Room::JustFull | Room::Unknown => self.are_of_young_blocks() && !self.never_fall(),
+        }
+    }
+
+    fn may_be_chance(&self) -> bool {
+        let is_buffer = self.are_of_larger_blocks() || self.are_of_young_blocks();
+        let by_chance =
+            || may_be_chance(self.kept, self.at) || was_emptied(self.kept, self.rhythm.first);
+        self.are_few() || (is_buffer && by_chance())
+    }
+
+    fn are_certain(&self) -> bool {
+        let has_room = self.are_of_larger_blocks() || self.room == Room::Unknown;
+        has_room && self.is_even && !self.may_be_chance()
+    }
+
+    fn growth(&self) -> Growth {
+        let is_copied = self.are_of_young_blocks() && !is_long_queue(self.kept);
+        let pattern = match self.are_of_larger_blocks() || is_copied {
+            true => Pattern::Enlarged,
+            false => self.rhythm.pattern(),
+        };
+        let risen = Risen {
+            bytes: self.bytes(),
+            blocks: self.more,
+        };
+        let mut growth = Growth::of_level(pattern, &self.rhythm, risen, self.kept);
+        if let Pattern::EveryNth(_) = self.rhythm.pattern() {
+            // The next rise may be due soon. So a rate counts from one rise to another.
+            let (first, last) = (self.rhythm.first, self.rhythm.last);
+            let rise = self.floor[last] - self.floor[first];
+            growth.bytes_per_period = rise as f64 / (last - first) as f64;
+        }
+        growth
     }
 }
 
