@@ -18,7 +18,7 @@ use trace::steps::Word;
 use trace::trace::{BlockIdx, PINNED, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
-use trace::what_if::{self, Before, Conditions, Early, Evidence, Placement};
+use trace::what_if::{self, Conditions, Evidence, Replay};
 
 /// A better setting is searched if at least this share of reserved memory was unused at its peak …
 const UNUSED: f64 = 0.1;
@@ -197,16 +197,9 @@ fn settings(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
         return Ok(None);
     }
     let evidence = Evidence::of(device, &own, look.watch)?;
+    let replay = Replay::new(device, &evidence, look.watch);
     let peak = |settings: &Config| {
-        let conditions = Conditions {
-            settings,
-            limit: None,
-            early: &Early::default(),
-            batch: None,
-            placement: Placement::Seen,
-            before: Before::AsRecorded,
-        };
-        let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
+        let outcome = replay.under(&Conditions::as_recorded(settings, None))?;
         Ok((outcome.peak_reserved, conf::text(settings)))
     };
     let tried = what_if::simpler(&own);

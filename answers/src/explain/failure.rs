@@ -15,7 +15,7 @@ use trace::tiles::frame_label;
 use trace::trace::{Action, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
-use trace::what_if::{self, Change, Diagnosis, Early, LimitSeen, Tried};
+use trace::what_if::{self, Change, Diagnosis, Early, LimitSeen, Replay, Tried};
 
 /// Explains the first failed allocation, if there is one.
 ///
@@ -40,7 +40,8 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         limit: look.limit,
         share: fits.and_then(Fits::share),
     };
-    let diagnosis = what_if::remedies(look.device, (&own, &evidence), tried, look.watch)?;
+    let replay = Replay::new(look.device, &evidence, look.watch);
+    let diagnosis = what_if::remedies(replay, &own, tried)?;
     let leaked = early.overdue(look.device, failure.event);
     let found = diagnosis.as_ref();
     let limit = limit(look, evidence.limit, (&own, &failure), found);

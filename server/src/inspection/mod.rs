@@ -27,7 +27,7 @@ use trace::trace::{
 };
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
-use trace::what_if::{self, LimitSeen, Tried};
+use trace::what_if::{self, LimitSeen, Replay, Tried};
 
 /// Whether the blocks that are alive at the end are listed one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +253,8 @@ fn remedies(
         ..Tried::default()
     };
     let evidence = what_if::evidence(device, &own, watch)?;
-    let Some(found) = what_if::remedies(device, (&own, &evidence), tried, watch)? else {
+    let replay = Replay::new(device, &evidence, watch);
+    let Some(found) = what_if::remedies(replay, &own, tried)? else {
         return Ok(None);
     };
     let remedies = found.remedies.into_iter().map(|remedy| Remedy {

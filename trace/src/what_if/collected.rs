@@ -4,12 +4,10 @@
 //! reserved memory is below it. So what was collected, and what could have been and was not, bounds
 //! the limit far better than what was granted and refused.
 
-use super::begin::Before;
-use super::early::Early;
 use super::recorded::{Evidence, LimitSeen};
-use super::run::{Conditions, threshold};
+use super::run::{Conditions, Replay};
 use crate::allocator::Config;
-use crate::allocator::caching::{Placement, Refuser, Threshold};
+use crate::allocator::caching::{Refuser, Threshold};
 use crate::trace::DeviceTrace;
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -31,15 +29,9 @@ pub fn evidence(device: &DeviceTrace, own: &Config, watch: Watch<'_>) -> Result<
     // What is learnt shows that more requests were not refused, and they tell more.
     let mut known = seen;
     for _ in 0..MOST_REPLAYS {
-        let conditions = Conditions {
-            settings: own,
-            limit: Some(known.limit()),
-            early: &Early::default(),
-            batch: None,
-            placement: Placement::Seen,
-            before: Before::AsRecorded,
-        };
-        let learnt = threshold(device, &evidence, &conditions, known.at_least, watch)?;
+        let replay = Replay::new(device, &evidence, watch);
+        let conditions = Conditions::as_recorded(own, Some(known.limit()));
+        let learnt = replay.threshold(&conditions, known.at_least)?;
         let before = known;
         known = learnt.map_or(known, |learnt| narrowed(known, learnt, share));
         if known == before {

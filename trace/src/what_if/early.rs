@@ -5,6 +5,12 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 
+/// Nothing is given back early.
+pub(super) static NOTHING: Early = Early {
+    given_back: Vec::new(),
+    gone: Vec::new(),
+};
+
 /// What the program does differently than in the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Early {

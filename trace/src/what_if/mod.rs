@@ -47,7 +47,7 @@ pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
 pub use refusals::{NotTheLimit, contradiction};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies, simpler};
-pub use run::{Conditions, replay, replay_drawn};
+pub use run::{Conditions, Replay};
 pub use spread::Spread;
 pub use waiting::Waiting;
 
@@ -204,7 +204,8 @@ pub fn ask(
     let evidence = evidence(device, own, watch)?;
     let seen = evidence.limit;
     let own_limit = seen.map(LimitSeen::limit);
-    let calibration = calibrate(device, own, &evidence, watch)?;
+    let replay = Replay::new(device, &evidence, watch);
+    let calibration = calibrate(replay, own)?;
     let settings = &question.settings_beside(own);
     let limit = match question {
         Question {
@@ -215,20 +216,16 @@ pub fn ask(
         _ => question.limit.map(Limit::of_process),
     };
     let under = |limit| Conditions {
-        settings,
-        limit,
         early: &question.early,
-        batch: None,
-        placement: Placement::Seen,
-        before: Before::AsRecorded,
+        ..Conditions::as_recorded(settings, limit)
     };
     let run = |limit, columns| {
         let as_recorded = settings == own && limit == own_limit && question.early.is_empty();
         let conditions = under(limit);
         let (outcome, curve) = match (as_recorded, columns) {
             (true, 0) => return Ok((calibration.own, None)),
-            (true, _) => replay_drawn(device, &evidence, &conditions, columns, watch)?,
-            (false, _) => told(device, &evidence, conditions, columns, watch)?,
+            (true, _) => replay.drawn(&conditions, columns)?,
+            (false, _) => told(replay, conditions, columns)?,
         };
         Ok((outcome, Some(curve)))
     };
@@ -262,21 +259,19 @@ pub fn ask(
 
 /// The outcome under these conditions that is to be told, with its curve.
 fn told(
-    device: &DeviceTrace,
-    evidence: &Evidence,
+    replay: Replay<'_>,
     mut conditions: Conditions<'_>,
     columns: u32,
-    watch: Watch<'_>,
 ) -> Result<(Outcome, Curve), Stopped> {
-    let (mut outcome, mut curve) = replay_drawn(device, evidence, &conditions, columns, watch)?;
-    if let Some((spread, placement)) = Spread::of(device, evidence, &conditions, &outcome, watch)? {
+    let (mut outcome, mut curve) = replay.drawn(&conditions, columns)?;
+    if let Some((spread, placement)) = Spread::of(replay, &conditions, &outcome)? {
         if placement != conditions.placement {
             conditions.placement = placement;
-            (outcome, curve) = replay_drawn(device, evidence, &conditions, columns, watch)?;
+            (outcome, curve) = replay.drawn(&conditions, columns)?;
         }
         outcome.spread = Some(spread);
     }
-    outcome.waiting = Waiting::of(device, evidence, &conditions, &outcome, watch)?;
+    outcome.waiting = Waiting::of(replay, &conditions, &outcome)?;
     Ok((outcome, curve))
 }
 
@@ -303,21 +298,10 @@ pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
     settings
 }
 
-fn calibrate(
-    device: &DeviceTrace,
-    own: &Config,
-    evidence: &Evidence,
-    watch: Watch<'_>,
-) -> Result<Calibration, Stopped> {
-    let conditions = Conditions {
-        settings: own,
-        limit: evidence.limit.map(LimitSeen::limit),
-        early: &Early::default(),
-        batch: None,
-        placement: Placement::Seen,
-        before: Before::AsRecorded,
-    };
-    let outcome = replay(device, evidence, &conditions, watch)?;
+fn calibrate(replay: Replay<'_>, own: &Config) -> Result<Calibration, Stopped> {
+    let device = replay.device;
+    let limit = replay.evidence.limit.map(LimitSeen::limit);
+    let outcome = replay.under(&Conditions::as_recorded(own, limit))?;
     let recorded = device.summary[Series::Reserved as usize].peak;
     let difference = outcome.peak_reserved.0 as f64 - recorded.0 as f64;
     Ok(Calibration {

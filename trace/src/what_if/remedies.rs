@@ -4,12 +4,11 @@ use super::batch::{Batch, Share};
 use super::begin::lies_alike;
 use super::{
     Before, Conditions, Early, Evidence, Failed, Limit, LimitSeen, Outcome, Placement, Reach,
-    Refuser, Spread, replay,
+    Refuser, Replay, Spread,
 };
 use crate::allocator::{Config, conf};
-use crate::trace::DeviceTrace;
 use crate::units::{Bytes, EventIdx};
-use crate::watch::{Stopped, Watch};
+use crate::watch::Stopped;
 use std::fmt;
 
 const MIB: u64 = 1 << 20;
@@ -140,28 +139,17 @@ pub struct Diagnosis {
 /// * memory from before the recording may lie close together under other settings, or as recorded;
 /// * the driver may put segments elsewhere than is guessed.
 struct Trial<'a> {
-    device: &'a DeviceTrace,
     own: &'a Config,
-    evidence: &'a Evidence,
+    replay: Replay<'a>,
     otherwise: Option<Evidence>,
     seen: LimitSeen,
     failure: EventIdx,
-    /// Nothing is given back earlier than it was.
-    none_early: Early,
-    watch: Watch<'a>,
 }
 
 impl Trial<'_> {
     /// The recording as it was, under the smallest limit that fits it.
     fn as_it_was(&self) -> Conditions<'_> {
-        Conditions {
-            settings: self.own,
-            limit: Some(self.seen.smallest()),
-            early: &self.none_early,
-            batch: None,
-            placement: Placement::Seen,
-            before: Before::AsRecorded,
-        }
+        Conditions::as_recorded(self.own, Some(self.seen.smallest()))
     }
 
     /// This change with its outcome; `None` if it does not get past the failure in all readings.
@@ -224,7 +212,7 @@ impl Trial<'_> {
     }
 
     fn run(&self, conditions: Conditions<'_>) -> Result<Outcome, Stopped> {
-        replay(self.device, self.evidence, &conditions, self.watch)
+        self.replay.under(&conditions)
     }
 
     /// The failure, if it is found again under the largest limit that fits the recording.
@@ -251,7 +239,11 @@ impl Trial<'_> {
         let Some(otherwise) = &self.otherwise else {
             return Ok(true);
         };
-        let outcome = replay(self.device, otherwise, &conditions, self.watch)?;
+        let replay = Replay {
+            evidence: otherwise,
+            ..self.replay
+        };
+        let outcome = replay.under(&conditions)?;
         Ok(self.gets_past(&outcome))
     }
 
@@ -271,7 +263,7 @@ impl Trial<'_> {
             ..conditions
         });
         // Many replays of a long recording would take too long.
-        let most = Spread::others(self.device, SETTINGS.len());
+        let most = Spread::others(self.replay.device, SETTINGS.len());
         let (low, high) = (self.seen.at_least, self.seen.taken());
         let between = (1..LIMITS).map(move |n| low + (high - low) / LIMITS * n);
         let between = between.take(if low < high { most as usize } else { 0 });
@@ -288,8 +280,8 @@ impl Trial<'_> {
     /// The other way in which the memory from before the first event may lie under these settings:
     /// as if they had been in force since the program began, or only from the first event on.
     fn before(&self, settings: &Config) -> Option<Before> {
-        let may_differ = self.device.blocks.n_preexisting > 0 && settings != self.own;
-        may_differ.then(|| match lies_alike(self.device, settings) {
+        let may_differ = self.replay.device.blocks.n_preexisting > 0 && settings != self.own;
+        may_differ.then(|| match lies_alike(self.replay.device, settings) {
             true => Before::RequestedAgain,
             false => Before::Kept,
         })
@@ -306,23 +298,22 @@ impl Trial<'_> {
 /// # Errors
 /// [`Stopped`].
 pub fn remedies(
-    device: &DeviceTrace,
-    (own, evidence): (&Config, &Evidence),
+    replay: Replay<'_>,
+    own: &Config,
     tried: Tried<'_>,
-    watch: Watch<'_>,
 ) -> Result<Option<Diagnosis>, Stopped> {
+    let Replay {
+        device, evidence, ..
+    } = replay;
     let (Some(failure), Some(seen)) = (crate::oom::first(device), evidence.limit) else {
         return Ok(None);
     };
     let trial = Trial {
-        device,
+        replay,
         own,
         otherwise: evidence.otherwise(),
-        evidence,
         seen: seen.or_told(tried.limit),
         failure: failure.event,
-        none_early: Early::default(),
-        watch,
     };
     let Some(failed) = trial.fails(trial.as_it_was())? else {
         return Ok(None);

@@ -3,7 +3,7 @@
 use super::batch::{Batch, Share};
 use super::begin::{Before, begin};
 use super::curve::Curve;
-use super::early::Early;
+use super::early::{self, Early};
 use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
 use crate::allocator::caching::{Caching, Call, Limit, OutOfMemory, Placement, Threshold};
@@ -34,67 +34,89 @@ pub struct Conditions<'a> {
     pub before: Before,
 }
 
-/// Replays the requests of a recording under these conditions.
-///
-/// # Errors
-/// [`Stopped`].
-pub fn replay(
-    device: &DeviceTrace,
-    evidence: &Evidence,
-    conditions: &Conditions<'_>,
-    watch: Watch<'_>,
-) -> Result<Outcome, Stopped> {
-    Ok(replay_drawn(device, evidence, conditions, 0, watch)?.0)
+impl<'a> Conditions<'a> {
+    /// Those of the recording, under these settings and this limit.
+    pub fn as_recorded(settings: &'a Config, limit: Option<Limit>) -> Conditions<'a> {
+        Conditions {
+            settings,
+            limit,
+            early: &early::NOTHING,
+            batch: None,
+            placement: Placement::Seen,
+            before: Before::AsRecorded,
+        }
+    }
 }
 
-/// The same, with the levels in a curve of at most so many columns.
-///
-/// # Errors
-/// [`Stopped`].
-pub fn replay_drawn(
-    device: &DeviceTrace,
-    evidence: &Evidence,
-    conditions: &Conditions<'_>,
-    columns: u32,
-    watch: Watch<'_>,
-) -> Result<(Outcome, Curve), Stopped> {
-    let mut run = Run::new(device, conditions, columns, watch)?;
-    run.go(evidence, conditions, watch)?;
-    Ok((run.outcome, run.curve))
+/// What is replayed, and who may stop it.
+#[derive(Clone, Copy)]
+pub struct Replay<'a> {
+    /// Whose requests.
+    pub device: &'a DeviceTrace,
+    /// What the recorded allocator did of its own accord.
+    pub evidence: &'a Evidence,
+    /// Who waits.
+    pub watch: Watch<'a>,
 }
 
-/// The same without a curve, if no free waited for another stream.
-///
-/// # Errors
-/// [`Stopped`].
-pub(super) fn replay_without_waits(
-    device: &DeviceTrace,
-    evidence: &Evidence,
-    conditions: &Conditions<'_>,
-    watch: Watch<'_>,
-) -> Result<Outcome, Stopped> {
-    let mut run = Run::new(device, conditions, 0, watch)?;
-    run.waits = false;
-    run.go(evidence, conditions, watch)?;
-    Ok(run.outcome)
-}
+impl<'a> Replay<'a> {
+    /// Of a device's requests.
+    pub fn new(device: &'a DeviceTrace, evidence: &'a Evidence, watch: Watch<'a>) -> Replay<'a> {
+        Replay {
+            device,
+            evidence,
+            watch,
+        }
+    }
 
-/// What the segments that were collected tell of the threshold, if these are the conditions of the
-/// recording. Reserved memory up to `granted` was refused to no request.
-///
-/// # Errors
-/// [`Stopped`].
-pub(super) fn threshold(
-    device: &DeviceTrace,
-    evidence: &Evidence,
-    conditions: &Conditions<'_>,
-    granted: Bytes,
-    watch: Watch<'_>,
-) -> Result<Option<Threshold>, Stopped> {
-    let mut run = Run::new(device, conditions, 0, watch)?;
-    run.learns = Some(granted);
-    run.go(evidence, conditions, watch)?;
-    Ok(run.allocator.learnt())
+    /// Replays the requests under these conditions.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn under(self, conditions: &Conditions<'_>) -> Result<Outcome, Stopped> {
+        Ok(self.drawn(conditions, 0)?.0)
+    }
+
+    /// The same, with the levels in a curve of at most so many columns.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn drawn(
+        self,
+        conditions: &Conditions<'_>,
+        columns: u32,
+    ) -> Result<(Outcome, Curve), Stopped> {
+        let mut run = Run::new(self, conditions, columns)?;
+        run.go(self, conditions)?;
+        Ok((run.outcome, run.curve))
+    }
+
+    /// The same without a curve, if no free waited for another stream.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub(super) fn without_waits(self, conditions: &Conditions<'_>) -> Result<Outcome, Stopped> {
+        let mut run = Run::new(self, conditions, 0)?;
+        run.waits = false;
+        run.go(self, conditions)?;
+        Ok(run.outcome)
+    }
+
+    /// What the segments that were collected tell of the threshold, if these are the conditions of
+    /// the recording. Reserved memory up to `granted` was refused to no request.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub(super) fn threshold(
+        self,
+        conditions: &Conditions<'_>,
+        granted: Bytes,
+    ) -> Result<Option<Threshold>, Stopped> {
+        let mut run = Run::new(self, conditions, 0)?;
+        run.learns = Some(granted);
+        run.go(self, conditions)?;
+        Ok(run.allocator.learnt())
+    }
 }
 
 /// The recorded calls of the driver.
@@ -153,12 +175,12 @@ fn new_allocator(device: &DeviceTrace, conditions: &Conditions<'_>) -> Caching {
 
 impl<'a> Run<'a> {
     fn new(
-        device: &'a DeviceTrace,
+        replay: Replay<'a>,
         conditions: &Conditions<'a>,
         columns: u32,
-        watch: Watch<'_>,
     ) -> Result<Run<'a>, Stopped> {
-        watch.look(heap_of_slots(device))?;
+        let device = replay.device;
+        replay.watch.look(heap_of_slots(device))?;
         Ok(Run {
             device,
             allocator: new_allocator(device, conditions),
@@ -206,14 +228,9 @@ impl<'a> Run<'a> {
     }
 
     /// Replays the events.
-    fn go(
-        &mut self,
-        evidence: &'a Evidence,
-        conditions: &Conditions<'_>,
-        watch: Watch<'_>,
-    ) -> Result<(), Stopped> {
-        let device = self.device;
-        let watch = watch.beside(heap_of_slots(device));
+    fn go(&mut self, replay: Replay<'a>, conditions: &Conditions<'_>) -> Result<(), Stopped> {
+        let (device, evidence) = (self.device, replay.evidence);
+        let watch = replay.watch.beside(heap_of_slots(device));
         self.least = &evidence.least;
         if !self.lay_out(conditions, watch)? {
             self.fail(0, None);

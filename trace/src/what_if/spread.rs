@@ -4,13 +4,12 @@
 //! addresses of segments decide a little. Where other settings ask for other segments, no recording
 //! tells their addresses. So the requests are replayed again with segments in other orders.
 
-use super::recorded::Evidence;
-use super::run::{Conditions, replay};
+use super::run::{Conditions, Replay};
 use super::{Failed, Outcome, Reach};
 use crate::allocator::caching::Placement;
 use crate::trace::DeviceTrace;
 use crate::units::Bytes;
-use crate::watch::{Stopped, Watch};
+use crate::watch::Stopped;
 
 /// How many other orders are tried. A peak that is reached in few orders of a hundred is not met by
 /// a few guesses.
@@ -58,13 +57,11 @@ impl Spread {
     /// # Errors
     /// [`Stopped`].
     pub(super) fn of(
-        device: &DeviceTrace,
-        evidence: &Evidence,
+        replay: Replay<'_>,
         conditions: &Conditions<'_>,
         outcome: &Outcome,
-        watch: Watch<'_>,
     ) -> Result<Option<(Spread, Placement)>, Stopped> {
-        let others = Spread::others(device, 1);
+        let others = Spread::others(replay.device, 1);
         if !outcome.is_guessed || others == 0 {
             return Ok(None);
         }
@@ -75,7 +72,7 @@ impl Spread {
                 placement,
                 ..*conditions
             };
-            found.push((placement, replay(device, evidence, &conditions, watch)?));
+            found.push((placement, replay.under(&conditions)?));
         }
         let (placement, told) = typical(&found);
         let mut spread = Spread {

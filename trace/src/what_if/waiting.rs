@@ -6,12 +6,11 @@
 //! requests are replayed again as if none had waited: no run frees earlier. One free may decide
 //! whether a request fails; a peak differs only where many waited.
 
-use super::recorded::Evidence;
-use super::run::{Conditions, replay_without_waits};
+use super::run::{Conditions, Replay};
 use super::{Outcome, Spread};
 use crate::trace::DeviceTrace;
 use crate::units::Bytes;
-use crate::watch::{Stopped, Watch};
+use crate::watch::Stopped;
 
 /// So large a share of all frees is many.
 const MANY: f64 = 0.05;
@@ -39,18 +38,16 @@ impl Waiting {
     /// # Errors
     /// [`Stopped`].
     pub(super) fn of(
-        device: &DeviceTrace,
-        evidence: &Evidence,
+        replay: Replay<'_>,
         conditions: &Conditions<'_>,
         outcome: &Outcome,
-        watch: Watch<'_>,
     ) -> Result<Option<Waiting>, Stopped> {
-        let (waited, frees) = count(device);
-        if waited == 0 || Spread::others(device, 1) == 0 {
+        let (waited, frees) = count(replay.device);
+        if waited == 0 || Spread::others(replay.device, 1) == 0 {
             return Ok(None);
         }
         let is_many = waited as f64 > MANY * frees as f64;
-        let other = replay_without_waits(device, evidence, conditions, watch)?;
+        let other = replay.without_waits(conditions)?;
         let peak = outcome.peak_reserved.0 as f64;
         let differs = is_many && (other.peak_reserved.0 as f64 - peak).abs() > DIFFERS * peak;
         let fails = other.failed.is_some();

@@ -267,7 +267,8 @@ fn what_gets_past_a_failure_is_set_as_it_is_told() {
         let tried = what_if::Tried::default();
         let evidence = what_if::evidence(device, &own, Watch::nobody());
         let evidence = evidence.expect("nobody stops it");
-        let found = what_if::remedies(device, (&own, &evidence), tried, Watch::nobody());
+        let replay = what_if::Replay::new(device, &evidence, Watch::nobody());
+        let found = what_if::remedies(replay, &own, tried);
         let found = found.expect("nobody stops it").expect("it failed");
         let limit = Some(found.limit.at_least);
         let mut changes = Vec::new();

@@ -413,15 +413,10 @@ fn outcome(
     settings: &Config,
     limit: Option<Limit>,
 ) -> Outcome {
-    let conditions = Conditions {
-        settings,
-        limit,
-        early: &Early::default(),
-        batch: None,
-        placement: Placement::Seen,
-        before: Before::AsRecorded,
-    };
-    replay(device, evidence, &conditions, Watch::nobody()).unwrap()
+    let replay = Replay::new(device, evidence, Watch::nobody());
+    replay
+        .under(&Conditions::as_recorded(settings, limit))
+        .unwrap()
 }
 
 fn peaks(process: &Process) -> (u64, u64) {

@@ -5,7 +5,8 @@ use super::*;
 /// What gets past the failure of a device that ran with these settings.
 fn found(device: &DeviceTrace, own: &Config) -> Option<Diagnosis> {
     let evidence = evidence(device, own, Watch::nobody()).unwrap();
-    remedies(device, (own, &evidence), Tried::default(), Watch::nobody()).unwrap()
+    let replay = Replay::new(device, &evidence, Watch::nobody());
+    remedies(replay, own, Tried::default()).unwrap()
 }
 
 proptest! {
