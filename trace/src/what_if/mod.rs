@@ -11,6 +11,7 @@
 //! curve       the levels on the way, for a picture
 //! spread      the same with segments at other addresses
 //! waiting     the same if no free waited for another stream
+//! earlier     the same with another cache from before the recording
 //! remedies    which single change would have got past a recorded failure
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod batch;
 mod begin;
 mod collected;
 mod curve;
+mod earlier;
 mod early;
 mod recorded;
 mod refusals;
@@ -43,6 +45,7 @@ use crate::watch::{Stopped, Watch};
 pub use begin::Before;
 pub use collected::evidence;
 pub use curve::Curve;
+pub use earlier::Earlier;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
 pub use refusals::{NotTheLimit, contradiction};
@@ -124,6 +127,9 @@ pub struct Outcome {
     /// How much this depends on when other streams are done with blocks. `None` if it hardly does,
     /// or if it was not tried, as above.
     pub waiting: Option<Waiting>,
+    /// How much this depends on what was cached before the recording. `None` if it hardly does, or
+    /// if it was not tried: only [`ask`] does.
+    pub earlier: Option<Earlier>,
 }
 
 /// What was recorded.
@@ -272,6 +278,7 @@ fn told(
         outcome.spread = Some(spread);
     }
     outcome.waiting = Waiting::of(replay, &conditions, &outcome)?;
+    outcome.earlier = Earlier::of(replay, &conditions, &outcome)?;
     Ok((outcome, curve))
 }
 

@@ -204,6 +204,7 @@ impl<'a> Run<'a> {
                 is_guessed: false,
                 spread: None,
                 waiting: None,
+                earlier: None,
             },
         })
     }

@@ -1,6 +1,6 @@
 //! Answers in words.
 
-use super::{Answer, Calibration, Failed, Outcome, Reach, Recorded, Spread, Waiting};
+use super::{Answer, Calibration, Earlier, Failed, Outcome, Reach, Recorded, Spread, Waiting};
 use crate::redact::place_in_words;
 use crate::trace::{Fidelity, Step};
 use crate::units::size::exact;
@@ -24,9 +24,11 @@ pub fn trust(answer: &Answer) -> String {
         }
         false => "",
     };
-    let left_out = left_out(answer.left_out, answer.recorded.peak_reserved);
+    let earlier = told.earlier.as_ref().map(earlier);
+    let earlier =
+        earlier.unwrap_or_else(|| left_out(answer.left_out, answer.recorded.peak_reserved));
     format!(
-        "{}{spread}{waiting}{collecting}{left_out}",
+        "{}{spread}{waiting}{collecting}{earlier}",
         calibration(&answer.calibration)
     )
 }
@@ -45,6 +47,27 @@ fn left_out(cached: Bytes, peak_reserved: Bytes) -> String {
 
 /// So large a share of the recorded peak is worth a sentence if it is left out.
 const LEFT_OUT: f64 = 0.02;
+
+/// What the answer takes over, or leaves out, of what the program did before.
+fn earlier(found: &Earlier) -> String {
+    let (counted, otherwise) = match found.is_counted {
+        true => ("counted", "without them"),
+        false => ("not counted", "with them"),
+    };
+    let other = match found.fails {
+        true => "it would run out of memory".to_owned(),
+        false => format!(
+            "reserved memory would peak at {}",
+            size(found.peak_reserved)
+        ),
+    };
+    format!(
+        " Before the first event {} were cached and free, as the recorded settings had left them; \
+         others may have left more or less. They are {counted}; {otherwise} {other}. A recording \
+         from the program's beginning can tell.",
+        size(found.cached)
+    )
+}
 
 fn waiting(found: &Waiting) -> String {
     let without = match found.fails {
@@ -137,8 +160,12 @@ pub fn sentence(answer: &Answer, steps: &[Step]) -> String {
     let limit = recorded.limit.map(super::LimitSeen::taken);
     let mut text = outcome(recorded, at_limit, limit, steps);
     if at_limit.peak_reserved != answer.what_if.peak_reserved || at_limit.failed.is_some() {
+        let would = match answer.what_if.earlier {
+            Some(_) => "might",
+            None => "would",
+        };
         text += &format!(
-            " Without any limit, reserved memory would peak at {}.",
+            " Without any limit, reserved memory {would} peak at {}.",
             size(answer.what_if.peak_reserved)
         );
     }
@@ -152,6 +179,7 @@ fn is_doubtful(outcome: &Outcome, limit: Option<Bytes>) -> bool {
     let waiting = outcome.waiting.as_ref();
     outcome.spread.as_ref().is_some_and(is_torn)
         || waiting.is_some_and(|found| found.fails != outcome.failed.is_some())
+        || outcome.earlier.is_some()
 }
 
 fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: &[Step]) -> String {
@@ -182,7 +210,7 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
     let peak = format!(
         "reserved memory would peak at {}{}, {}{retries}",
         size(outcome.peak_reserved),
-        outcome.spread.as_ref().map(range).unwrap_or_default(),
+        range(outcome),
         against(outcome.peak_reserved, recorded.peak_reserved)
     );
     match (outcome.reach, recorded.failed) {
@@ -246,15 +274,33 @@ fn failure(
     )
 }
 
-/// Between which peaks of *reserved* addresses decide, where that is worth a word.
-fn range(spread: &Spread) -> String {
-    match spread.is_wide() {
-        true => {
-            let [low, high] = spread.peak_reserved.map(size);
-            format!(" ({low} to {high}, depending on where segments lie)")
-        }
-        false => String::new(),
+/// What else the peak of *reserved* may be, in brackets, where that is worth a word.
+fn range(outcome: &Outcome) -> String {
+    let by_place = outcome.spread.as_ref().and_then(by_place);
+    let earlier = outcome.earlier.as_ref();
+    let by_cache = earlier.filter(|found| found.peak_reserved != outcome.peak_reserved);
+    let all: Vec<String> = by_place
+        .into_iter()
+        .chain(by_cache.and_then(self::by_cache))
+        .collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", all.join("; ")),
     }
+}
+
+/// Between which peaks of *reserved* addresses decide.
+fn by_place(spread: &Spread) -> Option<String> {
+    let [low, high] = spread.peak_reserved.map(size);
+    let depends = || format!("{low} to {high}, depending on where segments lie");
+    spread.is_wide().then(depends)
+}
+
+/// The peak with another cache from before the recording.
+fn by_cache(found: &Earlier) -> Option<String> {
+    let how = if found.is_counted { "without" } else { "with" };
+    let peak = size(found.peak_reserved);
+    (!found.fails).then(|| format!("{peak} {how} what was cached before the recording"))
 }
 
 /// Where else a request may fail, because it depends on addresses that no recording tells.
@@ -359,6 +405,7 @@ mod tests {
                     is_guessed: false,
                     spread: None,
                     waiting: None,
+                    earlier: None,
                 },
                 peak_reserved_error,
             });
@@ -409,13 +456,14 @@ mod tests {
     #[test]
     fn a_wide_range_is_told_with_the_peak() {
         let check = |peaks: [u64; 2], expected: &str| {
-            assert_eq!(range(&spread_of(0, peaks, [0, 0])), expected);
+            let told = by_place(&spread_of(0, peaks, [0, 0]));
+            assert_eq!(told.unwrap_or_default(), expected);
         };
         check([300, 300], "");
         check([300, 306], "");
         check(
             [300, 307],
-            " (300 MiB to 307 MiB, depending on where segments lie)",
+            "300 MiB to 307 MiB, depending on where segments lie",
         );
     }
 
@@ -447,6 +495,43 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cached_before_the_recording_leaves_a_doubt() {
+        let recorded = Recorded {
+            peak_allocated: Bytes(MIB),
+            peak_reserved: Bytes(8 * MIB),
+            failed: None,
+            limit: None,
+        };
+        let check = |is_counted, peak_reserved, fails, expected: &str| {
+            let told = Outcome {
+                peak_allocated: Bytes(MIB),
+                peak_reserved: Bytes(8 * MIB),
+                retries: 0,
+                failed: None,
+                reach: Reach::End,
+                is_guessed: false,
+                spread: None,
+                waiting: None,
+                earlier: Some(Earlier {
+                    cached: Bytes(5 * MIB),
+                    is_counted,
+                    peak_reserved,
+                    fails,
+                }),
+            };
+            let told = outcome(&recorded, &told, None, &[]);
+            let peak = format!("It might fit: reserved memory would peak at 8 MiB{expected}, ");
+            assert_eq!(told, format!("{peak}as recorded."));
+        };
+        let without = " (3 MiB without what was cached before the recording)";
+        check(true, Bytes(3 * MIB), false, without);
+        let with = " (9 MiB with what was cached before the recording)";
+        check(false, Bytes(9 * MIB), false, with);
+        check(true, Bytes(8 * MIB), false, "");
+        check(true, Bytes(3 * MIB), true, "");
+    }
+
+    #[test]
     fn what_is_not_certain_might_happen() {
         let recorded = Recorded {
             peak_allocated: Bytes(MIB),
@@ -469,9 +554,12 @@ mod tests {
                     peak_reserved: Bytes(MIB),
                     fails,
                 }),
+                earlier: None,
             };
-            let range = spread.as_ref().map(range).unwrap_or_default();
-            let peak = format!("reserved memory would peak at 2 MiB{range}, as recorded.");
+            let peak = format!(
+                "reserved memory would peak at 2 MiB{}, as recorded.",
+                range(&told)
+            );
             assert_eq!(
                 outcome(&recorded, &told, Some(Bytes(5 * MIB)), &[]),
                 format!("{expected} fit under a limit of 5 MiB: {peak}")
@@ -515,6 +603,7 @@ mod tests {
             is_guessed: false,
             spread: None,
             waiting: None,
+            earlier: None,
         };
         let check = |limit: Option<Bytes>, expected: &str| {
             let text = outcome(&recorded, &told, limit, &[]);
@@ -566,6 +655,7 @@ mod tests {
                 is_guessed: false,
                 spread: None,
                 waiting: None,
+                earlier: None,
             };
             let text = outcome(&recorded, &told, None, &[]);
             assert!(text.starts_with(expected), "{text}");

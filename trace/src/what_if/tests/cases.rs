@@ -372,3 +372,39 @@ fn a_failure_that_one_waiting_free_decides_is_no_certain_one() {
     assert!(answer.what_if.waiting.is_some(), "{said}");
     assert!(said.contains(" might "), "{said}");
 }
+
+/// What the recorded settings had cached before a late recording is no part of what others need.
+#[test]
+fn a_cache_from_before_the_recording_leaves_a_doubt() {
+    let own = Config::default();
+    let ops = [Op::Alloc(300 * MIB, 0), Op::FreeNewest];
+    let mut process = Process::run(&ops, &own, None);
+    let first = process.log.len();
+    process.alloc(4 * MIB, 0);
+    let asked = |device: &DeviceTrace, settings: &Config| {
+        let question = Question {
+            settings: Some(settings.clone()),
+            ..Question::default()
+        };
+        let answer = ask(device, &own, &question, Watch::nobody()).unwrap();
+        let said = words::sentence(&answer, &device.steps);
+        (answer.what_if.earlier, said)
+    };
+    let split = Config {
+        max_split_size: Some(Bytes::mib(64).0),
+        ..own.clone()
+    };
+    let late = process.trace_since(first).unwrap();
+    let (earlier, said) = asked(&late, &split);
+    let earlier = earlier.expect("300 MiB were cached");
+    assert_eq!(
+        (earlier.cached, earlier.is_counted),
+        (Bytes::mib(300), true)
+    );
+    assert_eq!(earlier.peak_reserved, Bytes::mib(20));
+    let expected = "It might fit: reserved memory would peak at 320 MiB (20 MiB without what was";
+    assert!(said.starts_with(expected), "{said}");
+    // Nothing else is asked for; and nothing is cached when a program begins.
+    assert_eq!(asked(&late, &own).0, None);
+    assert_eq!(asked(&process.trace().unwrap(), &split).0, None);
+}
