@@ -151,3 +151,47 @@ async fn a_link_to_many_ranks_shows_what_was_chosen() {
     other.wait_until("the same pair", pair).await;
     assert_eq!(other.complaints().await, Vec::<String>::new());
 }
+
+/// From now on the answer to a deletion comes only when the page has had time to read the job
+/// again, and `window.read` counts how often it did.
+const DELETES_SLOWLY: &str = "
+    window.read = 0;
+    let deletes = false;
+    const fetch = window.fetch;
+    window.fetch = async (...asked) => {
+        const request = new Request(...asked);
+        if (request.method === 'DELETE') {
+            deletes = true;
+            const answer = await fetch(request);
+            // The list of runs comes first: without it, the page does not know of a change.
+            await window.listed;
+            await new Promise(later => setTimeout(later, 300));
+            return answer;
+        }
+        const { pathname } = new URL(request.url);
+        if (deletes && pathname.startsWith('/api/jobs/')) window.read++;
+        const answer = await fetch(request);
+        if (deletes && pathname === '/api/runs') setTimeout(window.isListed, 50);
+        return answer;
+    };
+    window.listed = new Promise(done => window.isListed = done);
+    return true;";
+
+#[tokio::test]
+async fn a_job_is_not_read_again_while_it_is_deleted() {
+    let server = TestServer::start();
+    let page = server.url(&large_job(&server, 3));
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&page).await;
+    let there = "return document.querySelectorAll('.job-page tbody tr').length > 2;";
+    browser.wait_until("the ranks", there).await;
+    browser.eval(DELETES_SLOWLY).await;
+    browser.click(".job-delete").await;
+    browser
+        .click(".job-delete-choices button:nth-child(3)")
+        .await;
+    let left = "return location.pathname === '/' && !document.querySelector('.job-page');";
+    browser.wait_until("the list of runs", left).await;
+    assert_eq!(browser.eval("return window.read;").await, 0);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

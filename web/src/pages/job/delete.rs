@@ -5,25 +5,48 @@ use crate::components::dialog::{Closing, Dialog};
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::pages::runs_store::RunsStore;
+use api::ids::JobId;
 use api::jobs::JobSummary;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::hooks::{use_location, use_navigate};
 
+/// The job whose deletion is under way. It is not read again meanwhile: the page would say that
+/// there is no such job before it is left.
+#[derive(Clone, Copy)]
+pub struct Going {
+    /// The job that the address names.
+    named: Memo<Option<JobId>>,
+    job: RwSignal<Option<JobId>>,
+}
+
+impl Going {
+    /// None yet, on a page that shows the job `named`.
+    pub fn new(named: Memo<Option<JobId>>) -> Going {
+        let job = RwSignal::new(None);
+        Going { named, job }
+    }
+
+    /// Whether it is `job`.
+    pub fn is_it(self, job: Option<&JobId>) -> bool {
+        self.job
+            .with(|going| going.is_some() && going.as_ref() == job)
+    }
+}
+
 /// Asks what to do with the runs.
 #[component]
-pub fn DeleteJob(job: JobSummary) -> impl IntoView {
+pub fn DeleteJob(job: JobSummary, going: Going) -> impl IntoView {
     let toasts: Toasts = expect_context();
     let store: RunsStore = expect_context();
     let navigate = use_navigate();
     let here = use_location().pathname;
-    let busy = RwSignal::new(false);
     let forget = Callback::new(move |path: String| {
         // The second of two requests would find no job, and say that it was not deleted.
-        if busy.get_untracked() {
+        if going.job.with_untracked(Option::is_some) {
             return;
         }
-        busy.set(true);
+        going.job.set(going.named.get_untracked());
         let (navigate, page) = (navigate.clone(), here.get_untracked());
         leptos::task::spawn_local(async move {
             match client::send::<serde::de::IgnoredAny>(Method::Delete, &path).await {
@@ -31,12 +54,12 @@ pub fn DeleteJob(job: JobSummary) -> impl IntoView {
                     store.refresh();
                     // Whoever reads another page by now goes on reading.
                     if here.get_untracked() == page {
-                        navigate("/", Default::default());
+                        return navigate("/", Default::default());
                     }
                 }
                 Err(problem) => toasts.fail("Not deleted", &problem),
             }
-            let _ = busy.try_set(false);
+            let _ = going.job.try_set(None);
         });
     });
     let open = RwSignal::new(false);

@@ -20,7 +20,7 @@ use api::jobs::JobDetail;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use curves::Curves;
-use delete::DeleteJob;
+use delete::{DeleteJob, Going};
 use leptos::prelude::*;
 use leptos_router::hooks::use_params_map;
 use presentation::pages::job::job_state::JobState;
@@ -45,6 +45,7 @@ pub fn JobPage() -> impl IntoView {
     let view = use_url_state::<JobState>();
     let loaded: RwSignal<There> = RwSignal::new(Loaded::Loading);
     let attempt = RwSignal::new(0_u32);
+    let going = Going::new(id);
     let store: RunsStore = expect_context();
     store.refresh();
     // Ranks are added and removed while the page is open.
@@ -65,6 +66,9 @@ pub fn JobPage() -> impl IntoView {
         // Not `track`: a memo that nobody reads is never computed, and then never changes.
         members.get();
         let id = id.get();
+        if going.is_it(id.as_ref()) {
+            return;
+        }
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             load(id, loaded).await;
         });
@@ -75,7 +79,7 @@ pub fn JobPage() -> impl IntoView {
         Loaded::Failed(problem) => {
             view! { <ProblemPage title="Job" problem=problem retry=retry/> }.into_any()
         }
-        Loaded::Ready(job) => view! { <JobView job=job view=view/> }.into_any(),
+        Loaded::Ready(job) => view! { <JobView job=job view=view going=going/> }.into_any(),
     };
     view! { <div class="job-page">{body}</div> }
 }
@@ -123,7 +127,7 @@ fn Skeleton() -> impl IntoView {
 }
 
 #[component]
-fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
+fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>, going: Going) -> impl IntoView {
     let summary = job.job.clone();
     document().set_title(&format!("{} · Job · Tidemark", summary.name));
     let count = format::plural(u64::from(summary.n_ranks), "rank");
@@ -166,7 +170,7 @@ fn JobView(job: Arc<JobDetail>, view: UrlState<JobState>) -> impl IntoView {
             <h1>{summary.name.clone()}</h1>
             <span class="muted">{count}</span>
             <a href=project::page(routes::JOBS_PAGE) rel="external">"All jobs"</a>
-            <DeleteJob job=summary/>
+            <DeleteJob job=summary going=going/>
         </header>
         {waiting}
         {unreadable}
