@@ -1,4 +1,4 @@
-//! Pages that are left before the server has answered them.
+//! Pages that are left before the server has answered them, and a server that goes away.
 
 use super::eyes::world::{large_job, upload_fixture};
 use serde_json::json;
@@ -126,4 +126,49 @@ async fn what_the_server_failed_at_is_asked_again_with_one_press() {
     browser.wait_until("the answer", there).await;
     let focus = "return document.activeElement.tagName;";
     assert_ne!(browser.eval(focus).await, "BODY", "the focus is kept");
+}
+
+#[tokio::test]
+async fn a_file_is_sent_again_when_the_server_is_back() {
+    let mut server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let field = "return !!document.querySelector('input[type=file]');";
+    browser.wait_until("the field for files", field).await;
+    // As slow as it must be for the server to go away in the middle of the file.
+    let slow = json!({
+        "offline": false, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 50_000,
+    });
+    browser.cdp("Network.enable", json!({})).await;
+    browser.cdp("Network.emulateNetworkConditions", slow).await;
+    let choose = "
+        const event = { action: 'alloc', addr: 4096, size: 512, stream: 0 };
+        const text = JSON.stringify({ segments: [], device_traces: [[event]] });
+        const chosen = new DataTransfer();
+        // White space of JSON, so that it is large.
+        chosen.items.add(new File([text + ' '.repeat(1 << 20)], 'run.json'));
+        const input = document.querySelector('input[type=file]');
+        input.files = chosen.files;
+        input.dispatchEvent(new Event('change', { bubbles: true }));
+        return true;";
+    browser.eval(choose).await;
+    let says = |text: &str| {
+        format!("return document.querySelector('.tray')?.innerText.includes('{text}') ?? false;")
+    };
+    browser
+        .wait_until("the file is sent", &says("Reading"))
+        .await;
+    server.kill();
+    let waits = says("It is sent again as soon as the server answers.");
+    browser.wait_until("the file waits", &waits).await;
+    let fast = json!({
+        "offline": false, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
+    });
+    browser.cdp("Network.emulateNetworkConditions", fast).await;
+    server.start_again();
+    let opened = "return location.pathname.startsWith('/runs/run_');";
+    browser.wait_until("the run", opened).await;
+    browser.goto(&server.url("/")).await;
+    let one = "return document.querySelectorAll('tr.run').length === 1;";
+    browser.wait_until("one run", one).await;
 }

@@ -15,6 +15,9 @@ use crate::places;
 /// The text that the server prints to stderr before its address.
 const LISTENING: &str = "listening on ";
 
+/// The address of a port that the system chooses.
+const ANY_PORT: &str = "127.0.0.1:0";
+
 /// Long enough for a machine that is compiling something else on all its cores.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -38,7 +41,7 @@ impl TestServer {
         let data = TempDir::with_prefix("tidemark-test-").expect("a temporary folder");
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let log = Arc::default();
-        let (child, url) = spawn(data.path(), &args, &log);
+        let (child, url) = spawn(ANY_PORT, data.path(), &args, &log);
         Self {
             child,
             data,
@@ -95,7 +98,17 @@ impl TestServer {
     /// Kills the server and starts it on the same data, on another port.
     pub fn restart(&mut self) {
         self.kill();
-        let (child, url) = spawn(self.data.path(), &self.args, &self.log);
+        self.start_at(ANY_PORT);
+    }
+
+    /// Starts the killed server on the same data, where it was: open pages find it again.
+    pub fn start_again(&mut self) {
+        let address = self.url.trim_start_matches("http://").to_owned();
+        self.start_at(&address);
+    }
+
+    fn start_at(&mut self, address: &str) {
+        let (child, url) = spawn(address, self.data.path(), &self.args, &self.log);
         self.child = child;
         self.url = url;
     }
@@ -112,9 +125,9 @@ impl Drop for TestServer {
     }
 }
 
-fn spawn(data: &Path, args: &[String], log: &Arc<Mutex<String>>) -> (Child, String) {
+fn spawn(address: &str, data: &Path, args: &[String], log: &Arc<Mutex<String>>) -> (Child, String) {
     let mut child = Command::new(places::tidemark())
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .args(["serve", "--listen", address, "--data"])
         .arg(data)
         .args(args)
         .stdin(Stdio::null())
