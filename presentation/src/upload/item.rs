@@ -219,7 +219,7 @@ impl Item {
                 ..
             }) if *rate > 0 => {
                 let left = self.size.saturating_sub(*received);
-                Some(Duration::from_secs(left.div_ceil(*rate)))
+                (left > 0).then(|| Duration::from_secs(left.div_ceil(*rate)))
             }
             _ => None,
         }
@@ -416,6 +416,9 @@ pub(super) mod tests {
         assert_eq!(item.percent(), Some(10));
         item.on(Change::Sent(900, UnixMillis(2000)));
         assert_eq!(item.percent(), Some(10));
+        let mut whole = item.clone();
+        whole.on(running(1000, 50));
+        assert_eq!(whole.time_left(), None, "what follows takes its time");
         assert_eq!(
             item.status(),
             "Reading 10 % · 100 B of 1000 B · 50 B/s · 7 events · 18 s left"

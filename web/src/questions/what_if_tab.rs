@@ -378,11 +378,15 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
             .get()
             .map(|text| view! { <p class="muted">{text}</p> })
     };
+    // What was said before stands until the answer comes: the form below must not jump.
+    let before = StoredValue::new(None::<Arc<Explained>>);
     let said = move || {
-        let explanation = match is_plain.get() {
-            true => plain.with(Answer::shown)?,
-            false => under.with(Answer::shown)?,
+        let answer = match is_plain.get() {
+            true => plain.with(Answer::shown),
+            false => under.with(Answer::shown),
         };
+        let explanation = answer.or_else(|| before.get_value())?;
+        before.set_value(Some(Arc::clone(&explanation)));
         let told_limit = limit.get().filter(|_| !is_plain.get());
         let device = explanation.device.as_ref()?;
         let Some(failure) = &device.out_of_memory else {
