@@ -240,7 +240,7 @@ fn peak_cell(row: Row, largest: Memo<Bytes>) -> AnyView {
         format!("{least}{}", format::exact_bytes(peak.get().0))
     };
     view! {
-        <td role="cell" data-column=Column::Peak.key() data-label="Peak allocated">
+        <td role="cell" data-column=Column::Peak.key() data-label=Column::Peak.title()>
             <div class="peak" title=exact>
                 <span class="peak-track" aria-hidden="true">
                     <span class="peak-fill" style:width=width></span>
@@ -252,38 +252,42 @@ fn peak_cell(row: Row, largest: Memo<Bytes>) -> AnyView {
     .into_any()
 }
 
+/// A cell with a number as it is read, and exactly as its title.
+fn number_cell(
+    column: Column,
+    text: impl Fn() -> String + Send + 'static,
+    exact: Option<Memo<String>>,
+) -> AnyView {
+    let (key, label) = (column.key(), column.title());
+    view! {
+        <td role="cell" class="num" data-column=key data-label=label title=exact>{text}</td>
+    }
+    .into_any()
+}
+
 fn number_cells(row: Row) -> AnyView {
     let steps = move || match row.with(|run| run.steps) {
         0 => "–".to_owned(),
         steps => format::count(u64::from(steps)),
     };
     let n_events = Memo::new(move |_| row.with(events));
-    let devices = move || row.with(devices_text);
+    let all_events = Memo::new(move |_| format::count(n_events.get()));
     let size = Memo::new(move |_| row.with(|run| run.file_bytes));
-    view! {
-        <td role="cell" class="num" data-column=Column::Steps.key() data-label="Steps">{steps}</td>
-        <td
-            role="cell"
-            class="num"
-            data-column=Column::Events.key()
-            data-label="Events"
-            title=move || format::count(n_events.get())
-        >
-            {move || format::short_count(n_events.get())}
-        </td>
-        <td role="cell" class="num" data-column=Column::Devices.key() data-label="Devices">
-            {devices}
-        </td>
-        <td
-            role="cell"
-            class="num"
-            data-column=Column::Size.key()
-            data-label="File"
-            title=move || format::exact_bytes(size.get().0)
-        >
-            {move || size.get().to_string()}
-        </td>
-    }
+    let exact_size = Memo::new(move |_| format::exact_bytes(size.get().0));
+    [
+        number_cell(Column::Steps, steps, None),
+        number_cell(
+            Column::Events,
+            move || format::short_count(n_events.get()),
+            Some(all_events),
+        ),
+        number_cell(Column::Devices, move || row.with(devices_text), None),
+        number_cell(
+            Column::Size,
+            move || size.get().to_string(),
+            Some(exact_size),
+        ),
+    ]
     .into_any()
 }
 
@@ -298,18 +302,9 @@ fn devices_text(run: &RunSummary) -> String {
 
 fn age_cell(row: Row, now: ReadSignal<UnixMillis>) -> AnyView {
     let created = Memo::new(move |_| UnixMillis(row.with(|run| run.created_ms)));
-    view! {
-        <td
-            role="cell"
-            class="num"
-            data-column=Column::Age.key()
-            data-label="Added"
-            title=move || format::date_time(created.get())
-        >
-            {move || format::age(created.get(), now.get())}
-        </td>
-    }
-    .into_any()
+    let at = Memo::new(move |_| format::date_time(created.get()));
+    let age = move || format::age(created.get(), now.get());
+    number_cell(Column::Age, age, Some(at))
 }
 
 fn action_cell(row: Row) -> AnyView {
