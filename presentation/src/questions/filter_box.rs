@@ -78,110 +78,151 @@ fn put<T>(place: &mut Option<T>, typed: Typed<T>) -> Result<(), String> {
 
 /// A text field of the filter.
 pub struct Field {
-    /// Its name, where the steps of the run are called so; see [`Field::called`].
-    label: &'static str,
+    /// Its name, where the steps of the run are called so.
+    label: fn(step: &str) -> String,
     /// What it shows while it is empty.
     pub hint: &'static str,
-    /// The class of the field.
-    pub class: &'static str,
-    /// The text that it shows for a filter.
-    pub read: fn(&AllocationFilter, Steps<'_>) -> String,
-    /// Sets the filter to a typed text. What is no value is refused with a reason, and unsets it.
-    pub write: fn(&mut AllocationFilter, &str, Steps<'_>) -> Result<(), String>,
+    end: End,
+    value: Value,
 }
 
-/// The upper end of a range.
-const TO: &str = "to";
+/// Which end of a range a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// None: it stands alone.
+    Neither,
+    From,
+    To,
+}
+
+/// Where a filter has what a field sets.
+type In<T> = fn(&mut AllocationFilter) -> &mut T;
+
+enum Value {
+    Text(In<String>),
+    Size(In<Option<u64>>),
+    Number(In<Option<u32>>),
+    /// The position of a step, which is typed by its number.
+    Step(
+        In<Option<u32>>,
+        fn(&StepNumbers, u32) -> Result<u32, String>,
+    ),
+    Stream(In<Option<u64>>),
+}
 
 impl Field {
     /// Its name, for a run whose steps are called `step`.
     pub fn called(&self, step: &str) -> String {
-        match self.label.contains("steps") {
-            true => self.label.replace("steps", &several(step)),
-            false => self.label.replace("step", step),
+        (self.label)(step)
+    }
+
+    /// The class of the field.
+    pub const fn class(&self) -> &'static str {
+        match self.value {
+            Value::Text(_) => "input wide-field",
+            _ => "input",
         }
+    }
+
+    /// The text that it shows for a filter.
+    pub fn read(&self, filter: &AllocationFilter, steps: Steps<'_>) -> String {
+        // A place can be lent only by a filter that may be changed.
+        let mut filter = filter.clone();
+        match self.value {
+            Value::Text(of) => std::mem::take(of(&mut filter)),
+            Value::Size(of) => shown_size(*of(&mut filter)),
+            Value::Number(of) => shown(*of(&mut filter)),
+            Value::Step(of, _) => shown_step(*of(&mut filter), steps),
+            Value::Stream(of) => shown(*of(&mut filter)),
+        }
+    }
+
+    /// Sets the filter to a typed text.
+    ///
+    /// # Errors
+    /// The reason why the text is no value. It then unsets the filter.
+    pub fn write(
+        &self,
+        filter: &mut AllocationFilter,
+        text: &str,
+        steps: Steps<'_>,
+    ) -> Result<(), String> {
+        match self.value {
+            Value::Text(of) => text.trim().clone_into(of(filter)),
+            Value::Size(of) => return put(of(filter), bytes(text)),
+            Value::Number(of) => return put(of(filter), number(text)),
+            Value::Step(of, position) => return put(of(filter), step(text, steps, position)),
+            Value::Stream(of) => return put(of(filter), stream_of(text)),
+        }
+        Ok(())
     }
 }
 
 /// The fields with their positions: both ends of a range stay together.
 pub fn ranges() -> Vec<Vec<(usize, &'static Field)>> {
-    let mut ranges: Vec<Vec<(usize, &'static Field)>> = Vec::new();
-    for (at, field) in FIELDS.iter().enumerate() {
-        match ranges.last_mut() {
-            Some(range) if field.label == TO => range.push((at, field)),
-            _ => ranges.push(vec![(at, field)]),
-        }
-    }
-    ranges
+    let fields: Vec<(usize, &'static Field)> = FIELDS.iter().enumerate().collect();
+    let ranges = fields.chunk_by(|_, (_, second)| second.end == End::To);
+    ranges.map(<[_]>::to_vec).collect()
 }
+
+/// The name of the upper end of every range.
+const TO: fn(&str) -> String = |_| "to".to_owned();
 
 /// The text fields, in the order in which they are shown.
 static FIELDS: [Field; 9] = [
     Field {
-        label: "Function or file",
+        label: |_| "Function or file".to_owned(),
         hint: "e.g. forward, model.py",
-        class: "input wide-field",
-        read: |f, _| f.q.clone(),
-        write: |f, text, _| {
-            f.q = text.trim().to_owned();
-            Ok(())
-        },
+        end: End::Neither,
+        value: Value::Text(|f| &mut f.q),
     },
     Field {
-        label: "Size from",
+        label: |_| "Size from".to_owned(),
         hint: "e.g. 1 MiB",
-        class: "input",
-        read: |f, _| shown_size(f.min),
-        write: |f, text, _| put(&mut f.min, bytes(text)),
+        end: End::From,
+        value: Value::Size(|f| &mut f.min),
     },
     Field {
         label: TO,
         hint: "e.g. 2 GiB",
-        class: "input",
-        read: |f, _| shown_size(f.max),
-        write: |f, text, _| put(&mut f.max, bytes(text)),
+        end: End::To,
+        value: Value::Size(|f| &mut f.max),
     },
     Field {
-        label: "Outlived steps from",
+        label: |step| format!("Outlived {} from", several(step)),
         hint: "e.g. 1",
-        class: "input",
-        read: |f, _| shown(f.older),
-        write: |f, text, _| put(&mut f.older, number(text)),
+        end: End::From,
+        value: Value::Number(|f| &mut f.older),
     },
     Field {
         label: TO,
         hint: "any",
-        class: "input",
-        read: |f, _| shown(f.younger),
-        write: |f, text, _| put(&mut f.younger, number(text)),
+        end: End::To,
+        value: Value::Number(|f| &mut f.younger),
     },
     Field {
-        label: "Allocated in step",
+        label: |step| format!("Allocated in {step}"),
         hint: "first",
-        class: "input",
-        read: |f, steps| shown_step(f.born, steps),
-        write: |f, text, steps| put(&mut f.born, step(text, steps, StepNumbers::first)),
+        end: End::From,
+        value: Value::Step(|f| &mut f.born, StepNumbers::first),
     },
     Field {
         label: TO,
         hint: "last",
-        class: "input",
-        read: |f, steps| shown_step(f.until, steps),
-        write: |f, text, steps| put(&mut f.until, step(text, steps, StepNumbers::last)),
+        end: End::To,
+        value: Value::Step(|f| &mut f.until, StepNumbers::last),
     },
     Field {
-        label: "Alive after event",
+        label: |_| "Alive after event".to_owned(),
         hint: "any",
-        class: "input",
-        read: |f, _| shown(f.alive),
-        write: |f, text, _| put(&mut f.alive, number(text)),
+        end: End::Neither,
+        value: Value::Number(|f| &mut f.alive),
     },
     Field {
-        label: "Stream",
+        label: |_| "Stream".to_owned(),
         hint: "e.g. 0",
-        class: "input",
-        read: |f, _| shown(f.stream),
-        write: |f, text, _| put(&mut f.stream, stream_of(text)),
+        end: End::Neither,
+        value: Value::Stream(|f| &mut f.stream),
     },
 ];
 
@@ -240,9 +281,9 @@ mod tests {
         let steps = late();
         for field in &FIELDS {
             let mut filter = AllocationFilter::default();
-            assert_eq!((field.read)(&filter, Some(&steps)), "", "{}", field.label);
-            assert_eq!((field.write)(&mut filter, "7", Some(&steps)), Ok(()));
-            assert_eq!((field.read)(&filter, Some(&steps)), "7", "{}", field.label);
+            assert_eq!(field.read(&filter, Some(&steps)), "", "{}", field.hint);
+            assert_eq!(field.write(&mut filter, "7", Some(&steps)), Ok(()));
+            assert_eq!(field.read(&filter, Some(&steps)), "7", "{}", field.hint);
             assert_eq!(filter.n_set(), 1);
         }
     }
@@ -252,11 +293,11 @@ mod tests {
         let steps = late();
         for field in &FIELDS[1..] {
             let mut filter = AllocationFilter::default();
-            assert_eq!((field.write)(&mut filter, "7", Some(&steps)), Ok(()));
+            assert_eq!(field.write(&mut filter, "7", Some(&steps)), Ok(()));
             assert!(
-                (field.write)(&mut filter, "xyz", Some(&steps)).is_err(),
+                field.write(&mut filter, "xyz", Some(&steps)).is_err(),
                 "{}",
-                field.label
+                field.hint
             );
             assert_eq!(filter.n_set(), 0);
         }
@@ -267,14 +308,14 @@ mod tests {
         let steps = late();
         let mut filter = AllocationFilter::default();
         let (from, to) = (&FIELDS[5], &FIELDS[6]);
-        assert_eq!((from.write)(&mut filter, "6", Some(&steps)), Ok(()));
-        assert_eq!((to.write)(&mut filter, " 9 ", Some(&steps)), Ok(()));
+        assert_eq!(from.write(&mut filter, "6", Some(&steps)), Ok(()));
+        assert_eq!(to.write(&mut filter, " 9 ", Some(&steps)), Ok(()));
         assert_eq!((filter.born, filter.until), (Some(1), Some(4)));
         let which = "None has this number: they go from 5 to 9.".to_owned();
-        assert_eq!((to.write)(&mut filter, "4", Some(&steps)), Err(which));
+        assert_eq!(to.write(&mut filter, "4", Some(&steps)), Err(which));
         assert_eq!((filter.born, filter.until), (Some(1), None));
         // While the numbers are not known, none is taken for a position.
-        assert!((from.write)(&mut filter.clone(), "1", None).is_err());
-        assert_eq!((from.read)(&filter, None), "");
+        assert!(from.write(&mut filter.clone(), "1", None).is_err());
+        assert_eq!(from.read(&filter, None), "");
     }
 }

@@ -70,11 +70,11 @@ fn text_field(
 ) -> impl IntoView {
     let write = move |filter: &mut AllocationFilter, text: &str| {
         let steps = asker.steps;
-        steps.with_untracked(|steps| (field.write)(filter, text, steps.as_ref()))
+        steps.with_untracked(|steps| field.write(filter, text, steps.as_ref()))
     };
     let read = move || {
         let steps = asker.steps;
-        steps.with(|steps| filter.with(|filter| (field.read)(filter, steps.as_ref())))
+        steps.with(|steps| filter.with(|filter| field.read(filter, steps.as_ref())))
     };
     let set = move |event| {
         let text = event_target_value(&event);
@@ -96,7 +96,7 @@ fn text_field(
         <label class="filter-field">
             <span>{move || step.with(|step| field.called(step))}</span>
             <input
-                class=field.class
+                class=field.class()
                 placeholder=field.hint
                 aria-invalid=move || why.with(Option::is_some).then_some("true")
                 aria-describedby=id.clone()
