@@ -20,6 +20,28 @@ pub struct Levels {
     pub high: u64,
 }
 
+/// Where a column stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Its left edge.
+    pub x: f64,
+    /// Its first event.
+    pub first: u64,
+    /// Its last event.
+    pub last: u64,
+}
+
+/// The levels in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Recorded *allocated*.
+    pub allocated: Option<Bytes>,
+    /// Recorded *reserved*.
+    pub reserved: Option<Bytes>,
+    /// *Reserved* as it would be.
+    pub computed: Option<Bytes>,
+}
+
 impl Levels {
     /// Lays out an answer that has curves, about a recording of so many events.
     pub fn of(drawn: &WhatIfDrawn, n_events: u64) -> Option<Levels> {
@@ -125,7 +147,7 @@ impl Levels {
 
     /// The event at the right edge.
     pub fn last_event(&self) -> u64 {
-        self.place(self.n_columns.saturating_sub(1)).2
+        self.place(self.n_columns.saturating_sub(1)).last
     }
 
     /// The column at a share of the width.
@@ -134,23 +156,27 @@ impl Levels {
         Some(((x.clamp(0.0, 1.0) * self.n_columns as f64) as usize).min(last))
     }
 
-    /// Left edge of a column, and its first and last event.
-    pub fn place(&self, column: usize) -> (f64, u64, u64) {
+    /// Where a column stands.
+    pub fn place(&self, column: usize) -> Place {
         let wide = u64::from(self.curves.events_per_column);
         let first = column as u64 * wide;
         let last = (first + wide).min(self.n_events).saturating_sub(1);
-        (self.x(column), first.min(last), last)
+        Place {
+            x: self.x(column),
+            first: first.min(last),
+            last,
+        }
     }
 
-    /// Recorded *allocated* and *reserved* in a column, and *reserved* as it would be.
-    pub fn at(&self, column: usize) -> (Option<Bytes>, Option<Bytes>, Option<Bytes>) {
+    /// The levels in a column; `None` after the end of a curve.
+    pub fn at(&self, column: usize) -> Level {
         let recorded = &self.curves.recorded;
         let get = |levels: &[Bytes]| levels.get(column).copied();
-        (
-            get(&recorded.allocated),
-            get(&recorded.reserved),
-            get(&self.curves.what_if.reserved),
-        )
+        Level {
+            allocated: get(&recorded.allocated),
+            reserved: get(&recorded.reserved),
+            computed: get(&self.curves.what_if.reserved),
+        }
     }
 }
 
@@ -239,11 +265,16 @@ mod tests {
         let chart = levels(&[500, 1000], &[250], 0.0);
         assert_eq!(chart.column(0.49), Some(0));
         assert_eq!(chart.column(1.0), Some(1));
-        assert_eq!(chart.place(0), (0.0, 0, 9));
-        assert_eq!(chart.place(1), (500.0, 10, 16));
+        let place = |x, first, last| Place { x, first, last };
+        assert_eq!(chart.place(0), place(0.0, 0, 9));
+        assert_eq!(chart.place(1), place(500.0, 10, 16));
         assert_eq!(chart.last_event(), 16, "none beyond the recording");
-        let at = (Some(Bytes(500)), Some(Bytes(1000)), None);
-        assert_eq!(chart.at(1), at);
+        let level = Level {
+            allocated: Some(Bytes(500)),
+            reserved: Some(Bytes(1000)),
+            computed: None,
+        };
+        assert_eq!(chart.at(1), level);
         assert_eq!(levels(&[], &[], 0.0).column(0.5), None);
     }
 }

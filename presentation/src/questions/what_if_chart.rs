@@ -6,15 +6,14 @@ use trace::units::Bytes;
 
 /// The text about a column of the chart.
 pub fn readout(levels: &Levels, column: usize) -> String {
-    let (_, first, last) = levels.place(column);
-    let (allocated, recorded, computed) = levels.at(column);
+    let (place, level) = (levels.place(column), levels.at(column));
     let size = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |b| b.to_string());
     format!(
         "events {} to {}, highest: what if {} · recorded {} reserved, {} allocated",
-        count(first),
-        count(last),
-        size(computed),
-        size(recorded),
-        size(allocated),
+        count(place.first),
+        count(place.last),
+        size(level.computed),
+        size(level.reserved),
+        size(level.allocated),
     )
 }

@@ -33,7 +33,7 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
         None => POINT.to_owned(),
     };
     let cursor = move || {
-        let x = levels.with_value(|l| column.get().map(|column| l.place(column).0))?;
+        let x = levels.with_value(|l| column.get().map(|column| l.place(column).x))?;
         Some(view! { <line class="growth-cursor" x1=x x2=x y1="0" y2="1000"></line> })
     };
     let curves = levels.with_value(|levels| curves(levels, end_class));
