@@ -21,6 +21,17 @@ use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
+/// What is asked about a device of a run.
+fn of_device(run: &RunId, device: u32) -> String {
+    format!("/api/runs/{run}/devices/{device}")
+}
+
+/// An address with one more parameter.
+fn with(path: &str, key: &str, value: &str) -> String {
+    let joint = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{joint}{key}={}", encode(value))
+}
+
 /// The OpenAPI document.
 pub const OPENAPI: &str = "/api/openapi.json";
 /// `GET`: measurements, as text for Prometheus.
@@ -37,18 +48,14 @@ pub const SESSIONS: &str = "/api/sessions";
 
 /// `DELETE`: ends a session.
 pub fn session(session: &SessionId) -> String {
-    format!("/api/sessions/{session}")
+    format!("{SESSIONS}/{session}")
 }
 
-/// `GET`: who asks ([`crate::people::Me`]).
-pub const ME: &str = "/api/me";
 /// `GET`: everybody ([`crate::people::Person`]). `POST` [`crate::people::NewPerson`]: add one.
 pub const PEOPLE: &str = "/api/people";
 /// `GET`: the person's own tokens ([`crate::people::PersonalToken`]). `POST`
 /// [`crate::people::NewToken`]: make one.
 pub const TOKENS: &str = "/api/tokens";
-/// `GET`: what was done ([`crate::people::AuditEntry`]).
-pub const AUDIT: &str = "/api/audit";
 
 /// `PATCH` [`crate::people::ChangePerson`]: changes what a person may do.
 pub fn person(person: &PersonId) -> String {
@@ -306,7 +313,8 @@ pub fn run_restore(id: &RunId) -> String {
 /// `GET`: a series tile, binary (`trace::tiles`).
 pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
     format!(
-        "/api/runs/{run}/devices/{device}/series/{}/{}?v={}",
+        "{}/series/{}/{}?v={}",
+        of_device(run, device),
         tile.level,
         tile.index,
         tiles::VERSION
@@ -316,7 +324,8 @@ pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
 /// `GET`: a mountain tile, binary (`trace::tiles`).
 pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> String {
     format!(
-        "/api/runs/{run}/devices/{device}/mountain/{}/{}/{}?v={}",
+        "{}/mountain/{}/{}/{}?v={}",
+        of_device(run, device),
         group.name(),
         tile.level,
         tile.index,
@@ -326,16 +335,14 @@ pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> 
 
 /// `GET`: steps, annotation bands, capacity and OOM marks ([`crate::timeline::Marks`]).
 pub fn marks(run: &RunId, device: u32) -> String {
-    format!(
-        "/api/runs/{run}/devices/{device}/marks?v={}",
-        Marks::VERSION
-    )
+    format!("{}/marks?v={}", of_device(run, device), Marks::VERSION)
 }
 
 /// `GET`: what the recording holds ([`Contents`]).
 pub fn contents(run: &RunId, device: u32) -> String {
     format!(
-        "/api/runs/{run}/devices/{device}/contents?v={}",
+        "{}/contents?v={}",
+        of_device(run, device),
         Contents::VERSION
     )
 }
@@ -354,19 +361,20 @@ pub fn explain_under(run: &RunId, device: u32, limit: &str) -> String {
 /// The same question, with the iterations of another loop as the steps: `level` is the key of a
 /// [`trace::steps::choices::LoopChoice`].
 pub fn with_steps(path: String, level: Option<&str>) -> String {
-    let Some(level) = level else { return path };
-    let sign = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{sign}steps={}", encode(level))
+    match level {
+        Some(level) => with(&path, "steps", level),
+        None => path,
+    }
 }
 
 /// `GET`: one block ([`crate::timeline::BlockDetail`]).
 pub fn block(run: &RunId, device: u32, block: BlockIdx) -> String {
-    format!("/api/runs/{run}/devices/{device}/blocks/{}", block.0)
+    format!("{}/blocks/{}", of_device(run, device), block.0)
 }
 
 /// `GET`: one event and the four levels there ([`crate::timeline::Moment`]).
 pub fn moment(run: &RunId, device: u32, event: EventIdx) -> String {
-    format!("/api/runs/{run}/devices/{device}/events/{event}")
+    format!("{}/events/{event}", of_device(run, device))
 }
 
 /// Page: list of runs.
@@ -380,47 +388,44 @@ pub fn run_page(run: &RunId) -> String {
 /// `GET`: the verdict and what accumulates ([`Leaks`]).
 pub fn leaks(run: &RunId, device: u32) -> String {
     let version = Leaks::VERSION;
-    format!("/api/runs/{run}/devices/{device}/leaks?v={version}")
+    format!("{}/leaks?v={version}", of_device(run, device))
 }
 
 /// `GET`: what is alive at the end of each step, by group ([`crate::alive::Growth`]).
 pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
     let by = by.name();
-    format!("/api/runs/{run}/devices/{device}/growth?by={by}")
+    format!("{}/growth?by={by}", of_device(run, device))
 }
 
 /// `GET`: what is alive at an event, or in a state without events ([`crate::alive::Alive`]).
 pub fn alive(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>, by: Dimension) -> String {
     let at = at.into().map(|at| format!("at={at}&")).unwrap_or_default();
-    format!(
-        "/api/runs/{run}/devices/{device}/alive?{at}by={}",
-        by.name()
-    )
+    format!("{}/alive?{at}by={}", of_device(run, device), by.name())
 }
 
 /// `GET`: what was there before the first event ([`crate::alive::Alive`]).
 pub fn alive_at_start(run: &RunId, device: u32, by: Dimension) -> String {
     let by = by.name();
-    format!("/api/runs/{run}/devices/{device}/alive?start=true&by={by}")
+    format!("{}/alive?start=true&by={by}", of_device(run, device))
 }
 
 /// `GET`: where memory lies after an event, or in a state without events
 /// ([`crate::memory_map::MemoryMap`]).
 pub fn memory_map(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>) -> String {
     let at = at.into().map(|at| format!("?at={at}")).unwrap_or_default();
-    format!("/api/runs/{run}/devices/{device}/memory-map{at}")
+    format!("{}/memory-map{at}", of_device(run, device))
 }
 
 /// `GET`: reserved memory over a recording ([`crate::memory_map::RoomOverTime`]).
 pub fn room_over_time(run: &RunId, device: u32) -> String {
-    format!("/api/runs/{run}/devices/{device}/room-over-time")
+    format!("{}/room-over-time", of_device(run, device))
 }
 
 /// `GET`: what would happen under other conditions ([`crate::what_if::WhatIfDrawn`]).
 pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
     let query = conditions.query();
     let query = query.trim_start_matches('&');
-    format!("/api/runs/{run}/devices/{device}/what-if?{query}")
+    format!("{}/what-if?{query}", of_device(run, device))
 }
 
 /// `GET`: what was allocated and freed between two events ([`crate::alive::Changes`]).
@@ -431,7 +436,8 @@ pub fn changes(
     by: Dimension,
 ) -> String {
     let by = by.name();
-    format!("/api/runs/{run}/devices/{device}/changes?from={from}&to={to}&by={by}")
+    let device = of_device(run, device);
+    format!("{device}/changes?from={from}&to={to}&by={by}")
 }
 
 /// `GET`: allocations ([`crate::alive::AllocationPage`]), `limit` of them from the `offset`-th on.
@@ -443,12 +449,13 @@ pub fn allocations(
     limit: usize,
 ) -> String {
     let filter = filter.query();
-    format!("/api/runs/{run}/devices/{device}/allocations?offset={offset}&limit={limit}{filter}")
+    let device = of_device(run, device);
+    format!("{device}/allocations?offset={offset}&limit={limit}{filter}")
 }
 
 /// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
 pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
-    format!("/api/runs/{run}/devices/{device}/blocks/{}/beside", block.0)
+    format!("{}/beside", self::block(run, device, block))
 }
 
 /// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.
@@ -558,14 +565,7 @@ pub fn share(id: &ShareId) -> String {
 
 /// The address that revokes a link in someone's name.
 pub fn revoke_share(id: &ShareId, by: &str) -> String {
-    let mut path = format!("{}?by=", share(id));
-    for byte in by.bytes() {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => path.push(char::from(byte)),
-            other => path.push_str(&format!("%{other:02X}")),
-        }
-    }
-    path
+    with(&share(id), "by", by)
 }
 
 /// The end of a request's address when the request is made with a link.
@@ -573,8 +573,7 @@ pub const SHARE_PARAMETER: &str = "share";
 
 /// An address of the API for a request that is made with a link.
 pub fn for_link(path: &str, link: &ShareId) -> String {
-    let joint = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{joint}{SHARE_PARAMETER}={link}")
+    with(path, SHARE_PARAMETER, link.as_str())
 }
 
 /// `GET`: what redaction changes in a run ([`crate::shares::RedactionPreview`]).
@@ -633,7 +632,7 @@ mod tests {
         let id: ShareId = "shr_a".parse().unwrap();
         assert_eq!(
             revoke_share(&id, "Kim & Jo"),
-            "/api/shares/shr_a?by=Kim%20%26%20Jo"
+            "/api/shares/shr_a?by=Kim+%26+Jo"
         );
         assert_eq!(
             for_link("/api/runs/run_a", &id),

@@ -33,14 +33,12 @@ const KEYS_OF_1: [&str; 10] = [
     "v", "dev", "from", "to", "low", "high", "axis", "group", "show", "sel",
 ];
 
-/// What version 3 added; version 2 ignored it.
-const KEYS_SINCE_3: [&str; 2] = ["grow", "of"];
-
-/// What version 4 added; version 3 ignored it.
-const KEYS_SINCE_4: [&str; 1] = ["steps"];
-
-/// What version 5 added; version 4 ignored it.
-const KEYS_SINCE_5: [&str; 4] = ["alloc_conf", "limit", "without_leaks", "gone"];
+/// What later versions added, each with its keys; the versions before it ignored them.
+const ADDED: [(u32, &[&str]); 3] = [
+    (3, &["grow", "of"]),
+    (4, &["steps"]),
+    (5, &["alloc_conf", "limit", "without_leaks", "gone"]),
+];
 
 /// A longer key of a loop is not accepted.
 const MAX_LEVEL: usize = 256;
@@ -285,15 +283,9 @@ impl ViewState {
 /// The upgrade from older versions: a key that the older version ignored is still ignored, even if
 /// it has a meaning now.
 fn is_known(version: u32, key: &str) -> bool {
-    match version {
-        0 | 1 => KEYS_OF_1.contains(&key),
-        2 => ![&KEYS_SINCE_3[..], &KEYS_SINCE_4, &KEYS_SINCE_5]
-            .concat()
-            .contains(&key),
-        3 => ![&KEYS_SINCE_4[..], &KEYS_SINCE_5].concat().contains(&key),
-        4 => !KEYS_SINCE_5.contains(&key),
-        _ => true,
-    }
+    let is_newer = |(since, keys): &(u32, &[&str])| *since > version && keys.contains(&key);
+    let is_of_1 = KEYS_OF_1.contains(&key);
+    (is_of_1 || version > 1) && !ADDED.iter().any(is_newer)
 }
 
 /// A query that is being read.

@@ -77,7 +77,7 @@ const OTHERWISE: [&str; 47] = [
 ];
 
 /// What has no place of its own in the lists of this file.
-const REST: [&str; 12] = [
+const REST: [&str; 14] = [
     "redaction_preview",
     "share_page",
     "card",
@@ -90,6 +90,8 @@ const REST: [&str; 12] = [
     "job_sites",
     "job_curve",
     "with_steps",
+    "of_device",
+    "with",
 ];
 
 fn file(name: &str) -> Vec<u8> {
