@@ -119,54 +119,55 @@ pub fn bindgen(
 ) -> Result<PathBuf, Error> {
     progress.say("making the JavaScript glue");
     let dir = workshop.dir.join(format!("glue-{}", profile.name()));
-    glue(wasm, &dir, profile == Profile::Release)?;
+    glue(wasm, &dir, profile)?;
     Ok(dir)
 }
 
-/// Runs wasm-bindgen for any module; a short one has no names for stack traces.
+/// Runs wasm-bindgen for any module; that of a release is small, without names for stack traces.
 ///
 /// It takes seconds, so it does not run again for the same module: a note beside the folder says
 /// what the glue in it was made from.
-pub(crate) fn glue(wasm: &Path, dir: &Path, short: bool) -> Result<(), Error> {
+pub(crate) fn glue(wasm: &Path, dir: &Path, profile: Profile) -> Result<(), Error> {
     let note = dir.with_extension("from");
     let module = fs::read(wasm).map_err(Error::io(wasm))?;
-    let from = made_from(&module, short);
+    let from = made_from(&module, profile);
     if dir.is_dir() && fs::read_to_string(&note).is_ok_and(|noted| noted == from) {
         return Ok(());
     }
     // Without its note, glue that is half written counts for nothing.
     let _ = fs::remove_file(&note);
     let _ = fs::remove_dir_all(dir);
-    bindgen_into(dir, wasm, short)?;
+    bindgen_into(dir, wasm, profile)?;
     fs::write(&note, from).map_err(Error::io(&note))
 }
 
 /// Changes with the module, and with how the glue is made.
-fn made_from(module: &[u8], short: bool) -> String {
+fn made_from(module: &[u8], profile: Profile) -> String {
     let mut hasher = DefaultHasher::new();
     let how = [
+        include_str!("alike.rs"),
         include_str!("compile.rs"),
         include_str!("fold.rs"),
         include_str!("names.rs"),
     ];
-    (module, short, how).hash(&mut hasher);
+    (module, profile.name(), how).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-fn bindgen_into(dir: &Path, wasm: &Path, short: bool) -> Result<(), Error> {
+fn bindgen_into(dir: &Path, wasm: &Path, profile: Profile) -> Result<(), Error> {
     let error = |error| Error::Bindgen(format!("{error:#}"));
     Bindgen::new()
         .input_path(wasm)
         .web(true)
         .map_err(error)?
         .typescript(false)
-        .remove_name_section(short)
+        .remove_name_section(profile == Profile::Release)
         .remove_producers_section(true)
         .generate(dir)
         .map_err(error)?;
-    match short {
-        true => shorten_in(dir),
-        false => Ok(()),
+    match profile {
+        Profile::Release => shorten_in(dir),
+        Profile::Dev => Ok(()),
     }
 }
 
@@ -203,23 +204,24 @@ mod tests {
         let script = dir.join("page.js");
         // Two modules with nothing in them but a section that has a name.
         let module = |name: u8| [&b"\0asm\x01\0\0\0\0\x02\x01"[..], &[name]].concat();
-        let made = |name: u8, short: bool| {
+        let (short, long) = (Profile::Release, Profile::Dev);
+        let made = |name: u8, profile: Profile| {
             fs::write(&wasm, module(name)).unwrap();
-            glue(&wasm, &dir, short).unwrap();
+            glue(&wasm, &dir, profile).unwrap();
             !fs::read_to_string(&script).unwrap().contains("untouched")
         };
         let touch = || fs::write(&script, "untouched").unwrap();
-        assert!(made(b'a', true));
+        assert!(made(b'a', short));
         touch();
-        assert!(!made(b'a', true), "the same module");
-        assert!(made(b'b', true), "another module");
+        assert!(!made(b'a', short), "the same module");
+        assert!(made(b'b', short), "another module");
         touch();
-        assert!(made(b'b', false), "another length");
+        assert!(made(b'b', long), "another profile");
         touch();
         fs::remove_file(dir.with_extension("from")).unwrap();
-        assert!(made(b'b', false), "a build that was broken off");
+        assert!(made(b'b', long), "a build that was broken off");
         fs::remove_dir_all(&dir).unwrap();
-        assert!(made(b'b', false), "glue that somebody removed");
+        assert!(made(b'b', long), "glue that somebody removed");
         fs::remove_dir_all(&work).unwrap();
     }
 

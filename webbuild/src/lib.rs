@@ -4,8 +4,8 @@
 //! `web/boot.js`, `web/static` and the joined `web/style/*.css`, and compressed. In reading order:
 //!
 //! * [`toolchain`] finds a compiler that can build for wasm32, or makes one from installed parts;
-//! * [`compile`] runs it and `wasm-bindgen`, `fold` makes one of equal functions and sorts them,
-//!   and `names` gives short names to what the module imports;
+//! * [`compile`] runs it and `wasm-bindgen`, `fold` makes one of equal functions, `alike` puts them
+//!   in order, and `names` gives short names to what the module imports;
 //! * [`site`] turns the result into named, hashed, compressed files;
 //! * [`embed`] writes those files and the Rust table that `server/main.rs` includes;
 //! * [`watch`] writes them to a folder, again after each change;
@@ -15,6 +15,7 @@
 //! This crate installs only rustup's wasm32 target, and only if rustup may download. `setup.sh`
 //! installs packages.
 
+mod alike;
 pub mod compile;
 pub mod embed;
 pub mod error;

@@ -102,7 +102,7 @@ fn worker(
     progress.run("cargo build -p local", &mut cargo)?;
     let built = workshop.dir.join("wasm32-unknown-unknown").join(name);
     let glue = workshop.dir.join(format!("glue-worker-{name}"));
-    compile::glue(&built.join("local.wasm"), &glue, true)?;
+    compile::glue(&built.join("local.wasm"), &glue, Profile::Release)?;
     Ok(glue)
 }
 
