@@ -4,12 +4,12 @@
 //! some hundred megabytes. So traces are decoded one after the other and are never all in memory at
 //! once. What is kept holds a permit for its memory, and goes first when others need that.
 
+use crate::answering::{ANSWER_TIME, while_awaited};
 use crate::budget::{Budget, Permit, Spare};
-use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Traces};
 use crate::processor_time::ProcessorTime;
 use crate::recent::Recent;
-use crate::store::{RunRow, StoreError, StoreResult};
+use crate::store::{RunRow, StoreResult};
 use answers::curves::{self, Axis};
 use answers::facts::DeviceFacts;
 use answers::questions::JUDGING;
@@ -127,7 +127,7 @@ impl Comparisons {
                 let judging = |_| time.used() <= JUDGING && watch.look(0).is_ok();
                 Profile::judged_while(&decoded.trace, Watch::new(&judging), watch)
             };
-            let made = watched(memory, PROFILING, profile).await?;
+            let made = answered(memory, PROFILING, profile).await?;
             self.weighed(made.heap_bytes(), made).await
         };
         let cell = self.kept.profiles.cell((trace, texts));
@@ -140,7 +140,7 @@ impl Comparisons {
         let memory = self.budget.take_more(PAIRING).await?;
         let work =
             move |watch: Watch<'_>| Against::while_watched(&base, &new, &Limits::default(), watch);
-        let made = watched(memory, EXPLAINING, work).await?;
+        let made = answered(memory, ANSWER_TIME, work).await?;
         self.weighed(made.heap_bytes(), made).await
     }
 
@@ -177,7 +177,7 @@ impl Comparisons {
             let draw = move |watch: Watch<'_>| {
                 curves::curve(&decoded, base.as_deref(), wanted, place, watch)
             };
-            runs.push(watched(memory, EXPLAINING, draw).await?);
+            runs.push(answered(memory, ANSWER_TIME, draw).await?);
         }
         Ok(Curves {
             whole: axis.whole,
@@ -225,7 +225,7 @@ impl Comparisons {
                 };
                 Ok(Some((placed, rhythm)))
             };
-            let found = watched(memory, EXPLAINING, look).await?;
+            let found = answered(memory, ANSWER_TIME, look).await?;
             let (placed, rhythm) = found.unzip();
             base = base.or(rhythm.flatten()).or_else(|| Some(Arc::default()));
             all.push(placed);
@@ -246,18 +246,10 @@ fn loads(run: &RunRow) -> Vec<Load> {
     run.devices.iter().map(load).collect()
 }
 
-async fn answered<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> StoreResult<T> {
-    let done = crate::work::answer(work).await;
-    done.map_err(|_| StoreError::Interrupted)
-}
-
-/// Does work within a time, with memory as it needs it, until the future is dropped.
-async fn watched<T: Send + 'static>(
+async fn answered<T: Send + 'static>(
     memory: Permit,
     limit: Duration,
     work: impl FnOnce(Watch<'_>) -> Result<T, Stopped> + Send + 'static,
 ) -> StoreResult<T> {
-    let (_waiting, waited) = Waiting::begins();
-    let work = move || allowed(memory, limit, &waited, work);
-    Ok(answered(work).await??)
+    while_awaited(memory, limit, |watch| Ok(work(watch)?)).await
 }

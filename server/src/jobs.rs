@@ -5,8 +5,8 @@
 //! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
 //! hundreds of profiles are read in a moment.
 
+use crate::answering::{ANSWER_TIME, Caller, allowed, while_awaited};
 use crate::budget::NoMemory;
-use crate::explaining::{EXPLAINING, Refused, Waiting, allowed};
 use crate::pictures::{Ask, Traces};
 use crate::processor_time::ProcessorTime;
 use crate::recent::Recent;
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trace::ranks::profile::RankProfile;
 use trace::ranks::{self, Rank, Survey, Surveyor};
-use trace::watch::{Stopped, Watch};
+use trace::watch::Watch;
 use tracing::Instrument;
 
 /// Version of stored profiles, combined with that of their input.
@@ -234,8 +234,8 @@ impl Jobs {
         let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
         let making = crate::work::background(move || {
             // Nobody waits for it, so only time and memory can end it.
-            let (_waiting, waited) = Waiting::begins();
-            let made = allowed(memory, PROFILING, &waited, |watch| {
+            let (_caller, presence) = Caller::waits();
+            let made = allowed(Some(memory), PROFILING, &presence, |watch| {
                 let time = ProcessorTime::from_now();
                 let judging = |_| time.used() <= JUDGING;
                 RankProfile::of(&decoded.trace, Watch::new(&judging), watch)
@@ -263,23 +263,25 @@ impl Jobs {
             let mut lost = Vec::new();
             for some in ranks.chunks(AT_ONCE) {
                 let packed = self.profiles(some.to_vec()).await?;
-                (surveyor, lost) = watched(move |watch| {
+                // What it holds is small beside the profiles that are in memory.
+                let read = move |watch: Watch<'_>| {
                     for (rank, packed) in packed {
-                        watch.look(0).map_err(too_long)?;
+                        watch.look(0)?;
                         match packed.as_deref().and_then(unpack) {
                             Some(profile) => surveyor.add(rank, profile),
                             None => lost.push(rank),
                         }
                     }
-                    Ok((surveyor, lost))
-                })
-                .await?;
+                    Ok::<_, StoreError>((surveyor, lost))
+                };
+                (surveyor, lost) = while_awaited(None, ANSWER_TIME, read).await?;
             }
             if !lost.is_empty() {
                 return Err(Unmade::Without(lost));
             }
-            let finish = move |watch: Watch<'_>| surveyor.finish_while(watch).map_err(too_long);
-            Ok(watched(finish).await.map(Arc::new)?)
+            let finish = move |watch: Watch<'_>| Ok(surveyor.finish_while(watch)?);
+            let finished: StoreResult<Survey> = while_awaited(None, ANSWER_TIME, finish).await;
+            Ok(finished.map(Arc::new)?)
         };
         let cell = self.surveys.cell(key.finalize());
         cell.get_or_try_init(make).await.cloned()
@@ -296,31 +298,6 @@ impl Jobs {
         });
         read.await
     }
-}
-
-/// Does work within the time of an answer, and until the future is dropped: then nobody waits. What
-/// it holds is small beside the profiles that are in memory.
-async fn watched<T: Send + 'static>(
-    work: impl FnOnce(Watch<'_>) -> StoreResult<T> + Send + 'static,
-) -> StoreResult<T> {
-    let (_waiting, waited) = Waiting::begins();
-    let done = crate::work::answer(move || {
-        let time = ProcessorTime::from_now();
-        let done = work(Watch::new(&|_| {
-            !waited.is_over() && time.used() <= EXPLAINING
-        }));
-        // Whatever the watch said to the work, these are the reasons.
-        match () {
-            () if waited.is_over() => Err(Refused::NobodyWaits.into()),
-            () if time.used() > EXPLAINING => Err(Refused::TooLong(EXPLAINING).into()),
-            () => done,
-        }
-    });
-    done.await.map_err(|_| StoreError::Interrupted)?
-}
-
-fn too_long(Stopped: Stopped) -> StoreError {
-    Refused::TooLong(EXPLAINING).into()
 }
 
 fn pack(profile: &RankProfile) -> StoreResult<Vec<u8>> {

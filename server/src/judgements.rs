@@ -8,8 +8,8 @@
 //!
 //! If judging takes long, explaining does too: so the explanation is stored with the verdict.
 
+use crate::answering::{ANSWER_TIME, Caller, allowed};
 use crate::budget::Permit;
-use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded, Pictures, is_judged_now};
 use crate::processor_time::within;
 use crate::store::{Store, StoreError, StoreResult, Writer};
@@ -207,9 +207,10 @@ struct Judged {
 
 /// The explanation of a trace. If it needs too much, the client that asks for it gets the reason.
 fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
-    let (_waiting, waited) = Waiting::begins();
+    // Nobody waits for it, so only time and memory can end it.
+    let (_caller, presence) = Caller::waits();
     let device = main_device::of(trace);
-    let words = allowed(memory, EXPLAINING, &waited, |watch| {
+    let words = allowed(Some(memory), ANSWER_TIME, &presence, |watch| {
         explain::explain("", trace, device, None, watch)
     });
     let refused = |error| tracing::debug!(%error, "a run is not explained beforehand");

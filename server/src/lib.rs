@@ -22,8 +22,8 @@
 //!   themselves
 //! * `store`: SQLite, the only place with SQL; `migrations/` has the schema
 //! * `pictures`, `comparisons`, `jobs`: tiles and decoded traces, kept; several runs; many ranks
-//! * `explaining`, `shelf`: what an explanation may use where somebody waits for it; drawn cards,
-//!   kept
+//! * `answering`, `shelf`: work that somebody waits for, within the limits of an answer; drawn
+//!   cards, kept
 //! * `judgements`: verdicts and words that are found once, when a run arrives, and kept
 //! * `live`: what to look at in a training that reports while it runs (`docs/recording.md`)
 //! * `history`: runs with the same labels one after the other, and what changed for good
@@ -50,6 +50,7 @@
 //!   recognise compressed files; files of their owner alone; values that are made once
 
 mod access;
+mod answering;
 pub mod app;
 mod asking;
 mod backup;
@@ -65,7 +66,6 @@ pub mod config;
 mod data_folder;
 mod disk;
 mod doctor;
-mod explaining;
 mod export;
 mod forge;
 mod history;

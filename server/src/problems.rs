@@ -1,12 +1,12 @@
 //! Turns domain errors into problems, and problems into responses. All error statuses come from
 //! here.
 
+use crate::answering::{ANSWER_TIME, NoAnswer, Refused};
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
 use crate::budget::NoMemory;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
-use crate::explaining;
 use crate::ingest::IngestError;
 use crate::oidc::OidcError;
 use crate::people::PeopleError;
@@ -126,9 +126,9 @@ pub enum Error {
     /// A link that has ended.
     #[error("{0}")]
     Gone(String),
-    /// Explaining the run takes too much.
+    /// The answer takes too much, or nobody waits for it.
     #[error(transparent)]
-    Unexplained(#[from] explaining::Refused),
+    Refused(#[from] Refused),
     /// A defect.
     #[error("a handler panicked")]
     Panicked,
@@ -137,7 +137,16 @@ pub enum Error {
 /// Work that its watch stopped. Whoever watches knows why, and says that instead.
 impl From<Stopped> for Error {
     fn from(_: Stopped) -> Error {
-        Error::Unexplained(explaining::Refused::TooLong(explaining::EXPLAINING))
+        Error::Refused(Refused::TooLong(ANSWER_TIME))
+    }
+}
+
+impl From<NoAnswer> for Error {
+    fn from(why: NoAnswer) -> Error {
+        match why {
+            NoAnswer::Refused(refused) => Error::Refused(refused),
+            NoAnswer::Panicked => Error::Panicked,
+        }
     }
 }
 
@@ -250,7 +259,7 @@ impl Error {
                 ProblemCode::Gone,
                 "This link does not open any more",
             ),
-            Error::Unexplained(refused) => of_answer(refused),
+            Error::Refused(refused) => of_answer(refused),
             Error::Panicked => internal(),
         };
         let detail = match self {
@@ -287,8 +296,8 @@ impl Error {
             Error::Ingest(IngestError::NoMemory(error))
             | Error::Ingest(IngestError::Store(StoreError::NoMemory(error)))
             | Error::Bench(BenchError::Store(StoreError::NoMemory(error)))
-            | Error::Unexplained(explaining::Refused::NoMemory(error))
-            | Error::Store(StoreError::Refused(explaining::Refused::NoMemory(error)))
+            | Error::Refused(Refused::NoMemory(error))
+            | Error::Store(StoreError::Refused(Refused::NoMemory(error)))
             | Error::Store(StoreError::NoMemory(error)) => error.retry(),
             _ => None,
         }
@@ -520,12 +529,12 @@ fn unavailable() -> Kind {
     )
 }
 
-fn of_answer(refused: &explaining::Refused) -> Kind {
+fn of_answer(refused: &Refused) -> Kind {
     match refused {
-        explaining::Refused::NoMemory(error) => of_memory(error),
-        explaining::Refused::TooLong(_) => too_long(),
+        Refused::NoMemory(error) => of_memory(error),
+        Refused::TooLong(_) => too_long(),
         // The client has gone, so nobody reads this; and it is no defect for the log.
-        explaining::Refused::NobodyWaits => cancelled(),
+        Refused::NobodyWaits => cancelled(),
     }
 }
 

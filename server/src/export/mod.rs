@@ -3,8 +3,8 @@
 //! Everything is written to a stream while it is made, so a large run needs no second copy in
 //! memory. The crate `render` makes tables.
 
+use crate::answering::Refused;
 use crate::blobs::{BlobError, Blobs};
-use crate::explaining::Refused;
 use crate::ingest::IngestError;
 use crate::ingest::decompress::Decompressor;
 use crate::tensors::TensorTable;

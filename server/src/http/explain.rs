@@ -5,13 +5,11 @@ use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
-use super::question::StepsQuery;
+use super::question::{StepsQuery, answered};
 use super::runs::kept;
-use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::store::{Reader, RunRow, StoreError};
-use crate::work;
 use answers::explain;
 use answers::texts::Texts;
 use api::explain::Explanation;
@@ -22,6 +20,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use trace::main_device;
 use trace::units::Bytes;
+use trace::watch::Watch;
 
 /// Which device.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -169,22 +168,24 @@ impl Subject {
         let steps = self.steps.as_deref();
         let decoded = traces.get_cut(self.row.trace, self.texts, steps).await?;
         let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-        let (_waiting, waited) = Waiting::begins();
-        let tell = move || {
+        let tell = move |watch: Watch<'_>| {
             let device = match self.device {
                 Some(device) => Some(decoded.device(device)?),
                 None => main_device::of(&decoded.trace),
             };
-            let explanation = allowed(memory, EXPLAINING, &waited, |watch| {
-                let (trace, limit) = (&decoded.trace, self.limit);
-                if let Some(why) = explain::refusal_of(limit, trace, device, watch)? {
-                    return Ok(Err(Error::BadRequest(format!("limit: {why}"))));
-                }
-                explain::explain(&self.name(), trace, device, limit, watch).map(Ok)
-            })?;
-            self.packed(&explanation?)
+            let (trace, limit) = (&decoded.trace, self.limit);
+            if let Some(why) = explain::refusal_of(limit, trace, device, watch)? {
+                return Err(Error::BadRequest(format!("limit: {why}")));
+            }
+            self.packed(&explain::explain(
+                &self.name(),
+                trace,
+                device,
+                limit,
+                watch,
+            )?)
         };
-        work::answer(tell).await.map_err(|_| Error::Panicked)?
+        answered(memory, tell).await
     }
 
     /// The explanation that was stored when the run was judged. It uses the run's own steps, and

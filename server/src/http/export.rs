@@ -3,10 +3,10 @@
 use super::App;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
+use crate::answering::{Caller, Presence, allowed};
 use crate::blobs::BlobError;
 use crate::budget::Permit;
 use crate::clients::Slot;
-use crate::explaining::{Waited, Waiting, allowed};
 use crate::export::{self, ExportError, Format};
 use crate::problems::Error;
 use crate::store::StoreError;
@@ -75,12 +75,12 @@ pub async fn export(
     let place = app.exports.take(client.address)?;
     let (sender, pieces) = mpsc::channel(PIECES);
     let memory = app.budget.take(Size((PIECE * (PIECES + 2)) as u64)).await;
-    let (waiting, waited) = Waiting::begins();
+    let (caller, presence) = Caller::waits();
     let held = Held {
         place,
         // The pieces on their way; what else it takes, the watch adds.
         memory: memory.map_err(StoreError::from)?,
-        waited,
+        presence,
     };
     let name = row.name.clone();
     match format {
@@ -105,9 +105,9 @@ pub async fn export(
             drop(background(move || run_to_end(sender, held, work)));
         }
     }
-    let body = stream::unfold((pieces, waiting), async |(mut pieces, waiting)| {
+    let body = stream::unfold((pieces, caller), async |(mut pieces, caller)| {
         let piece = pieces.recv().await?;
-        Some((piece, (pieces, waiting)))
+        Some((piece, (pieces, caller)))
     });
     let file = export::file_name_of(&row.name, &row.id, format);
     let headers = [
@@ -137,7 +137,7 @@ async fn check_blob(app: &App, hash: &str, held: Held) -> Result<Held, Error> {
 struct Held {
     place: Slot,
     memory: Permit,
-    waited: Waited,
+    presence: Presence,
 }
 
 type Out = BufWriter<Pieces>;
@@ -153,10 +153,10 @@ fn run_to_end(
     let Held {
         place: _place,
         memory,
-        waited,
+        presence,
     } = held;
     let mut out = BufWriter::with_capacity(PIECE, Pieces(sender.clone()));
-    let written = allowed(memory, EXPORTING, &waited, |watch| {
+    let written = allowed(Some(memory), EXPORTING, &presence, |watch| {
         Ok(work(watch, &mut out))
     });
     let written = written.map_err(ExportError::from).and_then(|done| done);

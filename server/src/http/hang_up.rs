@@ -6,7 +6,7 @@
 //! and with it what the question waits for.
 
 use super::audited;
-use crate::explaining::Refused;
+use crate::answering::Refused;
 use crate::problems::Error;
 use api::routes;
 use axum::extract::{MatchedPath, Request};

@@ -5,7 +5,7 @@ use super::audience::Audience;
 use super::extract::{Client, Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
-use super::question::{Question, StepsQuery, turn, watched};
+use super::question::{Question, StepsQuery, answered, turn};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;
@@ -112,7 +112,7 @@ async fn found(
         .traces
         .memory_to_ask(&decoded, Ask::Stacks)
         .await?;
-    watched(memory, move |watch| {
+    answered(memory, move |watch| {
         let _turn = turn;
         Ok(reported(&decoded, decoded.device(device)?, watch))
     })

@@ -7,9 +7,9 @@ use super::here::{Here, Readable};
 use super::question::turn;
 use super::runs::{kept, summary};
 use crate::access::Entry;
+use crate::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
 use crate::asking::Turn;
 use crate::budget::Permit;
-use crate::explaining::{EXPLAINING, Refused, Waited, Waiting, allowed};
 use crate::mcp::{
     self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Place, Recording, Reference,
     only_one,
@@ -55,7 +55,7 @@ pub async fn ask(
     let body = body.map_err(|_| Error::SlowBody(within))?;
     let body = body.map_err(JsonRejection::from)?;
     // When the client hangs up, the work ends, and so does the wait for a turn.
-    let (_waiting, waited) = Waiting::begins();
+    let (_caller, presence) = Caller::waits();
     let gone = CancellationToken::new();
     let _here = gone.clone().drop_guard();
     let agent = Agent(Dashboard {
@@ -66,7 +66,7 @@ pub async fn ask(
         audience,
         client,
         gone,
-        waited: Arc::new(waited),
+        presence: Arc::new(presence),
     });
     // The guards have already checked names and origins.
     let config = StreamableHttpServerConfig::default()
@@ -94,7 +94,7 @@ struct Dashboard {
     client: Client,
     /// Fires when the client hangs up.
     gone: CancellationToken,
-    waited: Arc<Waited>,
+    presence: Arc<Presence>,
 }
 
 impl Answers for Dashboard {
@@ -112,7 +112,7 @@ impl Answers for Dashboard {
             Ok(held) => held,
             Err(why) => return Ok(Err(why.to_string())),
         };
-        let waited = Arc::clone(&self.waited);
+        let presence = Arc::clone(&self.presence);
         let work = move || {
             let Held {
                 memory,
@@ -120,11 +120,8 @@ impl Answers for Dashboard {
                 turn: _turn,
             } = held;
             let ask = |watch: Watch<'_>| mcp::call(&found, watch, &tool, arguments);
-            match memory {
-                Some(memory) => allowed(memory, EXPLAINING, &waited, ask)
-                    .unwrap_or_else(|refused| Err(format!("{refused}."))),
-                None => Watch::undisturbed(ask),
-            }
+            allowed(memory, ANSWER_TIME, &presence, ask)
+                .unwrap_or_else(|refused| Err(format!("{refused}.")))
         };
         work::answer(work).await.map_err(|_| Panicked)
     }

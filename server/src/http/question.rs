@@ -5,12 +5,11 @@ use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{self, Keep};
+use crate::answering::{ANSWER_TIME, while_awaited};
 use crate::asking::{Asker, Turn};
 use crate::budget::Permit;
-use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
-use crate::work;
 use api::ids::RunId;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -18,7 +17,6 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
 use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
 use trace::watch::Watch;
@@ -136,7 +134,7 @@ impl Question {
             .get_cut(trace, audience.texts(), steps.as_deref())
             .await?;
         let memory = traces.memory_to_ask(&decoded, asks).await?;
-        let value = watched(memory, move |watch| {
+        let value = answered(memory, move |watch| {
             // The turn belongs to the work: it may go on for a moment after the client went.
             let _turn = turn;
             ask(&decoded, decoded.device(device)?, watch)
@@ -155,32 +153,12 @@ pub(super) async fn turn(app: &App, audience: &Audience, client: Client) -> Resu
     Ok(app.asking.turn(asker, client.address).await?)
 }
 
-/// Does work that a request waits for, away from the runtime's threads, within the time of an
-/// answer. It ends when this future is dropped, because then the client has gone.
-pub(super) async fn watched<T: Send + 'static>(
+/// Does work that a request waits for, within the time of an answer.
+pub(super) async fn answered<T: Send + 'static>(
     memory: Permit,
     work: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    watched_for(memory, EXPLAINING, work).await
-}
-
-/// The same within another time.
-pub(super) async fn watched_for<T: Send + 'static>(
-    memory: Permit,
-    limit: Duration,
-    work: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let (_waiting, waited) = Waiting::begins();
-    let answer = work::answer(move || {
-        allowed(memory, limit, &waited, |watch| {
-            watch.look(0)?;
-            let done = work(watch);
-            // Work that does not look at its watch is not kept either when it took too long.
-            watch.look(0)?;
-            Ok(done)
-        })
-    });
-    answer.await.map_err(|_| Error::Panicked)??
+    while_awaited(memory, ANSWER_TIME, work).await
 }
 
 /// The question in short, for a tag: clients refuse headers of many kilobytes.
@@ -195,34 +173,11 @@ fn brief(asked: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
-    use tokio::sync::oneshot;
-    use trace::units::Bytes;
 
     #[test]
     fn tags_stay_short_and_tell_questions_apart() {
         assert_eq!(brief("0-100-".to_owned()), "0-100-");
         let long = |end: &str| brief(format!("{}{end}", "a".repeat(60_000)));
         assert!(long("a").len() <= 64 && long("a") != long("b"));
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn work_for_an_answer_ends_when_the_client_goes() {
-        let budget = Budget::new(Bytes::mib(8));
-        let memory = budget.take(Bytes::mib(1)).await.unwrap();
-        let (begun, begins) = oneshot::channel();
-        let (told, ends) = oneshot::channel();
-        let asked = tokio::spawn(watched(memory, move |watch| {
-            begun.send(()).unwrap();
-            while watch.look(0).is_ok() {}
-            told.send(()).unwrap();
-            Ok(())
-        }));
-        begins.await.unwrap();
-        asked.abort();
-        let ended = tokio::time::timeout(Duration::from_secs(20), ends).await;
-        ended.expect("it does not go on").unwrap();
-        let all = budget.take(Bytes::mib(8)).await;
-        assert!(all.is_ok(), "its memory was given back");
     }
 }

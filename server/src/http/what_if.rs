@@ -5,12 +5,10 @@ use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
-use super::question::StepsQuery;
-use crate::explaining::{EXPLAINING, Waiting, allowed};
+use super::question::{StepsQuery, answered};
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::store::StoreError;
-use crate::work;
 use answers::questions::what_if::{Asked, NOT_OF_PINNED, what_if_drawn};
 use api::ids::RunId;
 use api::problem::Problem;
@@ -18,6 +16,7 @@ use api::what_if::{Conditions, WhatIfDrawn};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use trace::trace::PINNED;
+use trace::watch::Watch;
 
 /// Version of the answers; part of their entity tags.
 const VERSION: u32 = 15;
@@ -96,15 +95,12 @@ impl Subject {
         let (texts, steps) = (self.audience.texts(), self.steps.as_deref());
         let decoded = traces.get_cut(trace, texts, steps).await?;
         let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-        let (_waiting, waited) = Waiting::begins();
-        let ask = move || {
+        let ask = move |watch: Watch<'_>| {
             let device = decoded.device(self.device)?;
-            let answer = allowed(memory, EXPLAINING, &waited, |watch| {
-                what_if_drawn(&decoded.trace, device, &self.asked, watch)
-            })?;
+            let answer = what_if_drawn(&decoded.trace, device, &self.asked, watch)?;
             let file = serde_json::to_vec(&answer).expect("answers are plain data");
             Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
         };
-        work::answer(ask).await.map_err(|_| Error::Panicked)?
+        answered(memory, ask).await
     }
 }

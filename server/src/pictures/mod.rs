@@ -13,8 +13,8 @@ pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use decode::decode;
 pub use traces::{Ask, Traces};
 
+use crate::answering::{ANSWER_TIME, while_awaited};
 use crate::budget::{Budget, Spare};
-use crate::explaining::{EXPLAINING, Waiting, allowed};
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::turns::Turns;
 use crate::work;
@@ -175,17 +175,14 @@ impl Pictures {
         let decoded = self.traces.get_for(trace, texts).await?;
         let memory = self.traces.memory_to_ask(&decoded, asks(picture)).await?;
         // Whoever pans on leaves pictures behind that nobody waits for any more.
-        let (_waiting, waited) = Waiting::begins();
-        let draw = move || {
+        let draw = move |watch: Watch<'_>| {
             let _turn = turn;
             let device = decoded.device(device)?;
             let key = key_for(picture, trace, device.device, texts);
-            let draw = |watch: Watch<'_>| picture.draw(&decoded, device, watch);
-            let packed = pack_tile(&allowed(memory, EXPLAINING, &waited, draw)?)?;
+            let packed = pack_tile(&picture.draw(&decoded, device, watch)?)?;
             Ok::<_, StoreError>((key, packed))
         };
-        let drawn = work::answer(draw).await;
-        let (key, packed) = drawn.map_err(|_| StoreError::Interrupted)??;
+        let (key, packed) = while_awaited(memory, ANSWER_TIME, draw).await?;
         self.remember(key, packed.clone());
         Ok(packed)
     }

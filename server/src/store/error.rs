@@ -1,12 +1,14 @@
 //! What can go wrong in the database. This module knows nothing of HTTP.
 
 use super::runs::UNDO;
+use crate::answering::{ANSWER_TIME, NoAnswer, Refused};
 use crate::budget::NoMemory;
 use answers::decoded::NoDevice;
 use api::ids::RunId;
 use std::path::PathBuf;
 use timeline::format::{UnixMillis, date_time};
 use trace::steps::choices::UnknownLoop;
+use trace::watch::Stopped;
 
 /// The result of anything in this folder.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -59,7 +61,7 @@ pub enum StoreError {
     },
     /// What was derived from a trace takes too much, or nobody waits for it.
     #[error(transparent)]
-    Refused(#[from] crate::explaining::Refused),
+    Refused(#[from] Refused),
     /// The disk is full.
     #[error("the disk that holds the database is full")]
     Full,
@@ -130,6 +132,22 @@ pub enum StoreError {
 /// Until when a run that was deleted then can be restored.
 fn until(deleted_ms: i64) -> String {
     date_time(UnixMillis(deleted_ms + UNDO.as_millis() as i64))
+}
+
+/// Work that its watch stopped. Whoever watches knows why, and says that instead.
+impl From<Stopped> for StoreError {
+    fn from(_: Stopped) -> StoreError {
+        StoreError::Refused(Refused::TooLong(ANSWER_TIME))
+    }
+}
+
+impl From<NoAnswer> for StoreError {
+    fn from(why: NoAnswer) -> StoreError {
+        match why {
+            NoAnswer::Refused(refused) => StoreError::Refused(refused),
+            NoAnswer::Panicked => StoreError::Interrupted,
+        }
+    }
 }
 
 impl From<NoDevice> for StoreError {

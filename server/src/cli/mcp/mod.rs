@@ -5,7 +5,7 @@ mod recordings;
 use super::CliError;
 use super::categories::OwnArgs;
 use super::remote::Way;
-use crate::explaining::{Refused, Waiting};
+use crate::answering::{Caller, Refused};
 use crate::mcp::{self, Agent, Answers, Page, Panicked};
 use crate::turns::Turns;
 use api::projects::ProjectName;
@@ -106,11 +106,11 @@ impl Answers for Unhurried {
         let turn = self.turns.take().await;
         let recordings = Arc::clone(&self.recordings);
         // When the client takes the question back, the work ends.
-        let (_waiting, waited) = Waiting::begins();
+        let (_caller, presence) = Caller::waits();
         // Reading takes seconds; in the meantime the client may ping.
         let work = move || {
             let _turn = turn;
-            let go_on = |_| !waited.is_over();
+            let go_on = |_| !presence.is_over();
             let answered = mcp::call(&*recordings, Watch::new(&go_on), &tool, arguments);
             answered.unwrap_or_else(|Stopped| Err(Refused::NobodyWaits.to_string()))
         };

@@ -11,11 +11,10 @@ use super::compare;
 use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
-use super::question::watched_for;
 use super::runs::kept;
 use super::shares::{image_of, page_link};
+use crate::answering::{ANSWER_TIME, while_awaited};
 use crate::budget::Permit;
-use crate::explaining::EXPLAINING;
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;
 use crate::store::{RunRow, StoreError};
@@ -414,7 +413,7 @@ async fn drawn<T: Send + 'static>(
     memory: Permit,
     draw: impl FnOnce(Watch<'_>) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    watched_for(memory, JUDGING + EXPLAINING, draw).await
+    while_awaited(memory, JUDGING + ANSWER_TIME, draw).await
 }
 
 /// Identifies everything that goes into a card: the content, the names, the view, and the version

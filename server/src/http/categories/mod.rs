@@ -8,7 +8,7 @@ use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Json, Path, run_id};
 use super::here::Here;
-use super::question::{turn, watched};
+use super::question::{answered, turn};
 use crate::access::Entry;
 use crate::own_categories;
 use crate::pictures::Ask;
@@ -81,5 +81,5 @@ async fn taken_of(
         let _turn = turn;
         Ok(own_categories::taken(&rules, &decoded.trace, watch)?)
     };
-    watched(memory, look).await
+    answered(memory, look).await
 }
