@@ -12,7 +12,7 @@ use trace::intervals::LiveIndex;
 use trace::site::SiteKey;
 use trace::span::Span;
 use trace::stacks::StackIdx;
-use trace::trace::{DeviceTrace, Series};
+use trace::trace::{DeviceTrace, Series, Trace};
 use trace::units::EventIdx;
 use trace::watch::{Stopped, Watch};
 
@@ -31,9 +31,9 @@ pub fn alive(
     watch: Watch<'_>,
 ) -> Result<Alive, Stopped> {
     let known = Known::of(decoded, device, Some(by));
-    let subject = known.subject(decoded, device);
+    let subject = known.subject(&decoded.trace, device);
     let cells = alive::alive(subject, at, watch)?;
-    let part = part(subject, &cells, by, watch)?;
+    let part = part(subject, &cells, (by, MAX_GROUPS), watch)?;
     let tree = Tree::new(device, &decoded.trace.stacks, by, &cells, watch)?;
     Ok(Alive {
         event: at,
@@ -56,6 +56,26 @@ pub fn alive(
     })
 }
 
+/// What is alive at an event, by group, the largest first: all of them. `at` is as for [`alive()`].
+///
+/// # Errors
+/// [`Stopped`].
+pub fn groups(
+    trace: &Trace,
+    device: &DeviceTrace,
+    (at, by): (Option<EventIdx>, Dimension),
+    watch: Watch<'_>,
+) -> Result<Vec<GroupShare>, Stopped> {
+    let categories = || Arc::new(Categories::of(device, &trace.stacks));
+    let known = Known {
+        live: Arc::new(LiveIndex::new(&device.blocks)),
+        categories: (by == Dimension::Category).then(categories),
+    };
+    let subject = known.subject(trace, device);
+    let cells = alive::alive(subject, at, watch)?;
+    Ok(part(subject, &cells, (by, usize::MAX), watch)?.groups)
+}
+
 /// What was allocated and freed between two events.
 ///
 /// # Errors
@@ -68,7 +88,7 @@ pub fn changes(
     watch: Watch<'_>,
 ) -> Result<Changes, Stopped> {
     let known = Known::of(decoded, device, Some(by));
-    let subject = known.subject(decoded, device);
+    let subject = known.subject(&decoded.trace, device);
     let allocated = |at| device.levels_at(at).get(Series::Allocated);
     let came = alive::came(subject, events, watch)?;
     let went = alive::went(subject, events, watch)?;
@@ -78,8 +98,8 @@ pub fn changes(
         by,
         allocated_from: allocated(events.start()),
         allocated_to: allocated(events.end()),
-        came: part(subject, &came, by, watch)?,
-        went: part(subject, &went, by, watch)?,
+        came: part(subject, &came, (by, MAX_GROUPS), watch)?,
+        went: part(subject, &went, (by, MAX_GROUPS), watch)?,
         passed: tally(alive::passed(subject, events, watch)?),
     })
 }
@@ -96,7 +116,7 @@ pub fn growth(
     watch: Watch<'_>,
 ) -> Result<Growth, Stopped> {
     let known = Known::of(decoded, device, Some(by));
-    let subject = known.subject(decoded, device);
+    let subject = known.subject(&decoded.trace, device);
     let moments = alive::moments(subject);
     let mut grouping = Grouping::new(device, &decoded.trace.stacks, by);
     let first: Vec<String> = match by {
@@ -153,14 +173,10 @@ impl Known {
     }
 
     /// The subject for questions about the device.
-    pub(super) fn subject<'a>(
-        &'a self,
-        decoded: &'a Decoded,
-        device: &'a DeviceTrace,
-    ) -> Subject<'a> {
+    pub(super) fn subject<'a>(&'a self, trace: &'a Trace, device: &'a DeviceTrace) -> Subject<'a> {
         Subject {
             device,
-            stacks: &decoded.trace.stacks,
+            stacks: &trace.stacks,
             live: &self.live,
             categories: self.categories.as_deref(),
         }
@@ -179,14 +195,14 @@ pub(super) fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
 fn part(
     subject: Subject<'_>,
     cells: &[Cell],
-    by: Dimension,
+    (by, most): (Dimension, usize),
     watch: Watch<'_>,
 ) -> Result<Part, Stopped> {
     let mut grouping = Grouping::new(subject.device, subject.stacks, by);
     let sums = grouping.sum(cells, watch)?;
     let mut total = alive::Tally::default();
     sums.iter().for_each(|(_, t)| total.join(*t));
-    let listed = sums.iter().take(MAX_GROUPS);
+    let listed = sums.iter().take(most);
     let labels: Vec<&Label> = (listed.clone())
         .map(|(group, _)| &grouping.labels[*group as usize])
         .collect();
@@ -205,7 +221,7 @@ fn part(
     Ok(Part {
         total: tally(total),
         groups: groups.collect(),
-        left_out: sums.len().saturating_sub(MAX_GROUPS) as u64,
+        left_out: sums.len().saturating_sub(most) as u64,
     })
 }
 

@@ -53,7 +53,7 @@ pub fn page(
     let wanted = parsed(filter)?;
     let by = wanted.group.as_ref().map(|(by, _)| *by);
     let known = Known::of(decoded, device, by);
-    let subject = known.subject(decoded, device);
+    let subject = known.subject(&decoded.trace, device);
     let found = alive::select(subject, &wanted, order, from, limit.min(MAX_PAGE))?;
     Ok(AllocationPage {
         total: tally(found.total),

@@ -5,7 +5,7 @@ use api::frames::ForwardOp;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;
 use trace::forward::{Forward, Forwards};
-use trace::leaks::{self, LeakReport};
+use trace::leaks::{self, LeakReport, Verdict};
 use trace::redact::step_number;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
@@ -24,6 +24,25 @@ pub const MAX_LEAKS: usize = 1000;
 pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
     let found = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
     named(trace, device, found, watch)
+}
+
+/// What is found on each of these devices. The pinned memory of the host is one of them only if it
+/// leaks: otherwise its verdict says nothing of the recording. The worst one, [`leaks::worst`],
+/// speaks for the recording.
+pub fn judged<'t>(
+    trace: &Trace,
+    mut devices: Vec<&'t DeviceTrace>,
+    pinned: Option<&'t DeviceTrace>,
+    watch: Watch<'_>,
+) -> (Vec<&'t DeviceTrace>, Vec<LeakReport>) {
+    let judge = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let mut reports: Vec<LeakReport> = devices.iter().copied().map(judge).collect();
+    let pinned = pinned.map(|device| (device, judge(device)));
+    if let Some((device, report)) = pinned.filter(|(_, report)| report.verdict == Verdict::Leak) {
+        devices.push(device);
+        reports.push(report);
+    }
+    (devices, reports)
 }
 
 /// A report about a device, with names added. If `watch` stops it, it does not say what the

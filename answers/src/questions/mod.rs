@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Processor time that judging a trace may take, all of its devices together.
 pub const JUDGING: Duration = Duration::from_secs(20);
 
-pub use alive::{alive, changes, growth};
+pub use alive::{alive, changes, groups, growth};
 pub use allocations::{beside, page};
-pub use leaks::{MAX_LEAKS, named, report};
+pub use leaks::{MAX_LEAKS, judged, named, report};
 pub use memory_map::{memory_map, pool_name, room_over_time};

@@ -14,7 +14,7 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::BTreeMap;
 use trace::categories::Categories;
 use trace::known::Unknown;
-use trace::leaks::{self, LeakReport};
+use trace::leaks;
 use trace::main_device;
 use trace::oom;
 use trace::redact::step_in_words;
@@ -321,17 +321,9 @@ fn step(facts: StepFacts) -> StepLevels {
 /// What is left behind, step after step: the worst verdict of these devices, and all groups.
 fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let Inspected { trace, .. } = subject;
-    let judge = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    let mut devices = subject.judged();
-    let mut reports: Vec<LeakReport> = devices.iter().copied().map(judge).collect();
-    // The pinned memory of the host speaks for the recording only if it leaks.
-    if let (None, Some(pinned)) = (subject.only, subject.pinned()) {
-        let report = judge(pinned);
-        if report.verdict == Verdict::Leak {
-            devices.push(pinned);
-            reports.push(report);
-        }
-    }
+    // Who asks about one device hears of no other.
+    let pinned = subject.pinned().filter(|_| subject.only.is_none());
+    let (devices, reports) = questions::judged(trace, subject.judged(), pinned, watch);
     // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
     // recording.
     watch.look(0)?;

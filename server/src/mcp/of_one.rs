@@ -13,14 +13,12 @@ use api::view_state::{Tab, ViewState};
 use api::what_if::Conditions;
 use serde_json::json;
 use timeline::format::plural;
-use trace::alive::{self, Dimension, Grouping, Subject};
-use trace::categories::Categories;
-use trace::intervals::LiveIndex;
-use trace::leaks::{LeakReport, Verdict, counted_by, find_while};
+use trace::alive::Dimension;
+use trace::leaks::counted_by;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
 use trace::tiles::with_caller;
-use trace::trace::{DeviceTrace, PINNED, Series, Trace, device_name};
+use trace::trace::{DeviceTrace, Series, Trace, device_name};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
 use trace::{main_device, oom};
@@ -173,15 +171,11 @@ pub(super) fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusa
 }
 
 /// The device that speaks for a recording: the one with the worst verdict, and the first of
-/// several, as `inspect` has it. The pinned memory of the host does so only if it leaks.
+/// several.
 fn worst<'t>(trace: &'t Trace, watch: Watch<'_>) -> Result<&'t DeviceTrace, Refusal> {
     let chosen = device(trace, None)?;
-    let judge = |device: &DeviceTrace| find_while(device, &trace.stacks, &trace.quality, watch);
-    let (devices, reports): (Vec<&DeviceTrace>, Vec<LeakReport>) = trace
-        .with_pinned()
-        .map(|device| (device, judge(device)))
-        .filter(|(device, report)| device.device != PINNED || report.verdict == Verdict::Leak)
-        .unzip();
+    let devices = trace.devices.iter().collect();
+    let (devices, reports) = questions::judged(trace, devices, trace.pinned.as_ref(), watch);
     watch.look(0)?;
     let worst = trace::leaks::worst(&reports);
     Ok(worst.map_or(chosen, |at| devices[at]))
@@ -232,17 +226,7 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
         Some(by) => by.parse().map_err(|error| format!("by: {error}."))?,
         None => Dimension::Site,
     };
-    let stacks = &recording.trace().stacks;
-    let categories = (by == Dimension::Category).then(|| Categories::of(device, stacks));
-    let subject = Subject {
-        device,
-        stacks,
-        live: &LiveIndex::new(&device.blocks),
-        categories: categories.as_ref(),
-    };
-    let mut grouping = Grouping::new(device, stacks, by);
-    let cells = alive::alive(subject, event, asker.watch)?;
-    let sums = grouping.sum(&cells, asker.watch)?;
+    let groups = questions::groups(recording.trace(), device, (event, by), asker.watch)?;
     let levels = event.map(|event| device.levels_at(event));
     let level = |series| match levels {
         Some(levels) => levels.get(series),
@@ -263,19 +247,13 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
     answer.field("event", &event);
     answer.field("allocated", &allocated);
     answer.field("reserved", &reserved);
-    let labels = sums
-        .iter()
-        .map(|(group, _)| &grouping.labels[*group as usize]);
-    let labels: Vec<&alive::Label> = labels.collect();
-    let callers = grouping.callers(&labels);
-    let rows = sums.iter().zip(labels).zip(callers);
-    let rows = rows.map(|(((_, tally), label), caller)| {
-        let blocks = plural(tally.count, "block");
-        let named = with_caller(&label.text, &caller);
-        let text = format!("{} in {blocks}: {named}\n", tally.bytes);
+    let rows = groups.into_iter().map(|group| {
+        let blocks = plural(group.tally.count, "block");
+        let named = with_caller(&group.label, &group.caller);
+        let text = format!("{} in {blocks}: {named}\n", group.tally.bytes);
         let value = json!({
-            "label": label.text, "caller": caller, "inferred": label.inferred,
-            "bytes": tally.bytes, "count": tally.count,
+            "label": group.label, "caller": group.caller, "inferred": group.inferred,
+            "bytes": group.tally.bytes, "count": group.tally.count,
         });
         Row::new(text, &value)
     });
