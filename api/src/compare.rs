@@ -160,6 +160,29 @@ pub fn listed(runs: &[RunId]) -> String {
     ids.join(",")
 }
 
+/// Which curves a query asks for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+pub struct CurvesAsked {
+    /// How the runs are aligned.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", param(inline))]
+    pub align: Align,
+    /// `requested`, `allocated`, `active` or `reserved`.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub series: Option<Series>,
+    /// Which pair of devices, by position.
+    #[serde(default)]
+    pub pair: u32,
+    /// Into how many equal parts the window is divided, 1 to 2000.
+    pub parts: Option<u32>,
+    /// First place on the axis.
+    pub from: Option<f64>,
+    /// Last place on the axis.
+    pub to: Option<f64>,
+}
+
 /// Which curves to draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvesWanted {

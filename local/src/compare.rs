@@ -1,39 +1,24 @@
 //! Comparisons of recordings, and their curves over one axis.
 
 use crate::message::{MARKDOWN, Request, Response};
-use crate::problems::{Refused, bad_request};
+use crate::problems::{Refused, misasked};
 use crate::questions::{links, names};
 use crate::runs::{Run, Runs};
 use answers::cards::markdown::{self, Names};
 use answers::curves::{self, Axis};
 use answers::decoded::Decoded;
-use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted, RUNS};
+use answers::questions::asked;
+use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
 use serde::Deserialize;
 use std::sync::Arc;
-use trace::compare::curves::Align;
 use trace::compare::gate::Limits;
 use trace::compare::pairs::Load;
-use trace::trace::Series;
 use trace::watch::Watch;
 
 /// Which runs.
 #[derive(Deserialize)]
 struct RunsQuery {
     runs: String,
-}
-
-/// Which curves.
-#[derive(Deserialize)]
-struct CurvesQuery {
-    runs: String,
-    #[serde(default)]
-    align: Align,
-    series: Option<Series>,
-    #[serde(default)]
-    pair: u32,
-    parts: Option<u32>,
-    from: Option<f64>,
-    to: Option<f64>,
 }
 
 /// What differs between a baseline and up to seven runs.
@@ -65,10 +50,10 @@ pub fn card(runs: &Runs, request: &Request) -> Result<Response, Refused> {
 /// # Errors
 /// As [`compared`], and when the curves are not well described.
 pub fn drawn(runs: &Runs, request: &Request) -> Result<Response, Refused> {
-    let query: CurvesQuery = request.asked()?;
-    let wanted = wanted_curves(&query)?;
+    let RunsQuery { runs: named } = request.asked()?;
+    let wanted = asked::curves(&request.asked()?).map_err(misasked)?;
     let mut decoded = Vec::new();
-    for run in wanted_runs(runs, &query.runs)? {
+    for run in wanted_runs(runs, &named)? {
         decoded.push(run.decoded(None)?);
     }
     Ok(Response::json(&over_one_axis(&decoded, wanted)))
@@ -112,33 +97,6 @@ fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
 
 /// The runs of a comparison: 2 to 8, the baseline first.
 fn wanted_runs<'r>(runs: &'r Runs, named: &str) -> Result<Vec<&'r Run>, Refused> {
-    let ids: Vec<&str> = named.split(',').collect();
-    if !RUNS.contains(&ids.len()) {
-        return Err(bad_request(format!(
-            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
-            ids.len()
-        )));
-    }
+    let ids = asked::compared(named.split(',').collect::<Vec<&str>>()).map_err(misasked)?;
     ids.into_iter().map(|id| runs.get(id)).collect()
-}
-
-fn wanted_curves(query: &CurvesQuery) -> Result<CurvesWanted, Refused> {
-    let parts = query.parts.unwrap_or(600);
-    if !(1..=CurvesWanted::MAX_PARTS).contains(&parts) {
-        return Err(bad_request("parts: 1 to 2000"));
-    }
-    let window = match (query.from, query.to) {
-        (None, None) => None,
-        (Some(from), Some(to)) if from < to && from.is_finite() && to.is_finite() => {
-            Some((from, to))
-        }
-        _ => return Err(bad_request("a window has two ends: `from` below `to`")),
-    };
-    Ok(CurvesWanted {
-        align: query.align,
-        series: query.series.unwrap_or(Series::Allocated),
-        pair: query.pair,
-        window,
-        parts,
-    })
 }

@@ -2,6 +2,7 @@
 
 use answers::cards::NoCard;
 use answers::decoded::NoDevice;
+use answers::questions::asked::Misasked;
 use api::problem::{Problem, ProblemCode};
 use trace::clip::clipped;
 use trace::steps::choices::UnknownLoop;
@@ -31,6 +32,14 @@ pub fn bad_request(detail: impl AsRef<str>) -> Refused {
 pub fn missing(what: impl AsRef<str>) -> Refused {
     let detail = format!("there is no {}", what.as_ref());
     problem(404, ProblemCode::NotFound, "Not found", &detail)
+}
+
+/// What is asked for cannot be.
+pub fn misasked(why: Misasked) -> Refused {
+    match why {
+        Misasked::NoEvent { .. } => missing(why.to_string()),
+        _ => bad_request(why.to_string()),
+    }
 }
 
 /// No loop of the recording is called this.

@@ -1,12 +1,13 @@
 //! Questions about one recording.
 
 use crate::message::{JSON, MARKDOWN, Request, Response, TILE};
-use crate::problems::{Refused, bad_request, missing, no_card, no_device};
+use crate::problems::{Refused, bad_request, misasked, missing, no_card, no_device};
 use crate::runs::Run;
 use answers::cards::markdown::{self, Links, Names};
 use answers::cards::{Head, RunCard};
 use answers::decoded::Decoded;
 use answers::pictures::{Picture, details};
+use answers::questions::asked::{self, Misasked};
 use answers::questions::what_if::{Asked, NOT_OF_PINNED, what_if_drawn};
 use answers::texts::Texts;
 use answers::{explain, questions, redaction};
@@ -24,7 +25,6 @@ use trace::alive::Dimension;
 use trace::main_device;
 use trace::redact::Key;
 use trace::site::SiteKey;
-use trace::span::Span;
 use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
 use trace::trace::{BlockIdx, DeviceTrace, PINNED};
 use trace::units::Bytes;
@@ -116,7 +116,11 @@ impl Question<'_> {
             ["events", event] => {
                 let event = parsed(event, "event")?;
                 let found = details::moment(device, EventIdx(event));
-                told(&found.ok_or_else(|| self.no_event(event))?)
+                let no_event = Misasked::NoEvent {
+                    event,
+                    device: self.number,
+                };
+                told(&found.ok_or_else(|| misasked(no_event))?)
             }
             ["leaks"] => self.leaks(told),
             ["growth"] => self.growth(),
@@ -136,7 +140,7 @@ impl Question<'_> {
             ["allocations"] => {
                 let filter: AllocationFilter = self.request.asked()?;
                 let Page { offset, limit } = self.request.asked()?;
-                let limit = limit.map_or(100, NonZeroUsize::get);
+                let limit = limit.map_or(asked::PAGE, NonZeroUsize::get);
                 let page = questions::page(decoded, device, &filter, offset, limit);
                 told(&page.map_err(|error| bad_request(error.to_string()))?)
             }
@@ -204,11 +208,8 @@ impl Question<'_> {
             needed(self.query.from, "from")?,
             needed(self.query.to, "to")?,
         );
-        if from > to {
-            return Err(bad_request("the first moment comes after the second one"));
-        }
-        let events = Span::new(self.event(from)?, self.event(to)?);
         let device = self.device()?;
+        let events = asked::between(device, from, to).map_err(misasked)?;
         told(&Watch::undisturbed(|watch| {
             questions::changes(&self.decoded, device, events, by, watch)
         }))
@@ -234,22 +235,9 @@ impl Question<'_> {
         Dimension::from_str(by).map_err(|error| bad_request(error.to_string()))
     }
 
-    /// The moment that is asked for: the last event unless given; none in a recording of a state
-    /// alone.
+    /// The moment that is asked for.
     fn moment(&self) -> Result<Option<EventIdx>, Refused> {
-        let at = self.query.at.or(self.device()?.events.len().checked_sub(1));
-        at.map(|at| self.event(at)).transpose()
-    }
-
-    fn event(&self, event: u32) -> Result<EventIdx, Refused> {
-        match event < self.device()?.events.len() {
-            true => Ok(EventIdx(event)),
-            false => Err(self.no_event(event)),
-        }
-    }
-
-    fn no_event(&self, event: u32) -> Refused {
-        missing(format!("event {event} on device {}", self.number))
+        asked::moment(self.device()?, self.query.at).map_err(misasked)
     }
 }
 
@@ -371,8 +359,5 @@ pub fn names(request: &Request) -> Result<Names, Refused> {
         numbers_only: u8,
     }
     let query: Query = request.asked()?;
-    Ok(match query.numbers_only {
-        0 => Names::Told,
-        _ => Names::Withheld,
-    })
+    Ok(Names::asked(query.numbers_only))
 }

@@ -14,6 +14,7 @@ use crate::projects::ProjectError;
 use crate::store::StoreError;
 use answers::cards::NoCard;
 use answers::decoded::NoDevice;
+use answers::questions::asked::Misasked;
 use answers::run_names::BadName;
 use api::ids::RunId;
 use api::people::{Scope, Scopes};
@@ -153,6 +154,15 @@ impl From<NoAnswer> for Error {
 impl From<NoDevice> for Error {
     fn from(missing: NoDevice) -> Error {
         Error::Store(missing.into())
+    }
+}
+
+impl From<Misasked> for Error {
+    fn from(why: Misasked) -> Error {
+        match why {
+            Misasked::NoEvent { .. } => Error::NotFound(why.to_string()),
+            _ => Error::BadRequest(why.to_string()),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod alive;
 mod allocations;
+pub mod asked;
 mod leaks;
 mod memory_map;
 pub mod what_if;

@@ -5,16 +5,14 @@ use super::extract::{Path, Query, dimension};
 use super::question::Question;
 use crate::pictures::Decoded;
 use crate::problems::Error;
-use answers::questions;
+use answers::questions::{self, asked};
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
 use api::memory_map::{self, MemoryMap, RoomOverTime};
 use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use std::num::NonZeroUsize;
-use trace::span::Span;
 use trace::trace::{BlockIdx, DeviceTrace, device_name};
-use trace::units::EventIdx;
 use trace::watch::Watch;
 
 /// Which moment, and what the groups stand for.
@@ -86,7 +84,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
         let at = match query.start {
             true => None,
-            false => moment(device, query.at)?,
+            false => asked::moment(device, query.at)?,
         };
         Ok(questions::alive(decoded, device, (at, by), watch)?)
     };
@@ -107,7 +105,10 @@ pub async fn memory_map(
 ) -> Result<Response, Error> {
     let details = format!("{:?}-m{}", query.at, memory_map::VERSION);
     let ask = move |_: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
-        Ok(questions::memory_map(device, moment(device, query.at)?))
+        Ok(questions::memory_map(
+            device,
+            asked::moment(device, query.at)?,
+        ))
     };
     question.answer("memory-map", &details, ask).await
 }
@@ -143,13 +144,10 @@ pub async fn changes(
     Query(query): Query<ChangesQuery>,
 ) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
-    if query.from > query.to {
-        let why = "the first moment comes after the second one";
-        return Err(Error::BadRequest(why.to_owned()));
-    }
-    let details = format!("{}-{}-{}", query.from, query.to, by.name());
+    let (from, to) = asked::in_order(query.from, query.to)?;
+    let details = format!("{from}-{to}-{}", by.name());
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
-        let events = Span::new(event(device, query.from)?, event(device, query.to)?);
+        let events = asked::between(device, from, to)?;
         Ok(questions::changes(decoded, device, events, by, watch)?)
     };
     question.by(by).answer("changes", &details, ask).await
@@ -168,7 +166,7 @@ pub async fn allocations(
     Query(filter): Query<AllocationFilter>,
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Error> {
-    let limit = page.limit.map_or(100, NonZeroUsize::get);
+    let limit = page.limit.map_or(asked::PAGE, NonZeroUsize::get);
     let details = format!("{}-{limit}{}", page.offset, filter.query());
     let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::page(decoded, device, &filter, page.offset, limit);
@@ -199,20 +197,4 @@ pub async fn beside(
         found.ok_or_else(missing)
     };
     question.answer("beside", &block.to_string(), ask).await
-}
-
-/// The moment that is asked for: the last event unless given; none in a recording of a state alone.
-fn moment(device: &DeviceTrace, at: Option<u32>) -> Result<Option<EventIdx>, Error> {
-    let at = at.or(device.events.len().checked_sub(1));
-    at.map(|at| event(device, at)).transpose()
-}
-
-fn event(device: &DeviceTrace, event: u32) -> Result<EventIdx, Error> {
-    match event < device.events.len() {
-        true => Ok(EventIdx(event)),
-        false => Err(Error::NotFound(format!(
-            "event {event} on {}",
-            device_name(device.device)
-        ))),
-    }
 }

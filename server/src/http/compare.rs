@@ -8,8 +8,9 @@ use super::packed;
 use super::question::turn;
 use crate::problems::Error;
 use crate::store::RunRow;
+use answers::questions::asked;
 use answers::texts::Texts;
-use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
+use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesAsked};
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
@@ -17,8 +18,6 @@ use api::shares::nameless;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use trace::compare::curves::Align;
-use trace::trace::Series;
 
 /// Which runs.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -26,30 +25,6 @@ use trace::trace::Series;
 pub struct RunsQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     pub runs: String,
-}
-
-/// Which curves.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct CurvesQuery {
-    /// 2 to 8 run ids, separated by commas; the first is the baseline.
-    runs: String,
-    /// How the runs are aligned.
-    #[serde(default)]
-    #[param(inline)]
-    align: Align,
-    /// `requested`, `allocated`, `active` or `reserved`.
-    #[param(value_type = Option<String>)]
-    series: Option<Series>,
-    /// Which pair of devices, by position.
-    #[serde(default)]
-    pair: u32,
-    /// Into how many equal parts the window is divided, 1 to 2000.
-    parts: Option<u32>,
-    /// First place on the axis.
-    from: Option<f64>,
-    /// Last place on the axis.
-    to: Option<f64>,
 }
 
 /// The same document as [`Comparison`], but with shared comparisons.
@@ -86,7 +61,7 @@ pub async fn compare(
 }
 
 /// Curves of the runs of a comparison over one axis.
-#[utoipa::path(get, path = "/api/compare/curves", tag = "compare", params(CurvesQuery),
+#[utoipa::path(get, path = "/api/compare/curves", tag = "compare", params(RunsQuery, CurvesAsked),
     responses(
         (status = 200,
             description = "The series of each run on one axis of steps.",
@@ -96,40 +71,17 @@ pub async fn compare(
     ))]
 pub async fn curves(
     Here(app): Here,
-    Query(query): Query<CurvesQuery>,
+    Query(query): Query<RunsQuery>,
+    Query(curves): Query<CurvesAsked>,
     client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let wanted = wanted(&query)?;
+    let wanted = asked::curves(&curves)?;
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
     let _turn = turn(&app, &audience, client).await?;
     let curves = app.comparisons.curves(&rows, wanted).await?;
     Ok(packed::json(&headers, &curves))
-}
-
-fn wanted(query: &CurvesQuery) -> Result<CurvesWanted, Error> {
-    let parts = query.parts.unwrap_or(600);
-    if !(1..=CurvesWanted::MAX_PARTS).contains(&parts) {
-        return Err(Error::BadRequest("parts: 1 to 2000".to_owned()));
-    }
-    let window = match (query.from, query.to) {
-        (None, None) => None,
-        (Some(from), Some(to)) if from < to && from.is_finite() && to.is_finite() => {
-            Some((from, to))
-        }
-        _ => {
-            let detail = "a window has two ends: `from` below `to`".to_owned();
-            return Err(Error::BadRequest(detail));
-        }
-    };
-    Ok(CurvesWanted {
-        align: query.align,
-        series: query.series.unwrap_or(Series::Allocated),
-        pair: query.pair,
-        window,
-        parts,
-    })
 }
 
 /// The document of [`compare`], with the texts that the reader may see.

@@ -5,6 +5,7 @@ use crate::access::Entry;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
+use answers::questions::asked;
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, TokenId, UploadId,
 };
@@ -237,14 +238,7 @@ pub fn comparison_id(text: &str) -> Result<ComparisonId, Error> {
 /// The runs of a comparison: 2 to 8 ids, separated by commas, the baseline first.
 pub fn compared_runs(text: &str) -> Result<Vec<RunId>, Error> {
     let ids: Result<Vec<RunId>, Error> = text.split(',').map(run_id).collect();
-    let ids = ids?;
-    match api::compare::RUNS.contains(&ids.len()) {
-        true => Ok(ids),
-        false => Err(Error::BadRequest(format!(
-            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
-            ids.len()
-        ))),
-    }
+    Ok(asked::compared(ids?)?)
 }
 
 /// A tile id in a path.

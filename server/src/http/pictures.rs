@@ -9,6 +9,7 @@ use super::question::{Question, StepsQuery, turn};
 use crate::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
 use crate::problems::Error;
+use answers::questions::asked::Misasked;
 use answers::texts::Texts;
 use api::contents::Contents;
 use api::ids::RunId;
@@ -195,8 +196,8 @@ pub async fn moment(
     let _turn = turn_to_cut(&app, &audience, client, &steps).await?;
     let decoded = decoded(&app, run_id(&run)?, &audience, steps.level()).await?;
     let found = details::moment(decoded.device(device)?, EventIdx(event));
-    let missing = || Error::NotFound(format!("event {event} on device {device}"));
-    Ok(packed::json(&headers, &found.ok_or_else(missing)?))
+    let missing = Misasked::NoEvent { event, device };
+    Ok(packed::json(&headers, &found.ok_or(missing)?))
 }
 
 /// A turn, where other steps are asked for: they take a copy of the trace. To look something up

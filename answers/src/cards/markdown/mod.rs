@@ -6,6 +6,7 @@ mod run;
 pub use comparison::{comparison, gate, numbers_only};
 pub use run::run;
 
+use crate::texts::Texts;
 pub(crate) use trace::plain::code;
 use trace::plain::marked;
 
@@ -16,6 +17,24 @@ pub enum Names {
     Told,
     /// Only numbers, for private projects.
     Withheld,
+}
+
+impl Names {
+    /// What a query asks for by `numbers_only`.
+    pub const fn asked(numbers_only: u8) -> Names {
+        match numbers_only {
+            0 => Names::Told,
+            _ => Names::Withheld,
+        }
+    }
+
+    /// The texts of a block: of numbers alone, the team's own categories are not told either.
+    pub const fn texts(self, texts: Texts) -> Texts {
+        match self {
+            Names::Told => texts,
+            Names::Withheld => texts.without_own(),
+        }
+    }
 }
 
 /// The links of a block.

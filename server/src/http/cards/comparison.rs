@@ -8,7 +8,7 @@ use super::super::here::Here;
 use super::super::question::turn;
 use super::{Asked, CardQuery, Format, Subject, of_link, respond, text_response};
 use crate::problems::Error;
-use answers::cards::markdown::{self, Links};
+use answers::cards::markdown::{self, Links, Names};
 use api::compare_view::CompareState;
 use api::problem::Problem;
 use api::routes;
@@ -50,21 +50,18 @@ pub async fn md(
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
     let link = query.link.as_deref();
     let (links, texts) = of_link(&app, addresses.origin(), link, &audience).await?;
-    let texts = match query.numbers_only {
-        0 => texts,
-        _ => texts.without_own(),
-    };
+    let names = Names::asked(query.numbers_only);
     let _turn = turn(&app, &audience, client).await?;
-    let comparison = comparison(&app, rows, texts).await?;
-    let text = match query.numbers_only {
-        0 => {
+    let comparison = comparison(&app, rows, names.texts(texts)).await?;
+    let text = match names {
+        Names::Told => {
             let here = || Links {
                 page: addresses.of(&format!("{}?{view}", routes::COMPARE_PAGE)),
                 image: Some(image_of_comparison(&addresses, &view)),
             };
             markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
         }
-        _ => {
+        Names::Withheld => {
             // A view may contain the searched text, and that may be a name.
             let here = || Links {
                 page: addresses.of(&routes::compare_page(&view.runs)),

@@ -266,12 +266,9 @@ pub async fn md(
             image: Some(addresses.of(&format!("{}{query}", routes::card(&id, "png")))),
         }
     });
-    let (names, texts) = match query.numbers_only {
-        0 => (Names::Told, texts),
-        _ => (Names::Withheld, texts.without_own()),
-    };
+    let names = Names::asked(query.numbers_only);
     let row = kept(&app, id).await?;
-    let look = (view, texts, Theme::Light);
+    let look = (view, names.texts(texts), Theme::Light);
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, Some(&links), names)
     });
