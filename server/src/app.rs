@@ -9,7 +9,8 @@ use crate::clients::Quota;
 use crate::clock::{self, now_ms};
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
-use crate::data_folder::{BENCH, BLOBS, DATABASE, LOCK, REBUILDING, RESTORING};
+use crate::data_folder::{BENCH, BLOBS, DATABASE};
+use crate::data_lock::{DataLock, For, Unusable};
 use crate::disk;
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
@@ -27,7 +28,6 @@ use crate::turns::Turns;
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
 use api::projects::ProjectName;
-use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,27 +66,8 @@ pub enum OpenError {
     #[error("{0}")]
     Oidc(String),
     /// The data folder cannot be used.
-    #[error("cannot use the data folder {folder}: {source}")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// Another server uses it.
-    #[error("the data folder {0} is in use by another tidemark; stop it or name another --data")]
-    InUse(PathBuf),
-    /// A restore was interrupted.
-    #[error(
-        "a restore into the data folder {0} did not end: run the same `tidemark restore` again"
-    )]
-    HalfRestored(PathBuf),
-    /// A rebuild was interrupted: people, names and links are not there yet.
-    #[error(
-        "the database in the data folder {0} was not made again completely: \
-         `tidemark doctor --rebuild` continues"
-    )]
-    HalfRebuilt(PathBuf),
+    #[error(transparent)]
+    Folder(#[from] Unusable),
     /// The database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -120,7 +101,9 @@ impl OpenError {
         match self {
             OpenError::Store(StoreError::Full) | OpenError::Blobs(BlobError::Full) => true,
             OpenError::Recover(error) => describe(error).code == ProblemCode::InsufficientStorage,
-            OpenError::Folder { source, .. } => source.kind() == ErrorKind::StorageFull,
+            OpenError::Folder(Unusable::Folder { source, .. }) => {
+                source.kind() == ErrorKind::StorageFull
+            }
             _ => false,
         }
     }
@@ -221,12 +204,13 @@ impl Shared {
     }
 }
 
-/// An exclusive hold on a data folder, for as long as this lives.
-pub struct DataLock {
-    _file: Option<File>,
-}
-
 impl App {
+    /// Tells open pages that the list of runs is another one.
+    pub fn runs_changed(&self) {
+        // An error only means that no page listens.
+        let _ = self.events.send(ServerEvent::RunsChanged);
+    }
+
     /// Opens the first project of a server, which knows of the others.
     ///
     /// # Errors
@@ -267,7 +251,7 @@ impl App {
         shared: Option<Shared>,
     ) -> Result<Arc<App>, OpenError> {
         let mut notices = Vec::new();
-        let lock = lock(&config.data)?;
+        let lock = DataLock::take(&config.data, For::Serving)?;
         notices.extend(tighten(&config.data, Kind::Data));
         let store = Store::open(&config.data.join(DATABASE))?;
         if store.looked() == Looked::Part {
@@ -495,71 +479,6 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
     Owner {
         database: store.id().to_owned(),
         data: data.display().to_string(),
-    }
-}
-
-/// Keeps all other servers out of a data folder. Creates the folder if it does not exist.
-///
-/// # Errors
-/// [`OpenError::InUse`], [`OpenError::HalfRestored`], and [`OpenError::HalfRebuilt`].
-pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
-    let lock = lock_to_rebuild(folder)?;
-    whole(folder)?;
-    Ok(lock)
-}
-
-/// Refuses a data folder whose database is half made.
-///
-/// # Errors
-/// [`OpenError::HalfRestored`], and [`OpenError::HalfRebuilt`].
-pub fn whole(folder: &Path) -> Result<(), OpenError> {
-    restored(folder)?;
-    match folder.join(REBUILDING).exists() {
-        true => Err(OpenError::HalfRebuilt(folder.to_owned())),
-        false => Ok(()),
-    }
-}
-
-fn restored(folder: &Path) -> Result<(), OpenError> {
-    match folder.join(RESTORING).exists() {
-        true => Err(OpenError::HalfRestored(folder.to_owned())),
-        false => Ok(()),
-    }
-}
-
-/// [`lock`], for making the database again.
-///
-/// # Errors
-/// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
-pub fn lock_to_rebuild(folder: &Path) -> Result<DataLock, OpenError> {
-    let lock = lock_to_restore(folder)?;
-    restored(folder)?;
-    Ok(lock)
-}
-
-/// [`lock`], for a restore that fills the folder.
-///
-/// # Errors
-/// [`OpenError::InUse`].
-pub fn lock_to_restore(folder: &Path) -> Result<DataLock, OpenError> {
-    let failed = |source| OpenError::Folder {
-        folder: folder.to_owned(),
-        source,
-    };
-    if !folder.is_dir() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let path = folder.join(LOCK);
-    let file = match File::create(&path).or_else(|_| File::open(&path)) {
-        Ok(file) => file,
-        // A folder that cannot be written needs no lock against writers.
-        Err(_) if folder.join(DATABASE).exists() => return Ok(DataLock { _file: None }),
-        Err(source) => return Err(failed(source)),
-    };
-    match file.try_lock() {
-        Ok(()) => Ok(DataLock { _file: Some(file) }),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(folder.to_owned())),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
     }
 }
 

@@ -4,12 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::app::{DataLock, OpenError, lock, lock_to_rebuild, open_blobs, owner_of};
+use crate::app::{OpenError, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
 use crate::budget::Budget;
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::data_folder::{DATABASE, REBUILDING};
+use crate::data_lock::{DataLock, For, Unusable};
 use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;
@@ -146,7 +147,7 @@ pub async fn forget_time(config: &Config) -> Result<usize, OpenError> {
         if !folder.join(DATABASE).exists() {
             continue;
         }
-        let _lock = lock(&folder)?;
+        let _lock = DataLock::take(&folder, For::Serving)?;
         let store = Store::open(&folder.join(DATABASE))?;
         let forget = store.write(|writer| {
             writer.forget_time(now_ms())?;
@@ -197,7 +198,7 @@ impl Repair {
     /// # Errors
     /// When a server runs on it, or the database is damaged.
     pub async fn begin(config: &Config) -> Result<Repair, OpenError> {
-        let lock = lock(&config.data)?;
+        let lock = DataLock::take(&config.data, For::Serving)?;
         let store = Store::open(&config.data.join(DATABASE))?;
         Repair::on(config, lock, store).await
     }
@@ -209,7 +210,7 @@ impl Repair {
     /// # Errors
     /// When a server runs on the folder, or nothing is wrong with the database.
     pub async fn rebuild(config: &Config) -> Result<(Repair, Salvaged, PathBuf), RebuildError> {
-        let lock = lock_to_rebuild(&config.data)?;
+        let lock = DataLock::take(&config.data, For::Rebuilding)?;
         let database = config.data.join(DATABASE);
         let aside = match marked(&config.data)? {
             Some(aside) if aside.exists() => aside,
@@ -474,6 +475,9 @@ pub enum RebuildError {
     /// The folder cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] Unusable),
 }
 
 impl From<BlobError> for RebuildError {

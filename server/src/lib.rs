@@ -9,8 +9,8 @@
 //!
 //! Modules, in reading order:
 //!
-//! * `cli`, `config`, `app`, `data_folder`: the commands; what `serve` is told; what every
-//!   request needs; what lies in a data folder
+//! * `cli`, `config`, `app`, `data_folder`, `data_lock`: the commands; what `serve` is told; what
+//!   every request needs; what lies in a data folder; who works in it
 //! * `http`, `problems`: routes, one file a subject; `here` (which project), `addresses` (links
 //!   that keep it), `problem_page`, `guard`, `cors`, `audience` and `permits` (who sees and may
 //!   what), `audited` (what was done), `account`, `trends`, `labels`, `categories`, `live`,
@@ -64,6 +64,7 @@ mod comparisons;
 mod compression;
 pub mod config;
 mod data_folder;
+mod data_lock;
 mod disk;
 mod doctor;
 mod export;

@@ -15,11 +15,12 @@ mod tests;
 
 pub use restore::{AtDamage, Restored, restore};
 
-use crate::app::{OpenError, open_blobs, whole};
+use crate::app::{OpenError, open_blobs};
 use crate::blobs::{BlobError, Blobs};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::data_folder::{DATABASE, PROJECTS};
+use crate::data_lock::{self, For, Unusable};
 use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store, StoreError};
 use api::projects::ProjectName;
@@ -159,9 +160,12 @@ pub enum BackupError {
     /// The blob store cannot be used.
     #[error(transparent)]
     Blobs(#[from] BlobError),
-    /// The data folder cannot be used.
+    /// What is in the data folder cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] Unusable),
     /// Parts of the backup are damaged.
     #[error(
         "the backup in {} is damaged, and nothing was restored:\n  {}\nIf the server's data is \
@@ -207,9 +211,9 @@ pub fn back_up(
 ) -> Result<Report, BackupError> {
     check_apart(to, &config.data)?;
     // All of them first: a backup that lacks a project would look whole.
-    whole(&config.data)?;
+    data_lock::check(&config.data, For::Serving)?;
     for project in projects::found_in(&config.data) {
-        whole(&projects::folder_of(&config.data, &project))?;
+        data_lock::check(&projects::folder_of(&config.data, &project), For::Serving)?;
     }
     let mut report = Backup::begin(config, to, scope, depth)?.run(|_| {})?;
     others::drop_removed(to, &report.belonging)?;

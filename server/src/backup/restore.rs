@@ -3,10 +3,11 @@
 
 use super::manifest::{Files, Manifest, hash_of};
 use super::{BLOBS, BackupError, check_apart, lock, others};
-use crate::app::{lock_to_restore, open_blobs};
+use crate::app::open_blobs;
 use crate::blobs::{BlobError, Blobs};
 use crate::config::Config;
 use crate::data_folder::{DATABASE, LOCK, RESTORING};
+use crate::data_lock::{DataLock, For};
 use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store};
 use api::projects::ProjectName;
@@ -74,12 +75,12 @@ pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Rest
     }
     // The first project's mark stays until all projects are there: no server starts before that,
     // and the same command continues.
-    let _lock = lock_to_restore(&config.data)?;
+    let _lock = DataLock::take(&config.data, For::Restoring)?;
     let mut restored = main.fill()?;
     restored.lacking.extend(unfinished);
     for (part, project) in others {
         let config = part.config.clone();
-        let _lock = lock_to_restore(&config.data)?;
+        let _lock = DataLock::take(&config.data, For::Restoring)?;
         let of_project = part.fill()?;
         end(&config.data)?;
         restored.projects.push((project, of_project));

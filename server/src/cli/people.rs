@@ -2,8 +2,9 @@
 
 use super::output::{json, tell};
 use super::{CliError, whose};
-use crate::app::{OpenError, lock};
+use crate::app::OpenError;
 use crate::data_folder::DATABASE;
+use crate::data_lock::{DataLock, For};
 use crate::people::{People, PeopleError};
 use crate::private;
 use crate::store::Store;
@@ -99,7 +100,7 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
         }
     }
     whose::check(&args.data)?;
-    let _lock = lock(&args.data)?;
+    let _lock = DataLock::take(&args.data, For::Serving).map_err(OpenError::from)?;
     let store = Store::open(&database).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;
     let now = store.latest_ms();

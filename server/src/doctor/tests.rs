@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::App;
 use crate::data_folder::BLOBS;
+use crate::data_lock::Unusable;
 use crate::ingest::Sender;
 use crate::samples;
 use crate::store::Slice;
@@ -98,9 +99,15 @@ async fn a_rebuild_that_was_interrupted_continues_and_loses_nobody() {
     drop(repair);
 
     let refused = App::open(config.clone()).await.map(drop).unwrap_err();
-    assert!(matches!(refused, OpenError::HalfRebuilt(_)), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Folder(Unusable::HalfRebuilt(_))),
+        "{refused}"
+    );
     let refused = Repair::begin(&config).await.map(drop).unwrap_err();
-    assert!(matches!(refused, OpenError::HalfRebuilt(_)), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Folder(Unusable::HalfRebuilt(_))),
+        "{refused}"
+    );
     assert!(examine(&config).await.unwrap().is_bad());
 
     let mark = config.data.join(REBUILDING);

@@ -7,13 +7,13 @@ use crate::access::Entry;
 use crate::app::{App, OpenError};
 use crate::clock::now_ms;
 use crate::config::Config;
+use crate::data_lock::Unusable;
 use crate::projects::{
     MOST_PROJECTS, ProjectError, Projects, changed, checked_quota, config_of, folder_of, found_in,
     in_project, new_row, refuse, retention,
 };
 use crate::store::{ProjectRow, StoreError, StoreResult};
 use api::people::{AuditEntry, Role};
-use api::progress::ServerEvent;
 use api::projects::{ChangeProject, Keep, NewProject, Project, ProjectName};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -280,7 +280,7 @@ impl Projects<App> {
 fn not_opened(error: OpenError) -> ProjectError {
     match error {
         // The requests that were under way when it was closed still hold it.
-        OpenError::InUse(_) => {
+        OpenError::Folder(Unusable::InUse(_)) => {
             ProjectError::CannotOpen("it is still being closed; try again in a moment".to_owned())
         }
         error if error.is_full() => ProjectError::Store(StoreError::Full),
@@ -291,9 +291,9 @@ fn not_opened(error: OpenError) -> ProjectError {
 /// Ends the uploads of a project that was closed. Until then it keeps its lock, so that nobody
 /// opens it again and takes these uploads up as those of a server that died.
 async fn wind_down(app: Arc<App>) {
-    for job in app.uploads.unfinished() {
+    for upload in app.uploads.unfinished() {
         // It may have ended by itself.
-        let _ = app.uploads.cancel(&job).await;
+        let _ = app.uploads.cancel(&upload).await;
     }
     while !app.uploads.unfinished().is_empty() {
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -326,8 +326,7 @@ async fn tidy(main: &App, app: &App, keep: Keep) {
             return;
         }
     };
-    // An error only means that no page listens.
-    let _ = app.events.send(ServerEvent::RunsChanged);
+    app.runs_changed();
     let entry = AuditEntry {
         id: 0,
         at_ms: now_ms(),

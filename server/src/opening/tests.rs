@@ -3,6 +3,7 @@
 use super::*;
 use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
 use crate::data_folder::{DATABASE, PROJECTS, RESTORING};
+use crate::data_lock::Unusable;
 use crate::ingest::Sender;
 use crate::projects::folder_of;
 use api::ids::PersonId;
@@ -348,10 +349,10 @@ async fn a_project_that_cannot_be_made_leaves_nothing() {
 #[test]
 fn a_full_disk_is_called_one() {
     let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
-    let folder = OpenError::Folder {
+    let folder = OpenError::Folder(Unusable::Folder {
         folder: "data".into(),
         source: full,
-    };
+    });
     for error in [folder, OpenError::Store(StoreError::Full)] {
         let told = not_opened(error);
         assert!(
