@@ -81,7 +81,7 @@ pub struct Entry {
     /// The only project that its token opens.
     pub bound: Option<ProjectName>,
     /// The project that the request is about, where the server has several.
-    pub place: Option<Place>,
+    pub membership: Option<Membership>,
     /// Where no project lets it in: one that would, if it could be opened.
     pub shut: Option<ProjectName>,
     /// The session that it showed.
@@ -92,7 +92,7 @@ pub struct Entry {
 
 /// A project, and what somebody may do in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Membership {
     /// Which.
     pub project: ProjectName,
     /// What they are in it.
@@ -107,7 +107,7 @@ impl Entry {
         scopes: Scopes::NONE,
         limit: Scopes::NONE,
         bound: None,
-        place: None,
+        membership: None,
         shut: None,
         session: None,
         token: None,
@@ -123,14 +123,14 @@ impl Entry {
             scopes,
             limit: Scopes::ALL,
             bound: None,
-            place: None,
+            membership: None,
             shut: None,
             session: None,
             token: None,
         }
     }
 
-    fn of_shown(shown: people::Shown) -> Entry {
+    fn of_shown(shown: people::TokenHolder) -> Entry {
         Entry {
             limit: shown.limit,
             bound: shown.bound,
@@ -140,10 +140,10 @@ impl Entry {
     }
 
     /// The same client, for a request about this project.
-    pub fn at(self, place: Place) -> Entry {
+    pub fn at(self, membership: Membership) -> Entry {
         Entry {
-            scopes: place.role.scopes().both(self.limit),
-            place: Some(place),
+            scopes: membership.role.scopes().both(self.limit),
+            membership: Some(membership),
             ..self
         }
     }
@@ -152,7 +152,7 @@ impl Entry {
     pub fn outside(self) -> Entry {
         Entry {
             scopes: Scopes::NONE,
-            place: None,
+            membership: None,
             ..self
         }
     }

@@ -9,7 +9,7 @@ use crate::budget::{Budget, Permit, Spare};
 use crate::pictures::{Ask, Decoded, Traces};
 use crate::processor_time::ProcessorTime;
 use crate::recent::Recent;
-use crate::store::{RunRow, StoreResult};
+use crate::store::{StoreResult, StoredRun};
 use answers::curves::{self, Axis};
 use answers::facts::DeviceFacts;
 use answers::questions::JUDGING;
@@ -157,7 +157,7 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn curves(&self, runs: &[RunRow], wanted: CurvesWanted) -> StoreResult<Curves> {
+    pub async fn curves(&self, runs: &[StoredRun], wanted: CurvesWanted) -> StoreResult<Curves> {
         let loads: Vec<Vec<Load>> = runs.iter().map(loads).collect();
         let of_each = curves::of_each(&loads, wanted);
         let traces: Vec<i64> = runs.iter().map(|run| run.trace).collect();
@@ -238,7 +238,7 @@ impl Comparisons {
 }
 
 /// How much happens on each device of a run, in the order of its trace.
-fn loads(run: &RunRow) -> Vec<Load> {
+fn loads(run: &StoredRun) -> Vec<Load> {
     let load = |device: &DeviceFacts| Load {
         peak: device.series(Series::Allocated).peak,
         events: device.events,

@@ -5,6 +5,7 @@ use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
     UploadId, ViewId,
 };
+use std::str::FromStr;
 use trace::redact::Key;
 
 /// Characters of a link's id after its prefix. The id is a name, not a secret: with 59 bits, ids
@@ -35,30 +36,22 @@ pub fn comparison_id(runs: &[RunId], pr: Option<&str>) -> ComparisonId {
 
 /// A new id for an upload.
 pub fn upload_id() -> UploadId {
-    by_chance(UploadId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(UploadId::PREFIX)
 }
 
 /// A new id for a bench.
 pub fn bench_id() -> BenchId {
-    by_chance(BenchId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(BenchId::PREFIX)
 }
 
 /// A new id for a job.
 pub fn job_id() -> JobId {
-    by_chance(JobId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(JobId::PREFIX)
 }
 
 /// A new id for a row of a bench.
 pub fn bench_row_id() -> BenchRowId {
-    by_chance(BenchRowId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(BenchRowId::PREFIX)
 }
 
 /// A new id for a database.
@@ -73,42 +66,39 @@ pub fn request_id() -> String {
 
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
-    by_chance(SessionId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(SessionId::PREFIX)
 }
 
 /// A new id for a saved view.
 pub fn view_id() -> ViewId {
-    by_chance(ViewId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(ViewId::PREFIX)
 }
 
 /// A new id for a training that reports.
 pub fn live_id() -> LiveId {
-    by_chance(LiveId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(LiveId::PREFIX)
 }
 
 /// A new id for a person.
 pub fn person_id() -> PersonId {
-    by_chance(PersonId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(PersonId::PREFIX)
 }
 
 /// A new id for a token. It is a name, not a secret.
 pub fn token_id() -> TokenId {
-    by_chance(TokenId::PREFIX)
-        .parse()
-        .expect("base 62 digits are an id")
+    id(TokenId::PREFIX)
 }
 
 /// A new secret of 256 random bits, hexadecimal: a session's, or a token.
 pub fn secret() -> String {
     format!("{:032x}{:032x}", random(), random())
+}
+
+fn id<I: FromStr>(prefix: &str) -> I {
+    let Ok(id) = by_chance(prefix).parse() else {
+        unreachable!("base 62 digits are an id");
+    };
+    id
 }
 
 fn by_chance(prefix: &str) -> String {

@@ -6,7 +6,7 @@ use super::here::Here;
 use super::packed::{accepts, is_known};
 use super::permits;
 use super::shell;
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
 use crate::names::Scheme;
 use crate::problems::Error;
 use crate::site::{Asset, Site};
@@ -46,7 +46,7 @@ pub async fn serve(Here(app): Here, client: Client, request: Request) -> Result<
 /// What a page depends on besides its files: the project that it shows, on a server that has
 /// several, what whoever looks at it may not do, and how the browser came.
 pub struct Showing {
-    place: Option<Place>,
+    membership: Option<Membership>,
     may_not: Vec<Scope>,
     scheme: Scheme,
 }
@@ -57,9 +57,9 @@ impl Showing {
         let is_in = entry.access == Access::Granted;
         let needed = [Scope::Upload, Scope::Manage].into_iter();
         let may_not: Vec<Scope> = needed.filter(|s| is_in && !entry.may(*s)).collect();
-        let is_special = entry.place.is_some() || !may_not.is_empty();
+        let is_special = entry.membership.is_some() || !may_not.is_empty();
         is_special.then(|| Showing {
-            place: entry.place.clone(),
+            membership: entry.membership.clone(),
             may_not,
             scheme: client.scheme,
         })
@@ -71,11 +71,11 @@ impl Showing {
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
             (header::CACHE_CONTROL, "private, no-cache"),
         ];
-        let cookie = self.place.as_ref().map(|place| {
-            let cookie = cookies::of_project(&place.project, self.scheme);
+        let cookie = self.membership.as_ref().map(|membership| {
+            let cookie = cookies::of_project(&membership.project, self.scheme);
             AppendHeaders([(header::SET_COOKIE, cookie)])
         });
-        let page = shell::page_for(index, self.place.as_ref(), &self.may_not);
+        let page = shell::page_for(index, self.membership.as_ref(), &self.may_not);
         (headers, cookie, page).into_response()
     }
 }

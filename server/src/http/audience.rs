@@ -5,10 +5,10 @@
 //! the link was opened in this browser. If they send no parameter, any of their links is enough
 //! that opens the requested data.
 
-use super::App;
 use super::cookies::{cookies, secure};
 use super::extract::Client;
 use crate::access::Secret;
+use crate::app::App;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;

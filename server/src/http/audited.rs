@@ -1,9 +1,9 @@
 //! Writes the audit: every request that changed something.
 
-use super::App;
 use super::credentials;
 use super::extract::Client;
 use crate::access::Entry;
+use crate::app::App;
 use crate::clock::now_ms;
 use api::people::AuditEntry;
 use axum::Extension;
@@ -156,7 +156,7 @@ pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         address,
         action: action.to_owned(),
         subject: subject.unwrap_or(named),
-        project: who.place.map(|place| place.project),
+        project: who.membership.map(|membership| membership.project),
     };
     if let Err(error) = app.store.write(move |w| w.note(&entry)).await {
         tracing::warn!(%error, action, "cannot write down what was done");

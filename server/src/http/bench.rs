@@ -1,11 +1,11 @@
 //! Benches: what can be run, and starting, watching, cancelling and repeating them.
 
-use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
+use crate::app::App;
 use crate::problems::Error;
 use api::bench::{
     Bench, BenchCatalog, BenchStep, BenchSummary, Frontier, OffloaderGrid, StartBench,

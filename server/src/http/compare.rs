@@ -1,13 +1,13 @@
 //! Comparisons of runs, and their curves over one axis.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Query, compared_runs};
 use super::here::Here;
 use super::packed;
 use super::question::turn;
+use crate::app::App;
 use crate::problems::Error;
-use crate::store::RunRow;
+use crate::store::StoredRun;
 use answers::questions::asked;
 use answers::texts::Texts;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesAsked};
@@ -87,7 +87,7 @@ pub async fn curves(
 /// The document of [`compare`], with the texts that the reader may see.
 pub(super) async fn comparison(
     app: &App,
-    rows: Vec<RunRow>,
+    rows: Vec<StoredRun>,
     texts: Texts,
 ) -> Result<Comparison, Error> {
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
@@ -104,7 +104,7 @@ pub(super) async fn seen(
     app: &App,
     runs: Vec<RunId>,
     query: &str,
-) -> Result<(Vec<RunRow>, CompareState), Error> {
+) -> Result<(Vec<StoredRun>, CompareState), Error> {
     let parsed = CompareState::parse(query);
     let (view, _) = parsed.map_err(|error| Error::BadRequest(error.to_string()))?;
     let rows = rows(app, runs.clone()).await?;
@@ -112,7 +112,7 @@ pub(super) async fn seen(
 }
 
 /// The runs; none of them may be deleted.
-pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Error> {
+pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<StoredRun>, Error> {
     let read = app.store.read(move |reader| {
         let row = |id| {
             reader.run_ref(id)?;
@@ -123,7 +123,7 @@ pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Erro
     Ok(read.await?)
 }
 
-fn compared(row: RunRow, texts: Texts) -> ComparedRun {
+fn compared(row: StoredRun, texts: Texts) -> ComparedRun {
     ComparedRun {
         name: match texts {
             Texts::All(_) => row.name,

@@ -4,8 +4,8 @@
 //! Such a page shows a token. What the browser adds by itself, because its user is signed in here
 //! or at a proxy, is taken away before anybody looks at it.
 
-use super::App;
 use super::extract::Host;
+use crate::app::App;
 use crate::config::Config;
 use crate::names::WebOrigin;
 use crate::problems::Error;

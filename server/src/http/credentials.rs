@@ -1,10 +1,10 @@
 //! What a client shows to say who it is: a token, the cookie of a session, or the name that a
 //! trusted proxy gives it.
 
-use super::App;
 use super::cookies::cookies;
 use super::extract::Client;
 use crate::access::{COOKIE, Entry, Shown};
+use crate::app::App;
 use crate::problems::Error;
 use axum::http::{HeaderMap, HeaderName, header};
 

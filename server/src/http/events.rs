@@ -1,9 +1,9 @@
 //! Server-sent events.
 
-use super::App;
 use super::extract::Client;
 use super::here::Here;
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
+use crate::app::App;
 use crate::problems::Error;
 use api::people::Scope;
 use api::problem::Problem;
@@ -111,12 +111,12 @@ impl Listener {
         let Some(role) = main.projects.role(&now, project) else {
             return false;
         };
-        let place = Place {
+        let membership = Membership {
             project: project.clone(),
             role,
         };
         let now = match main.projects.are_several() {
-            true => now.at(place),
+            true => now.at(membership),
             false => now,
         };
         scopes.iter().any(|scope| now.may(*scope))

@@ -1,15 +1,15 @@
 //! A run in words: the same as `tidemark explain` prints for its file.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::{StepsQuery, answered};
 use super::runs::kept;
+use crate::app::App;
 use crate::pictures::Ask;
 use crate::problems::Error;
-use crate::store::{Reader, RunRow, StoreError};
+use crate::store::{Reader, StoreError, StoredRun};
 use answers::explain;
 use answers::texts::Texts;
 use api::explain::Explanation;
@@ -75,7 +75,7 @@ impl Form {
 
 /// What is explained, and for whom.
 struct Subject {
-    row: RunRow,
+    row: StoredRun,
     device: Option<u32>,
     limit: Option<Bytes>,
     /// The key of the loop whose iterations are the steps.

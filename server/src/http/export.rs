@@ -1,9 +1,9 @@
 //! A run as a file for other tools.
 
-use super::App;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use crate::answering::{Caller, Presence, allowed};
+use crate::app::App;
 use crate::blobs::BlobError;
 use crate::budget::Permit;
 use crate::clients::Slot;

@@ -1,7 +1,7 @@
 //! Extractors whose refusals are problems too.
 
-use super::App;
 use crate::access::Entry;
+use crate::app::App;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
@@ -122,9 +122,9 @@ impl FromRequestParts<Arc<App>> for Addresses {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Addresses, Error> {
         let origin = Origin::from_request_parts(parts, app).await?;
         // Whoever only has a link is not told what the project is called.
-        let place = parts.extensions.get::<Entry>();
-        let place = place.and_then(|entry| entry.place.as_ref());
-        let project = place.map(|place| place.project.clone());
+        let entry = parts.extensions.get::<Entry>();
+        let membership = entry.and_then(|entry| entry.membership.as_ref());
+        let project = membership.map(|membership| membership.project.clone());
         Ok(Addresses { origin, project })
     }
 }
@@ -181,58 +181,55 @@ impl<S: Sync> FromRequestParts<S> for Host {
     }
 }
 
-/// A run id in a path; an invalid id counts as a run that does not exist.
+/// An id in a path; an invalid one counts as that of something that does not exist.
+fn id<I: FromStr>(text: &str, what: &str) -> Result<I, Error> {
+    let missing = |_| Error::NotFound(format!("{what} {text}"));
+    text.parse().map_err(missing)
+}
+
+/// A run id in a path.
 pub fn run_id(text: &str) -> Result<RunId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("run {text}")))
+    id(text, "run")
 }
 
 /// An upload id in a path.
 pub fn upload_id(text: &str) -> Result<UploadId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("upload {text}")))
+    id(text, "upload")
 }
 
 /// A bench id in a path.
 pub fn bench_id(text: &str) -> Result<BenchId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("bench {text}")))
+    id(text, "bench")
 }
 
 /// The id of a bench's row in a path.
 pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("bench row {text}")))
+    id(text, "bench row")
 }
 
 /// A session id in a path.
 pub fn session_id(text: &str) -> Result<SessionId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("session {text}")))
+    id(text, "session")
 }
 
 /// A person's id in a path.
 pub fn person_id(text: &str) -> Result<PersonId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("person {text}")))
+    id(text, "person")
 }
 
 /// A token's id in a path.
 pub fn token_id(text: &str) -> Result<TokenId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("token {text}")))
+    id(text, "token")
 }
 
 /// A job id in a path.
 pub fn job_id(text: &str) -> Result<JobId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("job {text}")))
+    id(text, "job")
 }
 
 /// A comparison id in a path.
 pub fn comparison_id(text: &str) -> Result<ComparisonId, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("comparison {text}")))
+    id(text, "comparison")
 }
 
 /// The runs of a comparison: 2 to 8 ids, separated by commas, the baseline first.

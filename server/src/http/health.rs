@@ -2,7 +2,7 @@
 //!
 //! Both are open to everybody who can reach the server, and say nothing about stored data.
 
-use super::App;
+use crate::app::App;
 use crate::problems::Error;
 use axum::Json;
 use axum::extract::State;

@@ -105,7 +105,10 @@ pub async fn help_page(
 /// How to send a snapshot. A form could not: gigabytes are sent in a way that can go on after a
 /// break, and is watched.
 fn sending(entry: &Entry, origin: &str) -> Markup {
-    let project = entry.place.as_ref().map(|place| place.project.to_string());
+    let project = entry
+        .membership
+        .as_ref()
+        .map(|membership| membership.project.to_string());
     let project = project.filter(|name| name != ProjectName::MAIN);
     html! {
         h2 { "Send a snapshot" }

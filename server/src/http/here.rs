@@ -7,13 +7,13 @@
 //! Pages for people name the project in their address, and so do their links and forms
 //! (`addresses`).
 
-use super::App;
 use super::addresses;
 use super::audience::{self, Asking};
 use super::cookies::cookies;
 use super::credentials;
 use super::extract::Client;
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
+use crate::app::App;
 use crate::problems::Error;
 use crate::projects::ProjectError;
 use crate::store::is_of_a_project;
@@ -58,11 +58,11 @@ impl Readable {
     /// The project of a request, and the others of who sent it.
     fn of(main: &Arc<App>, here: &Arc<App>, entry: &Entry) -> Readable {
         let visible = main.projects.visible(entry).into_iter();
-        let others = visible.filter(|place| {
-            let scopes = place.role.scopes().both(entry.limit);
-            place.project != here.project && scopes.has(Scope::Read)
+        let others = visible.filter(|membership| {
+            let scopes = membership.role.scopes().both(entry.limit);
+            membership.project != here.project && scopes.has(Scope::Read)
         });
-        let others = others.filter_map(|place| main.projects.app(main, &place.project));
+        let others = others.filter_map(|membership| main.projects.app(main, &membership.project));
         Readable(std::iter::once(Arc::clone(here)).chain(others).collect())
     }
 }
@@ -156,7 +156,10 @@ pub async fn find(
             Err(error) => return Ok(super::projects::refusal(&main, &error)),
         },
     };
-    let project = entry.place.as_ref().map(|place| place.project.clone());
+    let project = entry
+        .membership
+        .as_ref()
+        .map(|membership| membership.project.clone());
     if let Some(project) = project.as_ref().filter(|_| is_shown) {
         let to = at.path_and_query().map_or("/", |at| at.as_str());
         return Ok(Redirect::to(&addresses::in_project(to, project)).into_response());
@@ -209,7 +212,7 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
     let at = |name: &str| {
         visible
             .iter()
-            .position(|place| place.project.as_str() == name)
+            .position(|membership| membership.project.as_str() == name)
     };
     if let Some(named) = &wanted.named {
         match at(named) {
@@ -222,16 +225,16 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
     if let Some(last) = wanted.last.as_deref().and_then(at) {
         visible[..=last].rotate_right(1);
     }
-    for place in &visible {
-        let app = projects.app(main, &place.project);
+    for membership in &visible {
+        let app = projects.app(main, &membership.project);
         if let Some(app) = app
             && holds_any(&app, &wanted.ids).await?
         {
-            return entered(main, entry, place.clone());
+            return entered(main, entry, membership.clone());
         }
     }
     match visible.into_iter().next() {
-        Some(place) => entered(main, entry, place),
+        Some(membership) => entered(main, entry, membership),
         // Somebody without any project can still look after their own tokens.
         None => {
             let shut = projects.shut_for(&entry);
@@ -241,11 +244,15 @@ async fn choose(main: &Arc<App>, entry: Entry, wanted: Wanted) -> Result<(Arc<Ap
     }
 }
 
-fn entered(main: &Arc<App>, entry: Entry, place: Place) -> Result<(Arc<App>, Entry), Error> {
-    let app = main.projects.app(main, &place.project);
-    let app = app.ok_or_else(|| ProjectError::Unknown(place.project.to_string()))?;
+fn entered(
+    main: &Arc<App>,
+    entry: Entry,
+    membership: Membership,
+) -> Result<(Arc<App>, Entry), Error> {
+    let app = main.projects.app(main, &membership.project);
+    let app = app.ok_or_else(|| ProjectError::Unknown(membership.project.to_string()))?;
     let entry = match main.projects.are_several() {
-        true => entry.at(place),
+        true => entry.at(membership),
         false => entry,
     };
     Ok((app, entry))
@@ -256,7 +263,7 @@ async fn holds_any(app: &App, ids: &[String]) -> Result<bool, Error> {
         return Ok(false);
     }
     // An upload is not in the database before its bytes come.
-    let is_announced = |id: &String| id.parse().is_ok_and(|id| app.uploads.job(&id).is_some());
+    let is_announced = |id: &String| id.parse().is_ok_and(|id| app.uploads.get(&id).is_some());
     if ids.iter().any(is_announced) {
         return Ok(true);
     }

@@ -1,11 +1,11 @@
 //! The history of runs with the same labels.
 
-use super::App;
 use super::extract::{Query, labels_of};
 use super::here::Here;
 use super::packed;
 use super::runs::summary;
 use crate::access::Entry;
+use crate::app::App;
 use crate::history;
 use crate::problems::Error;
 use api::history::{History, MOST_RUNS};
@@ -33,7 +33,7 @@ pub async fn history(
 ) -> Result<Response, Error> {
     let labels = labels_of(&pairs)?;
     let mut history = of(&app, labels).await?;
-    history.project = entry.place.map(|place| place.project);
+    history.project = entry.membership.map(|membership| membership.project);
     Ok(packed::json(&headers, &history))
 }
 

@@ -1,6 +1,5 @@
 //! Jobs: make, list, read, delete.
 
-use super::App;
 use super::audience::Audience;
 use super::audited::Subject;
 use super::extract::{Client, Json, Path, Query, job_id};
@@ -8,6 +7,7 @@ use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
 use super::question::turn;
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::jobs::Surveyed;
@@ -18,7 +18,6 @@ use answers::run_names;
 use api::ids::JobId;
 use api::jobs::{JobDetail, JobNotes, JobSummary, NewJob, RankCurve};
 use api::problem::Problem;
-use api::progress::ServerEvent;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -68,7 +67,7 @@ pub async fn list(
         (status = 201, description = "The job, without ranks.", body = JobSummary),
         (status = 200, description = "The job that has this key; its name stays.",
             body = JobSummary),
-        (status = 400, body = Problem),
+        (status = 400, body = Problem), (status = 409, body = Problem),
     ))]
 pub async fn create(Here(app): Here, Json(request): Json<NewJob>) -> Result<Response, Error> {
     let (id, name) = (identity::job_id(), run_names::typed(&request.name)?);
@@ -184,8 +183,7 @@ pub async fn delete(
         Ok(summary)
     });
     let summary = write.await?;
-    // An error only means that no page listens.
-    let _ = app.events.send(ServerEvent::RunsChanged);
+    app.runs_changed();
     Ok(axum::Json(summary))
 }
 

@@ -1,11 +1,11 @@
 //! Whether a run leaks, and how it grew.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
 use super::question::{Question, StepsQuery, answered, turn};
+use crate::app::App;
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;

@@ -1,6 +1,5 @@
 //! Questions of language models: tools over HTTP, for clients with the token. See `docs/mcp.md`.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Origin};
 use super::here::{Here, Readable};
@@ -8,6 +7,7 @@ use super::question::turn;
 use super::runs::{kept, summary};
 use crate::access::Entry;
 use crate::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
+use crate::app::App;
 use crate::asking::Turn;
 use crate::budget::Permit;
 use crate::mcp::{
@@ -59,7 +59,7 @@ pub async fn ask(
     let gone = CancellationToken::new();
     let _here = gone.clone().drop_guard();
     let agent = Agent(Dashboard {
-        are_several: entry.place.is_some(),
+        are_several: entry.membership.is_some(),
         app,
         readable: readable.0,
         origin: origin.to_string(),

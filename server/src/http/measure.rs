@@ -1,6 +1,6 @@
 //! Counts requests.
 
-use super::App;
+use crate::app::App;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;

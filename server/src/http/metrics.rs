@@ -3,8 +3,8 @@
 //! Requests and uploads are counted as they happen; everything else is measured when somebody asks.
 //! Only readers of the API may read this: nobody else learns how much is stored.
 
-use super::App;
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use crate::turns::Queue;
 use axum::Extension;

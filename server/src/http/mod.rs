@@ -62,7 +62,7 @@ mod what_if;
 
 pub use serve::{Listening, serve};
 
-pub(crate) use crate::app::App;
+use crate::app::App;
 use crate::problems::Error;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};

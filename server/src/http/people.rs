@@ -1,12 +1,12 @@
 //! People, their tokens, and the audit.
 
-use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, person_id, token_id};
 use super::packed;
 use super::page::PageQuery;
 use super::permits;
 use crate::access::{Entry, Who};
+use crate::app::App;
 use crate::problems::Error;
 use crate::projects::ProjectError;
 use api::ids::PersonId;

@@ -132,7 +132,7 @@ pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoProject`], [`Error::TokenShut`], and [`ProjectError::Broken`].
 pub fn in_a_project(entry: &Entry) -> Result<(), Error> {
-    let is_nowhere = entry.place.is_none() && entry.scopes == Scopes::NONE;
+    let is_nowhere = entry.membership.is_none() && entry.scopes == Scopes::NONE;
     match is_nowhere && entry.person().is_some() && entry.limit != Scopes::NONE {
         true => Err(match (&entry.shut, &entry.bound) {
             (Some(project), _) => ProjectError::Broken(project.clone()).into(),

@@ -1,11 +1,11 @@
 //! Tiles and marks, blocks and moments: what the timeline asks for.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Path, Query, group_by, run_id, tile_id};
 use super::here::Here;
 use super::packed::{self, Keep, Packed};
 use super::question::{Question, StepsQuery, turn};
+use crate::app::App;
 use crate::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
 use crate::problems::Error;

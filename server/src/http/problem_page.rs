@@ -4,9 +4,9 @@
 //! What the guards refuse before anybody knows who asks is such a page, too. Its styles come from
 //! an address that is refused as well, so it must be readable without them.
 
-use super::App;
 use super::shell::{page, problem as alert};
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::{Elsewhere, Foreign, NoProject};
 use api::problem::{Problem, ProblemCode};
 use api::routes;

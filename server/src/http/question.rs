@@ -1,11 +1,11 @@
 //! A question about a device of a stored run: reading it, and sending its answer.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{self, Keep};
 use crate::answering::{ANSWER_TIME, while_awaited};
+use crate::app::App;
 use crate::asking::{Asker, Turn};
 use crate::budget::Permit;
 use crate::pictures::{Ask, Decoded};

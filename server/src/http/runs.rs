@@ -1,14 +1,14 @@
 //! Runs: list, read, rename, delete, restore.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Json, Path, Query, labels_of, run_id};
 use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::problems::Error;
-use crate::store::{RunRow, Which};
+use crate::store::{StoredRun, Which};
 use answers::facts::DeviceFacts;
 use answers::run_names;
 use answers::texts::Texts;
@@ -85,7 +85,7 @@ pub async fn get(
         Ok((
             reader.run(&id)?,
             reader.settings(&id)?,
-            reader.row_of_run(&id)?,
+            reader.bench_row_of_run(&id)?,
         ))
     });
     let (row, settings, bench_row) = read.await?;
@@ -173,7 +173,7 @@ pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
 }
 
 /// A run that is not deleted.
-pub async fn kept(app: &App, run: RunId) -> Result<RunRow, Error> {
+pub async fn kept(app: &App, run: RunId) -> Result<StoredRun, Error> {
     let read = app.store.read(move |reader| {
         reader.run_ref(&run)?;
         reader.run(&run)
@@ -181,13 +181,12 @@ pub async fn kept(app: &App, run: RunId) -> Result<RunRow, Error> {
     Ok(read.await?)
 }
 
-fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {
-    // An error only means that no page listens.
-    let _ = app.events.send(api::progress::ServerEvent::RunsChanged);
+fn changed(app: &App, row: StoredRun) -> Result<axum::Json<RunSummary>, Error> {
+    app.runs_changed();
     Ok(axum::Json(summary(row)))
 }
 
-fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
+fn detail(row: StoredRun, settings: Vec<(String, String)>) -> RunDetail {
     RunDetail {
         pickle_protocol: row.pickle_protocol,
         torch_guess: row.torch_guess.clone(),
@@ -238,7 +237,7 @@ fn codes(notes: &[QualityNote]) -> Vec<String> {
 }
 
 /// A run as an entry of a list.
-pub fn summary(row: RunRow) -> RunSummary {
+pub fn summary(row: StoredRun) -> RunSummary {
     let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak;
     RunSummary {
         id: row.id,

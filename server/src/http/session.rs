@@ -1,12 +1,12 @@
 //! The page's first questions: who is signed in, and may the client come in.
 
-use super::App;
 use super::audited::SignedIn;
 use super::cookies::{self, cookies};
 use super::credentials::entry;
 use super::extract::{Client, Json, Path, session_id};
 use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
+use crate::app::App;
 use crate::plain::plain;
 use crate::problems::Error;
 use crate::sessions::{LIFE_S, Visitor};

@@ -1,9 +1,9 @@
 //! The common parts of plain pages, which need no program in the browser: head, header, styles.
 
-use super::App;
 use super::addresses::all_in_project;
 use super::permits;
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
+use crate::app::App;
 use api::people::Scope;
 use api::routes;
 use axum::http::header;
@@ -51,7 +51,7 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
             // Whose are the forms that are filled in here (`shell.js`).
             body data-who=[entry.map(Entry::name)] {
                 a class="skip-link" href="#main" { "Skip to the content" }
-                @if let Some(place) = entry.and_then(|entry| entry.place.as_ref()) { (bar(place)) }
+                @if let Some(membership) = entry.and_then(|entry| entry.membership.as_ref()) { (bar(membership)) }
                 (header(entry, title, asset("icon.svg")))
                 main id="main" class="account" tabindex="-1" {
                     h1 { (title) }
@@ -62,8 +62,8 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
         }
     };
     let html = markup.into_string();
-    let html = match entry.and_then(|entry| entry.place.as_ref()) {
-        Some(place) => all_in_project(&html, &place.project),
+    let html = match entry.and_then(|entry| entry.membership.as_ref()) {
+        Some(membership) => all_in_project(&html, &membership.project),
         None => html,
     };
     let kept = [(header::CACHE_CONTROL, "no-store")];
@@ -89,7 +89,7 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                 nav class="app-nav account-nav" aria-label="Pages" {
                     @if !is_outside { (of_a_project(title)) }
                     a href=(routes::ACCOUNT_PAGE) aria-current=[here("Account")] { "Account" }
-                    @if entry.place.is_some() || entry.is_admin() || is_outside {
+                    @if entry.membership.is_some() || entry.is_admin() || is_outside {
                         a href=(routes::PROJECTS_PAGE) aria-current=[here("Projects")] {
                             "Projects"
                         }
@@ -131,15 +131,15 @@ pub const PROJECT_SCRIPT: &str = "/project.js";
 /// The front end's page. If the server has several projects, it says which one this is, and its
 /// requests name it. What whoever looks at it may not do, it does not offer (`shell.css`), and says
 /// so.
-pub fn page_for(index: &str, place: Option<&Place>, may_not: &[Scope]) -> String {
-    let script = place.map(|place| {
-        html! { script src=(PROJECT_SCRIPT) data-project=(place.project) {} }
+pub fn page_for(index: &str, membership: Option<&Membership>, may_not: &[Scope]) -> String {
+    let script = membership.map(|membership| {
+        html! { script src=(PROJECT_SCRIPT) data-project=(membership.project) {} }
     });
     let script = script.unwrap_or_default().into_string();
     let index = index.replacen("</head>", &format!("{script}\n</head>"), 1);
     let names: Vec<&str> = may_not.iter().map(|scope| scope.name()).collect();
     let above = html! {
-        @if let Some(place) = place { (bar(place)) }
+        @if let Some(membership) = membership { (bar(membership)) }
         @if let Some(first) = may_not.first() {
             p class="project-bar" {
                 @match first {
@@ -159,10 +159,10 @@ pub fn page_for(index: &str, place: Option<&Place>, may_not: &[Scope]) -> String
 }
 
 /// Says which project a page is of.
-fn bar(place: &Place) -> Markup {
+fn bar(membership: &Membership) -> Markup {
     html! {
         nav class="project-bar" aria-label="Project" {
-            a href=(routes::PROJECTS_PAGE) { "Project: " strong { (place.project) } }
+            a href=(routes::PROJECTS_PAGE) { "Project: " strong { (membership.project) } }
         }
     }
 }

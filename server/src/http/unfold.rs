@@ -1,6 +1,5 @@
 //! The pages of runs and comparisons, with what a chat shows of a link to them.
 
-use super::App;
 use super::assets::{self, Showing};
 use super::cards::image_of_comparison;
 use super::compare::seen;
@@ -11,6 +10,7 @@ use super::permits;
 use super::preview::{ABOUT_RUN, Preview, about_comparison};
 use super::runs::{kept, summary};
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use api::compare_view::CompareState;
 use api::people::Scope;

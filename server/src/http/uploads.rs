@@ -1,6 +1,5 @@
 //! Uploads: announce, send, watch, cancel.
 
-use super::App;
 use super::audited::Subject;
 use super::events::{self, Listen, Listener};
 use super::extract::{Addresses, Client, Json, Path, Query, upload_id};
@@ -8,7 +7,8 @@ use super::here::Here;
 use super::jobs::place;
 use super::runs::summary_of;
 use crate::access::Entry;
-use crate::ingest::{Arrived, Broken, Job, Lasts, Sender, unpacked};
+use crate::app::App;
+use crate::ingest::{Arrived, Broken, Lasts, Sender, Upload, unpacked};
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
 use answers::run_names;
@@ -60,8 +60,8 @@ pub async fn announce(
     let name = run_names::of_file(&request.name);
     let in_job = place(&app, request.job, request.rank, &name).await?;
     let size = request.size.map(Bytes::get);
-    let job = app.uploads.announce(name, size, in_job, client.address)?;
-    let upload = job.id.clone();
+    let announced = app.uploads.announce(name, size, in_job, client.address)?;
+    let upload = announced.id.clone();
     Ok((StatusCode::CREATED, axum::Json(AnnouncedUpload { upload })))
 }
 
@@ -86,8 +86,8 @@ pub async fn send(
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
     let coding = coding(&headers)?;
-    match app.uploads.job(&id) {
-        Some(job) => take(&app, (job, sender), addresses, (coding, body)).await,
+    match app.uploads.get(&id) {
+        Some(upload) => take(&app, (upload, sender), addresses, (coding, body)).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -129,8 +129,8 @@ pub async fn send_named(
     let size = size.and_then(|text| text.parse().ok());
     let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
-    let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
-    take(&app, (job, sender), addresses, (coding, body)).await
+    let upload = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
+    take(&app, (upload, sender), addresses, (coding, body)).await
 }
 
 /// How a body is packed for its way here.
@@ -169,8 +169,8 @@ pub async fn get(
     Path(upload): Path<String>,
 ) -> Result<axum::Json<UploadProgress>, Error> {
     let id = upload_id(&upload)?;
-    let progress = match app.uploads.job(&id) {
-        Some(job) => job.watch().borrow().clone(),
+    let progress = match app.uploads.get(&id) {
+        Some(upload) => upload.watch().borrow().clone(),
         None => stored_progress(&app, id).await?,
     };
     Ok(axum::Json(progress))
@@ -193,8 +193,8 @@ pub async fn watch(
     Path(upload): Path<String>,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
-    let listen = match app.uploads.job(&id) {
-        Some(job) => Listen::Moving(job.watch()),
+    let listen = match app.uploads.get(&id) {
+        Some(upload) => Listen::Moving(upload.watch()),
         None => Listen::Finished(stored_progress(&app, id).await?),
     };
     Ok(events::upload_stream(&app, client, listener, listen)?.into_response())
@@ -209,8 +209,8 @@ pub async fn watch(
     ))]
 pub async fn cancel(Here(app): Here, Path(upload): Path<String>) -> Result<StatusCode, Error> {
     let id = upload_id(&upload)?;
-    match app.uploads.job(&id) {
-        Some(job) => app.uploads.cancel(&job).await?,
+    match app.uploads.get(&id) {
+        Some(upload) => app.uploads.cancel(&upload).await?,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             return Err(StoreError::Conflict(format!("{upload} is finished")).into());
@@ -251,16 +251,16 @@ impl FromRequestParts<Arc<App>> for Sender {
 
 async fn take(
     app: &App,
-    (job, sender): (Arc<Job>, Sender),
+    (upload, sender): (Arc<Upload>, Sender),
     addresses: Addresses,
     (coding, body): (Coding, Body),
 ) -> Result<Response, Error> {
-    let in_job = job.in_job.clone();
+    let in_job = upload.in_job.clone();
     let body = body.into_data_stream();
     let plain = |piece: Result<_, _>| piece.map_err(|_| Broken::Cut);
     let arrived = match coding {
-        Coding::None => app.uploads.take(job, sender, body.map(plain)).await?,
-        Coding::Gzip => app.uploads.take(job, sender, unpacked(body)).await?,
+        Coding::None => app.uploads.take(upload, sender, body.map(plain)).await?,
+        Coding::Gzip => app.uploads.take(upload, sender, unpacked(body)).await?,
     };
     if let Some(place) = in_job {
         app.jobs.warm(place.job);

@@ -1,11 +1,11 @@
 //! What if: a run's requests under other conditions.
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
 use super::packed::{Keep, Packed, not_modified};
 use super::question::{StepsQuery, answered};
+use crate::app::App;
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::store::StoreError;

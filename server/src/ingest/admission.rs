@@ -2,9 +2,9 @@
 
 use super::allowance::{Allowance, Allowances};
 use super::error::IngestError;
-use super::job::Job;
 use super::sender::Sender;
 use super::tally::Tally;
+use super::upload::Upload;
 use crate::budget::Budget;
 use crate::clients::limits::Share;
 use crate::clients::quota::Crowd;
@@ -73,15 +73,15 @@ impl Admission {
     /// When there are too many, all of them new.
     pub fn announce(
         &self,
-        jobs: &mut HashMap<UploadId, Arc<Job>>,
+        known: &mut HashMap<UploadId, Arc<Upload>>,
         who: ClientAddress,
         now: Instant,
     ) -> Result<(), Refusal> {
-        jobs.retain(|_, job| !job.is_finished() && !job.is_abandoned(now));
+        known.retain(|_, upload| !upload.is_finished() && !upload.is_abandoned(now));
         let Share { each, all } = self.announcements;
         let waiting = |of: Option<ClientAddress>| {
-            let waiting = jobs.values().filter(move |job| !job.is_started());
-            waiting.filter(move |job| of.is_none() || job.announced_by() == of)
+            let waiting = known.values().filter(move |upload| !upload.is_started());
+            waiting.filter(move |upload| of.is_none() || upload.announced_by() == of)
         };
         let crowd = match (waiting(Some(who)).count(), waiting(None).count()) {
             (of_client, _) if of_client >= each && !who.is_local() => Crowd::Client,
@@ -92,16 +92,17 @@ impl Admission {
             Crowd::Client => (Some(who), each),
             Crowd::Everybody => (None, all),
         };
-        let oldest = waiting(of).min_by_key(|job| job.announced_at());
-        let spent = oldest.filter(|job| now.duration_since(job.announced_at()) >= self.patience);
-        let Some(id) = spent.map(|job| job.id.clone()) else {
+        let oldest = waiting(of).min_by_key(|upload| upload.announced_at());
+        let spent =
+            oldest.filter(|upload| now.duration_since(upload.announced_at()) >= self.patience);
+        let Some(id) = spent.map(|upload| upload.id.clone()) else {
             return Err(Refusal {
                 crowd,
                 why: format!("{most} announced uploads are waiting for their bytes"),
                 retry: self.patience,
             });
         };
-        jobs.remove(&id);
+        known.remove(&id);
         Ok(())
     }
 
@@ -116,21 +117,21 @@ impl Admission {
     }
 
     /// A turn at reading, if one is free now, with its allowance.
-    pub fn turn_now(&self, job: &Job) -> Option<Allowance> {
+    pub fn turn_now(&self, upload: &Upload) -> Option<Allowance> {
         let turn = self.turns.take_now()?;
-        Some(self.allowances.begin(turn, job.cancel.clone()))
+        Some(self.allowances.begin(turn, upload.cancel.clone()))
     }
 
     /// Waits for a turn at reading, and returns it with its allowance.
     ///
     /// # Errors
     /// When the upload is cancelled in the meantime.
-    pub async fn turn(&self, job: &Job) -> Result<Allowance, IngestError> {
+    pub async fn turn(&self, upload: &Upload) -> Result<Allowance, IngestError> {
         let turn = tokio::select! {
             turn = self.turns.take() => turn,
-            () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
+            () = upload.cancel.cancelled() => return Err(IngestError::Cancelled),
         };
-        Ok(self.allowances.begin(turn, job.cancel.clone()))
+        Ok(self.allowances.begin(turn, upload.cancel.clone()))
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
 
     struct Listed {
         admission: Admission,
-        jobs: HashMap<UploadId, Arc<Job>>,
+        known: HashMap<UploadId, Arc<Upload>>,
     }
 
     impl Listed {
@@ -159,18 +160,18 @@ mod tests {
             };
             Listed {
                 admission: Admission::new(&limits, &Budget::new(Bytes::mib(64))),
-                jobs: HashMap::new(),
+                known: HashMap::new(),
             }
         }
 
         fn announce(&mut self, who: &str, now: Instant) -> Result<UploadId, Crowd> {
             let who = client(who);
-            let fits = self.admission.announce(&mut self.jobs, who, now);
+            let fits = self.admission.announce(&mut self.known, who, now);
             fits.map_err(|refusal| refusal.crowd)?;
             let name = "a".to_owned();
-            let job = Job::announced(upload_id(), name, RunSource::Upload, None, (who, now));
-            let id = job.id.clone();
-            self.jobs.insert(id.clone(), Arc::new(job));
+            let upload = Upload::announced(upload_id(), name, RunSource::Upload, None, (who, now));
+            let id = upload.id.clone();
+            self.known.insert(id.clone(), Arc::new(upload));
             Ok(id)
         }
     }
@@ -188,8 +189,8 @@ mod tests {
         // After a while, the oldest announcement gives its place to a new one.
         let later = now + ClientLimits::default().announcement_patience;
         list.announce("10.0.0.1", later).unwrap();
-        assert!(!list.jobs.contains_key(&first));
-        assert_eq!(list.jobs.len(), 3);
+        assert!(!list.known.contains_key(&first));
+        assert_eq!(list.known.len(), 3);
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
         });
         let accepted = accepted.count();
         assert!((256..=20_000 - 9_000).contains(&accepted), "{accepted}");
-        assert!(list.jobs.len() <= 256);
+        assert!(list.known.len() <= 256);
     }
 
     #[test]
@@ -210,8 +211,8 @@ mod tests {
         let mut list = Listed::new(1, 1);
         let now = Instant::now();
         let id = list.announce("10.0.0.1", now).unwrap();
-        list.jobs[&id].start();
+        list.known[&id].start();
         assert!(list.announce("10.0.0.1", now).is_ok());
-        assert!(list.jobs.contains_key(&id));
+        assert!(list.known.contains_key(&id));
     }
 }

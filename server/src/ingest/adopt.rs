@@ -1,7 +1,7 @@
 //! Makes runs from blobs that the database does not know.
 
 use super::error::IngestError;
-use super::job::{Arrived, Job};
+use super::upload::{Arrived, Upload};
 use super::uploads::Uploads;
 use crate::clock::now_ms;
 use crate::identity::upload_id;
@@ -17,16 +17,16 @@ impl Uploads {
     /// Why it cannot become a run.
     pub async fn adopt_blob(&self, hash: &str, name: &str) -> Result<Arrived, IngestError> {
         let row = self.identify(hash).await?;
-        let job = Job::new(upload_id(), name.to_owned(), RunSource::Upload, None);
-        let job = self.adopt(job);
+        let upload = Upload::new(upload_id(), name.to_owned(), RunSource::Upload, None);
+        let upload = self.adopt(upload);
         let aside = |why: String| Quarantined {
             hash: hash.to_owned(),
             name: name.to_owned(),
             why,
         };
         let (id, file, guard) = (
-            job.id.clone(),
-            job.name.clone(),
+            upload.id.clone(),
+            upload.name.clone(),
             aside("taken up".to_owned()),
         );
         let record = self.shared().store.write(move |writer| {
@@ -40,7 +40,7 @@ impl Uploads {
         });
         record.await?;
         let taken = self
-            .see_through(&job, self.resume(&job, hash.to_owned()))
+            .see_through(&upload, self.resume(&upload, hash.to_owned()))
             .await;
         if let Err(error) = &taken {
             let aside = aside(error.to_string());

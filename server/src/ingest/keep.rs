@@ -5,7 +5,7 @@
 //! one is synced to disk, and everything before it with it.
 
 use super::error::IngestError;
-use super::job::Job;
+use super::upload::Upload;
 use crate::clock::{FAR_MS, now_ms};
 use crate::judgements::judge_now;
 use crate::pictures::{Decoded, Pictures};
@@ -53,7 +53,7 @@ pub enum Kept {
 }
 
 /// Stores a trace as a run, on a blocking thread. Between transactions, between pictures and while
-/// the trace is judged, it checks whether the job was cancelled.
+/// the trace is judged, it checks whether the upload was cancelled.
 ///
 /// # Errors
 /// The database's, and [`IngestError::Cancelled`]; then nothing is left behind.
@@ -63,12 +63,12 @@ pub fn keep(
     label: Label,
     place: Place,
     decoded: Decoded,
-    job: &Job,
+    upload: &Upload,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
     let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(decoded);
-    match fill(store, pictures, id, &decoded, (label, place), job) {
+    match fill(store, pictures, id, &decoded, (label, place), upload) {
         Ok(Kept::New) => {
             decoded.settle();
             pictures.traces.keep(id, decoded);
@@ -88,9 +88,9 @@ fn fill(
     id: i64,
     decoded: &Decoded,
     (label, place): (Label, Place),
-    job: &Job,
+    upload: &Upload,
 ) -> Result<Kept, IngestError> {
-    let go_on = |_| !job.cancel.is_cancelled();
+    let go_on = |_| !upload.cancel.is_cancelled();
     let watch = Watch::new(&go_on);
     write_chunks(store, id, &decoded.trace, watch)?;
     pictures.draw_overviews::<IngestError>(id, decoded, watch)?;
@@ -110,7 +110,7 @@ fn fill(
         leaks,
         created_ms: date_of(store.latest_ms(), now_ms()),
     };
-    if !job.fate.become_run() {
+    if !upload.fate.become_run() {
         return Err(IngestError::Cancelled);
     }
     let written = store.write_now(|writer| match place {

@@ -3,7 +3,7 @@
 use super::allowance::Allowance;
 use super::decompress::Decompressor;
 use super::error::IngestError;
-use super::job::Job;
+use super::upload::Upload;
 use crate::blobs::Blobs;
 use crate::compression::is_tar;
 use std::sync::Arc;
@@ -181,16 +181,16 @@ pub fn parse_blob(
     blobs: &Blobs,
     runtime: &Handle,
     hash: &str,
-    job: &Arc<Job>,
+    upload: &Arc<Upload>,
     mut allowance: Allowance,
 ) -> Result<(Snapshot, Allowance), IngestError> {
     allowance.begin_stage();
     let mut parser = Parser::of_blob(allowance);
     blobs.read(runtime, hash, |piece| {
-        if job.cancel.is_cancelled() {
+        if upload.cancel.is_cancelled() {
             return Err(IngestError::Cancelled);
         }
-        parser.push(piece, &job.progress.events)
+        parser.push(piece, &upload.progress.events)
     })?;
     let (snapshot, allowance) = parser.finish()?;
     Ok((snapshot, allowance.expect("it was given one")))

@@ -1,4 +1,4 @@
-//! The progress of a job: its threads raise counters, which are read a few times a second.
+//! The progress of an upload: its threads raise counters, which are read a few times a second.
 
 use api::progress::{Phase, UploadProgress};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const PHASES: [Phase; 4] = [
     Phase::Storing,
 ];
 
-/// Counters of one job.
+/// Counters of one upload.
 pub struct Progress {
     total: Option<u64>,
     phase: AtomicU8,
@@ -27,7 +27,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A job that has not started, of `total` bytes when that is known.
+    /// An upload that has not started, of `total` bytes when that is known.
     pub fn new(total: Option<u64>) -> Progress {
         Progress {
             total,

@@ -4,8 +4,8 @@ use super::admission::Admission;
 use super::allowance::Allowance;
 use super::coding::Broken;
 use super::error::IngestError;
-use super::job::Job;
 use super::parse::parse_within;
+use super::upload::Upload;
 use crate::blobs::{BlobError, Blobs, Staged};
 use crate::clients::pace::Watch;
 use crate::work::{Panicked, background};
@@ -59,14 +59,14 @@ pub struct Received {
 /// # Errors
 /// Why it could not be received; nothing of it is left then.
 pub async fn receive(
-    job: &Arc<Job>,
+    upload: &Arc<Upload>,
     blobs: &Blobs,
     (admission, limits): (&Admission, UploadLimits),
     body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
 ) -> Result<Received, IngestError> {
     let (to_blob, from_body) = mpsc::channel::<Bytes>(PIECES);
-    let storing = spawn_storing(blobs.clone(), job, from_body);
-    let is_promised = job.progress.total().is_some();
+    let storing = spawn_storing(blobs.clone(), upload, from_body);
+    let is_promised = upload.progress.total().is_some();
     let room = Room {
         free: || blobs.free_bytes(),
         limits,
@@ -74,7 +74,7 @@ pub async fn receive(
         unwritten: if is_promised { 0 } else { UNWRITTEN },
     };
     let mut reading = Reading::NotYet;
-    let fed = feed(job, (admission, &room), body, (&mut reading, &to_blob)).await;
+    let fed = feed(upload, (admission, &room), body, (&mut reading, &to_blob)).await;
     // When their senders are dropped, both threads end.
     drop(to_blob);
     let read = reading.finish().await;
@@ -107,10 +107,10 @@ pub async fn drain<E>(mut body: impl Stream<Item = Result<Bytes, E>> + Unpin) {
 
 fn spawn_storing(
     blobs: Blobs,
-    job: &Job,
+    upload: &Upload,
     mut from_body: mpsc::Receiver<Bytes>,
 ) -> impl Future<Output = Result<Result<Staged, BlobError>, Panicked>> {
-    let (runtime, id) = (Handle::current(), job.id.clone());
+    let (runtime, id) = (Handle::current(), upload.id.clone());
     background(move || {
         let mut incoming = blobs.begin(&runtime, &id)?;
         while let Some(piece) = from_body.blocking_recv() {
@@ -169,15 +169,15 @@ enum Reading {
 
 impl Reading {
     /// Takes a turn for a file that begins to arrive, if one is free.
-    fn begin(job: &Arc<Job>, admission: &Admission) -> Reading {
-        let Some(allowance) = admission.turn_now(job) else {
+    fn begin(upload: &Arc<Upload>, admission: &Admission) -> Reading {
+        let Some(allowance) = admission.turn_now(upload) else {
             return Reading::Later;
         };
         let (pieces, mut from_body) = mpsc::channel::<Bytes>(PIECES);
-        let job = Arc::clone(job);
+        let upload = Arc::clone(upload);
         let read = move || {
             let pieces = std::iter::from_fn(move || from_body.blocking_recv());
-            parse_within(allowance, pieces, &job.progress.events)
+            parse_within(allowance, pieces, &upload.progress.events)
         };
         Reading::Now {
             pieces,
@@ -227,21 +227,21 @@ impl Reading {
 
 /// Passes the body to both threads. If a thread wants no more, it has failed; its result says why.
 async fn feed(
-    job: &Arc<Job>,
+    upload: &Arc<Upload>,
     (admission, room): (&Admission, &Room<impl Fn() -> Option<u64>>),
     body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
     (reading, to_blob): (&mut Reading, &mpsc::Sender<Bytes>),
 ) -> Result<(), IngestError> {
     let interrupted = || IngestError::Interrupted {
-        received: job.progress.received(),
-        announced: job.progress.total(),
+        received: upload.progress.received(),
+        announced: upload.progress.total(),
     };
     let mut watch = admission.pace.watch();
     loop {
         let patience = watch.left().min(reading.patience());
         let began = Instant::now();
         let next = tokio::select! {
-            () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
+            () = upload.cancel.cancelled() => return Err(IngestError::Cancelled),
             next = tokio::time::timeout(patience, body.next()) => next,
         };
         let waited = match next {
@@ -257,21 +257,21 @@ async fn feed(
             Ok(None) => break,
             Err(_) => continue,
         };
-        let before = job.progress.received();
+        let before = upload.progress.received();
         let received = &admission.tally.bytes;
         received.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        room.check(before, job.progress.receive(piece.len()))?;
+        room.check(before, upload.progress.receive(piece.len()))?;
         watch.moved(piece.len());
         if matches!(reading, Reading::NotYet) {
-            job.progress.enter(Phase::Receiving);
-            *reading = Reading::begin(job, admission);
+            upload.progress.enter(Phase::Receiving);
+            *reading = Reading::begin(upload, admission);
         }
         if !reading.read(piece.clone()).await || to_blob.send(piece).await.is_err() {
             return Ok(());
         }
     }
-    match job.progress.total() {
-        Some(total) if total != job.progress.received() => Err(interrupted()),
+    match upload.progress.total() {
+        Some(total) if total != upload.progress.received() => Err(interrupted()),
         _ => Ok(()),
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     async fn fed(free: u64, pieces: u64, total: Option<u64>) -> Result<(), IngestError> {
         const MIB: u64 = 1 << 20;
         let id = crate::identity::upload_id();
-        let job = Job::new(id, String::new(), api::runs::RunSource::Upload, total);
+        let upload = Upload::new(id, String::new(), api::runs::RunSource::Upload, total);
         let written = Arc::new(AtomicU64::new(0));
         let room = Room {
             free: || Some((free * MIB).saturating_sub(written.load(Ordering::Relaxed))),
@@ -312,12 +312,12 @@ mod tests {
         let mut body = stream::iter(pieces);
         let budget = crate::budget::Budget::new(Size::mib(64));
         let admission = Admission::new(&ClientLimits::default(), &budget);
-        let job = Arc::new(job);
+        let upload = Arc::new(upload);
         // Nobody can read: all turns are taken.
-        let _turns: Vec<Allowance> = std::iter::from_fn(|| admission.turn_now(&job)).collect();
+        let _turns: Vec<Allowance> = std::iter::from_fn(|| admission.turn_now(&upload)).collect();
         let mut reading = Reading::NotYet;
         let threads = (&mut reading, &to_blob);
-        let fed = feed(&job, (&admission, &room), &mut body, threads).await;
+        let fed = feed(&upload, (&admission, &room), &mut body, threads).await;
         let left = (room.free)().unwrap_or(0);
         assert!(left >= 20 * MIB - 2 * MIB, "{left} bytes are left");
         fed

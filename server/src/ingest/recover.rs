@@ -1,8 +1,8 @@
 //! Cleans up after a server that died, and after deletions that can no longer be undone.
 
 use super::error::IngestError;
-use super::job::{Arrived, Job};
 use super::keep::Label;
+use super::upload::{Arrived, Upload};
 use super::uploads::Uploads;
 use crate::blobs::Found;
 use crate::clock::now_ms;
@@ -47,19 +47,19 @@ impl Uploads {
             .read(|reader| reader.unfinished_uploads())
             .await?;
         let mut complete = Vec::new();
-        for upload in unfinished {
-            match upload.blob.as_ref().or(upload.arrived.as_ref()) {
-                Some(hash) if shared.blobs.has(hash).await? => complete.push(upload),
-                _ => self.give_up(upload).await?,
+        for row in unfinished {
+            match row.blob.as_ref().or(row.arrived.as_ref()) {
+                Some(hash) if shared.blobs.has(hash).await? => complete.push(row),
+                _ => self.give_up(row).await?,
             }
         }
         shared.store.write(|writer| writer.purge_traces()).await?;
         self.finish_removals().await?;
         self.remove_unused_blobs().await?;
-        let complete = complete.into_iter().map(|upload| {
-            let job = Job::new(upload.id.clone(), upload.name.clone(), upload.source, None);
-            job.sent_by(upload.uploaded_by.clone(), None);
-            (self.adopt(job.placed(upload.in_job.clone())), upload)
+        let complete = complete.into_iter().map(|row| {
+            let upload = Upload::new(row.id.clone(), row.name.clone(), row.source, None);
+            upload.sent_by(row.uploaded_by.clone(), None);
+            (self.adopt(upload.placed(row.in_job.clone())), row)
         });
         tokio::spawn(self.clone().take_up(complete.collect()));
         Ok(())
@@ -171,7 +171,9 @@ impl Uploads {
     pub async fn purge(&self, before_ms: i64) -> StoreResult<()> {
         let store = &self.shared().store;
         let unfinished = self.unfinished();
-        let places = unfinished.iter().filter_map(|job| job.in_job.as_ref());
+        let places = unfinished
+            .iter()
+            .filter_map(|upload| upload.in_job.as_ref());
         let awaited: Vec<_> = places.map(|place| place.job.clone()).collect();
         let purged = store.write(move |writer| {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
@@ -244,53 +246,60 @@ impl Uploads {
         }
     }
 
-    async fn give_up(&self, upload: UploadRow) -> StoreResult<()> {
+    async fn give_up(&self, row: UploadRow) -> StoreResult<()> {
         let problem = self.describe(&IngestError::ServerStopped);
         let state = UploadState::Failed(problem);
-        let give_up = move |writer: &mut Writer| writer.move_upload(&upload.id, &state, now_ms());
+        let give_up = move |writer: &mut Writer| writer.move_upload(&row.id, &state, now_ms());
         self.shared().store.write(give_up).await
     }
 
     /// Continues the uploads that a stopped server left, one after the other. So if one of them
     /// ends this server too, only that one is counted. After that, derives outdated data again.
-    async fn take_up(self, uploads: Vec<(Arc<Job>, UploadRow)>) {
-        for (job, upload) in uploads {
+    async fn take_up(self, uploads: Vec<(Arc<Upload>, UploadRow)>) {
+        for (upload, row) in uploads {
             if let Err(error) = self.check_free(0, 0) {
-                tracing::warn!(upload = %job.id, %error, "an upload is left for the next start");
-                self.let_go(&job);
+                tracing::warn!(upload = %upload.id, %error, "an upload is left for the next start");
+                self.let_go(&upload);
                 continue;
             }
-            tracing::info!(upload = %job.id, "taking up an upload that a stopped server left");
-            if let Err(error) = self.see_through(&job, self.take_up_one(&job, upload)).await {
+            tracing::info!(upload = %upload.id, "taking up an upload that a stopped server left");
+            if let Err(error) = self
+                .see_through(&upload, self.take_up_one(&upload, row))
+                .await
+            {
                 // Clients that ask get the answer from the database.
-                tracing::error!(upload = %job.id, %error, "cannot take up an upload");
+                tracing::error!(upload = %upload.id, %error, "cannot take up an upload");
             }
         }
         self.rebuild_outdated().await;
     }
 
-    async fn take_up_one(&self, job: &Arc<Job>, upload: UploadRow) -> Result<Arrived, IngestError> {
-        let is_recorded = upload.blob.is_some();
-        let Some(hash) = upload.blob.or(upload.arrived) else {
+    async fn take_up_one(
+        &self,
+        upload: &Arc<Upload>,
+        row: UploadRow,
+    ) -> Result<Arrived, IngestError> {
+        let is_recorded = row.blob.is_some();
+        let Some(hash) = row.blob.or(row.arrived) else {
             return Err(IngestError::ServerStopped);
         };
         let store = &self.shared().store;
-        if upload.attempts < MOST_ATTEMPTS {
-            let count = move |w: &mut Writer| w.count_attempt(&upload.id, now_ms());
+        if row.attempts < MOST_ATTEMPTS {
+            let count = move |w: &mut Writer| w.count_attempt(&row.id, now_ms());
             store.write(count).await?;
             if !is_recorded {
                 let row = self.identify(&hash).await?;
-                self.record_blob(&job.id, row).await?;
+                self.record_blob(&upload.id, row).await?;
             }
-            return self.resume(job, hash).await;
+            return self.resume(upload, hash).await;
         }
         let error = IngestError::GivenUp {
-            attempts: upload.attempts + 1,
+            attempts: row.attempts + 1,
         };
         // Its bytes stay, because they may not be the cause.
         let aside = Quarantined {
             hash,
-            name: upload.name,
+            name: row.name,
             why: error.to_string(),
         };
         store

@@ -1,7 +1,7 @@
 //! Counts the results of uploads since the start.
 
 use super::error::IngestError;
-use super::job::Arrived;
+use super::upload::Arrived;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counts.

@@ -5,12 +5,12 @@ use super::allowance::{Allowance, watched};
 use super::coding::Broken;
 use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
-use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
 use super::parse::parse_blob;
 use super::receive::{UploadLimits, drain, receive};
 use super::sender::Sender;
 use super::tally::Tally;
+use super::upload::{Arrived, Describe, Upload};
 use crate::blobs::{Blobs, Staged};
 use crate::clients::{ClientAddress, Slot};
 use crate::clock::now_ms;
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     share: DiskShare,
     admission: Arc<Admission>,
     judge: Judge,
-    jobs: Mutex<HashMap<UploadId, Arc<Job>>>,
+    known: Mutex<HashMap<UploadId, Arc<Upload>>>,
 }
 
 impl Uploads {
@@ -78,7 +78,7 @@ impl Uploads {
             limits,
             share,
             admission,
-            jobs: Mutex::default(),
+            known: Mutex::default(),
         };
         Uploads {
             shared: Arc::new(shared),
@@ -113,17 +113,17 @@ impl Uploads {
         (self.shared.describe)(error)
     }
 
-    /// Adds a job that a stopped server left.
-    pub(super) fn adopt(&self, job: Job) -> Arc<Job> {
-        let job = Arc::new(job);
-        job.start();
-        self.jobs().insert(job.id.clone(), Arc::clone(&job));
-        job
+    /// Adds an upload that a stopped server left.
+    pub(super) fn adopt(&self, upload: Upload) -> Arc<Upload> {
+        let upload = Arc::new(upload);
+        upload.start();
+        self.known().insert(upload.id.clone(), Arc::clone(&upload));
+        upload
     }
 
-    /// Leaves a job to the next server.
-    pub(super) fn let_go(&self, job: &Job) {
-        self.jobs().remove(&job.id);
+    /// Leaves an upload to the next server.
+    pub(super) fn let_go(&self, upload: &Upload) {
+        self.known().remove(&upload.id);
     }
 
     /// What must stay free on the disk.
@@ -169,18 +169,18 @@ impl Uploads {
         size: Option<u64>,
         in_job: Option<RankOfJob>,
         who: ClientAddress,
-    ) -> Result<Arc<Job>, IngestError> {
+    ) -> Result<Arc<Upload>, IngestError> {
         let now = Instant::now();
-        let job = Job::announced(upload_id(), name, RunSource::Upload, size, (who, now));
-        let job = Arc::new(job.placed(in_job));
+        let upload = Upload::announced(upload_id(), name, RunSource::Upload, size, (who, now));
+        let upload = Arc::new(upload.placed(in_job));
         let listed = self.check_room(size.unwrap_or(0)).and_then(|()| {
-            let mut jobs = self.jobs();
-            self.shared.admission.announce(&mut jobs, who, now)?;
-            jobs.insert(job.id.clone(), Arc::clone(&job));
+            let mut known = self.known();
+            self.shared.admission.announce(&mut known, who, now)?;
+            known.insert(upload.id.clone(), Arc::clone(&upload));
             Ok(())
         });
         listed.inspect_err(|_| Tally::count(&self.tally().refused))?;
-        Ok(job)
+        Ok(upload)
     }
 
     /// An upload whose bytes are already here, for [`Uploads::take`].
@@ -193,30 +193,31 @@ impl Uploads {
         size: Option<u64>,
         source: RunSource,
         in_job: Option<RankOfJob>,
-    ) -> Result<Arc<Job>, IngestError> {
+    ) -> Result<Arc<Upload>, IngestError> {
         let room = self.check_room(size.unwrap_or(0));
         room.inspect_err(|_| Tally::count(&self.tally().refused))?;
-        let job = Job::new(upload_id(), name, source, size);
-        Ok(Arc::new(job.placed(in_job)))
+        let upload = Upload::new(upload_id(), name, source, size);
+        Ok(Arc::new(upload.placed(in_job)))
     }
 
     /// An upload that is announced or under way.
-    pub fn job(&self, id: &UploadId) -> Option<Arc<Job>> {
-        self.jobs().get(id).cloned()
+    pub fn get(&self, id: &UploadId) -> Option<Arc<Upload>> {
+        self.known().get(id).cloned()
     }
 
     /// Whether an upload is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.jobs()
+        self.known()
             .values()
-            .any(|job| job.is_started() && !job.is_finished())
+            .any(|upload| upload.is_started() && !upload.is_finished())
     }
 
     /// Uploads that are announced or under way.
-    pub fn unfinished(&self) -> Vec<Arc<Job>> {
-        let jobs = self.jobs();
-        jobs.values()
-            .filter(|job| !job.is_finished())
+    pub fn unfinished(&self) -> Vec<Arc<Upload>> {
+        let known = self.known();
+        known
+            .values()
+            .filter(|upload| !upload.is_finished())
             .cloned()
             .collect()
     }
@@ -228,11 +229,11 @@ impl Uploads {
     /// Why it did not become a run; nothing is left of it then.
     pub async fn take(
         &self,
-        job: Arc<Job>,
+        upload: Arc<Upload>,
         sender: Sender,
         body: impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin + 'static,
     ) -> Result<Arrived, IngestError> {
-        let place = match self.begin(&job, sender).await {
+        let place = match self.begin(&upload, sender).await {
             Ok(place) => place,
             Err(error) => {
                 Tally::count(&self.tally().refused);
@@ -245,8 +246,8 @@ impl Uploads {
         let work = async move {
             let _place = place;
             let mut body = body;
-            let work = uploads.arrive_while_allowed(&job, &mut body);
-            let outcome = uploads.see_through(&job, work).await;
+            let work = uploads.arrive_while_allowed(&upload, &mut body);
+            let outcome = uploads.see_through(&upload, work).await;
             if outcome.is_err() {
                 tokio::spawn(drain(body));
             }
@@ -257,31 +258,35 @@ impl Uploads {
     }
 
     /// Claims an upload for its body. If that is refused, the client can send it again.
-    async fn begin(&self, job: &Arc<Job>, sender: Sender) -> Result<Option<Slot>, IngestError> {
+    async fn begin(
+        &self,
+        upload: &Arc<Upload>,
+        sender: Sender,
+    ) -> Result<Option<Slot>, IngestError> {
         let place = self.shared.admission.begin(&sender)?;
-        self.check_room(job.to_come())?;
-        if !job.start() {
-            let taken = format!("the body of {} was sent already", job.id);
+        self.check_room(upload.to_come())?;
+        if !upload.start() {
+            let taken = format!("the body of {} was sent already", upload.id);
             return Err(StoreError::Conflict(taken).into());
         }
         if let Sender::Client { name, lasts, .. } = sender {
-            job.sent_by(name, lasts);
+            upload.sent_by(name, lasts);
         }
-        self.jobs().insert(job.id.clone(), Arc::clone(job));
-        self.record(job)
+        self.known().insert(upload.id.clone(), Arc::clone(upload));
+        self.record(upload)
             .await
-            .inspect_err(|_| match job.announced_by() {
-                Some(_) => job.give_back_claim(),
-                None => drop(self.jobs().remove(&job.id)),
+            .inspect_err(|_| match upload.announced_by() {
+                Some(_) => upload.give_back_claim(),
+                None => drop(self.known().remove(&upload.id)),
             })?;
         Ok(place)
     }
 
     /// Records in the database that an upload is running.
-    async fn record(&self, job: &Job) -> Result<(), IngestError> {
-        let (id, name, source) = (job.id.clone(), job.name.clone(), job.source);
-        let (total, in_job) = (job.progress.total(), job.in_job.clone());
-        let uploaded_by = job.uploaded_by();
+    async fn record(&self, upload: &Upload) -> Result<(), IngestError> {
+        let (id, name, source) = (upload.id.clone(), upload.name.clone(), upload.source);
+        let (total, in_job) = (upload.progress.total(), upload.in_job.clone());
+        let uploaded_by = upload.uploaded_by();
         let write = self.shared.store.write(move |writer| {
             writer.insert_upload(&id, &name, total, source, in_job.as_ref(), now_ms())?;
             writer.upload_sent_by(&id, uploaded_by.as_deref())?;
@@ -294,16 +299,16 @@ impl Uploads {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if it has ended already, or is becoming a run; the database's.
-    pub async fn cancel(&self, job: &Arc<Job>) -> Result<(), IngestError> {
-        if job.is_finished() || !job.fate.cancel() {
-            return Err(StoreError::Conflict(format!("{} is finished", job.id)).into());
+    pub async fn cancel(&self, upload: &Arc<Upload>) -> Result<(), IngestError> {
+        if upload.is_finished() || !upload.fate.cancel() {
+            return Err(StoreError::Conflict(format!("{} is finished", upload.id)).into());
         }
-        job.cancel.cancel();
-        if job.start() {
-            let recorded = self.record(job).await;
+        upload.cancel.cancel();
+        if upload.start() {
+            let recorded = self.record(upload).await;
             let cancelled = async { Err(IngestError::Cancelled) };
             // It ends even if the database cannot say so: nobody will send its bytes.
-            let _ = self.see_through(job, cancelled).await;
+            let _ = self.see_through(upload, cancelled).await;
             recorded?;
         }
         Ok(())
@@ -312,7 +317,7 @@ impl Uploads {
     /// Runs the work of an upload and reports its end.
     pub(super) async fn see_through(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         work: impl Future<Output = Result<Arrived, IngestError>>,
     ) -> Result<Arrived, IngestError> {
         let Shared {
@@ -322,16 +327,16 @@ impl Uploads {
             admission,
             ..
         } = &*self.shared;
-        let ticking = tokio::spawn(Arc::clone(job).tick(events.clone()));
+        let ticking = tokio::spawn(Arc::clone(upload).tick(events.clone()));
         let outcome = work.await;
         if let Err(error) = &outcome {
-            tracing::info!(upload = %job.id, %error, "upload failed");
+            tracing::info!(upload = %upload.id, %error, "upload failed");
         }
-        let read = job.progress.events.load(Ordering::Relaxed);
+        let read = upload.progress.events.load(Ordering::Relaxed);
         admission.tally.ended(read, &outcome);
-        let recorded = job.finish(&outcome, *describe, store, events).await;
+        let recorded = upload.finish(&outcome, *describe, store, events).await;
         ticking.abort();
-        self.jobs().remove(&job.id);
+        self.known().remove(&upload.id);
         if outcome.is_err()
             && let Err(error) = self.remove_unused_blobs().await
         {
@@ -355,14 +360,14 @@ impl Uploads {
     /// kept then.
     async fn arrive_while_allowed(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
-        let arrived = self.arrive(job, body);
+        let arrived = self.arrive(upload, body);
         tokio::pin!(arrived);
         tokio::select! {
             arrived = &mut arrived => arrived,
-            () = job.access_ends() => {
+            () = upload.access_ends() => {
                 // It clears up after itself.
                 arrived.await.and(Err(IngestError::AccessEnded)).map_err(ended)
             }
@@ -371,7 +376,7 @@ impl Uploads {
 
     async fn arrive(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
         let Shared {
@@ -380,10 +385,10 @@ impl Uploads {
             admission,
             ..
         } = &*self.shared;
-        let received = receive(job, blobs, (admission, *limits), body).await?;
-        let allowed = job.check_sender();
+        let received = receive(upload, blobs, (admission, *limits), body).await?;
+        let allowed = upload.check_sender();
         let reserved = match allowed {
-            Ok(()) => self.reserve(job, &received.staged).await,
+            Ok(()) => self.reserve(upload, &received.staged).await,
             Err(error) => Err(error),
         };
         let reserved = match reserved {
@@ -393,7 +398,7 @@ impl Uploads {
                 return Err(error);
             }
         };
-        let run = self.keep_blob(job, &received.staged).await?;
+        let run = self.keep_blob(upload, &received.staged).await?;
         if let Some(reserved) = reserved {
             // Now they are counted as stored.
             self.measure_disk().await?;
@@ -401,11 +406,11 @@ impl Uploads {
         }
         let blob = received.staged.row.hash;
         match received.read {
-            Some(read) => self.make_run(job, run, blob, read).await,
-            None if self.is_known(job, &run).await? => Ok(Arrived { run, known: true }),
+            Some(read) => self.make_run(upload, run, blob, read).await,
+            None if self.is_known(upload, &run).await? => Ok(Arrived { run, known: true }),
             None => {
-                job.progress.enter(Phase::Waiting);
-                self.resume(job, blob).await
+                upload.progress.enter(Phase::Waiting);
+                self.resume(upload, blob).await
             }
         }
     }
@@ -414,50 +419,50 @@ impl Uploads {
     /// or was too slow to keep one, or a stopped server left it.
     pub(super) async fn resume(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         hash: String,
     ) -> Result<Arrived, IngestError> {
-        let allowance = self.shared.admission.turn(job).await?;
-        let read = self.read_blob(job, hash.clone(), allowance).await?;
+        let allowance = self.shared.admission.turn(upload).await?;
+        let read = self.read_blob(upload, hash.clone(), allowance).await?;
         let content = blake3::Hash::from_hex(&hash).map_err(|_| StoreError::Corrupt {
             what: "blob hash",
             value: hash.clone(),
         })?;
-        self.make_run(job, run_id(&content), hash, read).await
+        self.make_run(upload, run_id(&content), hash, read).await
     }
 
     /// Derives a run's trace from its blob again, to replace one that another version stored.
     pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
-        let job = Job::new(upload_id(), run.name.clone(), run.source, None);
-        let job = Arc::new(job);
-        let allowance = self.shared.admission.turn(&job).await?;
-        let read = self.read_blob(&job, run.blob.clone(), allowance).await?;
-        self.replay(&job, run, Place::Replace, read).await?;
+        let upload = Upload::new(upload_id(), run.name.clone(), run.source, None);
+        let upload = Arc::new(upload);
+        let allowance = self.shared.admission.turn(&upload).await?;
+        let read = self.read_blob(&upload, run.blob.clone(), allowance).await?;
+        self.replay(&upload, run, Place::Replace, read).await?;
         Ok(())
     }
 
     async fn read_blob(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         hash: String,
         allowance: Allowance,
     ) -> Result<(Snapshot, Allowance), IngestError> {
-        job.progress.enter(Phase::Receiving);
+        upload.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
-        let reading = Arc::clone(job);
+        let reading = Arc::clone(upload);
         let parse = move || parse_blob(&blobs, &runtime, &hash, &reading, allowance);
         let parsing = background(parse);
         parsing.await.map_err(|_| IngestError::Panicked("parser"))?
     }
 
-    async fn keep_blob(&self, job: &Job, staged: &Staged) -> Result<RunId, IngestError> {
+    async fn keep_blob(&self, upload: &Upload, staged: &Staged) -> Result<RunId, IngestError> {
         let Shared { store, blobs, .. } = &*self.shared;
-        let (hash, id) = (staged.row.hash.clone(), job.id.clone());
+        let (hash, id) = (staged.row.hash.clone(), upload.id.clone());
         // A server that dies before the last step finds the bytes again by this.
         let announce = store.write(move |writer| writer.upload_arrived(&id, &hash, now_ms()));
         announce.await?;
         let _changing = blobs.keep(staged).await?;
-        self.record_blob(&job.id, staged.row.clone()).await?;
+        self.record_blob(&upload.id, staged.row.clone()).await?;
         Ok(run_id(&staged.hash))
     }
 
@@ -473,8 +478,12 @@ impl Uploads {
 
     /// Room for these bytes in the share of the project. Those that it has already take nothing
     /// more.
-    async fn reserve(&self, job: &Arc<Job>, staged: &Staged) -> Result<Option<Room>, IngestError> {
-        match self.is_known(job, &run_id(&staged.hash)).await? {
+    async fn reserve(
+        &self,
+        upload: &Arc<Upload>,
+        staged: &Staged,
+    ) -> Result<Option<Room>, IngestError> {
+        match self.is_known(upload, &run_id(&staged.hash)).await? {
             true => Ok(None),
             false => Ok(Some(self.shared.share.reserve(staged.row.stored_bytes)?)),
         }
@@ -482,24 +491,24 @@ impl Uploads {
 
     async fn make_run(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         run: RunId,
         blob: String,
         read: (Snapshot, Allowance),
     ) -> Result<Arrived, IngestError> {
-        if self.is_known(job, &run).await? {
+        if self.is_known(upload, &run).await? {
             return Ok(Arrived { run, known: true });
         }
         self.check_free(0, 0)?;
-        job.check_sender()?;
+        upload.check_sender()?;
         let label = Label {
             run: run.clone(),
-            name: job.name.clone(),
-            source: job.source,
+            name: upload.name.clone(),
+            source: upload.source,
             blob,
-            uploaded_by: job.uploaded_by(),
+            uploaded_by: upload.uploaded_by(),
         };
-        let kept = self.replay(job, label, Place::Insert, read).await?;
+        let kept = self.replay(upload, label, Place::Insert, read).await?;
         // This is for large ones; small ones were judged while they were stored.
         tokio::spawn(self.judge().clone().judge_all());
         Ok(Arrived {
@@ -510,13 +519,13 @@ impl Uploads {
 
     async fn replay(
         &self,
-        job: &Arc<Job>,
+        upload: &Arc<Upload>,
         label: Label,
         place: Place,
         (snapshot, allowance): (Snapshot, Allowance),
     ) -> Result<Kept, IngestError> {
-        job.progress.enter(Phase::Replaying);
-        let (working, uploads) = (Arc::clone(job), self.clone());
+        upload.progress.enter(Phase::Replaying);
+        let (working, uploads) = (Arc::clone(upload), self.clone());
         let work = background(move || {
             let replay = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
             let (mut trace, mut allowance) = watched(allowance, replay)?;
@@ -535,8 +544,8 @@ impl Uploads {
         tokio::pin!(done);
         // A client that cancels does not wait until the thread checks again.
         let cancelled = async {
-            job.cancel.cancelled().await;
-            if !job.fate.cancel() {
+            upload.cancel.cancelled().await;
+            if !upload.fate.cancel() {
                 std::future::pending::<()>().await;
             }
         };
@@ -550,8 +559,8 @@ impl Uploads {
     ///
     /// # Errors
     /// [`IngestError::Cancelled`] if it exists and the sender no longer wants it.
-    async fn is_known(&self, job: &Arc<Job>, run: &RunId) -> Result<bool, IngestError> {
-        let (run, wanted) = (run.clone(), Arc::clone(job));
+    async fn is_known(&self, upload: &Arc<Upload>, run: &RunId) -> Result<bool, IngestError> {
+        let (run, wanted) = (run.clone(), Arc::clone(upload));
         let known = self.shared.store.write(move |writer| {
             let known = writer.reader().has_run(&run)?;
             if known && wanted.fate.become_run() {
@@ -560,7 +569,7 @@ impl Uploads {
             Ok(known)
         });
         match known.await? {
-            true if !job.fate.become_run() => Err(IngestError::Cancelled),
+            true if !upload.fate.become_run() => Err(IngestError::Cancelled),
             known => Ok(known),
         }
     }
@@ -568,9 +577,9 @@ impl Uploads {
     /// Whether there is space for `size` bytes, besides those that running uploads still have to
     /// send. Uploads that are only announced reserve no space.
     fn check_room(&self, size: u64) -> Result<(), IngestError> {
-        let jobs = self.unfinished();
-        let under_way = jobs.iter().filter(|job| job.is_started());
-        self.check_free(size, under_way.map(|job| job.to_come()).sum())?;
+        let uploads = self.unfinished();
+        let under_way = uploads.iter().filter(|upload| upload.is_started());
+        self.check_free(size, under_way.map(|upload| upload.to_come()).sum())?;
         // How small it will be packed is not known before it is here.
         self.shared.share.check_any(size)
     }
@@ -598,9 +607,9 @@ impl Uploads {
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Job>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Upload>>> {
         self.shared
-            .jobs
+            .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

@@ -63,7 +63,7 @@ pub enum PeopleError {
 
 /// A person who showed a token, and what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct TokenHolder {
     /// The person.
     pub person: Person,
     /// Which token.
@@ -127,21 +127,21 @@ impl People {
     }
 
     /// The person with this secret. `None` if the token has ended or the person has left.
-    pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<Shown> {
+    pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<TokenHolder> {
         let hash = hash_of(secret);
         let known = self.known();
         self.shown(&known, known.tokens.get(&hash)?, now_ms)
     }
 
     /// The same for a token that was shown before.
-    pub fn of_token(&self, id: &TokenId, now_ms: i64) -> Option<Shown> {
+    pub fn of_token(&self, id: &TokenId, now_ms: i64) -> Option<TokenHolder> {
         let known = self.known();
         let token = known.tokens.values().find(|token| token.id == *id)?;
         self.shown(&known, token, now_ms)
     }
 
     /// What a token shows. One that has ended by itself stays ended when the clock is set back.
-    fn shown(&self, known: &Known, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+    fn shown(&self, known: &Known, token: &PersonalToken, now_ms: i64) -> Option<TokenHolder> {
         if let Some(ended_ms) = token.expires_ms.filter(|at| *at <= now_ms) {
             self.store.remember_soon(ended_ms);
             return None;
@@ -317,12 +317,12 @@ impl People {
 }
 
 impl Known {
-    fn shown(&self, token: &PersonalToken) -> Option<Shown> {
+    fn shown(&self, token: &PersonalToken) -> Option<TokenHolder> {
         let person = self.people.get(&token.person)?;
         if person.left_ms.is_some() {
             return None;
         }
-        Some(Shown {
+        Some(TokenHolder {
             person: person.clone(),
             token: token.id.clone(),
             scopes: person.role.scopes().both(token.scopes),

@@ -8,7 +8,7 @@
 
 pub mod retention;
 
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
 use crate::config::Config;
 use crate::data_folder::PROJECTS;
 use crate::people::People;
@@ -240,18 +240,21 @@ impl<A> Projects<A> {
     }
 
     /// The projects that somebody may enter, the first one first.
-    pub fn visible(&self, entry: &Entry) -> Vec<Place> {
+    pub fn visible(&self, entry: &Entry) -> Vec<Membership> {
         let names = self.names();
         let places = names.into_iter().filter_map(|project| {
             let role = self.role(entry, &project)?;
-            Some(Place { project, role })
+            Some(Membership { project, role })
         });
         places.collect()
     }
 
     /// All that somebody may do in any project: the most that a token of theirs is good for.
     pub fn reach(&self, entry: &Entry) -> Scopes {
-        let roles = self.visible(entry).into_iter().map(|place| place.role);
+        let roles = self
+            .visible(entry)
+            .into_iter()
+            .map(|membership| membership.role);
         let all = roles.flat_map(|role| role.scopes().both(entry.limit).iter());
         all.collect()
     }
@@ -433,14 +436,14 @@ pub(crate) fn new_row(name: &ProjectName, created_ms: i64) -> ProjectRow {
 /// [`ProjectError::NotAdmin`].
 pub fn may_change(
     entry: &Entry,
-    place: &Place,
+    membership: &Membership,
     change: &ChangeProject,
 ) -> Result<(), ProjectError> {
     let of_server = change.quota.is_some() || change.closed.is_some();
     match (entry.is_admin(), of_server) {
         (true, _) => Ok(()),
         (false, true) => Err(ProjectError::NotAdmin("this server")),
-        (false, false) => admin(entry, place),
+        (false, false) => admin(entry, membership),
     }
 }
 
@@ -448,9 +451,9 @@ pub fn may_change(
 ///
 /// # Errors
 /// [`ProjectError::NotAdmin`].
-pub fn admin(entry: &Entry, place: &Place) -> Result<(), ProjectError> {
+pub fn admin(entry: &Entry, membership: &Membership) -> Result<(), ProjectError> {
     let manages = entry.bound.is_none() && entry.limit.has(Scope::Manage);
-    match entry.is_admin() || place.role == Role::Admin && manages {
+    match entry.is_admin() || membership.role == Role::Admin && manages {
         true => Ok(()),
         false => Err(ProjectError::NotAdmin("the project")),
     }

@@ -6,7 +6,7 @@
 
 use super::{MOST_KINDS, ProjectError, refuse};
 use crate::clock::now_ms;
-use crate::store::{Reader, RunRow, Slice, Store, StoreResult, Which};
+use crate::store::{Reader, Slice, Store, StoreResult, StoredRun, Which};
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
 use api::labels::{Label, Labels, NotALabel};
@@ -76,8 +76,8 @@ impl From<RunSummary> for Candidate {
     }
 }
 
-impl From<RunRow> for Candidate {
-    fn from(run: RunRow) -> Candidate {
+impl From<StoredRun> for Candidate {
+    fn from(run: StoredRun) -> Candidate {
         Candidate {
             run: run.id,
             name: run.name,

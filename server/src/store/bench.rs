@@ -222,7 +222,7 @@ impl Reader<'_> {
 
     /// The finished row whose recording is this run. If several rows made the same recording: the
     /// row with most steps.
-    pub fn row_of_run(&self, run: &RunId) -> StoreResult<Option<RowOfRun>> {
+    pub fn bench_row_of_run(&self, run: &RunId) -> StoreResult<Option<RowOfRun>> {
         let sql = "SELECT steps_run, growth_per_step FROM bench_rows \
                    WHERE run = ?1 AND state = 'done' AND steps_run IS NOT NULL \
                    ORDER BY steps_run DESC, id LIMIT 1";

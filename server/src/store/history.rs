@@ -1,6 +1,6 @@
 //! The runs of a history: of each job, the one rank that stands for it.
 
-use super::runs::{LABELLED, RunRow};
+use super::runs::{LABELLED, StoredRun};
 use super::{Reader, StoreResult};
 use api::labels::Label;
 use rusqlite::named_params;
@@ -16,7 +16,7 @@ impl Reader<'_> {
     /// The newest runs with all of these labels, newest first, at most `most`. A job counts as one
     /// run, however many ranks it has: the one of them with the highest peak stands for it, among
     /// equal ones the lowest rank.
-    pub fn history(&self, labels: &[Label], most: usize) -> StoreResult<Vec<RunRow>> {
+    pub fn history(&self, labels: &[Label], most: usize) -> StoreResult<Vec<StoredRun>> {
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
         let wanted = serde_json::to_string(&((), &wanted)).expect("texts are plain data");
         let labelled = match labels.is_empty() {

@@ -65,6 +65,9 @@ pub struct JobRow {
     pub peaks: Option<(Bytes, Bytes)>,
 }
 
+/// Jobs that a project may have.
+const MOST: u32 = 100_000;
+
 /// Jobs with the number of their ranks whose runs are not deleted.
 const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
      (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
@@ -241,6 +244,9 @@ impl Writer<'_> {
     }
 
     /// Makes a job without ranks. If it has a `key`, later pushes find it by that.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when there are too many.
     pub fn insert_job(
         &mut self,
         id: &JobId,
@@ -251,7 +257,14 @@ impl Writer<'_> {
         let sql = "INSERT INTO jobs (id, name, key, created_ms) VALUES (?1, ?2, ?3, ?4)";
         self.tx
             .execute(sql, params![id.as_str(), name, key, now_ms])?;
-        Ok(())
+        let sql = "SELECT count(*) FROM jobs";
+        let count: u32 = self.tx.query_row(sql, [], |row| row.get(0))?;
+        match count <= MOST {
+            true => Ok(()),
+            false => Err(StoreError::Conflict(format!(
+                "there are {MOST} jobs already: delete some that nobody needs"
+            ))),
+        }
     }
 
     /// Makes a run a rank of a job. It replaces the run that was this rank before, and stays in its
@@ -386,5 +399,37 @@ fn missing(id: &JobId) -> StoreError {
     StoreError::NotFound {
         what: "job",
         id: id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    #[test]
+    fn there_are_only_so_many_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let make = |id: &str| {
+            let id: JobId = id.parse().unwrap();
+            store.write_derived_now(|writer| writer.insert_job(&id, "wide", None, 0))
+        };
+        let fill = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MOST}) \
+             INSERT INTO jobs (id, name, created_ms) SELECT printf('job_%016d', i), 'j', 0 FROM n \
+             WHERE i < {MOST}"
+        );
+        store
+            .write_derived_now(|writer| Ok(writer.tx.execute(&fill, [])?))
+            .unwrap();
+        make("job_aaaaaaaaaaaaaaaa").unwrap();
+        let refused = make("job_bbbbbbbbbbbbbbbb").unwrap_err();
+        let expected = "there are 100000 jobs already: delete some that nobody needs";
+        assert_eq!(refused.to_string(), expected);
+        let forget =
+            |writer: &mut Writer| writer.forget_job(&"job_aaaaaaaaaaaaaaaa".parse().unwrap());
+        store.write_derived_now(forget).unwrap();
+        make("job_bbbbbbbbbbbbbbbb").unwrap();
     }
 }

@@ -50,7 +50,7 @@ pub use live::MostLive;
 pub use people::{IdentityRow, TokenRow};
 pub use projects::{MemberRow, ProjectRow, is_of_a_project};
 pub use rows::Slice;
-pub use runs::{NewRun, RunRef, RunRow, UNDO, Which};
+pub use runs::{NewRun, RunRef, StoredRun, UNDO, Which};
 pub use salvage::{Remembered, RememberedRank, Salvaged};
 pub use sessions::SessionRow;
 pub use shares::ShareRow;

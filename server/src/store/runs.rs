@@ -49,7 +49,7 @@ pub struct NewRun {
 
 /// A run as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRow {
+pub struct StoredRun {
     /// Its id.
     pub id: RunId,
     /// Its name.
@@ -112,7 +112,12 @@ pub(super) const LABELLED: &str = "id IN (SELECT l.run FROM json_each(:id, '$[1]
 
 impl Reader<'_> {
     /// Runs that have all of these labels, newest first.
-    pub fn runs(&self, which: Which, labels: &[Label], slice: Slice) -> StoreResult<Vec<RunRow>> {
+    pub fn runs(
+        &self,
+        which: Which,
+        labels: &[Label],
+        slice: Slice,
+    ) -> StoreResult<Vec<StoredRun>> {
         self.runs_by(which, labels, None, slice)
     }
 
@@ -123,7 +128,7 @@ impl Reader<'_> {
         labels: &[Label],
         by: Option<&str>,
         Slice { offset, limit }: Slice,
-    ) -> StoreResult<Vec<RunRow>> {
+    ) -> StoreResult<Vec<StoredRun>> {
         let deleted = match which {
             Which::Live => "IS NULL",
             Which::Deleted => "IS NOT NULL",
@@ -153,7 +158,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    pub fn run(&self, id: &RunId) -> StoreResult<RunRow> {
+    pub fn run(&self, id: &RunId) -> StoreResult<StoredRun> {
         let found = self.runs_where("id = :id", Some(id.as_str()))?.pop();
         found.ok_or_else(|| no_run(id))
     }
@@ -252,7 +257,11 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    pub(super) fn runs_where(&self, condition: &str, id: Option<&str>) -> StoreResult<Vec<RunRow>> {
+    pub(super) fn runs_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<Vec<StoredRun>> {
         let mut devices = self.devices_where(condition, id)?;
         let mut quality = self.quality_where(condition, id)?;
         let mut leaks = self.verdicts_where(condition, id)?;
@@ -272,7 +281,7 @@ impl Reader<'_> {
             let leaks = leaks.remove(&id);
             let job = jobs.remove(&id);
             let labels = labels.remove(&id).unwrap_or_default();
-            runs.push(RunRow {
+            runs.push(StoredRun {
                 leaks,
                 job,
                 labels,
@@ -634,10 +643,10 @@ fn run_of(
     id: String,
     mut devices: Vec<DeviceFacts>,
     quality: Vec<QualityNote>,
-) -> StoreResult<RunRow> {
+) -> StoreResult<StoredRun> {
     // Its number is higher than that of any device.
     let pinned = devices.pop_if(|last| last.device == PINNED);
-    Ok(RunRow {
+    Ok(StoredRun {
         pinned,
         id: id.parse().map_err(|_| corrupt("run id", &id))?,
         name: row.get("name")?,

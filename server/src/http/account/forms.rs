@@ -1,7 +1,6 @@
 //! The actions of the forms on these pages. Requests from pages of other sites do not get here
 //! (`guard::check_origin`).
 
-use super::super::App;
 use super::super::audited::{self, Subject};
 use super::super::cookies;
 use super::super::extract::{Client, Form, Path, session_id};
@@ -12,6 +11,7 @@ use super::pages::{account_with, secret, sign_in_form};
 use super::token_form::TokenForm;
 use super::{SignedIn, refused, within};
 use crate::access::Shown;
+use crate::app::App;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;
 use api::routes;

@@ -13,10 +13,10 @@ pub use oidc::{begin_oidc, finish_oidc};
 pub use pages::{account, audit, sign_in_page};
 pub use people::{add_person, change_person, new_token, people};
 
-use super::App;
 use super::credentials;
 use super::extract::Client;
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use api::routes::{ACCOUNT_PAGE, LIVE_PAGE, PEOPLE_PAGE, VIEWS_PAGE, project_page};
 use axum::extract::FromRequestParts;

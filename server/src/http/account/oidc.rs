@@ -1,6 +1,5 @@
 //! The two addresses that a browser visits when a provider of OpenID Connect signs somebody in.
 
-use super::super::App;
 use super::super::audited;
 use super::super::cookies::{self, cookies, secure};
 use super::super::extract::{Client, Origin, Query};
@@ -9,6 +8,7 @@ use super::super::shell::page;
 use super::pages::sign_in_form;
 use super::{refused, within};
 use crate::access::Secret;
+use crate::app::App;
 use crate::names::Scheme;
 use crate::oidc::{Attempt, OidcError, Provider};
 use crate::plain::plain;

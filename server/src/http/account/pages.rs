@@ -1,12 +1,12 @@
 //! The content of these pages.
 
-use super::super::App;
 use super::super::credentials;
 use super::super::extract::Query;
 use super::super::page::PageQuery;
 use super::super::shell::{self, date, page, problem};
 use super::SignedIn;
 use super::token_form::{TokenForm, token_form};
+use crate::app::App;
 
 use crate::access::{Entry, Who};
 use crate::problems::Error;

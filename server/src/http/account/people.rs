@@ -1,6 +1,5 @@
 //! The page with everybody, for admins: who may do what, and a token for each to sign in with.
 
-use super::super::App;
 use super::super::audited::Subject;
 use super::super::cookies;
 use super::super::extract::{Client, Form, Path, person_id};
@@ -10,6 +9,7 @@ use super::super::shell::{date, page, problem};
 use super::SignedIn;
 use super::pages::secret;
 use crate::access::{Entry, Shown};
+use crate::app::App;
 use crate::people::FIRST;
 use crate::problems::Error;
 use crate::sessions::LIFE_S;

@@ -1,8 +1,8 @@
 //! The form to make a token: its fields, and how it looks.
 
-use super::super::App;
 use super::super::shell::problem;
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use api::people::{NewToken, Scope};
 use api::routes;

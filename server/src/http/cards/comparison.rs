@@ -1,12 +1,12 @@
 //! The card of a comparison: as a picture, and as Markdown for a pull request.
 
-use super::super::App;
 use super::super::audience::Audience;
 use super::super::compare::{RunsQuery, comparison, seen};
 use super::super::extract::{Addresses, Client, Query, compared_runs};
 use super::super::here::Here;
 use super::super::question::turn;
 use super::{Asked, CardQuery, Format, Subject, of_link, respond, text_response};
+use crate::app::App;
 use crate::problems::Error;
 use answers::cards::markdown::{self, Links, Names};
 use api::compare_view::CompareState;

@@ -5,7 +5,6 @@ pub mod comparison;
 
 pub use comparison::image_of_comparison;
 
-use super::App;
 use super::audience::Audience;
 use super::compare;
 use super::extract::{Addresses, Client, Origin, Path, Query, run_id};
@@ -14,10 +13,11 @@ use super::packed::{Keep, Packed, not_modified};
 use super::runs::kept;
 use super::shares::{image_of, page_link};
 use crate::answering::{ANSWER_TIME, while_awaited};
+use crate::app::App;
 use crate::budget::Permit;
 use crate::problems::Error;
 use crate::processor_time::ProcessorTime;
-use crate::store::{RunRow, StoreError};
+use crate::store::{StoreError, StoredRun};
 use answers::cards::markdown::{self, Links, Names};
 use answers::cards::{self, ComparisonCard, Head, RunCard};
 use answers::questions::JUDGING;
@@ -130,8 +130,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
 
 /// The content and the view of a card.
 pub(super) enum Subject {
-    Run(Box<(RunRow, ViewState)>),
-    Comparison(Vec<RunRow>, CompareState),
+    Run(Box<(StoredRun, ViewState)>),
+    Comparison(Vec<StoredRun>, CompareState),
 }
 
 impl Subject {
@@ -176,11 +176,11 @@ impl Subject {
     /// Ids, names, and the view; ids stand for the content. A name that the reader may not see is
     /// left out: from a hash of it, the name could be guessed.
     fn named(&self, texts: Texts) -> String {
-        let name = |row: &RunRow| match texts {
+        let name = |row: &StoredRun| match texts {
             Texts::All(_) => row.name.clone(),
             Texts::Redacted(_) => nameless(&row.id),
         };
-        let names = |rows: &[RunRow]| {
+        let names = |rows: &[StoredRun]| {
             let names = rows
                 .iter()
                 .map(|row| format!("{} {:?} ", row.id, name(row)));
@@ -380,7 +380,7 @@ pub(super) async fn respond(
 /// Makes something of the card of a run.
 async fn run_card<T: Send + 'static>(
     app: &App,
-    row: RunRow,
+    row: StoredRun,
     (view, texts, theme): (ViewState, Texts, Theme),
     finish: impl FnOnce(&RunCard) -> T + Send + 'static,
 ) -> Result<T, Error> {

@@ -4,12 +4,12 @@ mod page;
 
 pub use page::{categories_page, save_on_page};
 
-use super::App;
 use super::audience::Audience;
 use super::extract::{Client, Json, Path, run_id};
 use super::here::Here;
 use super::question::{answered, turn};
 use crate::access::Entry;
+use crate::app::App;
 use crate::own_categories;
 use crate::pictures::Ask;
 use crate::problems::Error;

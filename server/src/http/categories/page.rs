@@ -1,6 +1,5 @@
 //! The team's own categories, as a page with a form: typed, tried on a run, and kept.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audience::Audience;
 use super::super::extract::{Client, Form, Query, run_id};
@@ -9,9 +8,10 @@ use super::super::permits;
 use super::super::shell::{page, problem};
 use super::taken_of;
 use crate::access::Entry;
+use crate::app::App;
 use crate::own_categories;
 use crate::problems::Error;
-use crate::store::{RunRow, Slice, Which};
+use crate::store::{Slice, StoredRun, Which};
 use api::categories::{Kept, OwnCategories, TakenOfDevice};
 use api::people::Scope;
 use api::routes;
@@ -162,7 +162,7 @@ async fn tried(
 }
 
 /// The runs to choose from: the newest, and the one that is chosen.
-async fn offered(app: &App, chosen: &str) -> Result<Vec<RunRow>, Error> {
+async fn offered(app: &App, chosen: &str) -> Result<Vec<StoredRun>, Error> {
     let newest = Slice {
         offset: 0,
         limit: RUNS,
@@ -208,7 +208,7 @@ async fn draw(app: &App, entry: &Entry, shown: Shown<'_>) -> Result<Response, Er
     Ok((status.unwrap_or(StatusCode::OK), page).into_response())
 }
 
-fn form(app: &App, entry: &Entry, shown: &Shown, runs: &[RunRow]) -> Markup {
+fn form(app: &App, entry: &Entry, shown: &Shown, runs: &[StoredRun]) -> Markup {
     let [bad_rules, bad_run] = [Field::Rules, Field::Run].map(|field| shown.refused(field));
     // The next person in this browser is not shown what this one typed.
     let draft = format!("rules of {} in {}", entry.name(), app.project);

@@ -4,18 +4,17 @@ mod page;
 
 pub use page::{change_on_page, labels_page};
 
-use super::App;
 use super::extract::{Json, Path, run_id};
 use super::here::Here;
 use super::permits;
 use super::runs::summary;
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use api::ids::RunId;
 use api::labels::{ChangeLabels, Label, MOST};
 use api::people::Scope;
 use api::problem::Problem;
-use api::progress::ServerEvent;
 use api::runs::RunSummary;
 use axum::Extension;
 
@@ -55,8 +54,7 @@ async fn change_of(app: &App, id: RunId, request: ChangeLabels) -> Result<RunSum
         writer.reader().run(&id)
     });
     let row = write.await?;
-    // An error only means that no page listens.
-    let _ = app.events.send(ServerEvent::RunsChanged);
+    app.runs_changed();
     Ok(summary(row))
 }
 

@@ -1,6 +1,5 @@
 //! The labels of a run, as a page with forms.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::{Form, Path, run_id};
@@ -9,8 +8,9 @@ use super::super::permits;
 use super::super::shell::{page, problem};
 use super::change_of;
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
-use crate::store::RunRow;
+use crate::store::StoredRun;
 use api::ids::RunId;
 use api::labels::{ChangeLabels, Label};
 use api::people::Scope;
@@ -116,7 +116,7 @@ async fn shown(
     Ok(page(app, Some(entry), "Labels", &body))
 }
 
-fn labelled(run: &RunRow, entry: &Entry) -> Markup {
+fn labelled(run: &StoredRun, entry: &Entry) -> Markup {
     html! {
         @if run.labels.is_empty() {
             p { "It has no labels yet." }
@@ -147,7 +147,7 @@ fn history(key: &str, value: &str) -> Markup {
     }
 }
 
-fn form(run: &RunRow, refused: Option<(&str, &str)>, used: &[(String, String)]) -> Markup {
+fn form(run: &StoredRun, refused: Option<(&str, &str)>, used: &[(String, String)]) -> Markup {
     let (typed, why) = refused.unzip();
     html! {
         form class="account-form" method="post" action=(routes::labels_page(&run.id)) {

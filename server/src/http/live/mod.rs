@@ -5,10 +5,10 @@ mod page;
 
 pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
 
-use super::App;
 use super::audited::Subject;
 use super::extract::{Addresses, Json, Path};
 use super::here::Here;
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::live::{JUDGED, Warning, thinned, warnings};

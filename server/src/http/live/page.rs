@@ -1,6 +1,5 @@
 //! Trainings that run, as pages: what stands in them is read anew every few seconds.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::{Form, Origin, Path};
@@ -9,9 +8,10 @@ use super::super::permits;
 use super::super::shell::{date, page, problem};
 use super::{asked, curve, live_id, of};
 use crate::access::Entry;
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::problems::Error;
-use crate::store::{RunRow, Slice, Which};
+use crate::store::{Slice, StoredRun, Which};
 use api::ids::LiveId;
 use api::labels::Label;
 use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED};
@@ -206,7 +206,7 @@ async fn shown(
 }
 
 /// The snapshots that the training sent when it was asked.
-async fn snapshots(app: &App, id: &LiveId) -> Result<Vec<RunRow>, Error> {
+async fn snapshots(app: &App, id: &LiveId) -> Result<Vec<StoredRun>, Error> {
     let label = Label::new("live", id.as_str());
     let labels: Vec<Label> = label.into_iter().collect();
     let newest = Slice {
@@ -217,7 +217,7 @@ async fn snapshots(app: &App, id: &LiveId) -> Result<Vec<RunRow>, Error> {
     Ok(app.store.read(read).await?)
 }
 
-fn taken(run: &LiveRun, snapshots: &[RunRow]) -> Markup {
+fn taken(run: &LiveRun, snapshots: &[StoredRun]) -> Markup {
     let names: Vec<&str> = snapshots.iter().map(|run| run.name.as_str()).collect();
     html! {
         @if run.capture.is_some() || !snapshots.is_empty() {

@@ -8,11 +8,11 @@ pub use page::{
     refusal, script, set_member_on_page,
 };
 
-use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, person_id};
 use super::packed;
-use crate::access::{Entry, Place};
+use crate::access::{Entry, Membership};
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::{self, ProjectError, retention};
@@ -33,14 +33,14 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`ProjectError::Unknown`].
-fn place(main: &App, entry: &Entry, name: &str) -> Result<Place, Error> {
+fn membership(main: &App, entry: &Entry, name: &str) -> Result<Membership, Error> {
     let unknown = || ProjectError::Unknown(name.to_owned());
     let project: ProjectName = name.parse().map_err(|_| unknown())?;
     let role = main.projects.role_once_open(entry, &project);
     let is_known = project.is_main() || main.projects.is_known(&project);
     let role = role.or((entry.is_admin() && is_known).then_some(Role::Admin));
     let role = role.ok_or_else(unknown)?;
-    Ok(Place { project, role })
+    Ok(Membership { project, role })
 }
 
 /// The projects that whoever asks may enter. An admin of the server also sees closed ones.
@@ -93,10 +93,10 @@ pub async fn change(
     Path(project): Path<String>,
     Json(change): Json<ChangeProject>,
 ) -> Result<Response, Error> {
-    let place = changed(&main, &entry, &project, &change).await?;
+    let membership = changed(&main, &entry, &project, &change).await?;
     let project = main
         .projects
-        .shown(&main, &place.project, (&entry, place.role))
+        .shown(&main, &membership.project, (&entry, membership.role))
         .await?;
     Ok((Subject::of(told(&project)), axum::Json(project)).into_response())
 }
@@ -106,17 +106,19 @@ async fn changed(
     entry: &Entry,
     project: &str,
     change: &ChangeProject,
-) -> Result<Place, Error> {
-    let place = place(main, entry, project)?;
-    projects::may_change(entry, &place, change)?;
-    let changed = main.projects.change(main, &place.project, change, now_ms());
+) -> Result<Membership, Error> {
+    let membership = membership(main, entry, project)?;
+    projects::may_change(entry, &membership, change)?;
+    let changed = main
+        .projects
+        .change(main, &membership.project, change, now_ms());
     match changed.await {
         // Why names folders of the server.
         Err(ProjectError::CannotOpen(_)) if !entry.is_admin() => {
-            Err(ProjectError::Broken(place.project).into())
+            Err(ProjectError::Broken(membership.project).into())
         }
         Err(error) => Err(error.into()),
-        Ok(()) => Ok(place),
+        Ok(()) => Ok(membership),
     }
 }
 
@@ -142,16 +144,18 @@ pub async fn members(
     Path(project): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let place = place(&main, &entry, &project)?;
+    let membership = membership(&main, &entry, &project)?;
     may_look(&entry)?;
     Ok(packed::json(
         &headers,
-        &main.projects.members(&main.gate.people, &place.project),
+        &main
+            .projects
+            .members(&main.gate.people, &membership.project),
     ))
 }
 
-/// Whether a token may look at something. Which project that is in, [`place`] checks.
-fn may_look(entry: &Entry) -> Result<(), Error> {
+/// Whether a token may look at something. Which project that is in, [`membership`] checks.
+pub(super) fn may_look(entry: &Entry) -> Result<(), Error> {
     match entry.limit.has(Scope::Read) {
         true => Ok(()),
         false => Err(Error::Scope {
@@ -201,16 +205,21 @@ async fn set_role(
     (project, person): (&str, &str),
     role: Option<Role>,
 ) -> Result<Subject, Error> {
-    let place = place(main, entry, project)?;
-    projects::admin(entry, &place)?;
+    let membership = membership(main, entry, project)?;
+    projects::admin(entry, &membership)?;
     let id = person_id(person)?;
     main.projects
-        .set_member((&main.store, &main.gate.people), &place.project, &id, role)
+        .set_member(
+            (&main.store, &main.gate.people),
+            &membership.project,
+            &id,
+            role,
+        )
         .await?;
     let known = main.gate.people.active(&id);
     let who = known.map_or_else(|| id.to_string(), |person| person.name);
     let role = role.map_or("no member", Role::name);
-    Ok(Subject(format!("{who} ({role}) in {}", place.project)))
+    Ok(Subject(format!("{who} ({role}) in {}", membership.project)))
 }
 
 /// Which runs would stay.
@@ -262,14 +271,14 @@ pub async fn plan(
 }
 
 async fn planned(main: &Arc<App>, entry: &Entry, project: &str, keep: Keep) -> Result<Plan, Error> {
-    let place = place(main, entry, project)?;
+    let membership = membership(main, entry, project)?;
     let unknown = || ProjectError::Unknown(project.to_owned());
     let app = main
         .projects
-        .app(main, &place.project)
+        .app(main, &membership.project)
         .ok_or_else(|| main.projects.refusal(entry, project))?;
     // Who may not look at its runs learns no names.
-    if !place
+    if !membership
         .role
         .scopes()
         .both(entry.limit)

@@ -1,6 +1,5 @@
 //! Projects, as pages: choose one, make one, look after one.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::addresses;
 use super::super::audited::Subject;
@@ -10,8 +9,9 @@ use super::super::shell::{date, page, problem, scripted};
 use super::forms::{
     self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
 };
-use super::{changed, place, planned, set_role, told};
-use crate::access::{Entry, Place};
+use super::{changed, may_look, membership, planned, set_role, told};
+use crate::access::{Entry, Membership};
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::retention;
@@ -61,8 +61,8 @@ pub async fn enter_at(
 }
 
 fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: String) -> Response {
-    match place(main, entry, project) {
-        Ok(Place { project, .. }) if main.projects.role(entry, &project).is_some() => {
+    match membership(main, entry, project) {
+        Ok(Membership { project, .. }) if main.projects.role(entry, &project).is_some() => {
             let cookie = cookies::of_project(&project, client.scheme);
             let to = super::super::account::within(&to).to_owned();
             // The cookie is of the browser, and another tab may enter another project meanwhile.
@@ -197,21 +197,22 @@ async fn project_with(
     project: &str,
     typed: &Typed,
 ) -> Result<Response, Error> {
-    let place = match place(main, entry, project) {
-        Ok(place) => place,
+    let membership = match membership(main, entry, project) {
+        Ok(membership) => membership,
         Err(error) => return Ok(refusal(main, &error)),
     };
+    may_look(entry)?;
     let shown = main
         .projects
-        .shown(main, &place.project, (entry, place.role))
+        .shown(main, &membership.project, (entry, membership.role))
         .await?;
-    let manages = projects::admin(entry, &place).is_ok();
+    let manages = projects::admin(entry, &membership).is_ok();
     let trouble = shown.trouble.as_deref();
     let still_shut = trouble.is_some_and(|why| typed.is_refused_because(why));
     let body = html! {
         @if !still_shut { (typed.at_the_top()) }
         p {
-            "You are " strong { (place.role) } " in it. "
+            "You are " strong { (membership.role) } " in it. "
             @if trouble.is_none() {
                 (plural(shown.runs, "run")) ", " (disk(&shown)) " on disk."
             }
@@ -237,7 +238,7 @@ async fn project_with(
         @if entry.is_admin() && !shown.name.is_main() { (close_form(&shown)) }
     };
     let title = format!("Project {}", shown.name);
-    let page = page(main, Some(&inside(main, entry, place)), &title, &body);
+    let page = page(main, Some(&inside(main, entry, membership)), &title, &body);
     Ok((typed.status(), page).into_response())
 }
 
@@ -256,10 +257,10 @@ fn shut(why: &str, entry: &Entry, project: &Project, still: bool) -> Markup {
 }
 
 /// Who asks, as on a page of this project: the page that looks after it says that one above.
-fn inside(main: &App, entry: &Entry, place: Place) -> Entry {
-    let may_enter = main.projects.role(entry, &place.project).is_some();
+fn inside(main: &App, entry: &Entry, membership: Membership) -> Entry {
+    let may_enter = main.projects.role(entry, &membership.project).is_some();
     match main.projects.are_several() && may_enter {
-        true => entry.clone().at(place),
+        true => entry.clone().at(membership),
         false => entry.clone().outside(),
     }
 }
@@ -329,10 +330,10 @@ pub async fn change_on_page(
     Form(form): Form<ProjectForm>,
 ) -> Result<Response, Error> {
     let done = async {
-        let place = changed(&main, &entry, &project, &form.change()?).await?;
+        let membership = changed(&main, &entry, &project, &form.change()?).await?;
         let projects = &main.projects;
         let now = projects
-            .shown(&main, &place.project, (&entry, place.role))
+            .shown(&main, &membership.project, (&entry, membership.role))
             .await?;
         Ok(Subject(told(&now)))
     };
@@ -389,8 +390,8 @@ pub async fn plan_page(
     Path(project): Path<String>,
     Query(form): Query<ProjectForm>,
 ) -> Result<Response, Error> {
-    let place = place(&main, &entry, &project)?;
-    projects::admin(&entry, &place)?;
+    let membership = membership(&main, &entry, &project)?;
+    projects::admin(&entry, &membership)?;
     let keep = match form.keep() {
         Ok(keep) => keep,
         Err(refusal) => {
@@ -409,10 +410,10 @@ pub async fn plan_page(
             a class="button" href=(form.back(&project)) { "Back" }
         }
     };
-    let title = format!("Old runs of {}", place.project);
+    let title = format!("Old runs of {}", membership.project);
     Ok(page(
         &main,
-        Some(&inside(&main, &entry, place)),
+        Some(&inside(&main, &entry, membership)),
         &title,
         &body,
     ))

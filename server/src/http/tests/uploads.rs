@@ -158,14 +158,14 @@ async fn what_was_cancelled_restores_no_run_and_what_is_a_run_cannot_be_cancelle
     delete(&run).await.expect(StatusCode::OK);
 
     let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
-    let job = server.app.uploads.job(&upload).unwrap();
+    let job = server.app.uploads.get(&upload).unwrap();
     assert!(job.fate.cancel());
     let answer = server.put(&routes::upload(&upload), snapshot()).await;
     assert_eq!(answer.problem().code, ProblemCode::Cancelled);
     assert_eq!(server.get(&run).await.status, StatusCode::NOT_FOUND);
 
     let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
-    let job = server.app.uploads.job(&upload).unwrap();
+    let job = server.app.uploads.get(&upload).unwrap();
     assert!(job.fate.become_run());
     let refused = delete(&routes::upload(&upload)).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
@@ -189,7 +189,7 @@ async fn an_upload_that_the_database_cannot_take_up_can_be_sent_again_or_cancell
         .await;
     assert!(cancelled.status.is_server_error());
     assert!(
-        server.app.uploads.job(&other).is_none(),
+        server.app.uploads.get(&other).is_none(),
         "it waits for nothing"
     );
     store.write(|w| w.take_uploads_again()).await.unwrap();
@@ -396,7 +396,7 @@ async fn an_upload_can_be_cancelled_before_and_while_it_arrives() {
 /// it was stored too quickly.
 async fn cancel_while_it_is_stored(server: &Server, file: Vec<u8>) -> Option<Duration> {
     let upload = announce(server, r#"{"name":"a"}"#).await.upload;
-    let job = server.app.uploads.job(&upload).expect("it is announced");
+    let job = server.app.uploads.get(&upload).expect("it is announced");
     let path = routes::upload(&upload);
     let is_stored = || {
         let now = job.progress.sample(Instant::now());

@@ -1,6 +1,5 @@
 //! Pull requests: every push is a row, with its verdict against the baseline.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::compare;
 use super::super::extract::Query;
@@ -10,6 +9,7 @@ use super::super::runs::summary;
 use super::super::shell::{date, page, with_code};
 use super::chart::{Dot, chart};
 use super::{leaks, marks, on_page, pages, shown};
+use crate::app::App;
 use crate::history;
 use crate::problems::Error;
 use crate::store::{PullRow, StoreError};

@@ -3,7 +3,8 @@
 //! needs; it tells numbers, and no names.
 
 use super::super::extract::{Client, Path, labels_of};
-use super::super::{App, history};
+use super::super::history;
+use crate::app::App;
 use crate::problems::Error;
 use api::history::{History, HistoryChange, Measure};
 use api::ids::ViewId;

@@ -6,11 +6,11 @@ mod page;
 pub use badge::badge;
 pub use page::{forget_on_page, save_on_page, views_page};
 
-use super::App;
 use super::audited::Subject;
 use super::extract::{Json, Origin, Path};
 use super::here::Here;
 use crate::access::Entry;
+use crate::app::App;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::problems::Error;

@@ -1,6 +1,5 @@
 //! Saved views, as a page with a form.
 
-use super::super::App;
 use super::super::account::SignedIn;
 use super::super::audited::Subject;
 use super::super::extract::{Form, Origin, Path, Query};
@@ -10,6 +9,7 @@ use super::super::shell::{date, page, problem};
 use super::badge::has_badge;
 use super::{forgotten, saved};
 use crate::access::Entry;
+use crate::app::App;
 use crate::problems::Error;
 use api::people::Scope;
 use api::routes;

@@ -66,7 +66,7 @@ impl Fate {
 }
 
 /// One upload.
-pub struct Job {
+pub struct Upload {
     /// Its id.
     pub id: UploadId,
     /// The file's name.
@@ -88,10 +88,10 @@ pub struct Job {
     state: watch::Sender<UploadProgress>,
 }
 
-impl Job {
+impl Upload {
     /// An upload that has not started.
-    pub fn new(id: UploadId, name: String, source: RunSource, total: Option<u64>) -> Job {
-        Job::made(id, name, source, total, (None, Instant::now()))
+    pub fn new(id: UploadId, name: String, source: RunSource, total: Option<u64>) -> Upload {
+        Upload::made(id, name, source, total, (None, Instant::now()))
     }
 
     /// An upload that a client announces now and will send soon.
@@ -101,8 +101,8 @@ impl Job {
         source: RunSource,
         total: Option<u64>,
         (who, now): (ClientAddress, Instant),
-    ) -> Job {
-        Job::made(id, name, source, total, (Some(who), now))
+    ) -> Upload {
+        Upload::made(id, name, source, total, (Some(who), now))
     }
 
     fn made(
@@ -111,10 +111,10 @@ impl Job {
         source: RunSource,
         total: Option<u64>,
         announced: (Option<ClientAddress>, Instant),
-    ) -> Job {
+    ) -> Upload {
         let progress = Progress::new(total);
         let state = watch::Sender::new(progress.sample(Instant::now()));
-        Job {
+        Upload {
             id,
             name,
             source,
@@ -131,8 +131,8 @@ impl Job {
     }
 
     /// The same, as a rank of a job.
-    pub fn placed(self, in_job: Option<RankOfJob>) -> Job {
-        Job { in_job, ..self }
+    pub fn placed(self, in_job: Option<RankOfJob>) -> Upload {
+        Upload { in_job, ..self }
     }
 
     /// Notes who sends its body, the first time, and how long they may.
@@ -221,7 +221,7 @@ impl Job {
     }
 
     /// Tells watchers the progress, a few times a second, until the upload has ended.
-    pub async fn tick(self: Arc<Job>, events: broadcast::Sender<ServerEvent>) {
+    pub async fn tick(self: Arc<Upload>, events: broadcast::Sender<ServerEvent>) {
         let mut watching = self.state.subscribe();
         loop {
             let finished = watching.wait_for(|s| !matches!(s, UploadProgress::Running { .. }));
