@@ -179,6 +179,8 @@ impl NewShare {
     pub const MAX_TEXT: usize = 200;
     /// Bytes of a view state.
     pub const MAX_QUERY: usize = 4096;
+    /// Links of a project that open at the same time.
+    pub const MOST_OPEN: u32 = 10_000;
     /// Runs of a comparison.
     pub const MAX_RUNS: usize = 8;
 }

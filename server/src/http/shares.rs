@@ -1,6 +1,5 @@
 //! Shared links: make, list, revoke, open, and the page behind them.
 
-use super::App;
 use super::audience::{Audience, cookie, ended, for_good, make_room};
 use super::audited::Subject;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
@@ -11,6 +10,7 @@ use super::question::turn;
 use super::runs::kept;
 use super::{assets, credentials, packed};
 use crate::access::{Entry, Secret};
+use crate::app::App;
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::pictures::Ask;
 use crate::plain::is_plain;
@@ -68,6 +68,7 @@ pub async fn list(
             description = "The link, with its secret. The secret is shown only here.",
             body = CreatedShare),
         (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem),
     ))]
 pub async fn create(
     Here(app): Here,
@@ -85,7 +86,7 @@ pub async fn create(
         for run in row.share.target.runs() {
             writer.reader().run_ref(run)?;
         }
-        writer.insert_share(&row)
+        writer.make_share(&row)
     });
     write.await?;
     let slug = token.unwrap_or_else(|| slug_of(&share.id).to_owned());

@@ -4,7 +4,7 @@ use super::rows::{Slice, corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
 use answers::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
-use api::shares::{Redaction, Share, ShareKind, ShareTarget};
+use api::shares::{NewShare, Redaction, Share, ShareKind, ShareTarget};
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use trace::redact::Key;
 
@@ -174,7 +174,25 @@ impl Reader<'_> {
 const OPEN: &str = "revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > :now)";
 
 impl Writer<'_> {
-    /// Keeps a new link.
+    /// Keeps a link that somebody makes.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when too many links open.
+    pub fn make_share(&mut self, row: &ShareRow) -> StoreResult<()> {
+        self.insert_share(row)?;
+        let sql = format!("SELECT count(*) FROM shares WHERE {OPEN}");
+        let now = named_params! { ":now": row.share.created_ms };
+        let open: u32 = self.tx.query_row(&sql, now, |row| row.get(0))?;
+        match open <= NewShare::MOST_OPEN {
+            true => Ok(()),
+            false => Err(StoreError::Conflict(format!(
+                "{} links open already: revoke some that nobody needs",
+                NewShare::MOST_OPEN
+            ))),
+        }
+    }
+
+    /// Keeps a link.
     ///
     /// # Errors
     /// The database's.
@@ -279,5 +297,59 @@ fn no_share(id: &ShareId) -> StoreError {
     StoreError::NotFound {
         what: "link",
         id: id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use api::shares::ShareState;
+
+    #[test]
+    fn only_so_many_links_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("t.db")).unwrap();
+        let most = NewShare::MOST_OPEN;
+        // Those that have ended do not count.
+        let fill = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most}) \
+             INSERT INTO shares (id, kind, target, query, redaction, note, created_ms, created_by, \
+             expires_ms) SELECT printf('shr_%010d', i), 'team', 'run', '', 'none', '', 0, 'ada', \
+             CASE i WHEN 1 THEN 5 END FROM n"
+        );
+        store
+            .write_derived_now(|writer| Ok(writer.tx.execute(&fill, [])?))
+            .unwrap();
+        let make = |id: &str| {
+            let share = Share {
+                id: id.parse().unwrap(),
+                kind: ShareKind::Team,
+                target: ShareTarget::Comparison { runs: Vec::new() },
+                query: String::new(),
+                redaction: Redaction::None,
+                note: String::new(),
+                created_ms: 10,
+                created_by: "bo".to_owned(),
+                expires_ms: None,
+                revoked_ms: None,
+                revoked_by: None,
+                last_opened_ms: None,
+                state: ShareState::Active,
+            };
+            let row = ShareRow {
+                share,
+                token_hash: None,
+                names_key: None,
+            };
+            store.write_derived_now(|writer| writer.make_share(&row))
+        };
+        make("shr_aaaaaaaaaa").unwrap();
+        let refused = make("shr_bbbbbbbbbb").unwrap_err();
+        let expected = "10000 links open already: revoke some that nobody needs";
+        assert_eq!(refused.to_string(), expected);
+        let revoke = |writer: &mut Writer| writer.revoke_shares_of("bo", "ada", 11);
+        assert_eq!(store.write_derived_now(revoke).unwrap(), 1);
+        make("shr_bbbbbbbbbb").unwrap();
     }
 }

@@ -58,7 +58,9 @@ impl Links {
     }
 }
 
-/// A text from a snapshot, escaped so that it cannot become Markdown markup.
+/// A text from a snapshot, escaped so that it cannot become Markdown markup. Forges look for people
+/// (`@name`) and issues (`#1`) after they have read the Markdown, so a backslash does not keep them
+/// from that; an empty comment behind the sign does.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in marked(text).chars() {
@@ -66,7 +68,12 @@ pub(crate) fn escaped(text: &str) -> String {
             '\n' | '\r' => out.push(' '),
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
-            c if "\\`*_{}[]#|~!@".contains(c) => {
+            '@' | '#' => {
+                out.push('\\');
+                out.push(c);
+                out.push_str("<!-- -->");
+            }
+            c if "\\`*_{}[]|~!".contains(c) => {
                 out.push('\\');
                 out.push(c);
             }
@@ -85,6 +92,9 @@ mod tests {
         let text = "<img src=x> a|b *c* [x](y)\nd";
         let literal = "&lt;img src=x> a\\|b \\*c\\* \\[x\\](y) d";
         assert_eq!(escaped(text), literal);
+        // Nor call a person or an issue.
+        let calls = "@octocat and #1";
+        assert_eq!(escaped(calls), "\\@<!-- -->octocat and \\#<!-- -->1");
         assert_eq!(code("a`b|c\nd"), "`a'b¦c d`");
         // Nor may it reorder the text beside it.
         assert_eq!(escaped("a\u{202e}b"), "a\u{fffd}b");

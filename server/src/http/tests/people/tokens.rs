@@ -199,4 +199,9 @@ async fn a_token_that_may_only_send_reads_nothing_of_what_others_sent() {
     assert_eq!(recorded.read::<RecordedComparison>().name, "");
     let read = send(&server, Some(&ada), Method::POST, "/api/comparisons", &pair).await;
     assert!(read.read::<RecordedComparison>().name.contains(" → "));
+    // Nor who else is in its project.
+    for (secret, status) in [(&ci, StatusCode::FORBIDDEN), (&bo, StatusCode::OK)] {
+        let project = send(&server, Some(secret), Method::GET, "/projects/main", "").await;
+        assert_eq!(project.status, status);
+    }
 }
