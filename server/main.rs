@@ -1,6 +1,6 @@
 //! The `tidemark` binary: the library `service`, and the front end that `build.rs` made.
 
-use service::site::{Asset, FrontEnd};
+use service::page_files::{Asset, FrontEnd};
 use std::process::ExitCode;
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::site::Site;
+    use service::page_files::Site;
 
     #[test]
     fn every_asset_is_found_by_its_path() {

@@ -1,30 +1,30 @@
 //! Everything that requests need: opened once and shared by all of them.
 
-use crate::access::Gate;
-use crate::asking::Asking;
 use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
-use crate::budget::Budget;
-use crate::clients::Quota;
-use crate::clock::{self, now_ms};
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
-use crate::data_folder::{BENCH, BLOBS, DATABASE};
-use crate::data_lock::{DataLock, For, Unusable};
-use crate::disk;
 use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
-use crate::names;
-use crate::oidc::Provider;
+use crate::limits::asking::Asking;
+use crate::limits::budget::Budget;
+use crate::limits::clients::Quota;
+use crate::limits::requests::Requests;
+use crate::limits::turns::Turns;
 use crate::pictures::Pictures;
-use crate::private::{self, Kind};
 use crate::problems::describe;
 use crate::projects::{self, Projects};
-use crate::requests::Requests;
 use crate::shelf::CardShelf;
 use crate::store::{Looked, Store, StoreError};
+use crate::system::clock::{self, now_ms};
+use crate::system::data_folder::{BENCH, BLOBS, DATABASE};
+use crate::system::data_lock::{DataLock, For, Unusable};
+use crate::system::disk;
+use crate::system::private::{self, Kind};
 use crate::tensors::Tensors;
-use crate::turns::Turns;
+use crate::who::access::Gate;
+use crate::who::host_names;
+use crate::who::oidc::Provider;
 use api::problem::ProblemCode;
 use api::progress::ServerEvent;
 use api::projects::ProjectName;
@@ -198,7 +198,7 @@ impl Shared {
             admission: Arc::new(Admission::new(clients, &budget)),
             budget,
             bench_turn: Turns::new(1),
-            hostname: names::hostname(),
+            hostname: host_names::hostname(),
             stopping: CancellationToken::new(),
         })
     }

@@ -4,10 +4,10 @@
 //! some hundred megabytes. So traces are decoded one after the other and are never all in memory at
 //! once. What is kept holds a permit for its memory, and goes first when others need that.
 
-use crate::answering::{ANSWER_TIME, while_awaited};
-use crate::budget::{Budget, Permit, Spare};
+use crate::limits::answering::{ANSWER_TIME, while_awaited};
+use crate::limits::budget::{Budget, Permit, Spare};
+use crate::limits::processor_time::ProcessorTime;
 use crate::pictures::{Ask, Decoded, Traces};
-use crate::processor_time::ProcessorTime;
 use crate::recent::Recent;
 use crate::store::{StoreResult, StoredRun};
 use answers::curves::{self, Axis};

@@ -6,12 +6,9 @@ mod tests;
 
 use crate::app::{OpenError, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
-use crate::budget::Budget;
-use crate::clock::now_ms;
 use crate::config::Config;
-use crate::data_folder::{DATABASE, REBUILDING};
-use crate::data_lock::{DataLock, For, Unusable};
 use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
+use crate::limits::budget::Budget;
 use crate::pictures::Pictures;
 use crate::problems::describe;
 use crate::projects;
@@ -19,6 +16,9 @@ use crate::store::{
     BlobRow, CopyContents, IdentityRow, MemberRow, Quarantined, Salvaged, Store, StoreError,
     StoreResult, TokenRow, Writer,
 };
+use crate::system::clock::now_ms;
+use crate::system::data_folder::{DATABASE, REBUILDING};
+use crate::system::data_lock::{DataLock, For, Unusable};
 use api::ids::PersonId;
 use api::people::Person;
 use api::projects::ProjectName;

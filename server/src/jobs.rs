@@ -5,13 +5,13 @@
 //! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
 //! hundreds of profiles are read in a moment.
 
-use crate::answering::{ANSWER_TIME, Caller, allowed, while_awaited};
-use crate::budget::NoMemory;
+use crate::limits::answering::{ANSWER_TIME, Caller, allowed, while_awaited};
+use crate::limits::budget::NoMemory;
+use crate::limits::processor_time::ProcessorTime;
+use crate::limits::turns::{Queue, Turns};
 use crate::pictures::{Ask, Traces};
-use crate::processor_time::ProcessorTime;
 use crate::recent::Recent;
 use crate::store::{RankRun, Store, StoreError, StoreResult};
-use crate::turns::{Queue, Turns};
 use answers::questions::JUDGING;
 use answers::ranks::Without;
 use api::ids::JobId;
@@ -232,7 +232,7 @@ impl Jobs {
     async fn profile(&self, rank: &RankRun) -> StoreResult<()> {
         let decoded = self.traces.get(rank.trace).await?;
         let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
-        let making = crate::work::background(move || {
+        let making = crate::limits::work::background(move || {
             // Nobody waits for it, so only time and memory can end it.
             let (_caller, presence) = Caller::waits();
             let made = allowed(Some(memory), PROFILING, &presence, |watch| {

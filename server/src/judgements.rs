@@ -8,12 +8,12 @@
 //!
 //! If judging takes long, explaining does too: so the explanation is stored with the verdict.
 
-use crate::answering::{ANSWER_TIME, Caller, allowed};
-use crate::budget::Permit;
+use crate::limits::answering::{ANSWER_TIME, Caller, allowed};
+use crate::limits::budget::Permit;
+use crate::limits::processor_time::within;
+use crate::limits::turns::{Queue, Turns};
 use crate::pictures::{Ask, Decoded, Pictures, is_judged_now};
-use crate::processor_time::within;
 use crate::store::{Store, StoreError, StoreResult, Writer};
-use crate::turns::{Queue, Turns};
 use answers::explain;
 use answers::questions::{JUDGING, report};
 use api::explain::Explanation;
@@ -149,7 +149,7 @@ impl Judge {
             .memory_to_ask(&decoded, Ask::Stacks)
             .await?;
         let looked_at = Arc::clone(&decoded);
-        let judging = crate::work::background(move || {
+        let judging = crate::limits::work::background(move || {
             let judged = |watch: Watch<'_>| judge(&looked_at.trace, JUDGING, watch);
             (Watch::undisturbed(judged), memory)
         });
@@ -187,7 +187,7 @@ impl Judge {
             return;
         }
         let looking = move || explanation(&decoded.trace, memory);
-        let Ok(Some(words)) = crate::work::background(looking).await else {
+        let Ok(Some(words)) = crate::limits::work::background(looking).await else {
             return;
         };
         let id = run.clone();
@@ -248,10 +248,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_words_that_are_kept_are_those_that_are_told() {
-        let budget = crate::budget::Budget::new(trace::units::Bytes::mib(64));
+        let budget = crate::limits::budget::Budget::new(trace::units::Bytes::mib(64));
         let permit = budget.take(trace::units::Bytes::mib(8)).await.unwrap();
         // On the same kind of thread as in the server.
-        let found = crate::work::background(move || {
+        let found = crate::limits::work::background(move || {
             let trace = leaking();
             let told = Watch::undisturbed(|watch| {
                 explain::explain("", &trace, main_device::of(&trace), None, watch)

@@ -1,8 +1,8 @@
 //! The team's own categories: which rules hold, and what they take of a recording.
 
 use crate::app::App;
-use crate::clock::now_ms;
 use crate::problems::Error;
+use crate::system::clock::now_ms;
 use api::categories::{Kept, OwnCategories, Taken, TakenOfDevice};
 use std::path::{Path, PathBuf};
 use timeline::format::plural;

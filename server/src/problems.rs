@@ -1,17 +1,17 @@
 //! Turns domain errors into problems, and problems into responses. All error statuses come from
 //! here.
 
-use crate::answering::{ANSWER_TIME, NoAnswer, Refused};
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
-use crate::budget::NoMemory;
-use crate::clients::quota::Crowd;
-use crate::clients::{Later, Refusal};
 use crate::ingest::IngestError;
-use crate::oidc::OidcError;
-use crate::people::PeopleError;
+use crate::limits::answering::{ANSWER_TIME, NoAnswer, Refused};
+use crate::limits::budget::NoMemory;
+use crate::limits::clients::quota::Crowd;
+use crate::limits::clients::{Later, Refusal};
 use crate::projects::ProjectError;
 use crate::store::StoreError;
+use crate::who::oidc::OidcError;
+use crate::who::people::PeopleError;
 use answers::cards::NoCard;
 use answers::decoded::NoDevice;
 use answers::questions::asked::Misasked;

@@ -1,9 +1,9 @@
 //! Keeps drawn cards, and limits drawing: a card is drawn once however many ask for it, and cards
 //! never take all cores. Runs in words are kept in the same way.
 
-use crate::clients::limits::Share;
-use crate::clients::{ClientAddress, Quota, Refusal};
-use crate::work;
+use crate::limits::clients::numbers::Share;
+use crate::limits::clients::{ClientAddress, Quota, Refusal};
+use crate::limits::work;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl CardShelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::quota::Crowd;
+    use crate::limits::clients::quota::Crowd;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test]

@@ -245,7 +245,7 @@ mod tests {
         recording.write_pickle(&mut pickle).unwrap();
         let snapshot = crate::ingest::parse([pickle].iter(), &AtomicU64::new(0)).unwrap();
         let trace = trace::replay::run(snapshot);
-        let budget = crate::budget::Budget::new(trace::units::Bytes::mib(1));
+        let budget = crate::limits::budget::Budget::new(trace::units::Bytes::mib(1));
         let decoded = crate::pictures::Decoded::new(trace, budget.nothing());
         let device = &decoded.trace.devices[0];
         let mut standing = 0;

@@ -17,12 +17,12 @@ pub use restore::{AtDamage, Restored, restore};
 
 use crate::app::{OpenError, open_blobs};
 use crate::blobs::{BlobError, Blobs};
-use crate::clock::now_ms;
 use crate::config::Config;
-use crate::data_folder::{DATABASE, PROJECTS};
-use crate::data_lock::{self, For, Unusable};
 use crate::projects;
 use crate::store::{BlobRow, CopyContents, Store, StoreError};
+use crate::system::clock::now_ms;
+use crate::system::data_folder::{DATABASE, PROJECTS};
+use crate::system::data_lock::{self, For, Unusable};
 use api::projects::ProjectName;
 use manifest::{DatabaseFile, Files, MANIFEST, Manifest, hash_of};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::blobs::Staged;
-use crate::data_folder::{REBUILDING, RESTORING};
+use crate::system::data_folder::{REBUILDING, RESTORING};
 use tempfile::TempDir;
 
 /// A data folder with these files, each in the database.

@@ -3,8 +3,8 @@
 //! The specification is one line of JSON on stdin, which then stays open. When stdin ends, the
 //! server is gone, and the child ends too.
 
+use crate::limits::work;
 use crate::tensors::TensorTable;
-use crate::work;
 use api::bench::{BenchResult, BenchStep, DeviceKind};
 use engine::bench::{RunSpec, run_recorded};
 use engine::device::cuda;

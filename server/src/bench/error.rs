@@ -1,6 +1,6 @@
 //! Why a bench was not accepted, or a row not run. Independent of HTTP.
 
-use crate::clients::Refusal;
+use crate::limits::clients::Refusal;
 use crate::store::StoreError;
 
 /// Why a bench was not taken.

@@ -12,12 +12,12 @@ use super::keep::keep_recording;
 use super::process::{self, Ended, How};
 use super::verdicts::changed_verdicts;
 use super::{BenchSettings, behind, request};
-use crate::clients::Refusal;
-use crate::clients::quota::Crowd;
-use crate::clock::now_ms;
 use crate::ingest::Uploads;
+use crate::limits::clients::Refusal;
+use crate::limits::clients::quota::Crowd;
+use crate::limits::turns::{Queue, Turns};
 use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult};
-use crate::turns::{Queue, Turns};
+use crate::system::clock::now_ms;
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
     StartBench, TensorChanges, verdict,
@@ -569,7 +569,7 @@ mod tests {
     use super::*;
     use crate::app::App;
     use crate::config::Config;
-    use crate::turns::Turn;
+    use crate::limits::turns::Turn;
     use serde_json::json;
 
     /// A server with one row that has just been taken up, by the test in place of the queue.

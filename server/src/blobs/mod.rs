@@ -13,8 +13,8 @@ mod words;
 pub use owner::{Claim, Owner, Ownership};
 pub use survey::Found;
 
-use crate::compression::is_compressed;
 use crate::store::{BlobCodec, BlobRow};
+use crate::system::compression::is_compressed;
 use api::ids::UploadId;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -266,7 +266,7 @@ impl Blobs {
 
     /// Free bytes on the disk of the blobs; `None` if they are not on a disk.
     pub fn free_bytes(&self) -> Option<u64> {
-        crate::disk::free_bytes(self.folder.as_deref()?)
+        crate::system::disk::free_bytes(self.folder.as_deref()?)
     }
 
     fn key(&self, hash: &str) -> Key {

@@ -2,9 +2,9 @@
 //! is removed afterwards. They may come from anywhere: what is unpacked has a limit.
 
 use super::CliError;
-use crate::compression::{GZIP_MAGIC, is_tar, is_zstd};
 use crate::config::Config;
 use crate::ingest::decompress::Decompressor;
+use crate::system::compression::{GZIP_MAGIC, is_tar, is_zstd};
 use flate2::read::MultiGzDecoder;
 use std::ffi::OsStr;
 use std::fs::File;

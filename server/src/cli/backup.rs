@@ -4,7 +4,7 @@ use super::output::{json, print};
 use super::{CliError, whose};
 use crate::backup::{AtDamage, BackupError, Depth, Report, Restored, Scope, back_up};
 use crate::config::Config;
-use crate::private;
+use crate::system::private;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use super::CliError;
 use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use crate::own_categories::{hints, read, taken};
-use crate::table::{Table, grouped};
+use crate::system::table::{Table, grouped};
 use api::categories::TakenOfDevice;
 use clap::Args;
 use serde::Serialize;

@@ -5,7 +5,7 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
-use crate::table::{Table, grouped};
+use crate::system::table::{Table, grouped};
 use answers::cards::{self, markdown, place_among, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;

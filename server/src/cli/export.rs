@@ -7,13 +7,13 @@ use super::remote::{Remote, RemoteArgs};
 use super::written::{Target, Written};
 use super::{CliError, whose};
 use crate::blobs::Blobs;
-use crate::data_folder::{BLOBS, DATABASE};
 use crate::export::{
     ExportError, Format, Unpacking, file_name, file_name_of, write_snapshot, write_trace,
 };
 use crate::identity::run_id;
 use crate::pictures::decode;
 use crate::store::Store;
+use crate::system::data_folder::{BLOBS, DATABASE};
 use crate::tensors::{self, TensorTable};
 use api::ids::RunId;
 use api::routes;

@@ -3,7 +3,7 @@
 use super::CliError;
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
-use crate::table::Table;
+use crate::system::table::Table;
 use api::history::{History, HistoryChange, HistoryRun};
 use api::labels::Label;
 use api::quality::cautions;

@@ -40,7 +40,7 @@ mod written;
 
 pub use output::tell;
 
-use crate::site::FrontEnd;
+use crate::page_files::FrontEnd;
 use clap::builder::Resettable;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;

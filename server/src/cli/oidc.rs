@@ -1,7 +1,7 @@
 //! The options of `tidemark serve` about a provider that signs people in.
 
 use super::CliError;
-use crate::oidc::{Rule, Secret, Settings};
+use crate::who::oidc::{Rule, Secret, Settings};
 use api::people::Role;
 use clap::Args;
 use std::path::{Path, PathBuf};

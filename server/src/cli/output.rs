@@ -1,7 +1,7 @@
 //! Prints text so that nothing in it can control the terminal.
 
 use super::CliError;
-use crate::plain::{is_plain, marked};
+use crate::system::plain::{is_plain, marked};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 

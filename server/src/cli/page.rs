@@ -2,7 +2,7 @@
 //! opens no data folder, and has no API: the files stay in the browser.
 
 use super::CliError;
-use crate::names::WebOrigin;
+use crate::who::host_names::WebOrigin;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;

@@ -3,12 +3,12 @@
 use super::output::{json, tell};
 use super::{CliError, whose};
 use crate::app::OpenError;
-use crate::data_folder::DATABASE;
-use crate::data_lock::{DataLock, For};
-use crate::people::{People, PeopleError};
-use crate::private;
 use crate::store::Store;
-use crate::table::Table;
+use crate::system::data_folder::DATABASE;
+use crate::system::data_lock::{DataLock, For};
+use crate::system::private;
+use crate::system::table::Table;
+use crate::who::people::{People, PeopleError};
 use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scope, Scopes};
 use clap::{Args, Subcommand};
 use std::io::Write;

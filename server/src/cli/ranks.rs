@@ -6,8 +6,8 @@ use super::files::{self, Found, JobFiles};
 use super::output::{json, print};
 use super::reading::{apart, trace_of};
 
-use crate::processor_time::within;
-use crate::table::Table;
+use crate::limits::processor_time::within;
+use crate::system::table::Table;
 use answers::questions::JUDGING;
 use api::jobs::{FileOfRank, JobNotes, RanksReport, Unreadable};
 use clap::Args;

@@ -1,8 +1,8 @@
 //! A dashboard over HTTP, for commands that use one.
 
 use super::{CliError, files};
-use crate::names::Authority;
-use crate::plain::plain;
+use crate::system::plain::plain;
+use crate::who::host_names::Authority;
 use api::ids::JobId;
 use api::problem::Problem;
 use api::projects::{HEADER, ProjectName, in_project, named_by};

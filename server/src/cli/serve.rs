@@ -7,16 +7,17 @@ use super::number::from_to;
 use super::oidc::{OidcArgs, read_secret};
 use crate::app::{App, FIRST_REQUESTS};
 use crate::bench::BenchSettings;
-use crate::clients::limits::Share;
-use crate::clients::{ClientLimits, Pace, Proxies};
-use crate::config::{Config, Token, UserHeader};
+use crate::config::{Config, UserHeader};
 use crate::http::{Listening, serve as serve_http};
 use crate::ingest::Sender;
-use crate::machine;
-use crate::names::{self, PublicUrl, WebOrigin};
-use crate::private;
+use crate::limits::clients::numbers::Share;
+use crate::limits::clients::{ClientLimits, Pace, Proxies};
+use crate::limits::machine;
+use crate::page_files::{FrontEnd, Site};
 use crate::samples::{self, BundledSample};
-use crate::site::{FrontEnd, Site};
+use crate::system::private;
+use crate::who::host_names::{self, PublicUrl, WebOrigin};
+use crate::who::server_token::Token;
 use api::people::{NewPerson, Role};
 use api::projects::in_project;
 use api::routes;
@@ -329,7 +330,7 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
 /// address of this machine is reached by the machine's name.
 fn reached_at(address: SocketAddr) -> String {
     match address.ip().is_unspecified() {
-        true => format!("http://{}:{}", names::hostname(), address.port()),
+        true => format!("http://{}:{}", host_names::hostname(), address.port()),
         false => format!("http://{address}"),
     }
 }

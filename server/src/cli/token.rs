@@ -2,7 +2,7 @@
 
 use super::CliError;
 use super::output::json;
-use crate::config::Token;
+use crate::who::server_token::Token;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;

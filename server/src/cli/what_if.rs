@@ -4,7 +4,7 @@ use super::CliError;
 use super::number::from_to;
 use super::output::{json, print};
 use super::reading::trace_of;
-use crate::table::Table;
+use crate::system::table::Table;
 use answers::questions::what_if::{self, Asked, Gone, Leaks, Settings};
 use api::what_if::{Limit, Replayed, WhatIf};
 use clap::Args;

@@ -2,7 +2,7 @@
 //! command makes would be out of the server's reach: its next write or backup would fail.
 
 use super::CliError;
-use crate::data_folder::DATABASE;
+use crate::system::data_folder::DATABASE;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

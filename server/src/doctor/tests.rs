@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::app::App;
-use crate::data_folder::BLOBS;
-use crate::data_lock::Unusable;
 use crate::ingest::Sender;
 use crate::samples;
 use crate::store::Slice;
+use crate::system::data_folder::BLOBS;
+use crate::system::data_lock::Unusable;
 use api::compare::RecordedComparison;
 use api::ids::RunId;
 use api::people::{NewPerson, Role};

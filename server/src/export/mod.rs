@@ -3,10 +3,10 @@
 //! Everything is written to a stream while it is made, so a large run needs no second copy in
 //! memory. The crate `render` makes tables.
 
-use crate::answering::Refused;
 use crate::blobs::{BlobError, Blobs};
 use crate::ingest::IngestError;
 use crate::ingest::decompress::Decompressor;
+use crate::limits::answering::Refused;
 use crate::tensors::TensorTable;
 use api::ids::RunId;
 use render::{Source, Tensors, write_parquet, write_perfetto};

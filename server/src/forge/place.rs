@@ -1,6 +1,6 @@
 //! Finds the pull request from its address, and the API of its forge.
 
-use crate::names::Authority;
+use crate::who::host_names::Authority;
 
 /// Which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@
 
 use super::cookies::{cookies, secure};
 use super::extract::Client;
-use crate::access::Secret;
 use crate::app::App;
-use crate::clients::ClientAddress;
-use crate::names::Scheme;
+use crate::limits::clients::ClientAddress;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
+use crate::who::access::Secret;
+use crate::who::host_names::Scheme;
 use answers::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
 use api::routes::SHARE_PARAMETER;

@@ -2,9 +2,9 @@
 
 use super::credentials;
 use super::extract::Client;
-use crate::access::Entry;
 use crate::app::App;
-use crate::clock::now_ms;
+use crate::system::clock::now_ms;
+use crate::who::access::Entry;
 use api::people::AuditEntry;
 use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};

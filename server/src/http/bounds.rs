@@ -4,11 +4,11 @@
 //! was uploaded. A test fails for a list that has neither.
 
 use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
-use crate::people::{MOST_PEOPLE, MOST_TOKENS};
 use crate::pictures::details::MAX_FRAMES;
 use crate::projects::retention::MOST_PLANNED;
 use crate::projects::{MOST_KINDS, MOST_PROJECTS};
-use crate::sessions;
+use crate::who::people::{MOST_PEOPLE, MOST_TOKENS};
+use crate::who::sessions;
 use answers::explain::MOST_LISTED;
 use answers::questions::MAX_LEAKS;
 use answers::questions::what_if::COLUMNS;

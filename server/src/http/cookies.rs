@@ -2,8 +2,8 @@
 //! cookie is described where links are (`audience`), the one of a sign-in at a provider in
 //! `account`.
 
-use crate::access::COOKIE as OF_SESSION;
-use crate::names::Scheme;
+use crate::who::access::COOKIE as OF_SESSION;
+use crate::who::host_names::Scheme;
 use api::projects::{COOKIE as OF_PROJECT, ProjectName};
 use axum::http::{HeaderMap, HeaderName, header};
 

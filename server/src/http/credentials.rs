@@ -3,9 +3,9 @@
 
 use super::cookies::cookies;
 use super::extract::Client;
-use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
 use crate::problems::Error;
+use crate::who::access::{COOKIE, Entry, Shown};
 use axum::http::{HeaderMap, HeaderName, header};
 
 /// What the sender of these headers may do. A person whom a trusted proxy names for the first time

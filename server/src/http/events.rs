@@ -2,9 +2,9 @@
 
 use super::extract::Client;
 use super::here::Here;
-use crate::access::{Entry, Membership};
 use crate::app::App;
 use crate::problems::Error;
+use crate::who::access::{Entry, Membership};
 use api::people::Scope;
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};

@@ -2,15 +2,15 @@
 
 use super::extract::{Client, Path, Query, run_id};
 use super::here::Here;
-use crate::answering::{Caller, Presence, allowed};
 use crate::app::App;
 use crate::blobs::BlobError;
-use crate::budget::Permit;
-use crate::clients::Slot;
 use crate::export::{self, ExportError, Format};
+use crate::limits::answering::{Caller, Presence, allowed};
+use crate::limits::budget::Permit;
+use crate::limits::clients::Slot;
+use crate::limits::work::background;
 use crate::problems::Error;
 use crate::store::StoreError;
-use crate::work::background;
 use api::problem::Problem;
 use axum::body::Body;
 use axum::http::header;

@@ -1,10 +1,10 @@
 //! Extractors whose refusals are problems too.
 
-use crate::access::Entry;
 use crate::app::App;
-use crate::clients::ClientAddress;
-use crate::names::Scheme;
+use crate::limits::clients::ClientAddress;
 use crate::problems::Error;
+use crate::who::access::Entry;
+use crate::who::host_names::Scheme;
 use answers::questions::asked;
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, TokenId, UploadId,
@@ -24,7 +24,7 @@ use trace::tiles::{GroupBy, TileId};
 
 /// A JSON body, which must arrive completely within [`ClientLimits::body_within`].
 ///
-/// [`ClientLimits::body_within`]: crate::clients::ClientLimits::body_within
+/// [`ClientLimits::body_within`]: crate::limits::clients::ClientLimits::body_within
 pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {

@@ -5,11 +5,11 @@ use super::extract::{Client, Origin};
 use super::here::{Here, Readable};
 use super::question::turn;
 use super::runs::{kept, summary};
-use crate::access::Entry;
-use crate::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
 use crate::app::App;
-use crate::asking::Turn;
-use crate::budget::Permit;
+use crate::limits::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
+use crate::limits::asking::Turn;
+use crate::limits::budget::Permit;
+use crate::limits::work;
 use crate::mcp::{
     self, Agent, Answers, ENOUGH, Library, MOST_RUNS, Page, Panicked, Place, Recording, Reference,
     only_one,
@@ -17,7 +17,7 @@ use crate::mcp::{
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::store::{Reader, Slice, Which};
-use crate::work;
+use crate::who::access::Entry;
 use api::ids::RunId;
 use api::projects::{ProjectName, named_by};
 use api::runs::RunSummary;

@@ -3,10 +3,10 @@
 //! Requests and uploads are counted as they happen; everything else is measured when somebody asks.
 //! Only readers of the API may read this: nobody else learns how much is stored.
 
-use crate::access::Entry;
 use crate::app::App;
+use crate::limits::turns::Queue;
 use crate::problems::Error;
-use crate::turns::Queue;
+use crate::who::access::Entry;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -121,7 +121,7 @@ fn uploads(now: &mut Measured, app: &App) {
 fn queues(now: &mut Measured, app: &App, benches: Queue) {
     let queues = [
         ("questions", app.asking.queue()),
-        ("answers", crate::work::answers()),
+        ("answers", crate::limits::work::answers()),
         ("reading", app.uploads.reading()),
         ("judging", app.uploads.judge().queue()),
         ("jobs", app.jobs.queue()),
@@ -174,7 +174,7 @@ fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
     now.bytes("blobs", "Stored files, as they are packed", blob_bytes);
     let database = "The database with its log";
     now.bytes("database", database, app.store.file_bytes());
-    if let Some(free) = crate::disk::free_bytes(&app.config.data) {
+    if let Some(free) = crate::system::disk::free_bytes(&app.config.data) {
         now.bytes("disk_free", "Room on the disk of the data folder", free);
     }
     if let Some(free) = app.uploads.blobs().free_bytes() {

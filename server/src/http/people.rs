@@ -5,10 +5,10 @@ use super::extract::{Json, Path, Query, person_id, token_id};
 use super::packed;
 use super::page::PageQuery;
 use super::permits;
-use crate::access::{Entry, Who};
 use crate::app::App;
 use crate::problems::Error;
 use crate::projects::ProjectError;
+use crate::who::access::{Entry, Who};
 use api::ids::PersonId;
 use api::people::{
     AddedPerson, AuditEntry, ChangePerson, CreatedToken, Me, NewPerson, NewToken, Person,

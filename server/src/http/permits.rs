@@ -1,9 +1,9 @@
 //! What each request needs: a scope, or the role of an admin. Requests that are not listed need
 //! `read` to look and `manage` to change something.
 
-use crate::access::Entry;
 use crate::problems::Error;
 use crate::projects::ProjectError;
+use crate::who::access::Entry;
 use api::people::{Scope, Scopes};
 use api::routes;
 use axum::http::Method;

@@ -6,7 +6,7 @@ use super::here::Here;
 use super::packed::{self, Keep, Packed};
 use super::question::{Question, StepsQuery, turn};
 use crate::app::App;
-use crate::asking::Turn;
+use crate::limits::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
 use crate::problems::Error;
 use answers::questions::asked::Misasked;

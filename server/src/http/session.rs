@@ -5,12 +5,12 @@ use super::cookies::{self, cookies};
 use super::credentials::entry;
 use super::extract::{Client, Json, Path, session_id};
 use super::permits;
-use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
-use crate::plain::plain;
 use crate::problems::Error;
-use crate::sessions::{LIFE_S, Visitor};
 use crate::store::StoreError;
+use crate::system::plain::plain;
+use crate::who::access::{COOKIE, Entry, Shown};
+use crate::who::sessions::{LIFE_S, Visitor};
 use api::problem::Problem;
 use api::runs::{Access, OpenSession, ServerInfo, Sessions};
 use axum::Extension;
@@ -168,7 +168,7 @@ pub async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
         session: session.map(|(_, value)| value),
         ..Shown::default()
     };
-    let here = crate::clients::ClientAddress::UNKNOWN;
+    let here = crate::limits::clients::ClientAddress::UNKNOWN;
     let entry = app.gate.check(shown, here, app.store.latest_ms())?;
     let Some(id) = entry.session.clone() else {
         return Ok(());

@@ -9,13 +9,13 @@ use super::preview::{self, Preview};
 use super::question::turn;
 use super::runs::kept;
 use super::{assets, credentials, packed};
-use crate::access::{Entry, Secret};
 use crate::app::App;
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::pictures::Ask;
-use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
+use crate::system::plain::is_plain;
+use crate::who::access::{Entry, Secret};
 use answers::redaction;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
@@ -267,7 +267,7 @@ pub async fn preview(
         let _held = (turn, memory);
         redaction::preview(&decoded.trace, (&id, row.name), names_key())
     };
-    let preview = crate::work::answer(work)
+    let preview = crate::limits::work::answer(work)
         .await
         .map_err(|_| Error::Store(StoreError::Interrupted))?;
     Ok(packed::json(&headers, &preview))

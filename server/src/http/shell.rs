@@ -2,8 +2,8 @@
 
 use super::addresses::all_in_project;
 use super::permits;
-use crate::access::{Entry, Membership};
 use crate::app::App;
+use crate::who::access::{Entry, Membership};
 use api::people::Scope;
 use api::routes;
 use axum::http::header;
@@ -51,7 +51,9 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
             // Whose are the forms that are filled in here (`shell.js`).
             body data-who=[entry.map(Entry::name)] {
                 a class="skip-link" href="#main" { "Skip to the content" }
-                @if let Some(membership) = entry.and_then(|entry| entry.membership.as_ref()) { (bar(membership)) }
+                @if let Some(membership) = entry.and_then(|entry| entry.membership.as_ref()) {
+                    (bar(membership))
+                }
                 (header(entry, title, asset("icon.svg")))
                 main id="main" class="account" tabindex="-1" {
                     h1 { (title) }

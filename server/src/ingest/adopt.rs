@@ -3,9 +3,9 @@
 use super::error::IngestError;
 use super::upload::{Arrived, Upload};
 use super::uploads::Uploads;
-use crate::clock::now_ms;
 use crate::identity::upload_id;
 use crate::store::{BlobRow, Quarantined, UploadState};
+use crate::system::clock::now_ms;
 use api::runs::RunSource;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;

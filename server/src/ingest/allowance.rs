@@ -6,9 +6,9 @@
 //! half of the memory would wait for each other. Even the large one leaves a quarter to the others.
 
 use super::error::IngestError;
-use crate::budget::{Budget, NoMemory, Permit};
-use crate::processor_time::ProcessorTime;
-use crate::turns::Turn;
+use crate::limits::budget::{Budget, NoMemory, Permit};
+use crate::limits::processor_time::ProcessorTime;
+use crate::limits::turns::Turn;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;

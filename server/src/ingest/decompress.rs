@@ -4,7 +4,7 @@
 //! limited ([`Decompressor::DEFAULT_LIMIT`]). For uploads the ratio is limited too: the cost of
 //! reading depends on unpacked bytes, the cost of sending on packed ones.
 
-use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC, is_zstd};
+use crate::system::compression::{GZIP_MAGIC, ZSTD_MAGIC, is_zstd};
 use flate2::write::MultiGzDecoder;
 use std::io::Write;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::decompress::DecompressError;
 use crate::blobs::BlobError;
-use crate::budget::NoMemory;
-use crate::clients::Refusal;
-use crate::clients::pace::TooSlow;
+use crate::limits::budget::NoMemory;
+use crate::limits::clients::Refusal;
+use crate::limits::clients::pace::TooSlow;
 use crate::store::StoreError;
 use std::time::Duration;
 use trace::reader::ReadError;

@@ -6,10 +6,10 @@
 
 use super::error::IngestError;
 use super::upload::Upload;
-use crate::clock::{FAR_MS, now_ms};
 use crate::judgements::judge_now;
 use crate::pictures::{Decoded, Pictures};
 use crate::store::{NewRun, PackedChunk, Store, StoreError, StoreResult};
+use crate::system::clock::{FAR_MS, now_ms};
 use answers::facts::{DeviceFacts, step_facts};
 use api::ids::RunId;
 use api::runs::RunSource;

@@ -5,7 +5,7 @@ use super::decompress::Decompressor;
 use super::error::IngestError;
 use super::upload::Upload;
 use crate::blobs::Blobs;
-use crate::compression::is_tar;
+use crate::system::compression::is_tar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::runtime::Handle;

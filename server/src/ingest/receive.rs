@@ -7,8 +7,8 @@ use super::error::IngestError;
 use super::parse::parse_within;
 use super::upload::Upload;
 use crate::blobs::{BlobError, Blobs, Staged};
-use crate::clients::pace::Watch;
-use crate::work::{Panicked, background};
+use crate::limits::clients::pace::Watch;
+use crate::limits::work::{Panicked, background};
 use api::progress::Phase;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -279,7 +279,7 @@ async fn feed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::ClientLimits;
+    use crate::limits::clients::ClientLimits;
     use futures_util::stream;
     use std::sync::atomic::AtomicU64;
     use units::Bytes as Size;
@@ -310,7 +310,7 @@ mod tests {
         let piece = Bytes::from(vec![0; MIB as usize]);
         let pieces = std::iter::repeat_n(piece, pieces as usize).map(Ok);
         let mut body = stream::iter(pieces);
-        let budget = crate::budget::Budget::new(Size::mib(64));
+        let budget = crate::limits::budget::Budget::new(Size::mib(64));
         let admission = Admission::new(&ClientLimits::default(), &budget);
         let upload = Arc::new(upload);
         // Nobody can read: all turns are taken.

@@ -1,6 +1,6 @@
 //! Who sends a file, and whether they still may.
 
-use crate::clients::ClientAddress;
+use crate::limits::clients::ClientAddress;
 use std::sync::Arc;
 
 /// Tells whether a sender may still do what it began: an upload takes as long as it takes.

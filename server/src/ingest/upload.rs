@@ -3,7 +3,7 @@
 use super::error::IngestError;
 use super::progress::Progress;
 use super::sender::Lasts;
-use crate::clients::ClientAddress;
+use crate::limits::clients::ClientAddress;
 use crate::store::{RankOfJob, Store, StoreResult, UploadState};
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
@@ -257,7 +257,7 @@ impl Upload {
                 )
             }
         };
-        let (id, now) = (self.id.clone(), crate::clock::now_ms());
+        let (id, now) = (self.id.clone(), crate::system::clock::now_ms());
         let in_job = self.in_job.clone();
         let recorded = store
             .write(move |writer| {

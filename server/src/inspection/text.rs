@@ -1,6 +1,6 @@
 //! The facts of a recording as aligned text.
 
-use crate::table::{Table, grouped};
+use crate::system::table::{Table, grouped};
 use answers::names::frame_line;
 use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
 use api::leaks::{Pattern, Verdict};

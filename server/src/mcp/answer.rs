@@ -1,6 +1,6 @@
 //! An answer in pages that fit into a context window.
 
-use crate::plain::marked;
+use crate::system::plain::marked;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Map, Value};

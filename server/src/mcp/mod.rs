@@ -28,7 +28,7 @@ pub use library::{Library, MOST_RUNS, Place, Recording};
 pub use reference::{ENOUGH, Reference, only_one};
 pub use tools::{RUNS, call};
 
-use crate::answering::Refused;
+use crate::limits::answering::Refused;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,

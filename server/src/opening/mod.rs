@@ -3,16 +3,16 @@
 #[cfg(test)]
 mod tests;
 
-use crate::access::Entry;
 use crate::app::{App, OpenError};
-use crate::clock::now_ms;
 use crate::config::Config;
-use crate::data_lock::Unusable;
 use crate::projects::{
     MOST_PROJECTS, ProjectError, Projects, changed, checked_quota, config_of, folder_of, found_in,
     in_project, new_row, refuse, retention,
 };
 use crate::store::{ProjectRow, StoreError, StoreResult};
+use crate::system::clock::now_ms;
+use crate::system::data_lock::Unusable;
+use crate::who::access::Entry;
 use api::people::{AuditEntry, Role};
 use api::projects::{ChangeProject, Keep, NewProject, Project, ProjectName};
 use std::path::PathBuf;

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::backup::{AtDamage, Depth, Scope as Extent, back_up, restore};
-use crate::data_folder::{DATABASE, PROJECTS, RESTORING};
-use crate::data_lock::Unusable;
 use crate::ingest::Sender;
 use crate::projects::folder_of;
+use crate::system::data_folder::{DATABASE, PROJECTS, RESTORING};
+use crate::system::data_lock::Unusable;
 use api::ids::PersonId;
 use api::people::{NewPerson, NewToken, Scope};
 use tempfile::TempDir;
@@ -133,13 +133,13 @@ async fn a_token_of_one_project_opens_no_other_one() {
         .make_token(&ada.id, &new, 1)
         .await
         .unwrap();
-    let shown = crate::access::Shown {
+    let shown = crate::who::access::Shown {
         token: Some(&made.secret),
         ..Default::default()
     };
     let gate = &team.main.gate;
     let entry = gate
-        .check(shown, crate::clients::ClientAddress::UNKNOWN, 2)
+        .check(shown, crate::limits::clients::ClientAddress::UNKNOWN, 2)
         .unwrap();
     assert_eq!(team.sees(&entry), "vision admin");
     assert!(!entry.is_admin(), "not of the server");

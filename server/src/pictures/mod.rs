@@ -13,11 +13,11 @@ pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use decode::decode;
 pub use traces::{Ask, Traces};
 
-use crate::answering::{ANSWER_TIME, while_awaited};
-use crate::budget::{Budget, Spare};
+use crate::limits::answering::{ANSWER_TIME, while_awaited};
+use crate::limits::budget::{Budget, Spare};
+use crate::limits::turns::Turns;
+use crate::limits::work;
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
-use crate::turns::Turns;
-use crate::work;
 use answers::texts::Texts;
 use api::ids::RunId;
 use std::sync::Arc;

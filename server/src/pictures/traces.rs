@@ -1,9 +1,9 @@
 //! Decoded traces: loaded once however many requests need them, and kept while they fit.
 
 use super::decode::{self, decode};
-use crate::budget::{Budget, Permit, Spare};
+use crate::limits::budget::{Budget, Permit, Spare};
+use crate::limits::work;
 use crate::store::{Store, StoreError, StoreResult};
-use crate::work;
 use answers::decoded::{Decoded, Held};
 use answers::texts::{OwnNames, Texts};
 use std::collections::HashMap;

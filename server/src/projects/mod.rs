@@ -8,11 +8,11 @@
 
 pub mod retention;
 
-use crate::access::{Entry, Membership};
 use crate::config::Config;
-use crate::data_folder::PROJECTS;
-use crate::people::People;
 use crate::store::{MemberRow, ProjectRow, Store, StoreError, StoreResult};
+use crate::system::data_folder::PROJECTS;
+use crate::who::access::{Entry, Membership};
+use crate::who::people::People;
 use api::ids::PersonId;
 use api::people::{Role, Scope, Scopes};
 use api::projects::{ChangeProject, Member, ProjectName, ProjectSettings};

@@ -5,8 +5,8 @@
 //! a bench. All ranks of a job stay or go together.
 
 use super::{MOST_KINDS, ProjectError, refuse};
-use crate::clock::now_ms;
 use crate::store::{Reader, Slice, Store, StoreResult, StoredRun, Which};
+use crate::system::clock::now_ms;
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
 use api::labels::{Label, Labels, NotALabel};

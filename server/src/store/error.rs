@@ -1,8 +1,8 @@
 //! What can go wrong in the database. This module knows nothing of HTTP.
 
 use super::runs::UNDO;
-use crate::answering::{ANSWER_TIME, NoAnswer, Refused};
-use crate::budget::NoMemory;
+use crate::limits::answering::{ANSWER_TIME, NoAnswer, Refused};
+use crate::limits::budget::NoMemory;
 use answers::decoded::NoDevice;
 use api::ids::RunId;
 use std::path::PathBuf;

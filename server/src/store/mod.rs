@@ -58,7 +58,7 @@ pub use tensors::AliveTensor;
 pub use tiles::{Keep, TileKey, pack_tile};
 pub use uploads::{UploadRow, UploadState};
 
-use crate::clock::{Steady, now_ms};
+use crate::system::clock::{Steady, now_ms};
 use group::GroupWriter;
 use rusqlite::{Connection, TransactionBehavior};
 use schema::Opening;
@@ -339,6 +339,6 @@ where
     T: Send + 'static,
     F: FnOnce() -> StoreResult<T> + Send + 'static,
 {
-    let done = crate::work::off_runtime(f).await;
+    let done = crate::limits::work::off_runtime(f).await;
     done.map_err(|_| StoreError::Interrupted)?
 }

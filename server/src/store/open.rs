@@ -3,8 +3,8 @@
 use super::group::GroupWriter;
 use super::schema::{self, Opening};
 use super::{Inner, Looked, READERS, Reader, Slice, Store, StoreError, StoreResult, Which, health};
-use crate::clock::{Steady, now_ms};
 use crate::identity::database_id;
+use crate::system::clock::{Steady, now_ms};
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};

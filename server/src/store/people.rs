@@ -2,7 +2,7 @@
 
 use super::rows::corrupt;
 use super::{Reader, Store, StoreError, StoreResult, Writer};
-use crate::data_folder::HAS_PEOPLE;
+use crate::system::data_folder::HAS_PEOPLE;
 use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
 use api::projects::ProjectName;

@@ -4,7 +4,7 @@
 
 // Only these files of the server are included: to build the whole server, with its database, would
 // take minutes.
-#[path = "../../../server/src/compression.rs"]
+#[path = "../../../server/src/system/compression.rs"]
 #[allow(dead_code, reason = "the server uses more of it")]
 mod compression;
 #[path = "../../../server/src/ingest/decompress.rs"]

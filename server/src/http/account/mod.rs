@@ -15,9 +15,9 @@ pub use people::{add_person, change_person, new_token, people};
 
 use super::credentials;
 use super::extract::Client;
-use crate::access::Entry;
 use crate::app::App;
 use crate::problems::Error;
+use crate::who::access::Entry;
 use api::routes::{ACCOUNT_PAGE, LIVE_PAGE, PEOPLE_PAGE, VIEWS_PAGE, project_page};
 use axum::extract::FromRequestParts;
 use axum::http::Method;
@@ -87,7 +87,7 @@ pub(super) fn within(next: &str) -> &str {
         )
     };
     let local = local && !path.split('/').any(is_dots);
-    match local && next.chars().all(crate::plain::is_plain) {
+    match local && next.chars().all(crate::system::plain::is_plain) {
         true => next,
         false => "/",
     }

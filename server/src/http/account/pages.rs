@@ -8,8 +8,8 @@ use super::SignedIn;
 use super::token_form::{TokenForm, token_form};
 use crate::app::App;
 
-use crate::access::{Entry, Who};
 use crate::problems::Error;
+use crate::who::access::{Entry, Who};
 use api::ids::TokenId;
 use api::people::{AuditEntry, PersonalToken, Scopes};
 use api::query::encode;

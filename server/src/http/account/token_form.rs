@@ -1,9 +1,9 @@
 //! The form to make a token: its fields, and how it looks.
 
 use super::super::shell::problem;
-use crate::access::Entry;
 use crate::app::App;
 use crate::problems::Error;
+use crate::who::access::Entry;
 use api::people::{NewToken, Scope};
 use api::routes;
 use maud::{Markup, html};

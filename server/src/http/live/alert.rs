@@ -1,9 +1,9 @@
 //! Tells a chat what to look at in a training, once for each kind of concern.
 
+use crate::limits::work::background;
 use crate::live::Warning;
 use crate::store::{StoreResult, Writer};
 use crate::webhook::Webhook;
-use crate::work::background;
 use api::ids::LiveId;
 use api::labels::Labels;
 use api::live::LiveRun;

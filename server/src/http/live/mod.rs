@@ -9,11 +9,11 @@ use super::audited::Subject;
 use super::extract::{Addresses, Json, Path};
 use super::here::Here;
 use crate::app::App;
-use crate::clock::now_ms;
 use crate::identity;
 use crate::live::{JUDGED, Warning, thinned, warnings};
 use crate::problems::Error;
 use crate::store::{MostLive, Reader, StoreError, StoreResult};
+use crate::system::clock::now_ms;
 use api::ids::LiveId;
 use api::labels::{self, Label, Labels};
 use api::live::{

@@ -2,9 +2,9 @@
 
 use super::super::shell::problem;
 use super::words;
-use crate::access::Entry;
 use crate::problems::Error;
 use crate::projects;
+use crate::who::access::Entry;
 use api::people::Role;
 use api::projects::{ChangeProject, Keep, NewProject, Project};
 use api::query::encode;

@@ -11,11 +11,11 @@ pub use page::{
 use super::audited::Subject;
 use super::extract::{Json, Path, Query, person_id};
 use super::packed;
-use crate::access::{Entry, Membership};
 use crate::app::App;
-use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::{self, ProjectError, retention};
+use crate::system::clock::now_ms;
+use crate::who::access::{Entry, Membership};
 use api::people::{Role, Scope};
 use api::problem::Problem;
 use api::projects::{

@@ -10,12 +10,12 @@ use super::forms::{
     self, Field, ProjectForm, Refusal, Typed, close_form, keep_form, new_form, rule, settings_form,
 };
 use super::{changed, may_look, membership, planned, set_role, told};
-use crate::access::{Entry, Membership};
 use crate::app::App;
-use crate::clock::now_ms;
 use crate::problems::Error;
 use crate::projects::retention;
 use crate::projects::{self, ProjectError};
+use crate::system::clock::now_ms;
+use crate::who::access::{Entry, Membership};
 use api::ids::PersonId;
 use api::people::Role;
 use api::projects::{Member, Plan, Project};

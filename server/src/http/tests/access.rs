@@ -1,8 +1,8 @@
 //! Tests about who may come in.
 
 use super::{Answer, Server, packed_snapshot, request};
-use crate::clients::{Peer, Proxies};
-use crate::config::Token;
+use crate::limits::clients::{Peer, Proxies};
+use crate::who::server_token::Token;
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{Access, FinishedUpload, ServerInfo, Sessions};
@@ -440,7 +440,7 @@ async fn with_a_token_only_names_of_this_server_pass_and_links_have_the_public_o
             problem.detail
         );
     }
-    let own = crate::names::hostname();
+    let own = crate::who::host_names::hostname();
     server.send(get(&own, "/")).await.expect(StatusCode::OK);
     let server = Server::with(|config| {
         config.token = Some(Token::new(TOKEN).unwrap());

@@ -1,7 +1,8 @@
 //! Cards: pictures and Markdown.
 
 use super::{Answer, Server, request};
-use crate::config::{Config, Token};
+use crate::config::Config;
+use crate::who::server_token::Token;
 use api::compare_view::CompareState;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};

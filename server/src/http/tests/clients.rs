@@ -1,9 +1,9 @@
 //! Slow and greedy clients over real sockets. Other clients must not notice them.
 
 use super::{Server, packed_snapshot};
-use crate::clients::limits::Share;
 use crate::http::{Listening, serve};
-use crate::work;
+use crate::limits::clients::numbers::Share;
+use crate::limits::work;
 use api::bench::StartBench;
 use api::problem::ProblemCode;
 use api::routes;
@@ -117,7 +117,7 @@ async fn streams_of_events_and_exports_have_their_own_places() {
     let sent = server.put("/api/upload/a", packed_snapshot()).await;
     let run = sent.read::<FinishedUpload>().run.id;
     let path = format!("/api/runs/{run}/export?format=pickle");
-    let here = crate::clients::ClientAddress::HERE;
+    let here = crate::limits::clients::ClientAddress::HERE;
     let taken: Vec<_> = std::iter::from_fn(|| server.app.exports.take(here).ok()).collect();
     assert_eq!(taken.len(), server.app.config.clients.exports.all);
     let refused = server.get(&path).await;
@@ -294,7 +294,7 @@ async fn wrong_guesses_are_told_once_in_a_while_without_what_was_guessed() {
     let log = Log::default();
     // The usual level of the log.
     let _guard = log.listen(tracing::Level::INFO);
-    let token = crate::config::Token::random();
+    let token = crate::who::server_token::Token::random();
     let server = Server::with(|config| config.token = Some(token)).await;
     let guess = r#"{"token":"zq-a-guess-xj"}"#;
     for _ in 0..30 {

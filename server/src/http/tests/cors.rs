@@ -1,8 +1,8 @@
 //! Pages of other sites: what the ones that the operator named may do, and all others may not.
 
 use super::{Answer, Server, packed_snapshot, request};
-use crate::clients::{Peer, Proxies};
 use crate::config::UserHeader;
+use crate::limits::clients::{Peer, Proxies};
 use api::people::{AuditEntry, NewPerson, Role};
 use api::runs::FinishedUpload;
 use axum::body::Body;

@@ -1,7 +1,7 @@
 //! Measurements: exactly in the text format, by route, and only for clients that may know them.
 
 use super::{Answer, Server, packed_snapshot, request};
-use crate::config::Token;
+use crate::who::server_token::Token;
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use std::collections::{BTreeMap, BTreeSet};

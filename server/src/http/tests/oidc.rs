@@ -2,7 +2,7 @@
 //! a real one is in the crate `tests`.
 
 use super::{Answer, Server, request};
-use crate::oidc::{Secret, Settings};
+use crate::who::oidc::{Secret, Settings};
 use api::people::{AuditEntry, ChangePerson, Me, NewPerson, Person, Role};
 use api::query::encode;
 use axum::body::Body;
@@ -100,7 +100,7 @@ async fn token(
         let refused = json!({ "error": "invalid_grant" });
         return (StatusCode::BAD_REQUEST, Json(refused));
     }
-    let now = crate::clock::now_ms() / 1000;
+    let now = crate::system::clock::now_ms() / 1000;
     let mut claims = json!({
         "iss": script.issuer, "sub": script.about["sub"], "aud": "tidemark",
         "exp": now + 60, "iat": now, "nonce": script.nonce,
@@ -458,7 +458,7 @@ fn a_provider_must_be_reached_over_tls() {
             newcomers: Role::Member,
         };
         assert_eq!(
-            crate::oidc::Provider::new(settings).is_ok(),
+            crate::who::oidc::Provider::new(settings).is_ok(),
             fine,
             "{issuer}"
         );

@@ -1,7 +1,7 @@
 //! Verdicts, growth, what is alive, what was allocated and freed, and lists of allocations.
 
 use super::{Answer, Server, request};
-use crate::answering::Refused;
+use crate::limits::answering::Refused;
 use crate::problems::Error;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, GrowthBand, Sort};
 use api::ids::RunId;

@@ -67,7 +67,7 @@ async fn no_run_gets_a_date_that_has_not_come() {
     let server = Server::start().await;
     server.app.store.pass_ms(30 * 24 * 3600 * 1000);
     upload(&server).await;
-    assert!(live(&server).await[0].created_ms <= crate::clock::now_ms());
+    assert!(live(&server).await[0].created_ms <= crate::system::clock::now_ms());
 }
 
 /// Else it would keep its disk until then.
@@ -75,11 +75,14 @@ async fn no_run_gets_a_date_that_has_not_come() {
 async fn a_run_that_was_deleted_in_the_future_goes_too() {
     let server = Server::start().await;
     let run = upload(&server).await;
-    let later = crate::clock::now_ms() + 3600 * 1000;
+    let later = crate::system::clock::now_ms() + 3600 * 1000;
     let delete = server.app.store.write(move |w| w.delete_run(&run, later));
     delete.await.unwrap();
     server.app.uploads.purge(0).await.unwrap();
-    let purge = server.app.uploads.purge(crate::clock::now_ms() + 1000);
+    let purge = server
+        .app
+        .uploads
+        .purge(crate::system::clock::now_ms() + 1000);
     purge.await.unwrap();
     assert_eq!(server.stored_files(), 0);
 }
@@ -421,7 +424,7 @@ async fn names_in_a_recording_turn_and_hide_nothing() {
     for path in [alive, format!("/api/runs/{run}/card.svg")] {
         let answer = server.get(&path).await.expect(StatusCode::OK);
         let text = String::from_utf8(answer.body.to_vec()).unwrap();
-        for c in name.chars().filter(|&c| !crate::plain::is_plain(c)) {
+        for c in name.chars().filter(|&c| !crate::system::plain::is_plain(c)) {
             assert!(!text.contains(c), "{path}: {c:?} in {text:.400}");
             let escaped = format!("\\u{:04x}", c as u32);
             assert!(!text.contains(&escaped), "{path}: {escaped} in {text:.400}");

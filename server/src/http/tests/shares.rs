@@ -1,7 +1,7 @@
 //! Shared links: what they open, what they refuse, and what they leave out.
 
 use super::{Answer, Server, packed_snapshot, request};
-use crate::config::Token;
+use crate::who::server_token::Token;
 use api::people::AddedPerson;
 use api::problem::ProblemCode;
 use api::routes;

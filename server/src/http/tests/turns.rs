@@ -1,10 +1,10 @@
 //! Turns at questions: whoever waits for one holds no memory.
 
 use super::{Answer, Server, request};
-use crate::asking::Asker;
-use crate::clients::ClientAddress;
+use crate::limits::asking::Asker;
+use crate::limits::clients::ClientAddress;
+use crate::limits::work;
 use crate::samples;
-use crate::work;
 use api::contents::Contents;
 use api::ids::{JobId, RunId};
 use api::jobs::{JobDetail, JobSummary};

@@ -1,8 +1,8 @@
 //! Tests of saved views.
 
 use super::{Server, request};
-use crate::clients::limits::Share;
-use crate::config::Token;
+use crate::limits::clients::numbers::Share;
+use crate::who::server_token::Token;
 use api::views::{View, Views};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};

@@ -47,7 +47,7 @@ async fn what_has_ended_stays_ended_when_the_clock_is_set_back() {
     store.pass_ms(8 * 24 * 3_600_000);
     assert_eq!(with_cookie().await, StatusCode::UNAUTHORIZED);
     // A server that starts after that knows it, too.
-    let a_week_later = crate::clock::now_ms() + 7 * 24 * 3_600_000;
+    let a_week_later = crate::system::clock::now_ms() + 7 * 24 * 3_600_000;
     let begun = std::time::Instant::now();
     while remembered().await < a_week_later {
         assert!(begun.elapsed().as_secs() < 20, "it is not remembered");

@@ -6,8 +6,8 @@ mod pages;
 mod tokens;
 
 use super::{Answer, Server, request};
-use crate::clients::{Peer, Proxies};
 use crate::config::UserHeader;
+use crate::limits::clients::{Peer, Proxies};
 use api::ids::PersonId;
 use api::people::{AddedPerson, CreatedToken, Me, Person, Role};
 use api::problem::ProblemCode;

@@ -1,7 +1,7 @@
 //! Projects that are not there for somebody: what they are told.
 
 use super::*;
-use crate::data_folder::RESTORING;
+use crate::system::data_folder::RESTORING;
 use api::people::CreatedToken;
 
 /// A token of ada's or bo's.

@@ -1,11 +1,11 @@
 //! Listens for connections, with their limits and timeouts, until the server stops.
 
+use super::super::router;
 use super::connections::{Connections, Counted, Seat};
-use super::router;
 use super::socket::Socket;
 use crate::app::App;
-use crate::clients::limits::Share;
-use crate::clients::{ClientAddress, Peer, Refusal};
+use crate::limits::clients::numbers::Share;
+use crate::limits::clients::{ClientAddress, Peer, Refusal};
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;

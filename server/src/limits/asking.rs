@@ -4,10 +4,10 @@
 //! Readers with a link have places of their own and half of the turns, so that strangers cannot
 //! make the team wait for more than the question that is being answered.
 
-use crate::clients::limits::{ClientLimits, Share};
-use crate::clients::{ClientAddress, Quota, Refusal, Slot};
-use crate::turns::{self, Queue, Turns};
-use crate::work;
+use crate::limits::clients::numbers::{ClientLimits, Share};
+use crate::limits::clients::{ClientAddress, Quota, Refusal, Slot};
+use crate::limits::turns::{self, Queue, Turns};
+use crate::limits::work;
 use std::time::Duration;
 
 /// When to ask again if there is no place.
@@ -82,7 +82,7 @@ impl Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::quota::Crowd;
+    use crate::limits::clients::quota::Crowd;
     use futures_util::FutureExt;
     use std::net::IpAddr;
 

@@ -4,11 +4,11 @@
 //! Such a page shows a token. What the browser adds by itself, because its user is signed in here
 //! or at a proxy, is taken away before anybody looks at it.
 
-use super::extract::Host;
+use super::super::extract::Host;
 use crate::app::App;
 use crate::config::Config;
-use crate::names::WebOrigin;
 use crate::problems::Error;
+use crate::who::host_names::WebOrigin;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;

@@ -3,7 +3,7 @@
 //!
 //! The protocol itself is the crate `openidconnect`'s (authorization code with PKCE). The cargo
 //! feature `oidc` compiles it; without it, [`Provider`] cannot be made. `http/account/oidc.rs` has
-//! the two addresses that a browser visits, and [`crate::people`] turns an [`Identity`] into a
+//! the two addresses that a browser visits, and [`crate::who::people`] turns an [`Identity`] into a
 //! person.
 
 mod allow;

@@ -36,7 +36,7 @@ async fn logged(mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let _noticed = hang_up::noticed(&mut request);
     // A panic in a handler is a defect, but the client should still get an answer. And the task
-    // goes on when the client has gone: only questions end (`http/hang_up.rs`).
+    // goes on when the client has gone: only questions end (`http/layers/hang_up.rs`).
     let handled = tokio::spawn(next.run(request).in_current_span()).await;
     let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
     let status = response.status().as_u16();

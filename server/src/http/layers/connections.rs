@@ -1,9 +1,9 @@
 //! Counts open connections, per address and in all. If there are too many, an idle one is closed:
 //! of the address with the most connections, the one that has been idle longest.
 
-use crate::clients::limits::Share;
-use crate::clients::quota::Crowd;
-use crate::clients::{ClientAddress, Refusal};
+use crate::limits::clients::numbers::Share;
+use crate::limits::clients::quota::Crowd;
+use crate::limits::clients::{ClientAddress, Refusal};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;

@@ -1,17 +1,17 @@
 //! Checks for every request on its way in, and headers for every response on its way out.
 
-use super::addresses::is_guarded;
-use super::audience::{self, Asking};
+use super::super::addresses::is_guarded;
+use super::super::audience::{self, Asking};
+use super::super::extract::{Client, Host};
+use super::super::here::Here;
+use super::super::permits;
 use super::cors::{Admitted, is_own_page};
-use super::extract::{Client, Host};
-use super::here::Here;
-use super::permits;
-use crate::access::Entry;
 use crate::app::App;
-use crate::clients::{ClientAddress, Peer};
 use crate::config::Config;
-use crate::names::{Authority, Scheme};
+use crate::limits::clients::{ClientAddress, Peer};
 use crate::problems::{Deleted, Elsewhere, Error};
+use crate::who::access::Entry;
+use crate::who::host_names::{Authority, Scheme};
 use api::runs::Access;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -215,7 +215,7 @@ fn here(main: &Arc<App>, request: &Request) -> Arc<App> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::Proxies;
+    use crate::limits::clients::Proxies;
 
     #[test]
     fn only_a_trusted_proxy_tells_of_tls_and_of_others() {

@@ -107,7 +107,8 @@ impl Provider {
         let wrong = |why: &str| format!("--oidc-issuer {}: {why}", settings.issuer);
         let uri: Uri = settings.issuer.parse().map_err(|_| wrong("no address"))?;
         let host = uri.host().ok_or_else(|| wrong("no host in it"))?.to_owned();
-        let here = crate::names::Authority::parse(&host).is_some_and(|host| host.is_loopback());
+        let here =
+            crate::who::host_names::Authority::parse(&host).is_some_and(|host| host.is_loopback());
         let encrypted = uri.scheme_str() == Some("https");
         let on_this_machine = here && uri.scheme_str() == Some("http");
         if !encrypted && !on_this_machine {

@@ -1,6 +1,6 @@
 //! Files that only their owner may read.
 
-use crate::data_folder::OURS;
+use crate::system::data_folder::OURS;
 use std::fs::{Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

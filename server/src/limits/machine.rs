@@ -58,7 +58,7 @@ fn check_against(
         return Ok(());
     };
     let limited = cgroup == Some(there) && installed != Some(there);
-    let most = there.saturating_sub(crate::budget::Budget::BESIDE);
+    let most = there.saturating_sub(crate::limits::budget::Budget::BESIDE);
     match wanted <= most {
         true => Ok(()),
         false => Err(BadMemory::TooMuch {

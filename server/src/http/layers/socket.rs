@@ -1,8 +1,8 @@
 //! A connection whose client must receive data fast enough. One that reads too slowly is dropped,
 //! together with the work for it.
 
-use crate::clients::Pace;
-use crate::clients::pace::Watch;
+use crate::limits::clients::Pace;
+use crate::limits::clients::pace::Watch;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,9 +1,9 @@
 //! People whom a provider signs in.
 
 use super::{People, PeopleError, is_nobodys, refuse};
-use crate::oidc::Identity;
-use crate::plain::plain;
 use crate::store::{IdentityRow, StoreResult};
+use crate::system::plain::plain;
+use crate::who::oidc::Identity;
 use api::people::{NewPerson, Person, Role};
 
 impl People {

@@ -1,12 +1,12 @@
 //! Who may do what: the server's token, people and their tokens, sessions of browsers that signed
 //! in, people whom a proxy names. It also limits how often a client may show a wrong secret.
 
-use crate::clients::guesses::Tally;
-use crate::clients::{ClientAddress, Guesses, Later};
-use crate::config::Token;
-use crate::people::{self, People, PeopleError};
-use crate::sessions::{Found, Opener, Sessions, Visitor};
+use crate::limits::clients::guesses::Tally;
+use crate::limits::clients::{ClientAddress, Guesses, Later};
 use crate::store::{Store, StoreError, StoreResult};
+use crate::who::people::{self, People, PeopleError};
+use crate::who::server_token::Token;
+use crate::who::sessions::{Found, Opener, Sessions, Visitor};
 use api::ids::{PersonId, SessionId, TokenId};
 use api::people::{ChangePerson, NewPerson, Person, PersonalToken, Role, Scope, Scopes};
 use api::projects::ProjectName;

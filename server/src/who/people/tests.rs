@@ -1,7 +1,7 @@
 //! People and tokens in the memory of a server.
 
 use super::*;
-use crate::oidc::Identity;
+use crate::who::oidc::Identity;
 
 async fn people() -> (tempfile::TempDir, People) {
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ pub struct Asset {
 }
 
 /// The page of a program without a front end. It must not look like a page that failed to load.
-const NO_FRONT_END: &str = include_str!("site/no_front_end.html");
+const NO_FRONT_END: &str = include_str!("page_files/no_front_end.html");
 
 /// The files in a program, sorted by their paths; empty if it was built without a front end.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Work that takes time, done away from the threads that answer requests. Work that a viewer waits
 //! for comes before background work.
 
-use crate::turns::{Queue, Turns};
+use crate::limits::turns::{Queue, Turns};
 use std::sync::LazyLock;
 use std::thread;
 use tokio::runtime::Handle;

@@ -7,8 +7,8 @@ mod identities;
 mod tokens;
 
 use crate::identity;
-use crate::plain::is_plain;
 use crate::store::{Store, StoreError, StoreResult};
+use crate::system::plain::is_plain;
 use api::ids::{PersonId, TokenId};
 use api::people::{
     AddedPerson, ChangePerson, NewPerson, NewToken, Person, PersonalToken, Role, Scopes,

@@ -1,9 +1,9 @@
 //! Limits for an answer that somebody waits for: processor time, and memory from the budget as the
 //! work needs it. When nobody waits any more, the work ends.
 
-use crate::budget::{NoMemory, Permit};
-use crate::processor_time::ProcessorTime;
-use crate::work::{self, Panicked};
+use crate::limits::budget::{NoMemory, Permit};
+use crate::limits::processor_time::ProcessorTime;
+use crate::limits::work::{self, Panicked};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +154,7 @@ fn grow(runtime: &Handle, memory: Option<&mut Permit>, wanted: Bytes) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::limits::budget::Budget;
     use tokio::sync::oneshot;
     use tokio::task::spawn_blocking;
 

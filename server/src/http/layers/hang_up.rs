@@ -2,11 +2,11 @@
 //!
 //! Hyper drops a request's future when its connection closes. The guards must not end there: they
 //! change memory after the database. So they, and every request that changes something, run in a
-//! task of their own (`http/log.rs`) and to their end. Only the handler of a question is dropped,
-//! and with it what the question waits for.
+//! task of their own (`http/layers/log.rs`) and to their end. Only the handler of a question is
+//! dropped, and with it what the question waits for.
 
-use super::audited;
-use crate::answering::Refused;
+use super::super::audited;
+use crate::limits::answering::Refused;
 use crate::problems::Error;
 use api::routes;
 use axum::extract::{MatchedPath, Request};

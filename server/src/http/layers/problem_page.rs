@@ -4,10 +4,10 @@
 //! What the guards refuse before anybody knows who asks is such a page, too. Its styles come from
 //! an address that is refused as well, so it must be readable without them.
 
-use super::shell::{page, problem as alert};
-use crate::access::Entry;
+use super::super::shell::{page, problem as alert};
 use crate::app::App;
 use crate::problems::{Elsewhere, Foreign, NoProject};
+use crate::who::access::Entry;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use axum::extract::{Request, State};

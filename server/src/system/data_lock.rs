@@ -1,7 +1,7 @@
-//! The lock of a data folder: one server, or one command, works in it at a time, and none works in a
-//! folder whose database is half made.
+//! The lock of a data folder: one server, or one command, works in it at a time, and none works in
+//! a folder whose database is half made.
 
-use crate::data_folder::{DATABASE, LOCK, REBUILDING, RESTORING};
+use crate::system::data_folder::{DATABASE, LOCK, REBUILDING, RESTORING};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
