@@ -1,6 +1,6 @@
 //! The runs of a history: of each job, the one rank that stands for it.
 
-use super::runs::{LABELLED, StoredRun};
+use super::runs::{LABELLED, Selected, StoredRun};
 use super::{Reader, StoreResult};
 use api::labels::Label;
 use rusqlite::named_params;
@@ -20,7 +20,7 @@ impl Reader<'_> {
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
         let wanted = serde_json::to_string(&((), &wanted)).expect("texts are plain data");
         let labelled = match labels.is_empty() {
-            true => ":id = :id",
+            true => ":wanted = :wanted",
             false => LABELLED,
         };
         let sql = format!(
@@ -28,7 +28,7 @@ impl Reader<'_> {
              ORDER BY created_ms DESC, id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": wanted })?;
+        let mut rows = statement.query(named_params! { ":wanted": wanted })?;
         let (mut shown, mut jobs): (Vec<String>, HashSet<String>) = Default::default();
         while let Some(row) = rows.next()?
             && shown.len() < most
@@ -43,7 +43,10 @@ impl Reader<'_> {
             }
         }
         let shown = serde_json::to_string(&shown).expect("texts are plain data");
-        self.runs_where("id IN (SELECT value FROM json_each(:id))", Some(&shown))
+        self.runs_where(Selected {
+            condition: "id IN (SELECT value FROM json_each(:wanted))",
+            wanted: Some(&shown),
+        })
     }
 
     /// The rank that stands for a job in a history.
@@ -56,7 +59,7 @@ impl Reader<'_> {
              ORDER BY peak DESC, rank LIMIT 1"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": wanted, ":job": job })?;
+        let mut rows = statement.query(named_params! { ":wanted": wanted, ":job": job })?;
         Ok(match rows.next()? {
             Some(row) => Some(row.get("id")?),
             None => None,

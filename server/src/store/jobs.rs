@@ -1,6 +1,7 @@
 //! Jobs: which runs are the ranks of one program, and the profile of each rank.
 
 use super::rows::{Slice, corrupt};
+use super::runs::Selected;
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::ids::{JobId, RunId};
 use api::jobs::{JobNotes, JobSummary, RunOfJob};
@@ -210,16 +211,16 @@ impl Reader<'_> {
     /// and of several ranks with equal recordings the lowest.
     pub(super) fn jobs_where(
         &self,
-        condition: &str,
-        id: Option<&str>,
+        selected: Selected<'_>,
     ) -> StoreResult<HashMap<String, RunOfJob>> {
+        let Selected { condition, .. } = selected;
         let sql = format!(
             "SELECT j.run, j.job, jobs.name, j.rank FROM job_ranks j JOIN jobs ON jobs.id = j.job \
              WHERE jobs.same_as IS NULL AND j.run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY jobs.created_ms, jobs.id, j.rank DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut found = HashMap::new();
         while let Some(row) = rows.next()? {
             let place = RunOfJob {

@@ -1,5 +1,6 @@
 //! Labels of runs.
 
+use super::runs::Selected;
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::ids::RunId;
 use api::labels::{self, ChangeLabels, Labels};
@@ -10,15 +11,15 @@ impl Reader<'_> {
     /// Labels of the runs that meet a condition.
     pub(super) fn labels_where(
         &self,
-        condition: &str,
-        id: Option<&str>,
+        selected: Selected<'_>,
     ) -> StoreResult<HashMap<String, Labels>> {
+        let Selected { condition, .. } = selected;
         let sql = format!(
             "SELECT run, key, value FROM labels \
              WHERE run IN (SELECT id FROM runs WHERE {condition})"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut found: HashMap<String, Labels> = HashMap::new();
         while let Some(row) = rows.next()? {
             let labels = found.entry(row.get("run")?).or_default();
@@ -39,7 +40,7 @@ impl Reader<'_> {
 
     /// Labels of a run, none where it is not there.
     pub fn labels(&self, run: &RunId) -> StoreResult<Labels> {
-        let found = self.labels_where("id = :id", Some(run.as_str()))?;
+        let found = self.labels_where(Selected::one(run))?;
         Ok(found.into_values().next().unwrap_or_default())
     }
 }

@@ -1,6 +1,7 @@
 //! Verdicts, and the findings about memory that accumulates, as rows.
 
 use super::rows::{bytes, corrupt, int, named, step_source_of, uint};
+use super::runs::Selected;
 use super::{Reader, StoreResult, Writer};
 use api::frames::{ForwardOp, FrameText};
 use api::ids::RunId;
@@ -71,9 +72,9 @@ impl Reader<'_> {
     /// clean. Of the host's pinned memory only a leak counts, after those of devices.
     pub(super) fn verdicts_where(
         &self,
-        condition: &str,
-        id: Option<&str>,
+        selected: Selected<'_>,
     ) -> StoreResult<HashMap<String, LeakSummary>> {
+        let Selected { condition, .. } = selected;
         let version = Leaks::VERSION;
         let sql = format!(
             "SELECT run, device, recording, verdict, reason, bytes_per_step, step \
@@ -84,7 +85,7 @@ impl Reader<'_> {
              device <> {PINNED}, bytes_per_step, device DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut found = HashMap::new();
         while let Some(row) = rows.next()? {
             let summary = LeakSummary {

@@ -28,6 +28,7 @@ mod own_categories;
 mod people;
 mod projects;
 mod rows;
+mod run_facts;
 mod runs;
 mod salvage;
 mod schema;

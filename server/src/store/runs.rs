@@ -1,22 +1,18 @@
 //! Runs and their small facts.
 
-use super::rows::{
-    NOT_KNOWN, bytes, corrupt, event, int, known_bytes, series_of, source_name, source_of,
-    step_source_name, step_source_of, uint,
-};
+use super::rows::{bytes, corrupt, source_name, source_of};
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
-use answers::facts::{DeviceFacts, OomFact, StepFacts};
+use answers::facts::{DeviceFacts, StepFacts};
 use api::ids::RunId;
 use api::jobs::RunOfJob;
 use api::labels::{Label, Labels};
 use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
-use trace::span::Span;
-use trace::trace::{Fidelity, FormatInfo, PINNED, QualityNote, Series, SeriesSummary, Step};
-use trace::units::{Bytes, EventIdx, Micros};
+use trace::trace::{FormatInfo, PINNED, QualityNote};
+use trace::units::Bytes;
 
 /// How long a deletion can be undone.
 pub const UNDO: Duration = Duration::from_secs(10 * 60);
@@ -104,11 +100,30 @@ pub struct RunRef {
     pub blob: String,
 }
 
-/// The condition that a run has all labels of the second entry of the JSON array `:id`: so one
+/// Which runs a statement is about.
+#[derive(Clone, Copy)]
+pub(super) struct Selected<'a> {
+    /// A condition on `runs`, which names what is wanted as `:wanted`.
+    pub condition: &'a str,
+    /// What is wanted: an id, or several values as a JSON array.
+    pub wanted: Option<&'a str>,
+}
+
+impl Selected<'_> {
+    /// One run.
+    pub(super) fn one(run: &RunId) -> Selected<'_> {
+        Selected {
+            condition: "id = :wanted",
+            wanted: Some(run.as_str()),
+        }
+    }
+}
+
+/// The condition that a run has all labels of the second entry of the JSON array `:wanted`: so one
 /// statement does for any number of labels.
-pub(super) const LABELLED: &str = "id IN (SELECT l.run FROM json_each(:id, '$[1]') w \
+pub(super) const LABELLED: &str = "id IN (SELECT l.run FROM json_each(:wanted, '$[1]') w \
      JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
-     GROUP BY l.run HAVING count(*) = json_array_length(:id, '$[1]'))";
+     GROUP BY l.run HAVING count(*) = json_array_length(:wanted, '$[1]'))";
 
 impl Reader<'_> {
     /// Runs that have all of these labels, newest first.
@@ -136,13 +151,16 @@ impl Reader<'_> {
         let order = format!("ORDER BY created_ms DESC, id LIMIT {limit} OFFSET {offset}");
         if labels.is_empty() && by.is_none() {
             let listed = format!("SELECT id FROM runs WHERE deleted_ms {deleted} {order}");
-            return self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None);
+            return self.runs_where(Selected {
+                condition: &format!("id IN ({listed}) AND :wanted IS NULL"),
+                wanted: None,
+            });
         }
         // What is wanted is passed as one JSON array, the person first.
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
         let json = serde_json::to_string(&(by, &wanted)).expect("texts are plain data");
         let sent = match by {
-            Some(_) => "AND uploaded_by COLLATE NOCASE = :id ->> 0",
+            Some(_) => "AND uploaded_by COLLATE NOCASE = :wanted ->> 0",
             None => "",
         };
         let labelled = match wanted.is_empty() {
@@ -151,7 +169,10 @@ impl Reader<'_> {
         };
         let listed =
             format!("SELECT id FROM runs WHERE deleted_ms {deleted} {sent} {labelled} {order}");
-        self.runs_where(&format!("id IN ({listed})"), Some(&json))
+        self.runs_where(Selected {
+            condition: &format!("id IN ({listed})"),
+            wanted: Some(&json),
+        })
     }
 
     /// One run, deleted or not.
@@ -159,7 +180,7 @@ impl Reader<'_> {
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn run(&self, id: &RunId) -> StoreResult<StoredRun> {
-        let found = self.runs_where("id = :id", Some(id.as_str()))?.pop();
+        let found = self.runs_where(Selected::one(id))?.pop();
         found.ok_or_else(|| no_run(id))
     }
 
@@ -241,38 +262,19 @@ impl Reader<'_> {
         Ok(self.tx.query_row(sql, [trace], |row| row.get(0))?)
     }
 
-    /// Allocator settings of a run, in the file's order.
-    pub fn settings(&self, id: &RunId) -> StoreResult<Vec<(String, String)>> {
-        let sql = "SELECT name, value FROM settings WHERE run = ?1 ORDER BY position";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Steps of one device of a run.
-    pub fn steps(&self, id: &RunId, device: u32) -> StoreResult<Vec<StepFacts>> {
-        let sql = "SELECT * FROM steps WHERE run = ?1 AND device = ?2 ORDER BY idx";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map(params![id.as_str(), device], step_of)?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    pub(super) fn runs_where(
-        &self,
-        condition: &str,
-        id: Option<&str>,
-    ) -> StoreResult<Vec<StoredRun>> {
-        let mut devices = self.devices_where(condition, id)?;
-        let mut quality = self.quality_where(condition, id)?;
-        let mut leaks = self.verdicts_where(condition, id)?;
-        let mut jobs = self.jobs_where(condition, id)?;
-        let mut labels = self.labels_where(condition, id)?;
+    pub(super) fn runs_where(&self, selected: Selected<'_>) -> StoreResult<Vec<StoredRun>> {
+        let Selected { condition, .. } = selected;
+        let mut devices = self.devices_where(selected)?;
+        let mut quality = self.quality_where(selected)?;
+        let mut leaks = self.verdicts_where(selected)?;
+        let mut jobs = self.jobs_where(selected)?;
+        let mut labels = self.labels_where(selected)?;
         let sql = format!(
             "SELECT runs.*, blobs.file_bytes FROM runs JOIN blobs ON blobs.hash = runs.blob \
              WHERE {condition} ORDER BY runs.created_ms DESC, id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
@@ -289,97 +291,6 @@ impl Reader<'_> {
             });
         }
         Ok(runs)
-    }
-
-    fn devices_where(&self, condition: &str, id: Option<&str>) -> StoreResult<PerRun<DeviceFacts>> {
-        let mut series = self.series_where(condition, id)?;
-        let mut ooms = self.ooms_where(condition, id)?;
-        let sql = format!(
-            "SELECT * FROM devices WHERE run IN (SELECT id FROM runs WHERE {condition}) \
-             ORDER BY run, device"
-        );
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
-        let mut found = PerRun::new();
-        while let Some(row) = rows.next()? {
-            let key: (String, u32) = (row.get("run")?, row.get("device")?);
-            let series = series.remove(&key).unwrap_or_default();
-            let ooms = ooms.remove(&key).unwrap_or_default();
-            let device = device_of(row, series, ooms)?;
-            found.entry(key.0).or_default().push(device);
-        }
-        Ok(found)
-    }
-
-    fn series_where(
-        &self,
-        condition: &str,
-        id: Option<&str>,
-    ) -> StoreResult<HashMap<(String, u32), [SeriesSummary; 4]>> {
-        let sql =
-            format!("SELECT * FROM series WHERE run IN (SELECT id FROM runs WHERE {condition})");
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
-        let mut found: HashMap<_, [SeriesSummary; 4]> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let series = series_of(&row.get::<_, String>("series")?)?;
-            let summaries = found
-                .entry((row.get("run")?, row.get("device")?))
-                .or_default();
-            summaries[series as usize] = SeriesSummary {
-                start: bytes(row, "start_bytes")?,
-                peak: bytes(row, "peak_bytes")?,
-                peak_event: event(row, "peak_event")?,
-                end: bytes(row, "end_bytes")?,
-            };
-        }
-        Ok(found)
-    }
-
-    fn ooms_where(
-        &self,
-        condition: &str,
-        id: Option<&str>,
-    ) -> StoreResult<HashMap<(String, u32), Vec<OomFact>>> {
-        let sql = format!(
-            "SELECT * FROM ooms WHERE run IN (SELECT id FROM runs WHERE {condition}) \
-             ORDER BY run, device, event"
-        );
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
-        let mut found: HashMap<_, Vec<OomFact>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let list = found
-                .entry((row.get("run")?, row.get("device")?))
-                .or_default();
-            list.push(OomFact {
-                event: EventIdx(row.get("event")?),
-                wanted: bytes(row, "wanted_bytes")?,
-                device_free: known_bytes(row, "free_bytes")?,
-            });
-        }
-        Ok(found)
-    }
-
-    fn quality_where(&self, condition: &str, id: Option<&str>) -> StoreResult<PerRun<QualityNote>> {
-        let sql = format!(
-            "SELECT * FROM quality WHERE run IN (SELECT id FROM runs WHERE {condition}) \
-             ORDER BY run, position"
-        );
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":id": id })?;
-        let mut found = PerRun::new();
-        while let Some(row) = rows.next()? {
-            let note = QualityNote {
-                code: row.get("code")?,
-                detail: row.get("detail")?,
-            };
-            found
-                .entry(row.get("run")?)
-                .or_insert_with(Vec::new)
-                .push(note);
-        }
-        Ok(found)
     }
 }
 
@@ -416,18 +327,6 @@ impl Writer<'_> {
     pub fn date_run(&mut self, id: &RunId, created_ms: i64) -> StoreResult<()> {
         let sql = "UPDATE runs SET created_ms = ?2 WHERE id = ?1";
         self.changed_one(id, self.tx.execute(sql, params![id.as_str(), created_ms])?)
-    }
-
-    fn insert_facts(&mut self, run: &NewRun) -> StoreResult<()> {
-        self.insert_notes(run)?;
-        for (facts, steps) in &run.devices {
-            self.insert_device(&run.id, facts)?;
-            self.insert_steps(&run.id, facts.device, steps)?;
-        }
-        for (device, leaks) in &run.leaks {
-            self.put_leaks(&run.id, *device, leaks)?;
-        }
-        Ok(())
     }
 
     /// Renames a run that is not deleted.
@@ -539,97 +438,7 @@ impl Writer<'_> {
             Err(no_run(id))
         }
     }
-
-    fn insert_notes(&mut self, run: &NewRun) -> StoreResult<()> {
-        let sql = "INSERT INTO settings (run, position, name, value) VALUES (?1, ?2, ?3, ?4)";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        for (position, (name, value)) in run.format.settings.iter().enumerate() {
-            statement.execute(params![run.id.as_str(), position as i64, name, value])?;
-        }
-        let sql = "INSERT INTO quality (run, position, code, detail) VALUES (?1, ?2, ?3, ?4)";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        for (position, note) in run.quality.iter().enumerate() {
-            statement.execute(params![
-                run.id.as_str(),
-                position as i64,
-                note.code,
-                note.detail
-            ])?;
-        }
-        Ok(())
-    }
-
-    fn insert_device(&mut self, run: &RunId, facts: &DeviceFacts) -> StoreResult<()> {
-        let (first, last) = facts.time.unzip();
-        self.tx.execute(
-            "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            params![
-                run.as_str(),
-                facts.device,
-                facts.events,
-                facts.blocks,
-                int(facts.fidelity.allocs),
-                int(facts.fidelity.predicted),
-                int(facts.unmatched_frees),
-                step_source_name(facts.step_source),
-                first.map(|t| t.0),
-                last.map(|t| t.0),
-                facts.steps,
-            ],
-        )?;
-        for series in Series::ALL {
-            let summary = facts.series(series);
-            self.tx.execute(
-                "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![
-                    run.as_str(),
-                    facts.device,
-                    series.name(),
-                    int(summary.start.get()),
-                    int(summary.peak.get()),
-                    summary.peak_event.map(|e| e.0),
-                    int(summary.end.get()),
-                ],
-            )?;
-        }
-        let sql = "INSERT INTO ooms VALUES (?1, ?2, ?3, ?4, ?5)";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        for oom in &facts.ooms {
-            let free = oom.device_free.map_or(NOT_KNOWN, |free| int(free.get()));
-            let wanted = int(oom.wanted.get());
-            statement.execute(params![
-                run.as_str(),
-                facts.device,
-                oom.event.0,
-                wanted,
-                free
-            ])?;
-        }
-        Ok(())
-    }
-
-    fn insert_steps(&mut self, run: &RunId, device: u32, steps: &[StepFacts]) -> StoreResult<()> {
-        let sql = "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        for facts in steps {
-            statement.execute(params![
-                run.as_str(),
-                device,
-                facts.step.index,
-                facts.step.name,
-                facts.step.events.start().0,
-                facts.step.events.end().0,
-                int(facts.allocated_end.get()),
-                int(facts.allocated_peak.get()),
-                int(facts.reserved_end.get()),
-                int(facts.requested_end.get()),
-            ])?;
-        }
-        Ok(())
-    }
 }
-
-type PerRun<T> = HashMap<String, Vec<T>>;
 
 fn no_run(id: &RunId) -> StoreError {
     StoreError::NotFound {
@@ -664,45 +473,5 @@ fn run_of(
         leaks: None,
         job: None,
         labels: Labels::new(),
-    })
-}
-
-fn device_of(
-    row: &Row,
-    series: [SeriesSummary; 4],
-    ooms: Vec<OomFact>,
-) -> StoreResult<DeviceFacts> {
-    let first: Option<i64> = row.get("first_us")?;
-    let last: Option<i64> = row.get("last_us")?;
-    Ok(DeviceFacts {
-        device: row.get("device")?,
-        events: row.get("events")?,
-        blocks: row.get("blocks")?,
-        series,
-        fidelity: Fidelity {
-            allocs: uint(row, "fidelity_allocs")?,
-            predicted: uint(row, "fidelity_predicted")?,
-        },
-        unmatched_frees: uint(row, "unmatched_frees")?,
-        step_source: step_source_of(&row.get::<_, String>("step_source")?)?,
-        steps: row.get("n_steps")?,
-        time: first.zip(last).map(|(a, b)| (Micros(a), Micros(b))),
-        ooms,
-    })
-}
-
-fn step_of(row: &Row) -> rusqlite::Result<StepFacts> {
-    let first: u32 = row.get("first_event")?;
-    let end: u32 = row.get("end_event")?;
-    Ok(StepFacts {
-        step: Step {
-            index: row.get("idx")?,
-            name: row.get("name")?,
-            events: Span::new(EventIdx(first), EventIdx(end.max(first))),
-        },
-        allocated_end: bytes(row, "allocated_end")?,
-        allocated_peak: bytes(row, "allocated_peak")?,
-        reserved_end: bytes(row, "reserved_end")?,
-        requested_end: bytes(row, "requested_end")?,
     })
 }
