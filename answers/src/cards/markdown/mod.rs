@@ -59,8 +59,9 @@ impl Links {
 }
 
 /// A text from a snapshot, escaped so that it cannot become Markdown markup. Forges look for people
-/// (`@name`) and issues (`#1`) after they have read the Markdown, so a backslash does not keep them
-/// from that; an empty comment behind the sign does.
+/// (`@name`) after they have read the Markdown, so a backslash does not keep them from that; an
+/// empty comment behind the sign does. A reference to an issue (`#1`) calls nobody, and `#` is in
+/// the names of many scopes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in marked(text).chars() {
@@ -68,12 +69,8 @@ pub(crate) fn escaped(text: &str) -> String {
             '\n' | '\r' => out.push(' '),
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
-            '@' | '#' => {
-                out.push('\\');
-                out.push(c);
-                out.push_str("<!-- -->");
-            }
-            c if "\\`*_{}[]|~!".contains(c) => {
+            '@' => out.push_str("\\@<!-- -->"),
+            c if "\\`*_{}[]#|~!".contains(c) => {
                 out.push('\\');
                 out.push(c);
             }
@@ -92,9 +89,8 @@ mod tests {
         let text = "<img src=x> a|b *c* [x](y)\nd";
         let literal = "&lt;img src=x> a\\|b \\*c\\* \\[x\\](y) d";
         assert_eq!(escaped(text), literal);
-        // Nor call a person or an issue.
-        let calls = "@octocat and #1";
-        assert_eq!(escaped(calls), "\\@<!-- -->octocat and \\#<!-- -->1");
+        // Nor call a person.
+        assert_eq!(escaped("@octocat"), "\\@<!-- -->octocat");
         assert_eq!(code("a`b|c\nd"), "`a'b¦c d`");
         // Nor may it reorder the text beside it.
         assert_eq!(escaped("a\u{202e}b"), "a\u{fffd}b");
