@@ -1,10 +1,9 @@
 //! Comparisons of runs, and their curves over one axis.
 
-use super::audience::Audience;
-use super::extract::{Client, Query, compared_runs};
+use super::extract::{Query, compared_runs};
 use super::here::Here;
 use super::packed;
-use super::question::turn;
+use super::question::Asker;
 use crate::app::App;
 use crate::problems::Error;
 use crate::store::StoredRun;
@@ -44,13 +43,12 @@ struct Shared<'a> {
 pub async fn compare(
     Here(app): Here,
     Query(query): Query<RunsQuery>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let texts = audience.texts();
+    let texts = asker.audience.texts();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
-    let _turn = turn(&app, &audience, client).await?;
+    let _turn = asker.turn(&app).await?;
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
     let against = app.comparisons.compare(&traces, texts).await?;
     let runs = rows.into_iter().map(|row| compared(row, texts));
@@ -73,13 +71,12 @@ pub async fn curves(
     Here(app): Here,
     Query(query): Query<RunsQuery>,
     Query(curves): Query<CurvesAsked>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let wanted = asked::curves(&curves)?;
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
-    let _turn = turn(&app, &audience, client).await?;
+    let _turn = asker.turn(&app).await?;
     let curves = app.comparisons.curves(&rows, wanted).await?;
     Ok(packed::json(&headers, &curves))
 }

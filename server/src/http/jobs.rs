@@ -1,12 +1,11 @@
 //! Jobs: make, list, read, delete.
 
-use super::audience::Audience;
 use super::audited::Subject;
-use super::extract::{Client, Json, Path, Query, job_id};
+use super::extract::{Json, Path, Query, job_id};
 use super::here::Here;
 use super::packed;
 use super::page::PageQuery;
-use super::question::turn;
+use super::question::Asker;
 use crate::app::App;
 use crate::identity;
 use crate::jobs::Surveyed;
@@ -100,12 +99,11 @@ pub async fn create(Here(app): Here, Json(request): Json<NewJob>) -> Result<Resp
 pub async fn get(
     Here(app): Here,
     Path(job): Path<String>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let summary = summary(&app, &job_id(&job)?).await?;
-    let surveyed = surveyed(&app, &summary.id, (&audience, client)).await?;
+    let surveyed = surveyed(&app, &summary.id, &asker).await?;
     let id = summary.id.clone();
     let notes = app.store.read(move |reader| reader.job_notes(&id)).await?;
     Ok(packed::json(&headers, &detail(summary, surveyed, &notes)))
@@ -123,12 +121,11 @@ pub async fn sites(
     Here(app): Here,
     Path(job): Path<String>,
     Query(page): Query<PageQuery>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
-    let surveyed = surveyed(&app, &id, (&audience, client)).await?;
+    let surveyed = surveyed(&app, &id, &asker).await?;
     let slice = page.slice();
     let rows = surveyed.survey.sites.iter();
     let rows = rows.skip(slice.offset as usize).take(slice.limit as usize);
@@ -146,12 +143,11 @@ pub async fn sites(
 pub async fn curve(
     Here(app): Here,
     Path((job, rank)): Path<(String, u32)>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let JobSummary { id, .. } = summary(&app, &job_id(&job)?).await?;
-    let Surveyed { survey, .. } = surveyed(&app, &id, (&audience, client)).await?;
+    let Surveyed { survey, .. } = surveyed(&app, &id, &asker).await?;
     let rows = survey.ranks.iter().zip(&survey.curves);
     let mut found = rows.filter(|(row, _)| row.rank == Rank(rank));
     let missing = || Error::NotFound(format!("rank {rank} in {job}"));
@@ -214,13 +210,9 @@ pub async fn place(
 
 /// What is known about a job. New ranks are looked at in the background, one after the other; the
 /// profiles of all ranks are read in a turn.
-async fn surveyed(
-    app: &App,
-    job: &JobId,
-    (audience, client): (&Audience, Client),
-) -> Result<Surveyed, Error> {
+async fn surveyed(app: &App, job: &JobId, asker: &Asker) -> Result<Surveyed, Error> {
     let profiled = app.jobs.profiled(job).await?;
-    let _turn = turn(app, audience, client).await?;
+    let _turn = asker.turn(app).await?;
     Ok(app.jobs.survey(profiled).await?)
 }
 

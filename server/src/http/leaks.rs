@@ -1,10 +1,9 @@
 //! Whether a run leaks, and how it grew.
 
-use super::audience::Audience;
-use super::extract::{Client, Query, dimension};
+use super::extract::{Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
-use super::question::{Question, StepsQuery, answered, turn};
+use super::question::{Asker, Question, StepsQuery, answered};
 use crate::app::App;
 use crate::limits::processor_time::ProcessorTime;
 use crate::pictures::{Ask, Decoded};
@@ -46,9 +45,8 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
         app,
         run,
         device,
-        audience,
+        asker,
         headers,
-        client,
         ..
     } = question;
     let keep = match version.is(Leaks::VERSION) {
@@ -56,8 +54,8 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
         false => Keep::Ask,
     };
     let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
-    let etag = audience.tagged(etag);
-    let leaks = found(&app, (&run, device), (&audience, client), None).await?;
+    let etag = asker.audience.tagged(etag);
+    let leaks = found(&app, (&run, device), &asker, None).await?;
     Ok(packed::immutable_json(&headers, &leaks, etag, keep))
 }
 
@@ -80,12 +78,11 @@ pub async fn growth(
         app,
         run,
         device,
-        audience,
+        asker,
         steps,
-        client,
         ..
     } = &question;
-    let leaks = found(app, (run, *device), (audience, *client), steps.as_deref()).await?;
+    let leaks = found(app, (run, *device), asker, steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
@@ -99,14 +96,14 @@ pub async fn growth(
 async fn found(
     app: &App,
     (run, device): (&RunId, u32),
-    (audience, client): (&Audience, Client),
+    asker: &Asker,
     level: Option<&str>,
 ) -> Result<Leaks, Error> {
-    if level.is_none() && !audience.texts().are_redacted() {
+    if level.is_none() && !asker.audience.texts().are_redacted() {
         return Ok(app.uploads.judge().leaks(run, device).await?);
     }
-    let turn = turn(app, audience, client).await?;
-    let decoded = decoded(app, run.clone(), audience, level).await?;
+    let turn = asker.turn(app).await?;
+    let decoded = decoded(app, run.clone(), &asker.audience, level).await?;
     let memory = app
         .pictures
         .traces

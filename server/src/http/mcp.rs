@@ -1,9 +1,8 @@
 //! Questions of language models: tools over HTTP, for clients with the token. See `docs/mcp.md`.
 
-use super::audience::Audience;
-use super::extract::{Client, Origin};
+use super::extract::Origin;
 use super::here::{Here, Readable};
-use super::question::turn;
+use super::question::Asker;
 use super::runs::{kept, summary};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, Caller, Presence, Refused, allowed};
@@ -40,11 +39,10 @@ pub async fn ask(
     Extension(entry): Extension<Entry>,
     Extension(readable): Extension<Readable>,
     origin: Origin,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     request: Request,
 ) -> Result<Response, Error> {
-    if audience.is_of_link() {
+    if asker.audience.is_of_link() {
         // A link shows certain views; a tool could ask about data outside of them.
         return Err(Error::TokenNeeded);
     }
@@ -63,8 +61,7 @@ pub async fn ask(
         app,
         readable: readable.0,
         origin: origin.to_string(),
-        audience,
-        client,
+        asker,
         gone,
         presence: Arc::new(presence),
     });
@@ -90,8 +87,7 @@ struct Dashboard {
     are_several: bool,
     /// The beginning of links.
     origin: String,
-    audience: Audience,
-    client: Client,
+    asker: Asker,
     /// Fires when the client hangs up.
     gone: CancellationToken,
     presence: Arc<Presence>,
@@ -176,7 +172,7 @@ impl Dashboard {
             found.runs = read.await?.into_iter().map(summary).collect();
         }
         let turn = match mcp::recordings_of(arguments).next() {
-            Some(_) => Some(turn(&self.app, &self.audience, self.client).await?),
+            Some(_) => Some(self.asker.turn(&self.app).await?),
             None => None,
         };
         let mut memory = None;

@@ -52,7 +52,7 @@ mod uploads;
 mod views;
 mod what_if;
 
-pub use layers::serve::{Listening, serve};
+pub use layers::serve::Listening;
 
 use layers::{cors, guard, hang_up, log, measure, problem_page};
 
@@ -197,6 +197,12 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(jobs::get, jobs::delete))
         .routes(routes!(jobs::sites))
         .routes(routes!(jobs::curve))
+}
+
+/// Serves everything until `app.stopping` fires.
+pub async fn serve(listening: Listening, app: Arc<App>) {
+    let service = router(Arc::clone(&app));
+    layers::serve::serve(listening, app, service).await;
 }
 
 /// The whole server, as a service.

@@ -1,10 +1,10 @@
 //! Tiles and marks, blocks and moments: what the timeline asks for.
 
 use super::audience::Audience;
-use super::extract::{Client, Path, Query, group_by, run_id, tile_id};
+use super::extract::{Path, Query, group_by, run_id, tile_id};
 use super::here::Here;
 use super::packed::{self, Keep, Packed};
-use super::question::{Question, StepsQuery, turn};
+use super::question::{Asker, Question, StepsQuery};
 use crate::app::App;
 use crate::limits::asking::Turn;
 use crate::pictures::{self, Decoded, Picture, details};
@@ -142,7 +142,7 @@ async fn one_of_a_device(
         device: question.device,
         picture,
         version,
-        audience: question.audience,
+        audience: question.asker.audience,
     };
     respond(&question.app, asked, &question.headers).await
 }
@@ -159,18 +159,17 @@ pub async fn block(
     Here(app): Here,
     Path((run, device, block)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let _turn = turn_to_cut(&app, &audience, client, &steps).await?;
-    let decoded = decoded(&app, id.clone(), &audience, steps.level()).await?;
+    let _turn = turn_to_cut(&app, &asker, &steps).await?;
+    let decoded = decoded(&app, id.clone(), &asker.audience, steps.level()).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
     let mut found = found.ok_or_else(missing)?;
     // Texts about tensors in a recording can contain anything, like metadata.
-    let tells_all = !audience.texts().are_redacted();
+    let tells_all = !asker.audience.texts().are_redacted();
     if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {
         found.tensor = tensors.of_block(&found);
     }
@@ -189,12 +188,11 @@ pub async fn moment(
     Here(app): Here,
     Path((run, device, event)): Path<(String, u32, u32)>,
     Query(steps): Query<StepsQuery>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let _turn = turn_to_cut(&app, &audience, client, &steps).await?;
-    let decoded = decoded(&app, run_id(&run)?, &audience, steps.level()).await?;
+    let _turn = turn_to_cut(&app, &asker, &steps).await?;
+    let decoded = decoded(&app, run_id(&run)?, &asker.audience, steps.level()).await?;
     let found = details::moment(decoded.device(device)?, EventIdx(event));
     let missing = Misasked::NoEvent { event, device };
     Ok(packed::json(&headers, &found.ok_or(missing)?))
@@ -202,14 +200,9 @@ pub async fn moment(
 
 /// A turn, where other steps are asked for: they take a copy of the trace. To look something up
 /// takes nothing beside the trace, so that needs no turn.
-async fn turn_to_cut(
-    app: &App,
-    audience: &Audience,
-    client: Client,
-    steps: &StepsQuery,
-) -> Result<Option<Turn>, Error> {
+async fn turn_to_cut(app: &App, asker: &Asker, steps: &StepsQuery) -> Result<Option<Turn>, Error> {
     match steps.level() {
-        Some(_) => Ok(Some(turn(app, audience, client).await?)),
+        Some(_) => Ok(Some(asker.turn(app).await?)),
         None => Ok(None),
     }
 }

@@ -6,7 +6,7 @@ use super::here::Here;
 use super::packed::{self, Keep};
 use crate::app::App;
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
-use crate::limits::asking::{Asker, Turn};
+use crate::limits::asking::{self, Turn};
 use crate::limits::budget::Permit;
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
@@ -16,22 +16,51 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
 use trace::watch::Watch;
+
+/// Who asks: what they may see, and where they are.
+#[derive(Clone)]
+pub struct Asker {
+    pub(super) audience: Audience,
+    pub(super) client: Client,
+}
+
+impl FromRequestParts<Arc<App>> for Asker {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Asker, Infallible> {
+        Ok(Asker {
+            audience: Audience::from_request_parts(parts, app).await?,
+            client: Client::of(&parts.extensions),
+        })
+    }
+}
+
+impl Asker {
+    /// A turn at a question, before any memory is taken for it.
+    pub(super) async fn turn(&self, app: &App) -> Result<Turn, Error> {
+        let asker = match self.audience.is_of_link() {
+            true => asking::Asker::Link,
+            false => asking::Asker::Team,
+        };
+        Ok(app.asking.turn(asker, self.client.address).await?)
+    }
+}
 
 /// A question: who asks, which run, and which device.
 pub struct Question {
     pub(super) app: Arc<App>,
     pub(super) run: RunId,
     pub(super) device: u32,
-    pub(super) audience: Audience,
+    pub(super) asker: Asker,
     /// The word or the key of the loop whose iterations are the steps; `None` for the loop that
     /// Tidemark finds.
     pub(super) steps: Option<String>,
     pub(super) headers: HeaderMap,
-    pub(super) client: Client,
     /// What is needed to answer.
     pub(super) asks: Ask,
 }
@@ -65,16 +94,15 @@ impl FromRequestParts<Arc<App>> for Question {
     async fn from_request_parts(parts: &mut Parts, main: &Arc<App>) -> Result<Question, Error> {
         let Path(Place { run, device }) = Path::from_request_parts(parts, main).await?;
         let Query(StepsQuery { steps }) = Query::from_request_parts(parts, main).await?;
-        let Ok(audience) = Audience::from_request_parts(parts, main).await;
+        let Ok(asker) = Asker::from_request_parts(parts, main).await;
         let Ok(Here(app)) = Here::from_request_parts(parts, main).await;
         Ok(Question {
             app,
             run: run_id(&run)?,
             device,
-            audience,
+            asker,
             steps,
             headers: parts.headers.clone(),
-            client: Client::of(&parts.extensions),
             asks: Ask::Known,
         })
     }
@@ -111,10 +139,9 @@ impl Question {
             app,
             run,
             device,
-            audience,
+            asker,
             steps,
             headers,
-            client,
             asks,
         } = self;
         let version = api::alive::VERSION;
@@ -122,16 +149,16 @@ impl Question {
         let of: String = of.bytes().map(|byte| format!("{byte:02x}")).collect();
         let asked = brief(format!("{details}-{of}"));
         let etag = format!("W/\"{run}-{device}-{what}-{asked}-v{version}\"");
-        let etag = audience.tagged(etag);
+        let etag = asker.audience.tagged(etag);
         let trace = app.store.read(move |reader| reader.run_ref(&run));
         let trace = trace.await?.trace;
         if let Some(response) = packed::not_modified(&headers, &etag, Keep::Ask) {
             return Ok(response);
         }
-        let turn = turn(&app, &audience, client).await?;
+        let turn = asker.turn(&app).await?;
         let traces = &app.pictures.traces;
         let decoded = traces
-            .get_cut(trace, audience.texts(), steps.as_deref())
+            .get_cut(trace, asker.audience.texts(), steps.as_deref())
             .await?;
         let memory = traces.memory_to_ask(&decoded, asks).await?;
         let value = answered(memory, move |watch| {
@@ -142,15 +169,6 @@ impl Question {
         let value = value.await?;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
     }
-}
-
-/// A turn at a question, before any memory is taken for it.
-pub(super) async fn turn(app: &App, audience: &Audience, client: Client) -> Result<Turn, Error> {
-    let asker = match audience.is_of_link() {
-        true => Asker::Link,
-        false => Asker::Team,
-    };
-    Ok(app.asking.turn(asker, client.address).await?)
 }
 
 /// Does work that a request waits for, within the time of an answer.

@@ -1,12 +1,12 @@
 //! Shared links: make, list, revoke, open, and the page behind them.
 
-use super::audience::{Audience, cookie, ended, for_good, make_room};
+use super::audience::{cookie, ended, for_good, make_room};
 use super::audited::Subject;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::here::Here;
 use super::page::PageQuery;
 use super::preview::{self, Preview};
-use super::question::turn;
+use super::question::Asker;
 use super::runs::kept;
 use super::{assets, credentials, packed};
 use crate::app::App;
@@ -249,13 +249,12 @@ pub async fn open(
 pub async fn preview(
     Here(app): Here,
     Path(run): Path<String>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
     let row = kept(&app, id.clone()).await?;
-    let turn = turn(&app, &audience, client).await?;
+    let turn = asker.turn(&app).await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link gets its own stand-ins: these are only an example.
     let memory = app

@@ -1,10 +1,9 @@
 //! The card of a comparison: as a picture, and as Markdown for a pull request.
 
-use super::super::audience::Audience;
 use super::super::compare::{RunsQuery, comparison, seen};
-use super::super::extract::{Addresses, Client, Query, compared_runs};
+use super::super::extract::{Addresses, Query, compared_runs};
 use super::super::here::Here;
-use super::super::question::turn;
+use super::super::question::Asker;
 use super::{Asked, CardQuery, Format, Subject, of_link, respond, text_response};
 use crate::app::App;
 use crate::problems::Error;
@@ -43,15 +42,14 @@ pub async fn md(
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
     addresses: Addresses,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
     let link = query.link.as_deref();
-    let (links, texts) = of_link(&app, addresses.origin(), link, &audience).await?;
+    let (links, texts) = of_link(&app, addresses.origin(), link, &asker.audience).await?;
     let names = Names::asked(query.numbers_only);
-    let _turn = turn(&app, &audience, client).await?;
+    let _turn = asker.turn(&app).await?;
     let comparison = comparison(&app, rows, names.texts(texts)).await?;
     let text = match names {
         Names::Told => {

@@ -4,10 +4,9 @@ mod page;
 
 pub use page::{categories_page, save_on_page};
 
-use super::audience::Audience;
-use super::extract::{Client, Json, Path, run_id};
+use super::extract::{Json, Path, run_id};
 use super::here::Here;
-use super::question::{answered, turn};
+use super::question::{Asker, answered};
 use crate::app::App;
 use crate::own_categories;
 use crate::pictures::Ask;
@@ -55,12 +54,11 @@ pub async fn put(
 pub async fn preview(
     Here(app): Here,
     Path(run): Path<String>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     Json(request): Json<OwnRules>,
 ) -> Result<axum::Json<TakenOfRun>, Error> {
     let rules = own_categories::parse(&request.rules)?;
-    let devices = taken_of(&app, run_id(&run)?, rules, (&audience, client)).await?;
+    let devices = taken_of(&app, run_id(&run)?, rules, &asker).await?;
     Ok(axum::Json(TakenOfRun { devices }))
 }
 
@@ -69,11 +67,11 @@ async fn taken_of(
     app: &App,
     run: RunId,
     rules: Rules,
-    (audience, client): (&Audience, Client),
+    asker: &Asker,
 ) -> Result<Vec<TakenOfDevice>, Error> {
     let read = app.store.read(move |reader| reader.run_ref(&run));
     let trace = read.await?.trace;
-    let turn = turn(app, audience, client).await?;
+    let turn = asker.turn(app).await?;
     let traces = &app.pictures.traces;
     let decoded = traces.get(trace).await?;
     let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;

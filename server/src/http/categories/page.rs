@@ -1,10 +1,10 @@
 //! The team's own categories, as a page with a form: typed, tried on a run, and kept.
 
 use super::super::account::SignedIn;
-use super::super::audience::Audience;
-use super::super::extract::{Client, Form, Query, run_id};
+use super::super::extract::{Form, Query, run_id};
 use super::super::here::Here;
 use super::super::permits;
+use super::super::question::Asker;
 use super::super::shell::{page, problem};
 use super::taken_of;
 use crate::app::App;
@@ -81,8 +81,7 @@ pub async fn categories_page(
     Here(app): Here,
     SignedIn(entry): SignedIn,
     Query(query): Query<CategoriesQuery>,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
 ) -> Result<Response, Error> {
     permits::scope(&entry, Scope::Read)?;
     let own = own_categories::of(&app).await?;
@@ -97,8 +96,7 @@ pub async fn categories_page(
         Err(error) => shown.refused = Some((Field::Rules, error)),
         Ok(_) if query.run.is_empty() => {}
         Ok(rules) => {
-            let who = (&audience, client);
-            shown.taken = taken_of(&app, run_id(&query.run)?, rules, who).await?;
+            shown.taken = taken_of(&app, run_id(&query.run)?, rules, &asker).await?;
         }
     }
     draw(&app, &entry, shown).await
@@ -108,15 +106,14 @@ pub async fn categories_page(
 pub async fn save_on_page(
     Here(app): Here,
     SignedIn(entry): SignedIn,
-    client: Client,
-    audience: Audience,
+    asker: Asker,
     Form(form): Form<CategoriesForm>,
 ) -> Result<Response, Error> {
     // Browsers send line breaks of forms as CR LF.
     let rules = form.rules.replace("\r\n", "\n");
     let own = own_categories::of(&app).await?;
     let done = match form.action {
-        Action::Try => tried(&app, (&entry, &audience, client), &rules, &form.run).await,
+        Action::Try => tried(&app, (&entry, &asker), &rules, &form.run).await,
         Action::Keep => match kept(&app, &entry, &rules).await {
             Ok(()) => return Ok(Redirect::to(&routes::categories_page(&form.run)).into_response()),
             Err(error) => Err((Field::Rules, error)),
@@ -144,7 +141,7 @@ async fn kept(app: &App, entry: &Entry, rules: &str) -> Result<(), Error> {
 /// What rules take of a run. Each refusal names its field: the page shows what was typed again.
 async fn tried(
     app: &App,
-    (entry, audience, client): (&Entry, &Audience, Client),
+    (entry, asker): (&Entry, &Asker),
     rules: &str,
     run: &str,
 ) -> Result<Vec<TakenOfDevice>, (Field, Error)> {
@@ -157,7 +154,7 @@ async fn tried(
         return Err(of_run(Error::BadRequest(why)));
     }
     let id = run_id(run).map_err(of_run)?;
-    let taken = taken_of(app, id, rules, (audience, client)).await;
+    let taken = taken_of(app, id, rules, asker).await;
     taken.map_err(of_run)
 }
 

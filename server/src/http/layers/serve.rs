@@ -1,6 +1,5 @@
 //! Listens for connections, with their limits and timeouts, until the server stops.
 
-use super::super::router;
 use super::connections::{Connections, Counted, Seat};
 use super::socket::Socket;
 use crate::app::App;
@@ -60,9 +59,8 @@ impl Listening {
     }
 }
 
-/// Serves until `app.stopping` fires.
-pub async fn serve(listening: Listening, app: Arc<App>) {
-    let service = router(Arc::clone(&app));
+/// Serves these routes until `app.stopping` fires.
+pub async fn serve(listening: Listening, app: Arc<App>, service: Router) {
     let connections = Connections::new(within_files(app.config.clients.connections));
     let watching = GracefulShutdown::new();
     loop {
