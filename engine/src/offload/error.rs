@@ -36,6 +36,18 @@ pub enum OffloadError<E: std::error::Error + 'static> {
         /// Elements that were copied.
         available: u64,
     },
+    /// `RuntimeError`, or its `NotImplementedError`: a sparse tensor has no storage, and cannot be
+    /// in pinned memory.
+    #[error("tensor {0} is sparse: it has no storage, and cannot be in pinned memory")]
+    Sparse(TensorId),
+    /// `RuntimeError`: what was saved is read while no backward pass runs, so that nothing can be
+    /// queued for its end.
+    #[error("Final callbacks can only be installed during backward pass.")]
+    NoBackwardPass,
+    /// `AttributeError`: a restored tensor is read while no backward pass runs, so that no node can
+    /// have a hook.
+    #[error("'NoneType' object has no attribute 'register_hook' (tensor {0})")]
+    NoNode(TensorId),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] E),
@@ -49,7 +61,11 @@ impl<E: std::error::Error + 'static> OffloadError<E> {
             | OffloadError::Untracked(_)
             | OffloadError::StashTooSmall => "ValueError",
             OffloadError::MissingStashEntry(_) | OffloadError::MissingEvent(_) => "KeyError",
-            OffloadError::OutOfBounds { .. } | OffloadError::Device(_) => "RuntimeError",
+            OffloadError::NoNode(_) => "AttributeError",
+            OffloadError::OutOfBounds { .. }
+            | OffloadError::Sparse(_)
+            | OffloadError::NoBackwardPass
+            | OffloadError::Device(_) => "RuntimeError",
         }
     }
 }

@@ -15,7 +15,8 @@ impl<R: Runtime> OffloadActivations<R> {
     ///
     /// # Errors
     /// [`OffloadError::TrackerNotCleared`] if a forward pass begins and the tracker is not empty;
-    /// the device's errors from copies, waits and events.
+    /// [`OffloadError::Sparse`] for a sparse tensor that would be offloaded; the device's errors
+    /// from copies, waits and events.
     pub fn pack(
         &mut self,
         tensor: &R::Tensor,
@@ -126,7 +127,14 @@ impl<R: Runtime> OffloadActivations<R> {
         let compute = self.compute_stream(runtime);
         // This comes before the side stream waits, so that the side stream waits for the copy too.
         let tensor = match self.has(Change::CloneBeforeWait) {
-            true => self.made_contiguous(tensor, compute, runtime)?,
+            true => {
+                let saved = runtime.saved(&tensor);
+                // The strides of a tensor in COO format, all 0, look like those of a broadcast.
+                if !saved.layout.is_broadcast() {
+                    self.refuse_sparse(id, saved)?;
+                }
+                self.made_contiguous(tensor, compute, runtime)?
+            }
             false => tensor,
         };
         if let Some(side) = self.side {
@@ -188,6 +196,7 @@ impl<R: Runtime> OffloadActivations<R> {
         // Strides are saved since #4247.
         let keeps_layout = self.has(Change::Deduplicate);
         let saved = runtime.saved(&tensor);
+        self.refuse_sparse(id, saved)?;
         let (shape, elements) = if keeps_layout && saved.layout.is_broadcast() {
             (
                 HostCopyShape::WholeStorage,
@@ -210,6 +219,20 @@ impl<R: Runtime> OffloadActivations<R> {
             },
         );
         Ok(tensor)
+    }
+
+    /// Strides and storage are asked for since #4247. Before, only pinned memory refuses a sparse
+    /// tensor.
+    fn refuse_sparse(
+        &self,
+        id: TensorId,
+        saved: &SavedTensor<R::Layout, R::DType>,
+    ) -> Result<(), OffloadError<R::Error>> {
+        let is_refused = self.has(Change::Deduplicate) || self.config.use_pin_memory;
+        match is_refused && !saved.layout.is_strided() {
+            true => Err(OffloadError::Sparse(id)),
+            false => Ok(()),
+        }
     }
 
     /// Makes the copy of #5694 on `stream`, if the tensor needs one: if it is not dense from the

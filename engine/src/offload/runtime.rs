@@ -159,6 +159,10 @@ pub trait Runtime {
     /// Tells the caching allocator that `stream` uses the tensor too.
     fn record_stream(&mut self, tensor: &Self::Tensor, stream: Self::Stream);
 
+    /// Whether a backward pass is running. A debugger can read what was saved while none is.
+    fn is_in_backward(&self) -> bool {
+        true
+    }
     /// The backward pass that is running now.
     fn current_graph_task(&self) -> GraphTask;
     /// The node that is running now.

@@ -21,6 +21,11 @@ pub trait View: Clone {
     fn is_broadcast(&self) -> bool;
     /// How many elements a storage must hold so that every index lies inside it.
     fn required_elements(&self) -> u64;
+    /// Whether the layout is `torch.strided`. A sparse tensor has no storage; the strides of one in
+    /// COO format are all 0, those of the others cannot be asked for.
+    fn is_strided(&self) -> bool {
+        true
+    }
 }
 
 /// An element type, which is a part of a key.

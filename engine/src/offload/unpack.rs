@@ -26,13 +26,15 @@ impl<R: Runtime> OffloadActivations<R> {
     /// # Errors
     /// [`OffloadError::Untracked`] for an id that the tracker does not hold;
     /// [`OffloadError::OutOfBounds`] if the saved layout does not fit the copy (a view of a larger
-    /// storage, before #5694); and the device's errors.
+    /// storage, before #5694); [`OffloadError::Sparse`] before #4247, whose copy has no storage to
+    /// count the users of; while no backward pass runs, [`OffloadError::NoBackwardPass`] and
+    /// [`OffloadError::NoNode`]; and the device's errors.
     pub fn unpack(
         &mut self,
         id: TensorId,
         runtime: &mut R,
     ) -> Result<(R::Tensor, Origin), OffloadError<R::Error>> {
-        self.begin_backward_if_armed(runtime);
+        self.begin_backward_if_armed(runtime)?;
         let (tensor, origin) = match self.state.tracker.get(id) {
             None => return Err(OffloadError::Untracked(id)),
             Some(Tracked::Kept(tensor)) => (tensor.clone(), Origin::Kept),
@@ -55,11 +57,14 @@ impl<R: Runtime> OffloadActivations<R> {
     /// The first unpack since the flag was set: notes the backward pass, and queues the clean-up
     /// for its end. If the flag is never set again, neither happens again (docs/offloader-rules.md,
     /// "What each version gets wrong").
-    fn begin_backward_if_armed(&mut self, runtime: &mut R) {
+    fn begin_backward_if_armed(&mut self, runtime: &mut R) -> Result<(), OffloadError<R::Error>> {
         if !self.state.phase.first_backward_call {
-            return;
+            return Ok(());
         }
         if self.side.is_some() {
+            if !runtime.is_in_backward() {
+                return Err(OffloadError::NoBackwardPass);
+            }
             self.state.graph = Some(runtime.current_graph_task());
             runtime.queue_end_of_backward();
         }
@@ -73,6 +78,7 @@ impl<R: Runtime> OffloadActivations<R> {
         if !self.has(Change::RearmWhenEmpty) {
             self.state.phase.first_forward_call = true;
         }
+        Ok(())
     }
 
     fn restore_with_streams(
@@ -83,7 +89,8 @@ impl<R: Runtime> OffloadActivations<R> {
     ) -> Result<(R::Tensor, Origin), OffloadError<R::Error>> {
         let node = runtime.current_node();
         let mut previous = Vec::new();
-        if self.state.graph == Some(runtime.current_graph_task())
+        if runtime.is_in_backward()
+            && self.state.graph == Some(runtime.current_graph_task())
             && self.state.node.as_ref() != Some(&node)
         {
             self.state.node = Some(node.clone());
@@ -104,10 +111,16 @@ impl<R: Runtime> OffloadActivations<R> {
                 let compute = self.compute_stream(runtime);
                 runtime.wait_stream(compute, side)?;
                 self.state.bwd_tensor_stash.insert(id, tensor.clone());
+                if !runtime.saved(&tensor).layout.is_strided() {
+                    return Err(OffloadError::Sparse(id));
+                }
                 let use_count = runtime.storage_use_count(&tensor);
                 (tensor, Origin::Host, Restored::FromHost { use_count })
             }
         };
+        if !runtime.is_in_backward() {
+            return Err(OffloadError::NoNode(id));
+        }
         runtime.register_post_hook(
             &node,
             PostHook {

@@ -26,7 +26,11 @@ pub(super) fn drive(
     let Some(Line::Init(init)) = lines.get(first) else {
         return Err(TapeError::MisplacedInit { line: first + 1 });
     };
-    let config = init.config(version.changes(), deviation);
+    let mut config = init.config(version.changes(), deviation);
+    if init.use_pin_memory.is_none() {
+        // What pinned memory would have refused was copied.
+        config.use_pin_memory = !lines.iter().any(Line::is_sparse_copy);
+    }
     let mut runtime = TapeRuntime::default();
     let offloader = OffloadActivations::new(config, &mut runtime)
         .map_err(|error| TapeError::Refused(error.to_string()))?;
@@ -131,8 +135,11 @@ impl Driver {
     }
 
     fn unpack(&mut self, line: &UnpackLine, rest: &[Line]) {
-        let ended = self.runtime.passes.unpack(line.graph);
-        self.passes_ended(ended);
+        self.runtime.is_outside = line.graph.is_none();
+        if let Some(graph) = line.graph {
+            let ended = self.runtime.passes.unpack(graph);
+            self.passes_ended(ended);
+        }
         // The use count that a restore reads is on the line after it.
         let held = std::mem::take(&mut self.runtime.use_counts);
         let next = rest.iter().find(|line| !matches!(line, Line::Unknown));
@@ -140,14 +147,21 @@ impl Driver {
             self.runtime.use_counts.push_back(*value);
         }
         let outcome = self.offloader.unpack(TensorId(line.id), &mut self.runtime);
-        self.report_unrecorded_reads();
-        self.runtime.use_counts = held;
+        if line.is_failed_look() {
+            // What it restored in vain has read a count, whose line is before or after this one.
+            self.runtime.unrecorded_reads = 0;
+            self.runtime.skip_next_use_count = matches!(next, Some(Line::UseCount { .. }));
+        } else {
+            self.report_unrecorded_reads();
+            self.runtime.use_counts = held;
+        }
         if let Some((_, origin)) = self.compare_outcome(line.error.as_deref(), outcome) {
             let recorded = line.from.as_deref().unwrap_or_default();
             self.comparison.equal("from", recorded, origin_name(origin));
             // This restore has used the count, so its own line is skipped later.
             self.runtime.skip_next_use_count = origin == Origin::Host && self.has_streams();
         }
+        self.runtime.is_outside = false;
         self.compare_sizes(&line.after);
     }
 
@@ -207,7 +221,7 @@ impl Driver {
         recorded: Option<&str>,
         outcome: Result<T, OffloadError<E>>,
     ) -> Option<T> {
-        if recorded.is_some() {
+        if recorded.is_some() && !self.runtime.is_outside {
             self.runtime.passes.die();
         }
         match (outcome, recorded) {

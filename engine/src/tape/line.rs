@@ -12,6 +12,8 @@ use trace::units::{Bytes, DeviceAddr};
 pub struct InitLine {
     /// Whether there is a side stream.
     pub use_streams: Option<bool>,
+    /// Whether host copies are in pinned memory. Only what happens to sparse tensors tells.
+    pub use_pin_memory: Option<bool>,
     /// Size of the smallest tensor that is offloaded.
     pub min_offload_size: Option<Bytes>,
     /// For how many ids an entry of the forward stash stays alive; without streams there is none.
@@ -25,6 +27,7 @@ impl InitLine {
         let stash = self.max_fwd_stash_size;
         OffloadConfig {
             use_streams: self.use_streams.unwrap_or(defaults.use_streams),
+            use_pin_memory: self.use_pin_memory.unwrap_or(defaults.use_pin_memory),
             min_offload_size: self.min_offload_size.unwrap_or(defaults.min_offload_size),
             max_fwd_stash_size: stash.unwrap_or(defaults.max_fwd_stash_size),
             deviation,
@@ -67,7 +70,8 @@ pub struct PackLine {
     pub bytes: Bytes,
     /// Sizes of the dimensions.
     pub shape: Vec<u64>,
-    /// Strides in elements.
+    /// Strides in elements. A sparse tensor that is not in COO format has none: what stands here is
+    /// not used.
     pub stride: Vec<u64>,
     /// Offset in elements.
     pub offset: u64,
@@ -90,13 +94,22 @@ pub struct PackLine {
     pub after: After,
 }
 
+impl PackLine {
+    /// Whether it is a sparse tensor. Other tensors without a storage are of classes of their own.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.storage.is_none() && self.class == "Tensor"
+    }
+}
+
 /// Arguments and result of an unpack.
 #[derive(Debug, Clone, Deserialize)]
 pub struct UnpackLine {
     /// Id that was asked for.
     pub id: u64,
-    /// Backward pass, renumbered from 0.
-    pub graph: u64,
+    /// Backward pass, renumbered from 0; `null` if none runs, as where a debugger reads what was
+    /// saved. It must be there.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub graph: Option<u64>,
     /// `kept`, `host` or `fwd_stash`.
     pub from: Option<String>,
     /// The exception, if unpack raised one.
@@ -104,6 +117,13 @@ pub struct UnpackLine {
     /// State after the call.
     #[serde(default)]
     pub after: After,
+}
+
+impl UnpackLine {
+    /// Whether something was read while no backward pass ran, and this failed.
+    pub(super) fn is_failed_look(&self) -> bool {
+        self.graph.is_none() && self.error.is_some()
+    }
 }
 
 /// One line.
@@ -167,6 +187,11 @@ pub enum Line {
 }
 
 impl Line {
+    /// Whether a sparse tensor was copied to the host.
+    pub(super) fn is_sparse_copy(&self) -> bool {
+        matches!(self, Line::Pack(pack) if pack.is_sparse() && pack.offloaded == Some(true))
+    }
+
     /// Whether the line says nothing about a call: such lines may come before `init`.
     pub(super) fn is_no_call(&self) -> bool {
         matches!(self, Line::Step {} | Line::Unknown)

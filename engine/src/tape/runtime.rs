@@ -27,6 +27,8 @@ pub struct TapeRuntime {
     pub use_counts: VecDeque<u64>,
     /// Whether the restore before has already taken the next recorded use count.
     pub skip_next_use_count: bool,
+    /// Whether what is unpacked now is read while no backward pass runs.
+    pub is_outside: bool,
     /// How often a use count was read for which the recording has none.
     pub unrecorded_reads: u64,
 }
@@ -118,6 +120,10 @@ impl Runtime for TapeRuntime {
     }
 
     fn record_stream(&mut self, _: &Rc<TapeTensor>, _: TapeStream) {}
+
+    fn is_in_backward(&self) -> bool {
+        !self.is_outside
+    }
 
     fn current_graph_task(&self) -> GraphTask {
         GraphTask(self.passes.graph())

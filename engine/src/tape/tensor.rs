@@ -29,6 +29,7 @@ pub struct TapeLayout {
     required: u64,
     is_contiguous: bool,
     is_broadcast: bool,
+    is_strided: bool,
 }
 
 impl TapeLayout {
@@ -53,6 +54,7 @@ impl TapeLayout {
             required: if is_empty { 0 } else { reach + 1 },
             is_contiguous: is_contiguous || is_empty,
             is_broadcast: stride.contains(&0),
+            is_strided: true,
         })
     }
 
@@ -92,6 +94,10 @@ impl View for TapeLayout {
 
     fn required_elements(&self) -> u64 {
         self.required
+    }
+
+    fn is_strided(&self) -> bool {
+        self.is_strided
     }
 }
 
@@ -164,7 +170,8 @@ impl TapeTypes {
         let too_large =
             || malformed("a tensor of more or larger dimensions than this reader handles");
         let layout = TapeLayout::new(&line.shape, &line.stride, line.offset);
-        let layout = layout.ok_or_else(too_large)?;
+        let mut layout = layout.ok_or_else(too_large)?;
+        layout.is_strided = !line.is_sparse();
         let base = line.storage.unwrap_or_default();
         if line.bytes.0 >= MOST || base.0.checked_add(layout.offset).is_none() {
             return Err(too_large());

@@ -46,6 +46,18 @@ fn every_fixture_replays_without_a_mismatch() {
     }
 }
 
+/// Programs that raise exceptions soon, or do not declare their parameters.
+#[test]
+fn every_small_fixture_replays_without_a_mismatch() {
+    let paths = tapes_in(&fixtures().join("small"));
+    assert!(paths.len() >= 6, "fixtures are missing: {paths:?}");
+    for path in paths {
+        let report = tape::replay_file(&path, None).unwrap().report;
+        assert!(report.calls >= 8, "{path:?}: only {} calls", report.calls);
+        assert_eq!(report.mismatches, 0, "{path:?}: {:?}", report.first);
+    }
+}
+
 #[test]
 fn a_tape_disagrees_with_another_version() {
     let stale = text_of("v1_stale.jsonl.zst");
