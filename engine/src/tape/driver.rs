@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::ahead::Ahead;
 use super::line::{After, Line, PackLine, UnpackLine};
 use super::passes::Ended;
 use super::report::{Comparison, ReplayReport};
@@ -39,6 +40,7 @@ pub(super) fn drive(
         runtime,
         types: TapeTypes::default(),
         comparison: Comparison::default(),
+        ahead: Ahead::new(lines),
     };
     for (index, line) in lines.iter().enumerate().skip(first + 1) {
         driver.step(index + 1, line, &lines[index + 1..])?;
@@ -54,6 +56,7 @@ struct Driver {
     runtime: TapeRuntime,
     types: TapeTypes,
     comparison: Comparison,
+    ahead: Ahead,
 }
 
 impl Driver {
@@ -61,11 +64,15 @@ impl Driver {
         match line {
             Line::Init(_) => return Err(TapeError::MisplacedInit { line: number }),
             Line::Unknown => {}
-            Line::Step {} => self.runtime.passes.die(),
+            Line::Step {} => {
+                self.comparison.at(number, "step");
+                self.nothing_runs();
+            }
             Line::UseCount { value } => self.keep_use_count(*value),
             Line::Enter { after } => {
                 self.begin(number, "enter");
-                self.runtime.passes.die();
+                let ended = self.runtime.passes.enter(number - 1, &self.ahead);
+                self.passes_ended(ended);
                 self.offloader.enter(&mut self.runtime);
                 self.compare_sizes(after);
             }
@@ -87,19 +94,20 @@ impl Driver {
             }
             Line::Exit { after } => {
                 self.begin(number, "exit");
-                self.runtime.passes.die();
+                let ended = self.runtime.passes.exit(number - 1, &self.ahead);
+                self.passes_ended(ended);
                 let outcome = self.offloader.exit(&mut self.runtime);
                 self.compare_outcome(None, outcome);
                 self.compare_sizes(after);
             }
             Line::ForwardEnd { after } => {
                 self.comparison.at(number, "forward_end");
-                self.runtime.passes.die();
+                self.nothing_runs();
                 self.compare_sizes(after);
             }
             Line::StepEnd { after } => {
                 self.comparison.at(number, "step_end");
-                self.runtime.passes.die();
+                self.nothing_runs();
                 self.compare_sizes(after);
             }
         }
@@ -193,6 +201,12 @@ impl Driver {
         let ended = self.runtime.passes.end_all();
         self.passes_ended(ended);
         self.compare_sizes(after);
+    }
+
+    /// The program is between its backward passes.
+    fn nothing_runs(&mut self) {
+        let ended = self.runtime.passes.end_or_die(&self.ahead);
+        self.passes_ended(ended);
     }
 
     fn passes_ended(&mut self, ended: Ended) {

@@ -4,6 +4,7 @@
 //! after it. [`replay`] makes the same calls to [`crate::offload`] and counts every value that
 //! differs: the decision of a pack, the origin of a restore, the sizes.
 
+mod ahead;
 mod driver;
 mod line;
 mod passes;

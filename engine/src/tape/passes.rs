@@ -1,8 +1,13 @@
 //! The backward passes that are running: a node of one can start another, as a reentrant checkpoint
 //! does. The inner pass ends before the node that started it.
+//!
+//! A pass that an exception ended, which the program caught, looks like one that started another.
+//! Only what comes later tells them apart: a pass that goes on runs its hooks. So a pass that still
+//! waits for hooks when those around it end is dead.
 
 use std::collections::VecDeque;
 
+use super::ahead::{Ahead, Next};
 use crate::offload::PostHook;
 
 /// More passes than this are not kept. PyTorch itself continues on another thread after 60.
@@ -21,6 +26,13 @@ struct Pass<H> {
     has_callback: bool,
     /// Whether something was packed since its last call, so that its node recomputes.
     recomputes: bool,
+}
+
+impl<H> Pass<H> {
+    /// Whether it waits for a hook, or recomputes.
+    fn is_open(&self) -> bool {
+        !self.hooks.is_empty() || self.recomputes
+    }
 }
 
 /// What passes leave when they end.
@@ -59,11 +71,10 @@ impl<H> Passes<H> {
     /// recomputes. Else `backward()` has returned, and was called again.
     pub fn unpack(&mut self, graph: u64) -> Ended {
         let known = self.stack.iter().rposition(|pass| pass.graph == graph);
-        let is_inside = |pass: &Pass<H>| !pass.hooks.is_empty() || pass.recomputes;
         let ended = match known {
             Some(at) => self.end_from(at + 1),
-            None if self.stack.last().is_some_and(is_inside) => Ended::default(),
-            None => self.end_all(),
+            None if self.stack.last().is_some_and(|pass| pass.recomputes) => Ended::default(),
+            None => self.end_done(),
         };
         if known.is_none() {
             self.begin(graph);
@@ -110,9 +121,50 @@ impl<H> Passes<H> {
         Some((pass.hooks.pop_front()?, ended))
     }
 
-    /// `backward()` has returned.
+    /// `backward()` has returned, so every hook of the innermost pass has run.
     pub fn end_all(&mut self) -> Ended {
-        self.end_from(0)
+        let hooks_left = self.stack.last().map_or(0, |pass| pass.hooks.len());
+        let innermost = self.stack.pop().is_some_and(|pass| pass.has_callback);
+        let outer = self.end_from(0);
+        Ended {
+            hooks_left,
+            has_callback: innermost || outer.has_callback,
+        }
+    }
+
+    /// The context is entered on line `at`: before a forward pass, or while a node recomputes or a
+    /// hook of the program evaluates something.
+    pub fn enter(&mut self, at: usize, ahead: &Ahead) -> Ended {
+        match ahead.next(at) {
+            Next::Hook | Next::BackwardEnd => Ended::default(),
+            Next::Unpack => self.end_from(self.finished_from(at, ahead)),
+            Next::Mark => self.end_or_die(ahead),
+        }
+    }
+
+    /// The context is left on line `at`: as after [`Passes::enter`], or by an exception.
+    pub fn exit(&mut self, at: usize, ahead: &Ahead) -> Ended {
+        match ahead.next(at) {
+            Next::Hook | Next::BackwardEnd => Ended::default(),
+            // The recorder would have said that `backward()` returned, so an exception ended it.
+            Next::Unpack if ahead.has_backward_end() => {
+                self.stack.truncate(self.finished_from(at, ahead));
+                Ended::default()
+            }
+            Next::Unpack => self.end_from(self.finished_from(at, ahead)),
+            Next::Mark => self.end_or_die(ahead),
+        }
+    }
+
+    /// Nothing can be running, as the program says. Where a recorder writes no line when
+    /// `backward()` returns, a pass without hooks has returned; else it would have ended before.
+    pub fn end_or_die(&mut self, ahead: &Ahead) -> Ended {
+        let ended = match ahead.has_backward_end() {
+            true => Ended::default(),
+            false => self.end_from(0),
+        };
+        self.die();
+        ended
     }
 
     /// An exception has ended all passes: neither hooks nor callbacks run.
@@ -120,12 +172,28 @@ impl<H> Passes<H> {
         self.stack.clear();
     }
 
+    /// Ends the innermost passes that wait for no hook.
+    fn end_done(&mut self) -> Ended {
+        let waits = |pass: &Pass<H>| !pass.hooks.is_empty();
+        let last = self.stack.iter().rposition(waits);
+        self.end_from(last.map_or(0, |last| last + 1))
+    }
+
+    /// From where on passes are done and do not come again after line `at`.
+    fn finished_from(&self, at: usize, ahead: &Ahead) -> usize {
+        let goes_on = |pass: &Pass<H>| pass.is_open() || ahead.unpacks_after(at, pass.graph);
+        let last = self.stack.iter().rposition(goes_on);
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Ends all passes from here on. Those that still wait for a hook were dead.
     fn end_from(&mut self, at: usize) -> Ended {
         let ended = self.stack.drain(at..);
-        ended.fold(Ended::default(), |all, pass| Ended {
-            hooks_left: all.hooks_left + pass.hooks.len(),
-            has_callback: all.has_callback || pass.has_callback,
-        })
+        let has_callback = |pass: Pass<H>| pass.hooks.is_empty() && pass.has_callback;
+        Ended {
+            hooks_left: 0,
+            has_callback: ended.map(has_callback).fold(false, |any, one| any | one),
+        }
     }
 
     /// The running pass.
@@ -214,6 +282,10 @@ mod tests {
         check("h .", "?");
         // An exception leaves no hook and no clean-up.
         check("0a c p 1b x 2c h .", "c");
+        // So it was where a pass has hooks left when another one that began later returns.
+        check("0a c 1b h .", "b");
+        check("0a c p 1b c h .", "b!");
+        check("0a c 1b 2d h 1 h .", "db");
     }
 
     #[test]
