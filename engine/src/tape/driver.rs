@@ -6,6 +6,7 @@ use super::ahead::Ahead;
 use super::line::{After, Line, PackLine, UnpackLine};
 use super::passes::Ended;
 use super::report::{Comparison, ReplayReport};
+use super::reuse::Reuse;
 use super::runtime::TapeRuntime;
 use super::tensor::{TapeType, TapeTypes};
 use super::{TapeError, TapeVersion};
@@ -41,6 +42,7 @@ pub(super) fn drive(
         types: TapeTypes::default(),
         comparison: Comparison::default(),
         ahead: Ahead::new(lines),
+        reuse: Reuse::default(),
     };
     for (index, line) in lines.iter().enumerate().skip(first + 1) {
         driver.step(index + 1, line, &lines[index + 1..])?;
@@ -48,7 +50,10 @@ pub(super) fn drive(
             break;
         }
     }
-    Ok(driver.comparison.finish())
+    Ok(ReplayReport {
+        reused_ids: driver.reuse.restores(),
+        ..driver.comparison.finish()
+    })
 }
 
 struct Driver {
@@ -57,6 +62,7 @@ struct Driver {
     types: TapeTypes,
     comparison: Comparison,
     ahead: Ahead,
+    reuse: Reuse,
 }
 
 impl Driver {
@@ -67,13 +73,16 @@ impl Driver {
             Line::Step {} => {
                 self.comparison.at(number, "step");
                 self.nothing_runs();
+                self.reuse.step();
             }
             Line::UseCount { value } => self.keep_use_count(*value),
             Line::Enter { after } => {
                 self.begin(number, "enter");
                 let ended = self.runtime.passes.enter(number - 1, &self.ahead);
                 self.passes_ended(ended);
+                let before = self.offloader.sizes();
                 self.offloader.enter(&mut self.runtime);
+                self.reuse.entered(before, self.offloader.sizes());
                 self.compare_sizes(after);
             }
             Line::Pack(pack) => {
@@ -108,6 +117,7 @@ impl Driver {
             Line::StepEnd { after } => {
                 self.comparison.at(number, "step_end");
                 self.nothing_runs();
+                self.reuse.step();
                 self.compare_sizes(after);
             }
         }
@@ -166,6 +176,7 @@ impl Driver {
         if let Some((_, origin)) = self.compare_outcome(line.error.as_deref(), outcome) {
             let recorded = line.from.as_deref().unwrap_or_default();
             self.comparison.equal("from", recorded, origin_name(origin));
+            self.reuse.unpacked(TensorId(line.id));
             // This restore has used the count, so its own line is skipped later.
             self.runtime.skip_next_use_count = origin == Origin::Host && self.has_streams();
         }

@@ -9,6 +9,7 @@ mod driver;
 mod line;
 mod passes;
 mod report;
+mod reuse;
 mod runtime;
 mod tensor;
 mod version;

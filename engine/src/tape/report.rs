@@ -19,7 +19,8 @@ pub struct Mismatch {
     pub computed: String,
 }
 
-/// Numbers of calls and of different values. Serialises to `{"calls", "mismatches", "first"}`.
+/// Numbers of calls and of different values. Serialises to
+/// `{"calls", "mismatches", "first", "reused_ids"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ReplayReport {
     /// Calls of the offloader that were driven.
@@ -28,10 +29,13 @@ pub struct ReplayReport {
     pub mismatches: u64,
     /// The first of them.
     pub first: Option<Mismatch>,
+    /// Restores of ids that two forward passes had. If the first one was meant, they have the data
+    /// of the other.
+    pub reused_ids: u64,
 }
 
 /// A replay of a tape file. Serialises to
-/// `{"version", "equally_good", "calls", "mismatches", "first"}`.
+/// `{"version", "equally_good", "calls", "mismatches", "first", "reused_ids"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// The code that was compared with the recording.

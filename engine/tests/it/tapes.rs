@@ -46,15 +46,29 @@ fn every_fixture_replays_without_a_mismatch() {
     }
 }
 
-/// Programs that raise exceptions soon, or do not declare their parameters.
+/// Programs that raise exceptions soon, have one step, or do not declare their parameters.
 #[test]
 fn every_small_fixture_replays_without_a_mismatch() {
     let paths = tapes_in(&fixtures().join("small"));
-    assert!(paths.len() >= 7, "fixtures are missing: {paths:?}");
+    assert!(paths.len() >= 8, "fixtures are missing: {paths:?}");
     for path in paths {
         let report = tape::replay_file(&path, None).unwrap().report;
         assert!(report.calls >= 8, "{path:?}: only {} calls", report.calls);
         assert_eq!(report.mismatches, 0, "{path:?}: {:?}", report.first);
+    }
+}
+
+/// Since trl-1.5 the ids of a forward pass name the tensors of the next one. The gradients of this
+/// recording were wrong, and every call agrees.
+#[test]
+fn restores_of_ids_that_two_forward_passes_had_are_counted() {
+    let check = |name: &str, expected: u64| {
+        let report = tape::replay_file(&fixtures().join(name), None).unwrap();
+        assert_eq!(report.report.reused_ids, expected, "{name}");
+    };
+    check("small/trl-1.16_two_withs.jsonl.zst", 5);
+    for path in tapes_in(&fixtures()) {
+        check(&path.to_string_lossy(), 0);
     }
 }
 
@@ -198,7 +212,14 @@ fn the_report_has_the_documented_fields() {
     let json = serde_json::to_value(tape::replay_file(&path, None).unwrap()).unwrap();
     let mut keys: Vec<&String> = json.as_object().unwrap().keys().collect();
     keys.sort();
-    let expected = ["calls", "equally_good", "first", "mismatches", "version"];
+    let expected = [
+        "calls",
+        "equally_good",
+        "first",
+        "mismatches",
+        "reused_ids",
+        "version",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(json["version"], "trl-1.5");
     assert!(json["first"].is_null());

@@ -25,7 +25,8 @@ pub struct ReplayArgs {
     /// default: from the file's name, otherwise the one that agrees best
     #[arg(long)]
     version: Option<String>,
-    /// Print one JSON document: {"version", "equally_good", "calls", "mismatches", "first"}
+    /// Print one JSON document: {"version", "equally_good", "calls", "mismatches", "first",
+    /// "reused_ids"}
     #[arg(long)]
     json: bool,
 }
@@ -92,6 +93,13 @@ fn for_people(tape: &Path, replayed: &Replayed) -> String {
         text += &format!(
             "  first at line {}: {} of {} is {} here, {} in the recording\n",
             first.line, first.field, first.op, first.computed, first.recorded
+        );
+    }
+    if report.reused_ids > 0 {
+        text += &format!(
+            "  {} of ids that the forward pass before had too: if its backward pass is meant, its \
+             gradients are wrong\n",
+            plural(report.reused_ids, "restore")
         );
     }
     text
