@@ -21,7 +21,8 @@ async fn open_sample(browser: &Browser, server: &TestServer, title: &str) {
     wait_for_picture(browser).await;
 }
 
-/// Clicks the middle of an element, as a mouse does.
+/// Clicks the middle of an element, as a mouse does, once it no longer moves: what is loading
+/// beside it pushes it away.
 async fn click(browser: &Browser, what: &str, find: &str) {
     let script = format!(
         "const one = {find};
@@ -30,9 +31,22 @@ async fn click(browser: &Browser, what: &str, find: &str) {
          const box = one.getBoundingClientRect();
          return [box.left + box.width / 2, box.top + box.height / 2];"
     );
-    let at = browser.eval(&script).await;
+    let at = settled(browser, &script).await;
     assert!(at.is_array(), "there is no {what}");
     click_at(browser, &at).await;
+}
+
+/// A point on the page, once it stays the same.
+async fn settled(browser: &Browser, find_point: &str) -> Value {
+    let mut at = Value::Null;
+    for _ in 0..100 {
+        let before = std::mem::replace(&mut at, browser.eval(find_point).await);
+        if at.is_array() && at == before {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    }
+    at
 }
 
 async fn click_at(browser: &Browser, at: &Value) {
@@ -63,15 +77,7 @@ const FIRST_BAND: &str = "
 /// That point, once the page around the chart no longer changes its layout.
 async fn first_band(browser: &Browser) -> Value {
     wait_for_picture(browser).await;
-    let mut at = Value::Null;
-    for _ in 0..100 {
-        let before = std::mem::replace(&mut at, browser.eval(FIRST_BAND).await);
-        if at.is_array() && at == before {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
-    }
-    at
+    settled(browser, FIRST_BAND).await
 }
 
 #[tokio::test]
