@@ -10,6 +10,10 @@ mod compression;
 #[path = "../../../server/src/ingest/decompress.rs"]
 #[allow(dead_code, reason = "the server uses more of it")]
 mod decompress;
+/// Where the server has it.
+mod system {
+    pub(crate) use super::compression;
+}
 
 use decompress::{DecompressError, Decompressor};
 use libfuzzer_sys::fuzz_target;
