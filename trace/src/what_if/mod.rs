@@ -132,6 +132,21 @@ pub struct Outcome {
     pub earlier: Option<Earlier>,
 }
 
+impl Outcome {
+    /// Before anything is replayed.
+    const NOTHING: Outcome = Outcome {
+        peak_allocated: Bytes::ZERO,
+        peak_reserved: Bytes::ZERO,
+        retries: 0,
+        failed: None,
+        reach: Reach::End,
+        is_guessed: false,
+        spread: None,
+        waiting: None,
+        earlier: None,
+    };
+}
+
 /// What was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {

@@ -195,17 +195,7 @@ impl<'a> Run<'a> {
             least: &[],
             gone: conditions.early.gone.iter().peekable(),
             curve: Curve::over(device.events.len(), columns),
-            outcome: Outcome {
-                peak_allocated: Bytes::ZERO,
-                peak_reserved: Bytes::ZERO,
-                retries: 0,
-                failed: None,
-                reach: Reach::End,
-                is_guessed: false,
-                spread: None,
-                waiting: None,
-                earlier: None,
-            },
+            outcome: Outcome::NOTHING,
         })
     }
 

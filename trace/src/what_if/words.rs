@@ -399,13 +399,7 @@ mod tests {
                 own: Outcome {
                     peak_allocated: Bytes(MIB),
                     peak_reserved: Bytes(2 * MIB),
-                    retries: 0,
-                    failed: None,
-                    reach: Reach::End,
-                    is_guessed: false,
-                    spread: None,
-                    waiting: None,
-                    earlier: None,
+                    ..Outcome::NOTHING
                 },
                 peak_reserved_error,
             });
@@ -506,18 +500,13 @@ mod tests {
             let told = Outcome {
                 peak_allocated: Bytes(MIB),
                 peak_reserved: Bytes(8 * MIB),
-                retries: 0,
-                failed: None,
-                reach: Reach::End,
-                is_guessed: false,
-                spread: None,
-                waiting: None,
                 earlier: Some(Earlier {
                     cached: Bytes(5 * MIB),
                     is_counted,
                     peak_reserved,
                     fails,
                 }),
+                ..Outcome::NOTHING
             };
             let told = outcome(&recorded, &told, None, &[]);
             let peak = format!("It might fit: reserved memory would peak at 8 MiB{expected}, ");
@@ -543,9 +532,6 @@ mod tests {
             let told = Outcome {
                 peak_allocated: Bytes(MIB),
                 peak_reserved: Bytes(2 * MIB),
-                retries: 0,
-                failed: None,
-                reach: Reach::End,
                 is_guessed: spread.is_some(),
                 spread,
                 waiting: fails.map(|fails| Waiting {
@@ -554,7 +540,7 @@ mod tests {
                     peak_reserved: Bytes(MIB),
                     fails,
                 }),
-                earlier: None,
+                ..Outcome::NOTHING
             };
             let peak = format!(
                 "reserved memory would peak at 2 MiB{}, as recorded.",
@@ -597,13 +583,8 @@ mod tests {
         let told = Outcome {
             peak_allocated: Bytes(MIB),
             peak_reserved: Bytes(2 * MIB),
-            retries: 0,
-            failed: None,
             reach: Reach::Recorded(EventIdx(9)),
-            is_guessed: false,
-            spread: None,
-            waiting: None,
-            earlier: None,
+            ..Outcome::NOTHING
         };
         let check = |limit: Option<Bytes>, expected: &str| {
             let text = outcome(&recorded, &told, limit, &[]);
@@ -652,10 +633,7 @@ mod tests {
                 retries: 1,
                 failed: Some(failed),
                 reach: Reach::Failure,
-                is_guessed: false,
-                spread: None,
-                waiting: None,
-                earlier: None,
+                ..Outcome::NOTHING
             };
             let text = outcome(&recorded, &told, None, &[]);
             assert!(text.starts_with(expected), "{text}");
