@@ -104,7 +104,8 @@ pub fn curve(
     decoded: &Decoded,
     base: Option<&Rhythm>,
     wanted: CurvesWanted,
-    (window, begins): ((f64, f64), u32),
+    window: (f64, f64),
+    begins: u32,
     watch: Watch<'_>,
 ) -> Result<Curve, Stopped> {
     watch.look(0)?;

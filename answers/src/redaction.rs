@@ -10,7 +10,7 @@ const EXAMPLES: usize = 4;
 
 /// What a redacted link would show of this run. Each link has its own stand-ins: those of this key
 /// are only examples.
-pub fn preview(trace: &Trace, (run, name): (&RunId, String), key: Key) -> RedactionPreview {
+pub fn preview(trace: &Trace, run: &RunId, name: String, key: Key) -> RedactionPreview {
     let changes = redact::changes(trace, key, EXAMPLES);
     let name = RedactedText {
         what: "name".to_owned(),

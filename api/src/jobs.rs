@@ -263,7 +263,8 @@ impl RanksReport {
         job: String,
         survey: Survey,
         files: Vec<String>,
-        (failed, missing): (Vec<Unreadable>, Vec<Rank>),
+        failed: Vec<Unreadable>,
+        missing: Vec<Rank>,
         notes: &JobNotes,
     ) -> Self {
         let rows = survey.ranks.into_iter().zip(files);

@@ -84,8 +84,10 @@ fn over_one_axis(runs: &[Arc<Decoded>], wanted: CurvesWanted) -> Curves {
     let axis = Axis::of(&placed.collect::<Vec<_>>(), wanted.align);
     let window = wanted.window.unwrap_or(axis.whole);
     let drawn = each().enumerate().map(|(at, (run, &wanted))| {
-        let place = (window, axis.begins[at]);
-        Watch::undisturbed(|watch| curves::curve(run, base_of(at), wanted, place, watch))
+        let begins = axis.begins[at];
+        let curve =
+            |watch: Watch<'_>| curves::curve(run, base_of(at), wanted, window, begins, watch);
+        Watch::undisturbed(curve)
     });
     Curves {
         whole: axis.whole,

@@ -4,7 +4,7 @@ use crate::message::{JSON, MARKDOWN, Request, Response, TILE};
 use crate::problems::{Refused, bad_request, misasked, missing, no_card, no_device};
 use crate::runs::Run;
 use answers::cards::markdown::{self, Links, Names};
-use answers::cards::{Head, RunCard};
+use answers::cards::{Head, Look, RunCard, Watches};
 use answers::decoded::Decoded;
 use answers::pictures::{Picture, details};
 use answers::questions::asked::{self, Misasked};
@@ -131,7 +131,7 @@ impl Question<'_> {
                     false => self.moment()?,
                 };
                 told(&Watch::undisturbed(|watch| {
-                    questions::alive(decoded, device, (at, by), watch)
+                    questions::alive(decoded, device, at, by, watch)
                 }))
             }
             ["changes"] => self.changes(),
@@ -310,9 +310,16 @@ pub fn card(run: &Run, request: &Request) -> Result<Response, Refused> {
         written_by: RunSource::Upload.written_by(&format.settings, torch),
         devices: &run.facts,
     };
-    let look = (&view, Theme::Light);
-    let watches = (Watch::nobody(), Watch::nobody());
-    let card = RunCard::new(&head, &decoded, look, Texts::AS_RECORDED, watches);
+    let look = Look {
+        view,
+        texts: Texts::AS_RECORDED,
+        theme: Theme::Light,
+    };
+    let watches = Watches {
+        judging: Watch::nobody(),
+        drawing: Watch::nobody(),
+    };
+    let card = RunCard::new(&head, &decoded, &look, watches);
     let card = card.map_err(no_card)?;
     let block = markdown::run(&card, links.as_ref(), names(request)?);
     Ok(Response::bytes(MARKDOWN, block.into_bytes()))
@@ -343,8 +350,8 @@ pub fn links(request: &Request) -> Result<Option<Links>, Refused> {
 /// As [`Run::decoded`].
 pub fn redacted(run: &Run) -> Result<Response, Refused> {
     let decoded = run.decoded(None)?;
-    let named = (&run.id, run.name.clone());
-    let preview = redaction::preview(&decoded.trace, named, Key::new(*EXAMPLE_KEY));
+    let key = Key::new(*EXAMPLE_KEY);
+    let preview = redaction::preview(&decoded.trace, &run.id, run.name.clone(), key);
     Ok(Response::json(&preview))
 }
 

@@ -86,7 +86,7 @@ impl Local {
     pub fn finish(&mut self, upload: &str, request: &Request) -> Response {
         let finished = self
             .uploads
-            .finish(upload, (&mut self.jobs, &mut self.runs), request);
+            .finish(upload, &mut self.jobs, &mut self.runs, request);
         self.notices.push(ServerEvent::RunsChanged);
         finished.unwrap_or_else(|problem| Response::problem(&problem))
     }

@@ -112,7 +112,8 @@ impl Uploads {
     pub fn finish(
         &mut self,
         id: &str,
-        (jobs, runs): (&mut Jobs, &mut Runs),
+        jobs: &mut Jobs,
+        runs: &mut Runs,
         request: &Request,
     ) -> Result<Response, Refused> {
         let upload = self.get_mut(id)?;

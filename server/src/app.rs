@@ -4,7 +4,7 @@ use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
 use crate::comparisons::Comparisons;
 use crate::config::{Config, Credulous};
-use crate::ingest::{Admission, DiskShare, IngestError, UploadLimits, Uploads};
+use crate::ingest::{Admission, IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::limits::asking::Asking;
 use crate::limits::budget::Budget;
@@ -268,7 +268,7 @@ impl App {
             None => Shared::new(&config, &store).await?,
         };
         let locks = (lock, ownership);
-        let app = App::assemble((config, project), (store, blobs), locks, shared).await?;
+        let app = App::assemble(config, project, store, blobs, locks, shared).await?;
         app.uploads.measure_disk().await?;
         notices.extend(far_ahead(&app).filter(|_| app.project.is_main()));
         if let Some(refusal) = app.store.refusal() {
@@ -290,8 +290,10 @@ impl App {
     }
 
     async fn assemble(
-        (config, project): (Config, ProjectName),
-        (store, blobs): (Store, Blobs),
+        config: Config,
+        project: ProjectName,
+        store: Store,
+        blobs: Blobs,
         locks: (DataLock, Ownership),
         shared: Shared,
     ) -> Result<App, OpenError> {
@@ -311,7 +313,7 @@ impl App {
             events.clone(),
             describe,
             limits,
-            (shared.admission, DiskShare::default()),
+            shared.admission,
         );
         let benches = Benches::new(
             store.clone(),
@@ -319,7 +321,8 @@ impl App {
             events.clone(),
             config.bench.clone(),
             config.clients.bench_rows,
-            (config.data.join(BENCH), shared.bench_turn),
+            config.data.join(BENCH),
+            shared.bench_turn,
         );
         let clients = &config.clients;
         let provider = config.oidc.clone().map(Provider::new);

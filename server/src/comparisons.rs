@@ -172,10 +172,10 @@ impl Comparisons {
         for (at, &trace) in traces.iter().enumerate() {
             let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
-            let (wanted, place) = (of_each[at], (window, axis.begins[at]));
+            let (wanted, begins) = (of_each[at], axis.begins[at]);
             let memory = self.traces.memory_to_ask(&decoded, Ask::Known).await?;
             let draw = move |watch: Watch<'_>| {
-                curves::curve(&decoded, base.as_deref(), wanted, place, watch)
+                curves::curve(&decoded, base.as_deref(), wanted, window, begins, watch)
             };
             runs.push(answered(memory, ANSWER_TIME, draw).await?);
         }

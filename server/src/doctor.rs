@@ -7,7 +7,7 @@ mod tests;
 use crate::app::{OpenError, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
 use crate::config::Config;
-use crate::ingest::{Admission, Arrived, DiskShare, IngestError, UploadLimits, Uploads};
+use crate::ingest::{Admission, Arrived, IngestError, UploadLimits, Uploads};
 use crate::limits::budget::Budget;
 use crate::pictures::Pictures;
 use crate::problems::describe;
@@ -249,10 +249,7 @@ impl Repair {
             broadcast::Sender::new(1),
             describe,
             limits,
-            (
-                Arc::new(Admission::new(&config.clients, &budget)),
-                DiskShare::default(),
-            ),
+            Arc::new(Admission::new(&config.clients, &budget)),
         );
         Ok(Repair {
             data: config.data.clone(),

@@ -81,7 +81,7 @@ pub fn build(
     let web = compile::bindgen(workshop, &web, Profile::Release, &progress)?;
     let worker = worker(workshop, &toolchain, &progress)?;
     progress.say("writing the page without a server");
-    let site = assembled(workshop, (&web, &worker), server)?;
+    let site = assembled(workshop, &web, &worker, server)?;
     write(folder, &site)?;
     Ok(site)
 }
@@ -108,7 +108,8 @@ fn worker(
 
 fn assembled(
     workshop: &Workshop,
-    (web, worker): (&Path, &Path),
+    web: &Path,
+    worker: &Path,
     server: Option<&ShareServer>,
 ) -> Result<Site, Error> {
     let mut assets = site::sources(&workshop.workspace.join("web"), web)?;

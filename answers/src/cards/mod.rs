@@ -10,7 +10,7 @@ pub mod markdown;
 mod run;
 
 pub use comparison::{ComparisonCard, categories, curves_of, place_among, word};
-pub use run::{Head, NoCard, RunCard};
+pub use run::{Head, Look, NoCard, RunCard, Watches};
 
 use trace::categories::Named;
 

@@ -105,20 +105,37 @@ impl OutOfMemory {
     }
 }
 
+/// How a run is shown.
+pub struct Look {
+    /// What part of it, and which panels.
+    pub view: ViewState,
+    /// Whether names are as recorded.
+    pub texts: Texts,
+    /// In which colours.
+    pub theme: Theme,
+}
+
+/// Who may stop the making of a card.
+pub struct Watches<'a> {
+    /// Stops the search for leaks alone: the card is drawn without a verdict then.
+    pub judging: Watch<'a>,
+    /// Stops all of it.
+    pub drawing: Watch<'a>,
+}
+
 impl RunCard {
-    /// The card of a run in a view. If `judging` stops the search for leaks, the card is drawn
-    /// without a verdict. What `watch` stops has no card.
+    /// The card of a run, as `look` shows it.
     ///
     /// # Errors
-    /// When the run has no such device, or `watch` stops it.
+    /// When the run has no such device, or it is stopped.
     pub fn new(
         head: &Head<'_>,
         decoded: &Decoded,
-        (view, theme): (&ViewState, Theme),
-        texts: Texts,
-        (judging, watch): (Watch<'_>, Watch<'_>),
+        look: &Look,
+        watches: Watches<'_>,
     ) -> Result<RunCard, NoCard> {
-        let device = chosen(decoded, view)?;
+        let Watches { judging, drawing } = watches;
+        let device = chosen(decoded, &look.view)?;
         let Trace {
             stacks, quality, ..
         } = &decoded.trace;
@@ -129,26 +146,20 @@ impl RunCard {
             let peak = unknown.told(series, Point::Peak, summary.peak);
             (series, peak, unknown.told(series, Point::End, summary.end))
         });
-        let contents = contents(device, stacks, watch)?;
+        let contents = contents(device, stacks, drawing)?;
         let word = contents.recording.kind.word();
         let growth = || growth(&report, Word::of(&device.steps));
         let growth = word.is_none().then(growth);
         let numbers = numbers(&levels, growth.clone());
-        let marks = Arc::new(marks(device, &decoded.trace, watch)?);
+        let marks = Arc::new(marks(device, &decoded.trace, drawing)?);
         let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
-        let mut model = model(
-            (decoded, device),
-            marks,
-            (view, theme),
-            numbers.picture(),
-            watch,
-        )?;
+        let mut model = model(decoded, device, marks, look, numbers.picture(), drawing)?;
         let pictures = vec![model.base_scene(), model.overlay_scene()];
-        let title = match texts {
+        let title = match look.texts {
             Texts::All(_) => head.name.to_owned(),
             Texts::Redacted(_) => nameless(head.id),
         };
-        let (sites_title, sites) = sites((device, &report), &model, &decoded.trace.stacks);
+        let (sites_title, sites) = sites(device, &report, &model, stacks);
         let others = elsewhere(&decoded.trace, Some(device.device), judging);
         let others: Vec<Elsewhere> = others.filter(|other| other.trouble().is_some()).collect();
         let told = beside(verdict(&report, &contents), &others);
@@ -175,7 +186,7 @@ impl RunCard {
             verdict: (told.word, told.reason),
             out_of_memory,
             pictures,
-            theme,
+            theme: look.theme,
         })
     }
 
@@ -197,9 +208,10 @@ fn chosen<'d>(decoded: &'d Decoded, view: &ViewState) -> Result<&'d DeviceTrace,
 
 /// The page's model, with every tile that the view needs.
 fn model(
-    (decoded, device): (&Decoded, &DeviceTrace),
+    decoded: &Decoded,
+    device: &DeviceTrace,
     marks: Arc<Marks>,
-    (view, theme): (&ViewState, Theme),
+    look: &Look,
     place: PxRect,
     watch: Watch<'_>,
 ) -> Result<Model, Stopped> {
@@ -208,8 +220,8 @@ fn model(
     let peak = device.summary[Series::Reserved as usize]
         .peak
         .max(tops.unwrap_or_default());
-    let mut model = Model::new(device.events.len(), peak, view);
-    model.set_palette(theme.palette());
+    let mut model = Model::new(device.events.len(), peak, &look.view);
+    model.set_palette(look.theme.palette());
     model.set_marks(marks);
     let css = |pixels: i32| f64::from(pixels) / PICTURE_SCALE;
     model.resize(css(place.width()), css(place.height()), PICTURE_SCALE);
@@ -388,7 +400,8 @@ fn amount(bytes: f64) -> String {
 
 /// What accumulates; if nothing does, what the memory consists of at the highest level.
 fn sites(
-    (device, report): (&DeviceTrace, &LeakReport),
+    device: &DeviceTrace,
+    report: &LeakReport,
     model: &Model,
     stacks: &Stacks,
 ) -> (String, Vec<(String, String)>) {
@@ -396,8 +409,8 @@ fn sites(
     if report.verdict == Verdict::Leak {
         let apart = report.told_apart(stacks);
         let groups = report.groups.iter().zip(apart).take(MAX_SITES);
-        let sites = groups.map(|group| leaking(group, word, stacks)).collect();
-        return ("What accumulates".to_owned(), sites);
+        let sites = groups.map(|(group, made_in)| leaking(group, made_in, word, stacks));
+        return ("What accumulates".to_owned(), sites.collect());
     }
     let Some(composition) = model.composition() else {
         return (String::new(), Vec::new());
@@ -416,7 +429,8 @@ fn sites(
 
 /// A leak, and the function that tells it from others of its line.
 fn leaking(
-    (group, made_in): (&LeakGroup, Option<Frame>),
+    group: &LeakGroup,
+    made_in: Option<Frame>,
     word: Word,
     stacks: &Stacks,
 ) -> (String, String) {

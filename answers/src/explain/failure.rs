@@ -31,9 +31,14 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let failing = Failing::of(look.device, look.stacks(), kinds, &failure);
     let room = room::at(look, places, Some(failure.event));
     let evidence = what_if::evidence(look.device, &own, look.watch)?;
+    let failed = Failed {
+        look,
+        own: &own,
+        failure: &failure,
+    };
     // A limit that was set late refused nothing that the recording shows before.
     let refused = || LimitSeen::of_refusal(None, &own, &failure);
-    let fits = fits(look, evidence.limit.or_else(refused), &failing, &failure);
+    let fits = failed.fits(evidence.limit.or_else(refused), &failing);
     let tried = Tried {
         leaks: Some(&early),
         batch: Some(&failing.batch),
@@ -44,7 +49,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let diagnosis = what_if::remedies(replay, &own, tried)?;
     let leaked = early.overdue(look.device, failure.event);
     let found = diagnosis.as_ref();
-    let limit = limit(look, evidence.limit, (&own, &failure), found);
+    let limit = failed.limit(evidence.limit, found);
     let limit_below = limit.map(|limit| limit.below);
     let whole_pass = whole_pass(&failing, fits, limit_below);
     let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
@@ -57,14 +62,14 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         asked: failure.asked,
         segment: found.and_then(|found| found.failed.segment),
         free: failure.free,
-        refused_by: refused_by(&own, &failure),
+        refused_by: failed.refused_by(),
         limit_at_least: limit.map(|limit| limit.at_least),
         limit_below,
         // The failure itself emptied the cache too.
         retries_before: found.map(|found| found.failed.retries.saturating_sub(1)),
         leaked,
         later_failures: later_failures(look.device),
-        cause: match cause(look, (&own, &failure), (room.as_ref(), found), leaked) {
+        cause: match failed.cause(room.as_ref(), found, leaked) {
             // The pieces might have served this request, but not all that were to follow.
             Cause::Fragmentation if is_more => Cause::Demand,
             cause => cause,
@@ -75,7 +80,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         what_would_have_helped: String::new(),
         whole_pass,
     };
-    explained.why = why(look, &explained, (&own, &failure), failing.state_made);
+    explained.why = failed.why(&explained, failing.state_made);
     let lowers = match explained.cause {
         Cause::Leak => None,
         _ => advice::largest(look, places, &explained.held, "what was in use"),
@@ -92,59 +97,110 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     Ok(Some(explained))
 }
 
-fn refused_by(own: &Config, failure: &Failure) -> Refusal {
-    match failure.limit_under(own) {
-        Some(_) => Refusal::ProcessLimit,
-        None if failure.free.is_none() => Refusal::NotKnown,
-        None => Refusal::Device,
+/// An allocation that failed, in a recording.
+struct Failed<'a, 'r> {
+    look: &'a Look<'r>,
+    /// The settings of the program.
+    own: &'a Config,
+    failure: &'a Failure,
+}
+
+impl Failed<'_, '_> {
+    /// What refused the request.
+    fn refused_by(&self) -> Refusal {
+        match self.failure.limit_under(self.own) {
+            Some(_) => Refusal::ProcessLimit,
+            None if self.failure.free.is_none() => Refusal::NotKnown,
+            None => Refusal::Device,
+        }
     }
-}
 
-/// Why it failed, at this place of the program, and that the program went on.
-fn why(
-    look: &Look<'_>,
-    explained: &OutOfMemory,
-    (own, failure): (&Config, &Failure),
-    optimizer_made: Bytes,
-) -> String {
-    let step = Word::of(&look.device.steps);
-    let place = place_of(&look.device.steps, failure.event, explained.phase);
-    let asker = Asker::of(look.stacks(), failure.stack);
-    // For C++ the operation says more.
-    let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
-    let line = asker.frame.filter(is_line);
-    let line = line.map(|frame| frame_label(look.stacks(), frame));
-    let before = Span::new(EventIdx(0), failure.event);
-    let request = words::Request {
-        peak_before: look.device.allocated_peak(before),
-        place: &place,
-        operation: asker.operation.as_deref(),
-        line: line.as_deref(),
-        is_rounded: own.roundup_power2_divisions.iter().any(|n| *n > 1),
-        optimizer_made,
-        step,
-    };
-    let went_on = words::went_on(steps_after(look.device), step);
-    let why = Some(words::why(explained, &look.leaks, &request));
-    why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
-}
+    /// The limit that replay was tried with; otherwise what is told, or what the failure shows beside
+    /// what was `seen` in the whole recording.
+    fn limit(&self, seen: Option<LimitSeen>, diagnosis: Option<&Diagnosis>) -> Option<LimitSeen> {
+        match diagnosis {
+            Some(found) => Some(found.limit),
+            None => {
+                Some(LimitSeen::of_refusal(seen, self.own, self.failure)?.or_told(self.look.limit))
+            }
+        }
+    }
 
-/// How large a batch a whole pass has room for under the limit that was seen. Where something
-/// leaks, that is what to tell, unless the pass is larger than those before; `None` then, and where
-/// no pass like the failed one was recorded before.
-fn fits(
-    look: &Look<'_>,
-    seen: Option<LimitSeen>,
-    failing: &Failing,
-    failure: &Failure,
-) -> Option<Fits> {
-    let is_told = |need: &Need| look.leaks.verdict != Verdict::Leak || need.times.is_some();
-    let need = failing.need.filter(is_told)?;
-    let least = seen?.or_told(look.limit).at_least;
-    // What lay between blocks then is no use to others either.
-    let in_use = look.device.levels_at(failure.event).get(Series::Active);
-    let pieces = failure.reserved.saturating_sub(in_use);
-    Some(need.fits(least.saturating_sub(pieces)))
+    /// How large a batch a whole pass has room for under the limit that was seen. Where something
+    /// leaks, that is what to tell, unless the pass is larger than those before; `None` then, and where
+    /// no pass like the failed one was recorded before.
+    fn fits(&self, seen: Option<LimitSeen>, failing: &Failing) -> Option<Fits> {
+        let is_told =
+            |need: &Need| self.look.leaks.verdict != Verdict::Leak || need.times.is_some();
+        let need = failing.need.filter(is_told)?;
+        let least = seen?.or_told(self.look.limit).at_least;
+        // What lay between blocks then is no use to others either.
+        let in_use = self
+            .look
+            .device
+            .levels_at(self.failure.event)
+            .get(Series::Active);
+        let pieces = self.failure.reserved.saturating_sub(in_use);
+        Some(need.fits(least.saturating_sub(pieces)))
+    }
+
+    /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
+    /// in pieces. Otherwise there was not enough.
+    fn cause(&self, room: Option<&Room>, diagnosis: Option<&Diagnosis>, leaked: Bytes) -> Cause {
+        let is_leak = match diagnosis {
+            Some(found) => found.remedies.iter().any(|r| r.change == Change::NoLeaks),
+            None => self.look.leaks.verdict == Verdict::Leak && leaked >= self.failure.asked,
+        };
+        let in_use = self
+            .look
+            .device
+            .levels_at(self.failure.event)
+            .get(Series::Active);
+        let could_reserve = match (diagnosis, self.failure.limit_under(self.own)) {
+            (Some(found), _) => found.limit.at_least.max(self.failure.reserved),
+            (None, Some(_)) => self.failure.reserved,
+            (None, None) => self
+                .failure
+                .reserved
+                .saturating_add(self.failure.free.unwrap_or_default()),
+        };
+        // Together, the pieces would have served the request; or segments in their place would have
+        // left enough for another one.
+        let pieces = room.is_some_and(|room| room.free >= self.failure.asked);
+        let needed = match pieces {
+            true => self.failure.asked,
+            false => self.failure.segment(self.own),
+        };
+        match (is_leak, in_use + needed <= could_reserve && room.is_some()) {
+            (true, _) => Cause::Leak,
+            (false, true) => Cause::Fragmentation,
+            (false, false) => Cause::Demand,
+        }
+    }
+
+    /// Why it failed, at this place of the program, and that the program went on.
+    fn why(&self, explained: &OutOfMemory, optimizer_made: Bytes) -> String {
+        let step = Word::of(&self.look.device.steps);
+        let place = place_of(&self.look.device.steps, self.failure.event, explained.phase);
+        let asker = Asker::of(self.look.stacks(), self.failure.stack);
+        // For C++ the operation says more.
+        let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
+        let line = asker.frame.filter(is_line);
+        let line = line.map(|frame| frame_label(self.look.stacks(), frame));
+        let before = Span::new(EventIdx(0), self.failure.event);
+        let request = words::Request {
+            peak_before: self.look.device.allocated_peak(before),
+            place: &place,
+            operation: asker.operation.as_deref(),
+            line: line.as_deref(),
+            is_rounded: self.own.roundup_power2_divisions.iter().any(|n| *n > 1),
+            optimizer_made,
+            step,
+        };
+        let went_on = words::went_on(steps_after(self.look.device), step);
+        let why = Some(words::why(explained, &self.look.leaks, &request));
+        why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// What a whole pass would have needed.
@@ -178,20 +234,6 @@ fn has_room(pass: Option<&WholePass>, limit: Option<LimitSeen>) -> bool {
     both.is_some_and(|(pass, limit)| pass.least <= limit.at_least)
 }
 
-/// The limit that replay was tried with; otherwise what is told, or what the failure shows beside
-/// what was `seen` in the whole recording.
-fn limit(
-    look: &Look<'_>,
-    seen: Option<LimitSeen>,
-    (own, failure): (&Config, &Failure),
-    diagnosis: Option<&Diagnosis>,
-) -> Option<LimitSeen> {
-    match diagnosis {
-        Some(found) => Some(found.limit),
-        None => Some(LimitSeen::of_refusal(seen, own, failure)?.or_told(look.limit)),
-    }
-}
-
 /// How many more allocations failed that were not passed over.
 fn later_failures(device: &DeviceTrace) -> u64 {
     (oom::count(device) - oom::passed_over(device).len()).saturating_sub(1) as u64
@@ -206,40 +248,6 @@ fn steps_after(device: &DeviceTrace) -> usize {
     };
     let last = (0..device.events.len()).rev().find(felt);
     last.map_or(0, |failed| oom::steps_after(device, EventIdx(failed)))
-}
-
-/// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
-/// in pieces. Otherwise there was not enough.
-fn cause(
-    look: &Look<'_>,
-    (own, failure): (&Config, &Failure),
-    (room, diagnosis): (Option<&Room>, Option<&Diagnosis>),
-    leaked: Bytes,
-) -> Cause {
-    let is_leak = match diagnosis {
-        Some(found) => found.remedies.iter().any(|r| r.change == Change::NoLeaks),
-        None => look.leaks.verdict == Verdict::Leak && leaked >= failure.asked,
-    };
-    let in_use = look.device.levels_at(failure.event).get(Series::Active);
-    let could_reserve = match (diagnosis, failure.limit_under(own)) {
-        (Some(found), _) => found.limit.at_least.max(failure.reserved),
-        (None, Some(_)) => failure.reserved,
-        (None, None) => failure
-            .reserved
-            .saturating_add(failure.free.unwrap_or_default()),
-    };
-    // Together, the pieces would have served the request; or segments in their place would have
-    // left enough for another one.
-    let pieces = room.is_some_and(|room| room.free >= failure.asked);
-    let needed = match pieces {
-        true => failure.asked,
-        false => failure.segment(own),
-    };
-    match (is_leak, in_use + needed <= could_reserve && room.is_some()) {
-        (true, _) => Cause::Leak,
-        (false, true) => Cause::Fragmentation,
-        (false, false) => Cause::Demand,
-    }
 }
 
 /// Remedies that end the cause come before those that only get past the failure; estimates come

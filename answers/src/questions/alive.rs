@@ -27,13 +27,14 @@ const TOP: usize = 11;
 pub fn alive(
     decoded: &Decoded,
     device: &DeviceTrace,
-    (at, by): (Option<EventIdx>, Dimension),
+    at: Option<EventIdx>,
+    by: Dimension,
     watch: Watch<'_>,
 ) -> Result<Alive, Stopped> {
     let known = Known::of(decoded, device, Some(by));
     let subject = known.subject(&decoded.trace, device);
     let cells = alive::alive(subject, at, watch)?;
-    let part = part(subject, &cells, (by, MAX_GROUPS), watch)?;
+    let part = part(subject, &cells, by, MAX_GROUPS, watch)?;
     let tree = Tree::new(device, &decoded.trace.stacks, by, &cells, watch)?;
     Ok(Alive {
         event: at,
@@ -63,7 +64,8 @@ pub fn alive(
 pub fn groups(
     trace: &Trace,
     device: &DeviceTrace,
-    (at, by): (Option<EventIdx>, Dimension),
+    at: Option<EventIdx>,
+    by: Dimension,
     watch: Watch<'_>,
 ) -> Result<Vec<GroupShare>, Stopped> {
     let categories = || Arc::new(Categories::of(device, &trace.stacks));
@@ -73,7 +75,7 @@ pub fn groups(
     };
     let subject = known.subject(trace, device);
     let cells = alive::alive(subject, at, watch)?;
-    Ok(part(subject, &cells, (by, usize::MAX), watch)?.groups)
+    Ok(part(subject, &cells, by, usize::MAX, watch)?.groups)
 }
 
 /// What was allocated and freed between two events.
@@ -98,8 +100,8 @@ pub fn changes(
         by,
         allocated_from: allocated(events.start()),
         allocated_to: allocated(events.end()),
-        came: part(subject, &came, (by, MAX_GROUPS), watch)?,
-        went: part(subject, &went, (by, MAX_GROUPS), watch)?,
+        came: part(subject, &came, by, MAX_GROUPS, watch)?,
+        went: part(subject, &went, by, MAX_GROUPS, watch)?,
         passed: tally(alive::passed(subject, events, watch)?),
     })
 }
@@ -195,7 +197,8 @@ pub(super) fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
 fn part(
     subject: Subject<'_>,
     cells: &[Cell],
-    (by, most): (Dimension, usize),
+    by: Dimension,
+    most: usize,
     watch: Watch<'_>,
 ) -> Result<Part, Stopped> {
     let mut grouping = Grouping::new(subject.device, subject.stacks, by);
@@ -270,8 +273,8 @@ mod tests {
         let decoded = Decoded::new(trace, ());
         let device = &decoded.trace.devices[0];
         let told = |by: Dimension| {
-            let asked = (Some(EventIdx(1)), by);
-            let alive = alive(&decoded, device, asked, Watch::nobody()).unwrap();
+            let at = Some(EventIdx(1));
+            let alive = alive(&decoded, device, at, by, Watch::nobody()).unwrap();
             let named = |group: GroupShare| (group.label, group.caller);
             alive.groups.into_iter().map(named).collect::<Vec<_>>()
         };

@@ -130,13 +130,14 @@ fn pool(text: &str) -> Result<Place, BadQuestion> {
 
 fn rows(decoded: &Decoded, device: &DeviceTrace, found: Vec<BlockIdx>) -> Vec<AllocationRow> {
     let mut forwards = Forwards::new(device, &decoded.trace.stacks);
-    let row = |block| row(decoded, (device, &mut forwards), block);
+    let row = |block| row(decoded, device, &mut forwards, block);
     found.into_iter().map(row).collect()
 }
 
 fn row(
     decoded: &Decoded,
-    (device, forwards): (&DeviceTrace, &mut Forwards<'_>),
+    device: &DeviceTrace,
+    forwards: &mut Forwards<'_>,
     block: BlockIdx,
 ) -> AllocationRow {
     let (blocks, stacks) = (&device.blocks, &decoded.trace.stacks);

@@ -135,7 +135,7 @@ pub fn unknown_places<'a>(trace: &Trace, device: &DeviceTrace, asked: &'a Asked)
         let one = Gone::Places(vec![(*place).clone()]);
         !kinds
             .iter()
-            .any(|kind| one.holds((&trace.stacks, &mut keys), kind))
+            .any(|kind| one.holds(&trace.stacks, &mut keys, kind))
     });
     unknown.map(String::as_str).collect()
 }
@@ -211,7 +211,7 @@ fn answered(
         settings: asked.settings.as_ref().map(|text| text.under(torch)),
         limit: asked.limit,
         early: early.without(device, |kind| {
-            asked.gone.holds((&trace.stacks, &mut keys), kind)
+            asked.gone.holds(&trace.stacks, &mut keys, kind)
         }),
         columns,
     };
@@ -220,7 +220,7 @@ fn answered(
 }
 
 impl Gone {
-    fn holds(&self, (stacks, keys): (&Stacks, &mut Keys<'_>), kind: &BlockKind) -> bool {
+    fn holds(&self, stacks: &Stacks, keys: &mut Keys<'_>, kind: &BlockKind) -> bool {
         match self {
             Gone::Sites(sites) if sites.is_empty() => false,
             Gone::Sites(sites) => {

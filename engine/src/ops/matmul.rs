@@ -108,8 +108,10 @@ impl Session {
     fn product(
         &mut self,
         name: &'static str,
-        (a, b): (&Tensor, &Tensor),
-        (saved, formula): (&Tensor, Formula),
+        a: &Tensor,
+        b: &Tensor,
+        saved: &Tensor,
+        formula: Formula,
         shape: impl Into<Dims>,
     ) -> Result<Tensor, RunError> {
         let shape = shape.into();
@@ -138,7 +140,7 @@ impl Session {
     pub fn linear(&mut self, x: &Tensor, weight: &Tensor) -> Result<Tensor, RunError> {
         let shape = x.shape().with_last(weight.shape().at(0));
         let (saved, formula) = self.saved_of(weight);
-        self.product("MmBackward0", (x, weight), (&saved, formula), shape)
+        self.product("MmBackward0", x, weight, &saved, formula, shape)
     }
 
     /// What a linear layer saves of its weight, and the formula for that. PyTorch's layer
@@ -182,7 +184,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn batched(&mut self, a: &Tensor, b: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
-        self.product("BmmBackward0", (a, b), (b, product_back), shape)
+        self.product("BmmBackward0", a, b, b, product_back, shape)
     }
 
     /// `linalg.solve_triangular(system, right)`.

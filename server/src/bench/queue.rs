@@ -78,7 +78,8 @@ impl Benches {
         events: broadcast::Sender<ServerEvent>,
         settings: BenchSettings,
         most_waiting: u32,
-        (folder, turn): (PathBuf, Turns),
+        folder: PathBuf,
+        turn: Turns,
     ) -> Benches {
         let shared = Shared {
             store,

@@ -64,8 +64,9 @@ pub struct CompareArgs {
 pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
     let all = || std::iter::once(&args.base).chain(&args.new);
     files::input_once(all().map(PathBuf::as_path))?;
-    let rules = (args.steps.as_deref(), &args.own.rules()?);
-    let (comparison, unread) = compare_files(&args.base, &args.new, &Limits::default(), rules)?;
+    let (level, rules) = (args.steps.as_deref(), args.own.rules()?);
+    let (comparison, unread) =
+        compare_files(&args.base, &args.new, &Limits::default(), level, &rules)?;
     if !comparison.against.is_empty() {
         print(&shown(args, &comparison))?;
     }
@@ -94,7 +95,8 @@ pub(super) fn compare_files(
     base: &Path,
     new: &[PathBuf],
     limits: &Limits,
-    (level, rules): (Option<&str>, &Rules),
+    level: Option<&str>,
+    rules: &Rules,
 ) -> Result<(Comparison, Vec<CliError>), CliError> {
     files::all_open(std::iter::once(base))?;
     let opens = |path: &Path| files::all_open(std::iter::once(path));

@@ -89,8 +89,8 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
     let alert = args.alert.alert()?;
     let new = std::slice::from_ref(&args.new);
     files::input_once([&args.base, &args.new].into_iter().map(PathBuf::as_path))?;
-    let by = (args.steps.as_deref(), &Rules::default());
-    let (comparison, unread) = compare_files(&args.base, new, &limits, by)?;
+    let level = args.steps.as_deref();
+    let (comparison, unread) = compare_files(&args.base, new, &limits, level, &Rules::default())?;
     if !unread.is_empty() {
         return Err(CliError::Several(unread));
     }

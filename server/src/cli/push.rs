@@ -104,7 +104,11 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     check(args)?;
     let thread = args.comment.thread()?;
     let alert = args.alert.alert()?;
-    let remote = Remote::new(&args.remote)?;
+    let mut push = Push {
+        args,
+        remote: Remote::new(&args.remote)?,
+        refused: Vec::new(),
+    };
     let compares = args.compare || args.base.is_some() || args.comment.pr.is_some();
     if compares {
         check_count(args)?;
@@ -115,19 +119,18 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         let found = files::find(&args.files)?;
         let folders = found.has_archives() || args.files.iter().any(|path| path.is_dir());
         if !found.jobs.is_empty() || folders {
-            return push_found(&remote, args, found);
+            return push.send_found(found);
         }
     }
     // Before anything is sent: a baseline that is not there makes the rest useless.
     let base = match &args.base {
-        Some(base) => Some(baseline(&remote, args, base)?),
+        Some(base) => Some(push.baseline(base)?),
         None => None,
     };
-    let mut refused = Vec::new();
-    let uploads = send_each(&remote, args, &args.files, &mut refused)?;
+    let uploads = push.send_each(&args.files)?;
     // Without one of the files there is no comparison, and what was sent is told as without one.
-    if compares && refused.is_empty() {
-        let pushed = compare(&remote, args, base, uploads)?;
+    if compares && push.refused.is_empty() {
+        let pushed = push.compare(base, uploads)?;
         print(&match args.json {
             true => json(&pushed),
             false => format!("{}\n\n{}", pushed.link, pushed.markdown),
@@ -147,87 +150,252 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         (true, [one]) if args.files.len() == 1 => print(&json(one))?,
         (true, several) => print(&json(&several))?,
     }
-    all_or(refused)
+    push.end()
 }
 
-/// Uploads files that were named, one after the other, and prints their links. Files that are
-/// refused are added to `refused`, and the others are sent.
-fn send_each<'a>(
-    remote: &Remote<'_>,
-    args: &PushArgs,
-    files: impl IntoIterator<Item = &'a PathBuf>,
-    refused: &mut Vec<CliError>,
-) -> Result<Vec<FinishedUpload>, CliError> {
-    let mut uploads = Vec::new();
-    for path in files {
-        let answer = match sent(remote, args, path, None) {
-            Ok(answer) => answer,
-            Err(error @ CliError::BadInput { .. }) => {
-                refused.push(error);
-                continue;
+/// A push under way.
+struct Push<'a> {
+    args: &'a PushArgs,
+    remote: Remote<'a>,
+    /// Why files were refused; the others are sent.
+    refused: Vec<CliError>,
+}
+
+impl Push<'_> {
+    /// Uploads files that were named, one after the other, and prints their links. Files that are
+    /// refused are noted, and the others are sent.
+    fn send_each<'f>(
+        &mut self,
+        files: impl IntoIterator<Item = &'f PathBuf>,
+    ) -> Result<Vec<FinishedUpload>, CliError> {
+        let mut uploads = Vec::new();
+        for path in files {
+            let answer = match self.sent(path, None) {
+                Ok(answer) => answer,
+                Err(error @ CliError::BadInput { .. }) => {
+                    self.refused.push(error);
+                    continue;
+                }
+                Err(error) => {
+                    self.refused.push(error);
+                    return Err(CliError::Several(std::mem::take(&mut self.refused)));
+                }
+            };
+            if !self.args.json {
+                print_link(
+                    &self
+                        .remote
+                        .page_beside(&routes::run_page(&answer.run.id), &answer),
+                    answer.known,
+                )?;
             }
-            Err(error) => {
-                refused.push(error);
-                return Err(CliError::Several(std::mem::take(refused)));
+            uploads.push(answer);
+        }
+        Ok(uploads)
+    }
+
+    /// What was refused is the error at the end: the rest was sent.
+    fn end(self) -> Result<(), CliError> {
+        match self.refused.is_empty() {
+            true => Ok(()),
+            false => Err(CliError::Several(self.refused)),
+        }
+    }
+
+    /// Uploads jobs, and other files that were named. What is refused is the error at the end: the rest
+    /// was sent, but whoever waits for all ranks must notice.
+    fn send_found(mut self, found: Found) -> Result<(), CliError> {
+        if found.jobs.is_empty() && found.others.is_empty() {
+            return Err(CliError::Usage("there is no file to upload".to_owned()));
+        }
+        // A folder may have other files than snapshots. Only files named directly must be snapshots.
+        let (named, left): (Vec<_>, Vec<_>) = found
+            .others
+            .iter()
+            .partition(|path| self.args.files.contains(path));
+        let failed = FailedApart::among(&found, left.iter().copied());
+        let mut jobs = Vec::new();
+        for (at, job) in found.jobs.iter().enumerate() {
+            let notes = notes(&found.jobs[at..], &failed, &found);
+            if let Some(pushed) = self.send_job(job, notes)? {
+                if !self.args.json {
+                    print_link(&pushed.link, pushed.known)?;
+                }
+                jobs.push(pushed);
+            }
+        }
+        let only_a_job = named.is_empty();
+        let uploads = self.send_each(named)?;
+        match (self.args.json, &jobs[..], &uploads[..]) {
+            (_, [], []) if !self.refused.is_empty() => {}
+            (false, [], []) => {
+                return Err(CliError::Usage(no_job(&found, &left)));
+            }
+            (false, _, _) => {}
+            (true, [one], []) if only_a_job => print(&json(one))?,
+            (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
+        }
+        let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
+        let told = not_sent(left.len() - in_archives, in_archives).into_iter();
+        let listed = found.listed(left.iter().copied(), |file| failed.says(file));
+        told.chain(listed).for_each(|line| tell(&line));
+        self.end()
+    }
+
+    /// Uploads the ranks of a job. Files that are refused are noted, and the others are sent;
+    /// `None` if no file is left.
+    fn send_job(&mut self, job: &JobFiles, notes: JobNotes) -> Result<Option<PushedJob>, CliError> {
+        let numbered = notes.numbered.clone();
+        let new = NewJob {
+            name: job.name.clone(),
+            key: None,
+            notes,
+        };
+        let made: JobSummary = self.remote.post(routes::JOBS, &new)?;
+        let mut uploads = Vec::new();
+        let before = self.refused.len();
+        for (rank, path) in &job.files {
+            match self.sent(path, Some((&made.id, *rank))) {
+                Ok(answer) => uploads.push(answer),
+                Err(error @ CliError::BadInput { .. }) => self.refused.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if uploads.is_empty() {
+            // No rank was uploaded, so the job is deleted. If this token may not do that, the server
+            // later deletes an empty job by itself.
+            drop(self.remote.delete::<JobSummary>(&routes::job(&made.id)));
+            return Ok(None);
+        }
+        let JobDetail { job, missing, .. } = self.remote.get(&routes::job(&made.id))?;
+        if let Some(told) = missing_in_words(&missing) {
+            tell(&format!("{}: {told}", job.name));
+        }
+        if let Some(told) = numbered {
+            tell(&format!("{}: {told}", job.name));
+        }
+        Ok(Some(PushedJob {
+            link: self
+                .remote
+                .page_beside(&routes::job_page(&job.id), &uploads[0]),
+            // The server has found out that these are the ranks of an earlier job.
+            known: job.id != made.id,
+            job,
+            missing,
+            uploads,
+            refused: self.refused[before..]
+                .iter()
+                .map(CliError::to_string)
+                .collect(),
+        }))
+    }
+
+    /// Uploads a file and labels its run.
+    fn sent(
+        &self,
+        path: &Path,
+        in_job: Option<(&JobId, Rank)>,
+    ) -> Result<FinishedUpload, CliError> {
+        let mut answer = self.remote.upload(path, in_job)?;
+        let labels = self.args.labels.all(environment);
+        if let Some(labelled) = labels::put(&self.remote, &answer.run.id, &labels)? {
+            answer.run = labelled;
+        }
+        Ok(answer)
+    }
+
+    /// The run with this id; or the newest run with this name, or with these labels. A run of the files
+    /// that are sent is not the baseline, unless its id is given: an earlier push may have sent them.
+    fn baseline(&self, wanted: &str) -> Result<RunId, CliError> {
+        let labels = match wanted {
+            "auto" => Some(self.args.labels.of_baseline(environment)?),
+            wanted => listed(wanted),
+        };
+        // What is no regular file can be read only once.
+        let readable = self.args.files.iter().filter(|path| path.is_file());
+        let sent = readable.map(|path| {
+            files::run_of(path).map_err(|why| CliError::BadInput {
+                path: path.clone(),
+                why,
+            })
+        });
+        let sent = sent.collect::<Result<Vec<RunId>, CliError>>()?;
+        let mut is_sent = false;
+        let mut newest = None;
+        let mut consider = |run: &RunSummary| {
+            is_sent |= sent.contains(&run.id);
+            if newest.is_none() && !sent.contains(&run.id) {
+                newest = Some(run.id.clone());
+            }
+            newest.is_some()
+        };
+        // The list is sorted, newest first.
+        let (by_id, what) = match &labels {
+            Some(labels) => {
+                self.remote.find(&routes::runs_with(labels), consider)?;
+                let texts: Vec<String> = labels.iter().map(Label::to_string).collect();
+                (None, format!("labels {}", texts.join(", ")))
+            }
+            None => {
+                let by_id = self.remote.find(routes::RUNS, |run: &RunSummary| {
+                    if run.name == wanted {
+                        consider(run);
+                    }
+                    run.id.as_str() == wanted
+                })?;
+                (by_id, format!("id or name {wanted}"))
             }
         };
-        if !args.json {
-            print_link(
-                &remote.page_beside(&routes::run_page(&answer.run.id), &answer),
-                answer.known,
-            )?;
-        }
-        uploads.push(answer);
+        let found = by_id.map(|run| run.id).or(newest);
+        found.ok_or_else(|| {
+            let other = if is_sent { "other " } else { "" };
+            let advice = match labels {
+                Some(_) => "; push one of that branch first",
+                None => "",
+            };
+            let why = format!("the server has no {other}run with the {what}{advice}");
+            CliError::Usage(format!("--base: {why}"))
+        })
     }
-    Ok(uploads)
-}
 
-/// What was refused is the error at the end: the rest was sent.
-fn all_or(refused: Vec<CliError>) -> Result<(), CliError> {
-    match refused.is_empty() {
-        true => Ok(()),
-        false => Err(CliError::Several(refused)),
+    fn compare(
+        &self,
+        base: Option<RunId>,
+        uploads: Vec<FinishedUpload>,
+    ) -> Result<Pushed, CliError> {
+        let pushed = uploads.iter().map(|upload| upload.run.id.clone());
+        let runs: Vec<RunId> = base.into_iter().chain(pushed).collect();
+        let recorded = match &self.args.comment.pr {
+            None => None,
+            Some(pr) => Some(self.remote.post(
+                routes::COMPARISONS,
+                &RecordComparison {
+                    runs: runs.clone(),
+                    pr: Some(pr.clone()),
+                    name: None,
+                },
+            )?),
+        };
+        let comparison: Comparison = self.remote.get(&routes::compare(&runs))?;
+        let page = routes::compare_page(&runs);
+        let link = match uploads.first() {
+            Some(sent) => self.remote.page_beside(&page, sent),
+            None => self.remote.page(&page),
+        };
+        let links = Links {
+            page: link.clone(),
+            // The page needs a token, or is only on this machine: a pull request could not show its
+            // picture.
+            image: None,
+        };
+        Ok(Pushed {
+            markdown: markdown::comparison(&comparison, Some(&links)),
+            uploads,
+            link,
+            recorded,
+            comparison,
+        })
     }
-}
-
-/// Uploads jobs, and other files that were named. What is refused is the error at the end: the rest
-/// was sent, but whoever waits for all ranks must notice.
-fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), CliError> {
-    if found.jobs.is_empty() && found.others.is_empty() {
-        return Err(CliError::Usage("there is no file to upload".to_owned()));
-    }
-    // A folder may have other files than snapshots. Only files named directly must be snapshots.
-    let (named, left): (Vec<_>, Vec<_>) = found
-        .others
-        .iter()
-        .partition(|path| args.files.contains(path));
-    let failed = FailedApart::among(&found, left.iter().copied());
-    let (mut jobs, mut refused) = (Vec::new(), Vec::new());
-    for (at, job) in found.jobs.iter().enumerate() {
-        let notes = notes(&found.jobs[at..], &failed, &found);
-        if let Some(pushed) = push_job(remote, args, (job, notes), &mut refused)? {
-            if !args.json {
-                print_link(&pushed.link, pushed.known)?;
-            }
-            jobs.push(pushed);
-        }
-    }
-    let only_a_job = named.is_empty();
-    let uploads = send_each(remote, args, named, &mut refused)?;
-    match (args.json, &jobs[..], &uploads[..]) {
-        (_, [], []) if !refused.is_empty() => {}
-        (false, [], []) => {
-            return Err(CliError::Usage(no_job(&found, &left)));
-        }
-        (false, _, _) => {}
-        (true, [one], []) if only_a_job => print(&json(one))?,
-        (true, jobs, uploads) => print(&json(&(jobs, uploads)))?,
-    }
-    let in_archives = left.iter().filter(|file| found.is_in_archive(file)).count();
-    let told = not_sent(left.len() - in_archives, in_archives).into_iter();
-    let listed = found.listed(left.iter().copied(), |file| failed.says(file));
-    told.chain(listed).for_each(|line| tell(&line));
-    all_or(refused)
 }
 
 /// What no rank of the first of these jobs tells: how its files are numbered, and the ranks that it
@@ -308,69 +476,6 @@ fn print_link(link: &str, known: bool) -> Result<(), CliError> {
     print(&format!("{link}{known}\n"))
 }
 
-/// Uploads the ranks of a job. Files that are refused are added to `refused`, and the others are
-/// sent; `None` if no file is left.
-fn push_job(
-    remote: &Remote<'_>,
-    args: &PushArgs,
-    (job, notes): (&JobFiles, JobNotes),
-    refused: &mut Vec<CliError>,
-) -> Result<Option<PushedJob>, CliError> {
-    let numbered = notes.numbered.clone();
-    let new = NewJob {
-        name: job.name.clone(),
-        key: None,
-        notes,
-    };
-    let made: JobSummary = remote.post(routes::JOBS, &new)?;
-    let mut uploads = Vec::new();
-    let before = refused.len();
-    for (rank, path) in &job.files {
-        match sent(remote, args, path, Some((&made.id, *rank))) {
-            Ok(answer) => uploads.push(answer),
-            Err(error @ CliError::BadInput { .. }) => refused.push(error),
-            Err(error) => return Err(error),
-        }
-    }
-    if uploads.is_empty() {
-        // No rank was uploaded, so the job is deleted. If this token may not do that, the server
-        // later deletes an empty job by itself.
-        drop(remote.delete::<JobSummary>(&routes::job(&made.id)));
-        return Ok(None);
-    }
-    let JobDetail { job, missing, .. } = remote.get(&routes::job(&made.id))?;
-    if let Some(told) = missing_in_words(&missing) {
-        tell(&format!("{}: {told}", job.name));
-    }
-    if let Some(told) = numbered {
-        tell(&format!("{}: {told}", job.name));
-    }
-    Ok(Some(PushedJob {
-        link: remote.page_beside(&routes::job_page(&job.id), &uploads[0]),
-        // The server has found out that these are the ranks of an earlier job.
-        known: job.id != made.id,
-        job,
-        missing,
-        uploads,
-        refused: refused[before..].iter().map(CliError::to_string).collect(),
-    }))
-}
-
-/// Uploads a file and labels its run.
-fn sent(
-    remote: &Remote<'_>,
-    args: &PushArgs,
-    path: &Path,
-    in_job: Option<(&JobId, Rank)>,
-) -> Result<FinishedUpload, CliError> {
-    let mut answer = remote.upload(path, in_job)?;
-    let labels = args.labels.all(environment);
-    if let Some(labelled) = labels::put(remote, &answer.run.id, &labels)? {
-        answer.run = labelled;
-    }
-    Ok(answer)
-}
-
 /// Refuses, before anything is sent, what would be refused after it.
 fn check(args: &PushArgs) -> Result<(), CliError> {
     args.labels.check(environment)?;
@@ -398,100 +503,6 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
             "a comparison takes 2 to 8 runs, not {n}"
         ))),
     }
-}
-
-/// The run with this id; or the newest run with this name, or with these labels. A run of the files
-/// that are sent is not the baseline, unless its id is given: an earlier push may have sent them.
-fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId, CliError> {
-    let labels = match wanted {
-        "auto" => Some(args.labels.of_baseline(environment)?),
-        wanted => listed(wanted),
-    };
-    // What is no regular file can be read only once.
-    let readable = args.files.iter().filter(|path| path.is_file());
-    let sent = readable.map(|path| {
-        files::run_of(path).map_err(|why| CliError::BadInput {
-            path: path.clone(),
-            why,
-        })
-    });
-    let sent = sent.collect::<Result<Vec<RunId>, CliError>>()?;
-    let mut is_sent = false;
-    let mut newest = None;
-    let mut consider = |run: &RunSummary| {
-        is_sent |= sent.contains(&run.id);
-        if newest.is_none() && !sent.contains(&run.id) {
-            newest = Some(run.id.clone());
-        }
-        newest.is_some()
-    };
-    // The list is sorted, newest first.
-    let (by_id, what) = match &labels {
-        Some(labels) => {
-            remote.find(&routes::runs_with(labels), consider)?;
-            let texts: Vec<String> = labels.iter().map(Label::to_string).collect();
-            (None, format!("labels {}", texts.join(", ")))
-        }
-        None => {
-            let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
-                if run.name == wanted {
-                    consider(run);
-                }
-                run.id.as_str() == wanted
-            })?;
-            (by_id, format!("id or name {wanted}"))
-        }
-    };
-    let found = by_id.map(|run| run.id).or(newest);
-    found.ok_or_else(|| {
-        let other = if is_sent { "other " } else { "" };
-        let advice = match labels {
-            Some(_) => "; push one of that branch first",
-            None => "",
-        };
-        let why = format!("the server has no {other}run with the {what}{advice}");
-        CliError::Usage(format!("--base: {why}"))
-    })
-}
-
-fn compare(
-    remote: &Remote<'_>,
-    args: &PushArgs,
-    base: Option<RunId>,
-    uploads: Vec<FinishedUpload>,
-) -> Result<Pushed, CliError> {
-    let pushed = uploads.iter().map(|upload| upload.run.id.clone());
-    let runs: Vec<RunId> = base.into_iter().chain(pushed).collect();
-    let recorded = match &args.comment.pr {
-        None => None,
-        Some(pr) => Some(remote.post(
-            routes::COMPARISONS,
-            &RecordComparison {
-                runs: runs.clone(),
-                pr: Some(pr.clone()),
-                name: None,
-            },
-        )?),
-    };
-    let comparison: Comparison = remote.get(&routes::compare(&runs))?;
-    let page = routes::compare_page(&runs);
-    let link = match uploads.first() {
-        Some(sent) => remote.page_beside(&page, sent),
-        None => remote.page(&page),
-    };
-    let links = Links {
-        page: link.clone(),
-        // The page needs a token, or is only on this machine: a pull request could not show its
-        // picture.
-        image: None,
-    };
-    Ok(Pushed {
-        markdown: markdown::comparison(&comparison, Some(&links)),
-        uploads,
-        link,
-        recorded,
-        comparison,
-    })
 }
 
 #[cfg(test)]

@@ -214,7 +214,8 @@ fn report(
         job.name,
         surveyor.finish(),
         read,
-        (unreadable, missing),
+        unreadable,
+        missing,
         &notes,
     ))
 }

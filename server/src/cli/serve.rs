@@ -209,7 +209,7 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
             &format!("listening on http://{}", listening.address),
         );
         if let Some(sample) = sample {
-            tokio::spawn(show(Arc::clone(&app), sample, (format, listening.address)));
+            tokio::spawn(show(Arc::clone(&app), sample, format, listening.address));
         }
         for notice in &app.notices {
             tracing::warn!("{notice}");
@@ -339,7 +339,8 @@ fn reached_at(address: SocketAddr) -> String {
 async fn show(
     app: Arc<App>,
     sample: &'static BundledSample,
-    (format, address): (LogFormat, SocketAddr),
+    format: LogFormat,
+    address: SocketAddr,
 ) {
     let line = match sample.open(&app.uploads, Sender::Server).await {
         Ok(arrived) => {

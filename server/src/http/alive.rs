@@ -86,7 +86,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
             true => None,
             false => asked::moment(device, query.at)?,
         };
-        Ok(questions::alive(decoded, device, (at, by), watch)?)
+        Ok(questions::alive(decoded, device, at, by, watch)?)
     };
     question.by(by).answer("alive", &details, ask).await
 }

@@ -55,7 +55,7 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
     };
     let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
     let etag = asker.audience.tagged(etag);
-    let leaks = found(&app, (&run, device), &asker, None).await?;
+    let leaks = found(&app, &run, device, &asker, None).await?;
     Ok(packed::immutable_json(&headers, &leaks, etag, keep))
 }
 
@@ -82,7 +82,7 @@ pub async fn growth(
         steps,
         ..
     } = &question;
-    let leaks = found(app, (run, *device), asker, steps.as_deref()).await?;
+    let leaks = found(app, run, *device, asker, steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
     let ask = move |decoded: &Decoded, device: &DeviceTrace, watch: Watch<'_>| {
@@ -95,7 +95,8 @@ pub async fn growth(
 /// other keys, so names cannot be removed afterwards: the redacted trace is judged.
 async fn found(
     app: &App,
-    (run, device): (&RunId, u32),
+    run: &RunId,
+    device: u32,
     asker: &Asker,
     level: Option<&str>,
 ) -> Result<Leaks, Error> {

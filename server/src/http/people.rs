@@ -70,13 +70,17 @@ pub async fn add(
 /// # Errors
 /// For example if there is somebody with this name.
 pub async fn add_by(app: &App, entry: &Entry, new: &NewPerson) -> Result<AddedPerson, Error> {
-    let within = (app.projects.reach(entry), latest_end(app, entry)?);
+    let (scopes, until) = (app.projects.reach(entry), latest_end(app, entry)?);
     let people = &app.gate.people;
     let added = match entry.who {
-        Who::Anybody => people.add_first(new, within, app.store.latest_ms()).await?,
+        Who::Anybody => {
+            people
+                .add_first(new, scopes, until, app.store.latest_ms())
+                .await?
+        }
         _ => {
             people
-                .add_within(new, within, app.store.latest_ms())
+                .add_within(new, scopes, until, app.store.latest_ms())
                 .await?
         }
     };

@@ -264,7 +264,7 @@ pub async fn preview(
         .await?;
     let work = move || {
         let _held = (turn, memory);
-        redaction::preview(&decoded.trace, (&id, row.name), names_key())
+        redaction::preview(&decoded.trace, &id, row.name, names_key())
     };
     let preview = crate::limits::work::answer(work)
         .await

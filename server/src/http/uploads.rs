@@ -87,7 +87,7 @@ pub async fn send(
     let id = upload_id(&upload)?;
     let coding = coding(&headers)?;
     match app.uploads.get(&id) {
-        Some(upload) => take(&app, (upload, sender), addresses, (coding, body)).await,
+        Some(upload) => take(&app, upload, sender, addresses, coding, body).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -130,7 +130,7 @@ pub async fn send_named(
     let name = run_names::of_file(&name);
     let in_job = place(&app, query.job, query.rank, &name).await?;
     let upload = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
-    take(&app, (upload, sender), addresses, (coding, body)).await
+    take(&app, upload, sender, addresses, coding, body).await
 }
 
 /// How a body is packed for its way here.
@@ -251,9 +251,11 @@ impl FromRequestParts<Arc<App>> for Sender {
 
 async fn take(
     app: &App,
-    (upload, sender): (Arc<Upload>, Sender),
+    upload: Arc<Upload>,
+    sender: Sender,
     addresses: Addresses,
-    (coding, body): (Coding, Body),
+    coding: Coding,
+    body: Body,
 ) -> Result<Response, Error> {
     let in_job = upload.in_job.clone();
     let body = body.into_data_stream();

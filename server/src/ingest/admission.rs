@@ -169,7 +169,7 @@ mod tests {
             let fits = self.admission.announce(&mut self.known, who, now);
             fits.map_err(|refusal| refusal.crowd)?;
             let name = "a".to_owned();
-            let upload = Upload::announced(upload_id(), name, RunSource::Upload, None, (who, now));
+            let upload = Upload::announced(upload_id(), name, RunSource::Upload, None, who, now);
             let id = upload.id.clone();
             self.known.insert(id.clone(), Arc::new(upload));
             Ok(id)

@@ -68,7 +68,7 @@ pub fn keep(
     let version = trace::stored::VERSION;
     let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(decoded);
-    match fill(store, pictures, id, &decoded, (label, place), upload) {
+    match fill(store, pictures, id, &decoded, label, place, upload) {
         Ok(Kept::New) => {
             decoded.settle();
             pictures.traces.keep(id, decoded);
@@ -87,7 +87,8 @@ fn fill(
     pictures: &Pictures,
     id: i64,
     decoded: &Decoded,
-    (label, place): (Label, Place),
+    label: Label,
+    place: Place,
     upload: &Upload,
 ) -> Result<Kept, IngestError> {
     let go_on = |_| !upload.cancel.is_cancelled();

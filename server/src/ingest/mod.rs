@@ -26,7 +26,6 @@ mod uploads;
 
 pub use admission::Admission;
 pub use coding::{Broken, unpacked};
-pub use disk_share::DiskShare;
 pub use error::IngestError;
 pub use parse::parse;
 pub use receive::UploadLimits;

@@ -151,6 +151,21 @@ pub fn parse<P: AsRef<[u8]>>(
     Ok(snapshot)
 }
 
+/// What a file holds, and the memory that this may take.
+pub struct Read {
+    pub snapshot: Snapshot,
+    pub allowance: Allowance,
+}
+
+impl Read {
+    fn new((snapshot, allowance): (Snapshot, Option<Allowance>)) -> Read {
+        Read {
+            snapshot,
+            allowance: allowance.expect("it was given one"),
+        }
+    }
+}
+
 /// [`parse`], within the limits of an upload.
 ///
 /// # Errors
@@ -159,10 +174,9 @@ pub fn parse_within<P: AsRef<[u8]>>(
     mut allowance: Allowance,
     pieces: impl Iterator<Item = P>,
     events: &AtomicU64,
-) -> Result<(Snapshot, Allowance), IngestError> {
+) -> Result<Read, IngestError> {
     allowance.begin_stage();
-    let (snapshot, allowance) = parse_with(Parser::of_upload(allowance), pieces, events)?;
-    Ok((snapshot, allowance.expect("it was given one")))
+    parse_with(Parser::of_upload(allowance), pieces, events).map(Read::new)
 }
 
 fn parse_with<P: AsRef<[u8]>>(
@@ -183,7 +197,7 @@ pub fn parse_blob(
     hash: &str,
     upload: &Arc<Upload>,
     mut allowance: Allowance,
-) -> Result<(Snapshot, Allowance), IngestError> {
+) -> Result<Read, IngestError> {
     allowance.begin_stage();
     let mut parser = Parser::of_blob(allowance);
     blobs.read(runtime, hash, |piece| {
@@ -192,8 +206,7 @@ pub fn parse_blob(
         }
         parser.push(piece, &upload.progress.events)
     })?;
-    let (snapshot, allowance) = parser.finish()?;
-    Ok((snapshot, allowance.expect("it was given one")))
+    parser.finish().map(Read::new)
 }
 
 #[cfg(test)]

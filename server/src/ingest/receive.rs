@@ -1,10 +1,9 @@
 //! Receives a body: every piece goes at once to the thread of the blob store and to the parser.
 
 use super::admission::Admission;
-use super::allowance::Allowance;
 use super::coding::Broken;
 use super::error::IngestError;
-use super::parse::parse_within;
+use super::parse::{Read, parse_within};
 use super::upload::Upload;
 use crate::blobs::{BlobError, Blobs, Staged};
 use crate::limits::clients::pace::Watch;
@@ -19,7 +18,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use trace::snapshot::Snapshot;
 use trace::units;
 
 /// How many pieces may wait between the socket and each thread: with pieces of at most 256 KiB, 4
@@ -49,9 +47,9 @@ pub struct UploadLimits {
 pub struct Received {
     /// Its bytes.
     pub staged: Staged,
-    /// The snapshot, and the allowance for its memory. `None` if it must be read from the blob
-    /// store later, because there was no turn, or the client was too slow to keep it.
-    pub read: Option<(Snapshot, Allowance)>,
+    /// `None` if it must be read from the blob store later, because there was no turn, or the
+    /// client was too slow to keep it.
+    pub read: Option<Read>,
 }
 
 /// Receives a whole body.
@@ -61,7 +59,8 @@ pub struct Received {
 pub async fn receive(
     upload: &Arc<Upload>,
     blobs: &Blobs,
-    (admission, limits): (&Admission, UploadLimits),
+    admission: &Admission,
+    limits: UploadLimits,
     body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
 ) -> Result<Received, IngestError> {
     let (to_blob, from_body) = mpsc::channel::<Bytes>(PIECES);
@@ -74,7 +73,7 @@ pub async fn receive(
         unwritten: if is_promised { 0 } else { UNWRITTEN },
     };
     let mut reading = Reading::NotYet;
-    let fed = feed(upload, (admission, &room), body, (&mut reading, &to_blob)).await;
+    let fed = feed(upload, admission, &room, body, &mut reading, &to_blob).await;
     // When their senders are dropped, both threads end.
     drop(to_blob);
     let read = reading.finish().await;
@@ -150,9 +149,6 @@ impl<F: Fn() -> Option<u64>> Room<F> {
     }
 }
 
-/// The result of reading a file.
-type Read = Result<(Snapshot, Allowance), IngestError>;
-
 /// A file that is read while it arrives, if possible.
 enum Reading {
     /// Nothing has arrived yet: until then it takes no turn.
@@ -160,7 +156,7 @@ enum Reading {
     /// A thread reads the bytes as they arrive.
     Now {
         pieces: mpsc::Sender<Bytes>,
-        result: BoxFuture<'static, Result<Read, Panicked>>,
+        result: BoxFuture<'static, Result<Result<Read, IngestError>, Panicked>>,
         watch: Watch,
     },
     /// It will be read when all of it has arrived.
@@ -215,7 +211,7 @@ impl Reading {
         }
     }
 
-    async fn finish(self) -> Option<Read> {
+    async fn finish(self) -> Option<Result<Read, IngestError>> {
         let Reading::Now { pieces, result, .. } = self else {
             return None;
         };
@@ -228,9 +224,11 @@ impl Reading {
 /// Passes the body to both threads. If a thread wants no more, it has failed; its result says why.
 async fn feed(
     upload: &Arc<Upload>,
-    (admission, room): (&Admission, &Room<impl Fn() -> Option<u64>>),
+    admission: &Admission,
+    room: &Room<impl Fn() -> Option<u64>>,
     body: &mut (impl Stream<Item = Result<Bytes, Broken>> + Unpin),
-    (reading, to_blob): (&mut Reading, &mpsc::Sender<Bytes>),
+    reading: &mut Reading,
+    to_blob: &mpsc::Sender<Bytes>,
 ) -> Result<(), IngestError> {
     let interrupted = || IngestError::Interrupted {
         received: upload.progress.received(),
@@ -279,6 +277,7 @@ async fn feed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::allowance::Allowance;
     use crate::limits::clients::ClientLimits;
     use futures_util::stream;
     use std::sync::atomic::AtomicU64;
@@ -316,8 +315,15 @@ mod tests {
         // Nobody can read: all turns are taken.
         let _turns: Vec<Allowance> = std::iter::from_fn(|| admission.turn_now(&upload)).collect();
         let mut reading = Reading::NotYet;
-        let threads = (&mut reading, &to_blob);
-        let fed = feed(&upload, (&admission, &room), &mut body, threads).await;
+        let fed = feed(
+            &upload,
+            &admission,
+            &room,
+            &mut body,
+            &mut reading,
+            &to_blob,
+        )
+        .await;
         let left = (room.free)().unwrap_or(0);
         assert!(left >= 20 * MIB - 2 * MIB, "{left} bytes are left");
         fed

@@ -81,7 +81,8 @@ pub struct Upload {
     pub cancel: CancellationToken,
     /// Whether it becomes a run, or was cancelled before.
     pub fate: Fate,
-    announced: (Option<ClientAddress>, Instant),
+    announced_by: Option<ClientAddress>,
+    announced_at: Instant,
     uploaded_by: OnceLock<String>,
     lasts: OnceLock<Lasts>,
     started: AtomicBool,
@@ -91,7 +92,7 @@ pub struct Upload {
 impl Upload {
     /// An upload that has not started.
     pub fn new(id: UploadId, name: String, source: RunSource, total: Option<u64>) -> Upload {
-        Upload::made(id, name, source, total, (None, Instant::now()))
+        Upload::made(id, name, source, total, None, Instant::now())
     }
 
     /// An upload that a client announces now and will send soon.
@@ -100,9 +101,10 @@ impl Upload {
         name: String,
         source: RunSource,
         total: Option<u64>,
-        (who, now): (ClientAddress, Instant),
+        who: ClientAddress,
+        now: Instant,
     ) -> Upload {
-        Upload::made(id, name, source, total, (Some(who), now))
+        Upload::made(id, name, source, total, Some(who), now)
     }
 
     fn made(
@@ -110,7 +112,8 @@ impl Upload {
         name: String,
         source: RunSource,
         total: Option<u64>,
-        announced: (Option<ClientAddress>, Instant),
+        announced_by: Option<ClientAddress>,
+        announced_at: Instant,
     ) -> Upload {
         let progress = Progress::new(total);
         let state = watch::Sender::new(progress.sample(Instant::now()));
@@ -122,7 +125,8 @@ impl Upload {
             progress,
             cancel: CancellationToken::new(),
             fate: Fate::default(),
-            announced,
+            announced_by,
+            announced_at,
             uploaded_by: OnceLock::new(),
             lasts: OnceLock::new(),
             started: AtomicBool::new(false),
@@ -197,17 +201,17 @@ impl Upload {
 
     /// Whether it was announced but its body never came.
     pub fn is_abandoned(&self, now: Instant) -> bool {
-        !self.is_started() && now.saturating_duration_since(self.announced.1) > PATIENCE
+        !self.is_started() && now.saturating_duration_since(self.announced_at) > PATIENCE
     }
 
     /// The client that announced it, if a client did.
     pub fn announced_by(&self) -> Option<ClientAddress> {
-        self.announced.0
+        self.announced_by
     }
 
     /// When it was announced.
     pub fn announced_at(&self) -> Instant {
-        self.announced.1
+        self.announced_at
     }
 
     /// Its progress, now and later.

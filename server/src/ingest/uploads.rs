@@ -6,7 +6,7 @@ use super::coding::Broken;
 use super::disk_share::{DiskShare, Room};
 use super::error::IngestError;
 use super::keep::{Kept, Label, Place, keep};
-use super::parse::parse_blob;
+use super::parse::{Read, parse_blob};
 use super::receive::{UploadLimits, drain, receive};
 use super::sender::Sender;
 use super::tally::Tally;
@@ -31,7 +31,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::broadcast;
-use trace::snapshot::Snapshot;
 use trace::units;
 use trace::watch::Watch;
 use tracing::Instrument;
@@ -65,7 +64,7 @@ impl Uploads {
         events: broadcast::Sender<ServerEvent>,
         describe: Describe,
         limits: UploadLimits,
-        (admission, share): (Arc<Admission>, DiskShare),
+        admission: Arc<Admission>,
     ) -> Uploads {
         let judge = Judge::new(store.clone(), pictures.clone(), events.clone());
         let shared = Shared {
@@ -76,7 +75,7 @@ impl Uploads {
             events,
             describe,
             limits,
-            share,
+            share: DiskShare::default(),
             admission,
             known: Mutex::default(),
         };
@@ -171,7 +170,7 @@ impl Uploads {
         who: ClientAddress,
     ) -> Result<Arc<Upload>, IngestError> {
         let now = Instant::now();
-        let upload = Upload::announced(upload_id(), name, RunSource::Upload, size, (who, now));
+        let upload = Upload::announced(upload_id(), name, RunSource::Upload, size, who, now);
         let upload = Arc::new(upload.placed(in_job));
         let listed = self.check_room(size.unwrap_or(0)).and_then(|()| {
             let mut known = self.known();
@@ -385,7 +384,7 @@ impl Uploads {
             admission,
             ..
         } = &*self.shared;
-        let received = receive(upload, blobs, (admission, *limits), body).await?;
+        let received = receive(upload, blobs, admission, *limits, body).await?;
         let allowed = upload.check_sender();
         let reserved = match allowed {
             Ok(()) => self.reserve(upload, &received.staged).await,
@@ -446,7 +445,7 @@ impl Uploads {
         upload: &Arc<Upload>,
         hash: String,
         allowance: Allowance,
-    ) -> Result<(Snapshot, Allowance), IngestError> {
+    ) -> Result<Read, IngestError> {
         upload.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
         let reading = Arc::clone(upload);
@@ -494,7 +493,7 @@ impl Uploads {
         upload: &Arc<Upload>,
         run: RunId,
         blob: String,
-        read: (Snapshot, Allowance),
+        read: Read,
     ) -> Result<Arrived, IngestError> {
         if self.is_known(upload, &run).await? {
             return Ok(Arrived { run, known: true });
@@ -522,13 +521,13 @@ impl Uploads {
         upload: &Arc<Upload>,
         label: Label,
         place: Place,
-        (snapshot, allowance): (Snapshot, Allowance),
+        read: Read,
     ) -> Result<Kept, IngestError> {
         upload.progress.enter(Phase::Replaying);
         let (working, uploads) = (Arc::clone(upload), self.clone());
         let work = background(move || {
-            let replay = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
-            let (mut trace, mut allowance) = watched(allowance, replay)?;
+            let replay = |watch: Watch<'_>| trace::replay::run_watched(read.snapshot, watch);
+            let (mut trace, mut allowance) = watched(read.allowance, replay)?;
             let needed = Decoded::weight_of(&trace) + Decoded::storing_takes(&trace);
             allowance.go_on(usize::try_from(needed.get()).unwrap_or(usize::MAX))?;
             working.progress.enter(Phase::Storing);

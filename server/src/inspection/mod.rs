@@ -360,7 +360,7 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let reasons: Vec<String> = reasons.chain(report.caveats.clone()).collect();
     let groups = named.iter().flat_map(|of| {
         let groups = of.report.groups.iter();
-        groups.map(|group| leak_group((of.device, of.word), group))
+        groups.map(|group| leak_group(of.device, of.word, group))
     });
     Ok(Leaks {
         device: Some(device),
@@ -377,7 +377,7 @@ struct DeviceLeaks {
     report: api::leaks::Leaks,
 }
 
-fn leak_group((device, word): (u32, Word), group: &api::leaks::LeakGroup) -> LeakGroup {
+fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),

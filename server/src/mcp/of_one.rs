@@ -226,7 +226,7 @@ pub(super) fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> 
         Some(by) => by.parse().map_err(|error| format!("by: {error}."))?,
         None => Dimension::Site,
     };
-    let groups = questions::groups(recording.trace(), device, (event, by), asker.watch)?;
+    let groups = questions::groups(recording.trace(), device, event, by, asker.watch)?;
     let levels = event.map(|event| device.levels_at(event));
     let level = |series| match levels {
         Some(levels) => levels.get(series),

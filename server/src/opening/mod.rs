@@ -108,7 +108,7 @@ impl Projects<App> {
             let role = self.role_once_open(entry, &name);
             let role = role.or(entry.is_admin().then_some(Role::Admin));
             if let Some(role) = role {
-                found.push(self.shown(main, &name, (entry, role)).await?);
+                found.push(self.shown(main, &name, entry, role).await?);
             }
         }
         Ok(found)
@@ -123,7 +123,8 @@ impl Projects<App> {
         &self,
         main: &Arc<App>,
         name: &ProjectName,
-        (entry, role): (&Entry, Role),
+        entry: &Entry,
+        role: Role,
     ) -> StoreResult<Project> {
         let row = self.row(name);
         let row = row.unwrap_or_else(|| new_row(name, 0));

@@ -76,7 +76,8 @@ async fn everybody_enters_what_they_were_let_into() {
     let open = team.project("open", Some(Role::Reader)).await;
     let set = async |project: &ProjectName, person: &PersonId, role| {
         let set = team.main.projects.set_member(
-            (&team.main.store, &team.main.gate.people),
+            &team.main.store,
+            &team.main.gate.people,
             project,
             person,
             role,
@@ -197,7 +198,7 @@ async fn all_projects_are_backed_up_and_come_back() {
     let set = team
         .main
         .projects
-        .set_member((store, people), &vision, &bo, Some(Role::Reader));
+        .set_member(store, people, &vision, &bo, Some(Role::Reader));
     set.await.unwrap();
     let app = team.main.projects.app(&team.main, &vision).unwrap();
     let sample = crate::samples::find("streams").unwrap();
@@ -283,7 +284,7 @@ async fn a_project_that_cannot_be_opened_says_so_to_those_who_may_enter() {
     let set = team
         .main
         .projects
-        .set_member((store, people), &vision, &bo, member);
+        .set_member(store, people, &vision, &bo, member);
     set.await.unwrap();
     let mark = folder_of(&team.main.config.data, &vision).join(RESTORING);
     std::fs::write(&mark, "").unwrap();

@@ -306,7 +306,8 @@ impl<A> Projects<A> {
     /// [`ProjectError`], for example for the first project: there the roles of the server hold.
     pub async fn set_member(
         &self,
-        (store, people): (&Store, &People),
+        store: &Store,
+        people: &People,
         project: &ProjectName,
         person: &PersonId,
         role: Option<Role>,

@@ -412,7 +412,7 @@ impl Gate {
             return Ok(None);
         }
         let person = entry.person().map(|person| person.id.clone());
-        let opened = self.sessions.open((opener, person), visitor, now_ms).await;
+        let opened = self.sessions.open(opener, person, visitor, now_ms).await;
         opened.map(Some)
     }
 

@@ -128,7 +128,8 @@ impl Sessions {
     /// The database's, unless only writing fails.
     pub async fn open(
         &self,
-        (opener, person): (Opener, Option<PersonId>),
+        opener: Opener,
+        person: Option<PersonId>,
         visitor: Visitor,
         now_ms: i64,
     ) -> StoreResult<String> {
@@ -408,8 +409,9 @@ mod tests {
     }
 
     async fn open(sessions: &Sessions, now_ms: i64) -> StoreResult<String> {
-        let opener = (Opener::Operator, None);
-        sessions.open(opener, visitor(), now_ms).await
+        sessions
+            .open(Opener::Operator, None, visitor(), now_ms)
+            .await
     }
 
     fn list(sessions: &Sessions, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {

@@ -357,11 +357,12 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
     }
     let settings = settings(
         oom,
-        (leaks, replays.step),
+        leaks,
+        replays.step,
         &is(Kind::Setting).collect::<Vec<_>>(),
     );
     let batch = match is(Kind::Batch).next() {
-        Some(remedy) => batch(oom, remedy, (leaks, replays.step)),
+        Some(remedy) => batch(oom, remedy, leaks, replays.step),
         None if lasts(oom) => format!(
             "A smaller batch would save little: only {} of what was in use grow with it.",
             replays.grows
@@ -485,7 +486,7 @@ impl Kind {
     }
 }
 
-fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> String {
+fn settings(oom: &OutOfMemory, leaks: &Leaks, step: Word, found: &[&Remedy]) -> String {
     let Some(first) = found.first() else {
         let in_pieces = oom.room.as_ref().is_some_and(|room| room.free >= oom.asked);
         // What would have been enough under the largest limit that fits may be too little under the
@@ -536,17 +537,17 @@ fn settings(oom: &OutOfMemory, leaks: (&Leaks, Word), found: &[&Remedy]) -> Stri
     format!(
         "{begin} past it with {} reserved{under}{passes} (computed){others}{}.",
         first.peak_reserved,
-        postpones(leaks, first)
+        postpones(leaks, step, first)
     )
 }
 
-fn batch(oom: &OutOfMemory, remedy: &Remedy, leaks: (&Leaks, Word)) -> String {
+fn batch(oom: &OutOfMemory, remedy: &Remedy, leaks: &Leaks, step: Word) -> String {
     let past = format!(
         "A batch {} as large gets past it with about {} reserved (estimated: what grows with the \
          batch shrinks, all else stays){}.",
         share(&remedy.change),
         remedy.peak_reserved,
-        postpones(leaks, remedy)
+        postpones(leaks, step, remedy)
     );
     match oom.whole_pass.as_ref().and_then(|pass| whole(pass, remedy)) {
         Some(whole) => format!("{past} {whole}"),
@@ -577,7 +578,7 @@ fn whole(pass: &WholePass, past: &Remedy) -> Option<String> {
 }
 
 /// Whether the leak goes on, and for how long the remaining memory lasts.
-fn postpones((leaks, step): (&Leaks, Word), remedy: &Remedy) -> String {
+fn postpones(leaks: &Leaks, step: Word, remedy: &Remedy) -> String {
     if leaks.verdict != Verdict::Leak {
         return String::new();
     }

@@ -61,7 +61,7 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
     if let Some(server) = &args.server {
         args.way.check(server, args.token.as_deref())?;
     }
-    let recordings = Recordings::new(args.server, (args.token, args.project), rules);
+    let recordings = Recordings::new(args.server, args.token, args.project, rules);
     let agent = Agent(Unhurried::of(recordings));
     runtime.block_on(async {
         let running = agent.serve(stdio()).await;
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn questions_are_answered_one_after_the_other() {
-        let unhurried = Unhurried::of(Recordings::new(None, (None, None), Rules::default()));
+        let unhurried = Unhurried::of(Recordings::new(None, None, None, Rules::default()));
         let ask = || Box::pin(unhurried.answer(mcp::RUNS.to_owned(), JsonObject::new()));
         let first = unhurried.turns.take_now().expect("nobody asks yet");
         let (mut second, mut third) = (ask(), ask());

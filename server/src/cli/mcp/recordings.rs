@@ -51,7 +51,8 @@ impl Recordings {
     /// Files, and the runs of a dashboard if there is one.
     pub fn new(
         server: Option<String>,
-        (token, project): (Option<String>, Option<ProjectName>),
+        token: Option<String>,
+        project: Option<ProjectName>,
         rules: Rules,
     ) -> Recordings {
         Recordings {
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_told_with_what_to_do() {
-        let recordings = Recordings::new(None, (None, None), Rules::default());
+        let recordings = Recordings::new(None, None, None, Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().to_str().expect("a plain name");
         let text = folder.path().join("notes.txt");
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_last_recordings_are_kept_until_their_files_change() {
-        let recordings = Recordings::new(None, (None, None), Rules::default());
+        let recordings = Recordings::new(None, None, None, Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
         let [first, second] = ["oom", "streams"].map(|name| {

@@ -19,7 +19,7 @@ use crate::limits::processor_time::ProcessorTime;
 use crate::problems::Error;
 use crate::store::{StoreError, StoredRun};
 use answers::cards::markdown::{self, Links, Names};
-use answers::cards::{self, ComparisonCard, Head, RunCard};
+use answers::cards::{self, ComparisonCard, Head, Look, RunCard, Watches};
 use answers::questions::JUDGING;
 use answers::texts::Texts;
 use api::compare_view::CompareState;
@@ -150,13 +150,14 @@ impl Subject {
     async fn file(
         self,
         app: &App,
-        (texts, theme): (Texts, Theme),
+        texts: Texts,
+        theme: Theme,
         format: Format,
     ) -> Result<Vec<u8>, Error> {
         match self {
             Subject::Run(shown) => {
                 let (row, view) = *shown;
-                let look = (view, texts, theme);
+                let look = Look { view, texts, theme };
                 run_card(app, row, look, move |card| format.file(&card.scene())).await
             }
             Subject::Comparison(rows, view) => {
@@ -268,7 +269,11 @@ pub async fn md(
     });
     let names = Names::asked(query.numbers_only);
     let row = kept(&app, id).await?;
-    let look = (view, names.texts(texts), Theme::Light);
+    let look = Look {
+        view,
+        texts: names.texts(texts),
+        theme: Theme::Light,
+    };
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, Some(&links), names)
     });
@@ -361,9 +366,8 @@ pub(super) async fn respond(
     if let Some(response) = not_modified(&asked.headers, &etag, Keep::Ask) {
         return Ok(response);
     }
-    let look = (asked.texts, asked.theme);
     let draw = async {
-        let file = subject.file(app, look, format).await?;
+        let file = subject.file(app, asked.texts, asked.theme, format).await?;
         let packed = zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?;
         Ok::<_, Error>(packed)
     };
@@ -381,11 +385,11 @@ pub(super) async fn respond(
 async fn run_card<T: Send + 'static>(
     app: &App,
     row: StoredRun,
-    (view, texts, theme): (ViewState, Texts, Theme),
+    look: Look,
     finish: impl FnOnce(&RunCard) -> T + Send + 'static,
 ) -> Result<T, Error> {
     let traces = &app.pictures.traces;
-    let decoded = traces.get_for(row.trace, texts).await?;
+    let decoded = traces.get_for(row.trace, look.texts).await?;
     let memory = traces.memory_to_draw(&decoded).await?;
     drawn(memory, move |watch| {
         let head = Head {
@@ -397,8 +401,11 @@ async fn run_card<T: Send + 'static>(
         };
         let time = ProcessorTime::from_now();
         let judging = |_| time.used() <= JUDGING && watch.look(0).is_ok();
-        let watches = (Watch::new(&judging), watch);
-        let card = RunCard::new(&head, &decoded, (&view, theme), texts, watches)?;
+        let watches = Watches {
+            judging: Watch::new(&judging),
+            drawing: watch,
+        };
+        let card = RunCard::new(&head, &decoded, &look, watches)?;
         Ok(finish(&card))
     })
     .await

@@ -113,7 +113,7 @@ pub async fn save_on_page(
     let rules = form.rules.replace("\r\n", "\n");
     let own = own_categories::of(&app).await?;
     let done = match form.action {
-        Action::Try => tried(&app, (&entry, &asker), &rules, &form.run).await,
+        Action::Try => tried(&app, &entry, &asker, &rules, &form.run).await,
         Action::Keep => match kept(&app, &entry, &rules).await {
             Ok(()) => return Ok(Redirect::to(&routes::categories_page(&form.run)).into_response()),
             Err(error) => Err((Field::Rules, error)),
@@ -141,7 +141,8 @@ async fn kept(app: &App, entry: &Entry, rules: &str) -> Result<(), Error> {
 /// What rules take of a run. Each refusal names its field: the page shows what was typed again.
 async fn tried(
     app: &App,
-    (entry, asker): (&Entry, &Asker),
+    entry: &Entry,
+    asker: &Asker,
     rules: &str,
     run: &str,
 ) -> Result<Vec<TakenOfDevice>, (Field, Error)> {

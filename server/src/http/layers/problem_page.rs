@@ -32,7 +32,7 @@ pub async fn show(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let shown = entry.as_ref().filter(|entry| **entry != Entry::STRANGER);
     let extensions = response.extensions();
     let foreign = extensions.get::<Foreign>();
-    let back = match (extensions.get(), extensions.get::<Elsewhere>()) {
+    let (back, name) = match (extensions.get(), extensions.get::<Elsewhere>()) {
         (Some(NoProject), _) => (routes::PROJECTS_PAGE.to_owned(), "Your projects"),
         (None, Some(Elsewhere(address))) => (address.clone(), "Open it under its own name"),
         // The page that it belongs to would be refused, too.
@@ -43,7 +43,12 @@ pub async fn show(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         Some(Foreign) if changes => Some(FROM_HERE),
         _ => advice(&problem),
     };
-    let mut shown = page(&app, shown, &problem.title, &body(&problem, advice, &back));
+    let mut shown = page(
+        &app,
+        shown,
+        &problem.title,
+        &body(&problem, advice, &back, name),
+    );
     *shown.status_mut() = response.status();
     for name in [header::RETRY_AFTER, header::ALLOW] {
         if let Some(value) = response.headers().get(&name) {
@@ -71,7 +76,7 @@ fn prefers_pages(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.starts_with("text/html"))
 }
 
-fn body(problem: &Problem, advice: Option<&str>, (href, name): &(String, &str)) -> Markup {
+fn body(problem: &Problem, advice: Option<&str>, href: &String, name: &str) -> Markup {
     html! {
         (alert(&problem.detail))
         @if let Some(advice) = advice { p { (advice) } }

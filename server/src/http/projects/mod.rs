@@ -72,7 +72,7 @@ pub async fn create(
     Json(new): Json<NewProject>,
 ) -> Result<Response, Error> {
     main.projects.create(&main, &new, now_ms()).await?;
-    let shown = main.projects.shown(&main, &new.name, (&entry, Role::Admin));
+    let shown = main.projects.shown(&main, &new.name, &entry, Role::Admin);
     let project = shown.await?;
     let subject = Subject::of(&project.name);
     Ok((StatusCode::CREATED, subject, axum::Json(project)).into_response())
@@ -96,7 +96,7 @@ pub async fn change(
     let membership = changed(&main, &entry, &project, &change).await?;
     let project = main
         .projects
-        .shown(&main, &membership.project, (&entry, membership.role))
+        .shown(&main, &membership.project, &entry, membership.role)
         .await?;
     Ok((Subject::of(told(&project)), axum::Json(project)).into_response())
 }
@@ -179,7 +179,7 @@ pub async fn set_member(
     Path((project, person)): Path<(String, String)>,
     Json(set): Json<SetMember>,
 ) -> Result<Response, Error> {
-    let subject = set_role(&main, &entry, (&project, &person), Some(set.role)).await?;
+    let subject = set_role(&main, &entry, &project, &person, Some(set.role)).await?;
     Ok((StatusCode::NO_CONTENT, Extension(subject)).into_response())
 }
 
@@ -195,14 +195,15 @@ pub async fn remove_member(
     Extension(entry): Extension<Entry>,
     Path((project, person)): Path<(String, String)>,
 ) -> Result<Response, Error> {
-    let subject = set_role(&main, &entry, (&project, &person), None).await?;
+    let subject = set_role(&main, &entry, &project, &person, None).await?;
     Ok((StatusCode::NO_CONTENT, Extension(subject)).into_response())
 }
 
 async fn set_role(
     main: &App,
     entry: &Entry,
-    (project, person): (&str, &str),
+    project: &str,
+    person: &str,
     role: Option<Role>,
 ) -> Result<Subject, Error> {
     let membership = membership(main, entry, project)?;
@@ -210,7 +211,8 @@ async fn set_role(
     let id = person_id(person)?;
     main.projects
         .set_member(
-            (&main.store, &main.gate.people),
+            &main.store,
+            &main.gate.people,
             &membership.project,
             &id,
             role,

@@ -44,7 +44,7 @@ pub async fn enter(
     SignedIn(entry): SignedIn,
     Path(project): Path<String>,
 ) -> Response {
-    entered(&main, (&entry, client), &project, "/".to_owned())
+    entered(&main, &entry, client, &project, "/".to_owned())
 }
 
 /// Shows a project from now on: this page of it.
@@ -57,10 +57,10 @@ pub async fn enter_at(
 ) -> Response {
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
     let to = format!("/{}{query}", rest.trim_start_matches('/'));
-    entered(&main, (&entry, client), &project, to)
+    entered(&main, &entry, client, &project, to)
 }
 
-fn entered(main: &App, (entry, client): (&Entry, Client), project: &str, to: String) -> Response {
+fn entered(main: &App, entry: &Entry, client: Client, project: &str, to: String) -> Response {
     match membership(main, entry, project) {
         Ok(Membership { project, .. }) if main.projects.role(entry, &project).is_some() => {
             let cookie = cookies::of_project(&project, client.scheme);
@@ -204,7 +204,7 @@ async fn project_with(
     may_look(entry)?;
     let shown = main
         .projects
-        .shown(main, &membership.project, (entry, membership.role))
+        .shown(main, &membership.project, entry, membership.role)
         .await?;
     let manages = projects::admin(entry, &membership).is_ok();
     let trouble = shown.trouble.as_deref();
@@ -333,19 +333,20 @@ pub async fn change_on_page(
         let membership = changed(&main, &entry, &project, &form.change()?).await?;
         let projects = &main.projects;
         let now = projects
-            .shown(&main, &membership.project, (&entry, membership.role))
+            .shown(&main, &membership.project, &entry, membership.role)
             .await?;
         Ok(Subject(told(&now)))
     };
     let done = done.await;
-    after(&main, &entry, (&project, form), done).await
+    after(&main, &entry, &project, form, done).await
 }
 
 /// Shows the page of a project again: as it is now, or what was typed and why nothing was changed.
 async fn after(
     main: &Arc<App>,
     entry: &Entry,
-    (project, form): (&str, ProjectForm),
+    project: &str,
+    form: ProjectForm,
     done: Result<Subject, Refusal>,
 ) -> Result<Response, Error> {
     match done {
@@ -377,10 +378,10 @@ pub async fn set_member_on_page(
             "" => None,
             role => Some(role.parse().map_err(forms::bad)?),
         };
-        Ok(set_role(&main, &entry, (&project, &form.person), role).await?)
+        Ok(set_role(&main, &entry, &project, &form.person, role).await?)
     };
     let done = done.await;
-    after(&main, &entry, (&project, ProjectForm::default()), done).await
+    after(&main, &entry, &project, ProjectForm::default(), done).await
 }
 
 /// What would be deleted, before anything is.

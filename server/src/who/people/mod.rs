@@ -155,7 +155,7 @@ impl People {
     /// [`PeopleError`], for example if the first person would not be an admin.
     pub async fn add(&self, new: &NewPerson, now_ms: i64) -> Result<AddedPerson, PeopleError> {
         // Roles say less, and may differ in projects.
-        self.add_within(new, (Scopes::ALL, None), now_ms).await
+        self.add_within(new, Scopes::ALL, None, now_ms).await
     }
 
     /// The same with a first token that has at most these scopes and ends at `until` at the latest,
@@ -166,11 +166,12 @@ impl People {
     pub async fn add_within(
         &self,
         new: &NewPerson,
-        (scopes, until): (Scopes, Option<i64>),
+        scopes: Scopes,
+        until: Option<i64>,
         now_ms: i64,
     ) -> Result<AddedPerson, PeopleError> {
         let _changing = self.changing.lock().await;
-        self.insert_with_token(new, (scopes, until), now_ms).await
+        self.insert_with_token(new, scopes, until, now_ms).await
     }
 
     /// The same, asked for by somebody who did not need to sign in: that is so until the first
@@ -181,7 +182,8 @@ impl People {
     pub async fn add_first(
         &self,
         new: &NewPerson,
-        within: (Scopes, Option<i64>),
+        scopes: Scopes,
+        until: Option<i64>,
         now_ms: i64,
     ) -> Result<AddedPerson, PeopleError> {
         let _changing = self.changing.lock().await;
@@ -190,13 +192,14 @@ impl People {
                        everybody signs in: ask them to add you";
             return Err(StoreError::Conflict(why.to_owned()).into());
         }
-        self.insert_with_token(new, within, now_ms).await
+        self.insert_with_token(new, scopes, until, now_ms).await
     }
 
     async fn insert_with_token(
         &self,
         new: &NewPerson,
-        (scopes, until): (Scopes, Option<i64>),
+        scopes: Scopes,
+        until: Option<i64>,
         now_ms: i64,
     ) -> Result<AddedPerson, PeopleError> {
         let person = self.insert(new, now_ms).await?;

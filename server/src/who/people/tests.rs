@@ -57,10 +57,9 @@ async fn the_first_person_is_an_admin_and_one_always_stays() {
 async fn of_two_first_people_at_once_one_comes() {
     let (_folder, people) = people().await;
     let (ada, bo) = (new("ada", Role::Admin), new("bo", Role::Admin));
-    let within = (Scopes::ALL, None);
     let (one, two) = tokio::join!(
-        people.add_first(&ada, within, 1),
-        people.add_first(&bo, within, 1)
+        people.add_first(&ada, Scopes::ALL, None, 1),
+        people.add_first(&bo, Scopes::ALL, None, 1)
     );
     assert_eq!(one.unwrap().person.name, "ada");
     let refused = two.unwrap_err();
