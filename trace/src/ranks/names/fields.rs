@@ -18,6 +18,40 @@ const AXES: [&str; 37] = [
     "proc", "process", "slot",
 ];
 
+/// Roles of processes that are parts of one program, without the `s` of several.
+const ROLES: [&str; 31] = [
+    "actor",
+    "agent",
+    "chief",
+    "client",
+    "controller",
+    "coordinator",
+    "critic",
+    "decode",
+    "evaluator",
+    "generator",
+    "head",
+    "infer",
+    "inference",
+    "judge",
+    "launcher",
+    "leader",
+    "learner",
+    "master",
+    "policy",
+    "prefill",
+    "ps",
+    "ref",
+    "reference",
+    "reward",
+    "rollout",
+    "sampler",
+    "server",
+    "student",
+    "teacher",
+    "trainer",
+    "worker",
+];
 /// A part of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Field {
@@ -41,6 +75,17 @@ pub(super) enum Writing {
 /// Whether a word counts the parts of a mesh.
 pub(super) fn is_axis(word: &str) -> bool {
     AXES.contains(&word)
+}
+
+/// Whether a word is known as a role, or as several processes of one.
+pub(super) fn is_role(word: &str) -> bool {
+    let one = word.strip_suffix('s').unwrap_or(word);
+    ROLES.contains(&word) || ROLES.contains(&one)
+}
+
+/// Whether a code may be one that Kubernetes made for a pod.
+pub(super) fn may_be_of_pod(code: &str) -> bool {
+    code.len() == POD_LENGTH || code.chars().all(|c| OF_PODS.contains(c))
 }
 
 /// The fields of a name, without its ending; folders count as parts of it.

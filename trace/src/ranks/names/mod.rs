@@ -15,12 +15,15 @@
 //! whose names differ only in the rank are one job (`step10/rank0`, `step20/rank0`: two jobs).
 //! Several starts of one program in a folder, told apart by dates in the names, are a job each.
 //! Files that were chosen one by one must always differ only in the rank. If no file of a folder
-//! names a rank, all names must differ in one and the same number, and that is the rank. A number
-//! that no rank can have ([`MAX_RANKS`]) is something else, such as a date. Else files may be named
-//! by role, by several numbers, or by host or pod (`unnamed.rs`).
+//! names a rank, all names must differ in one and the same number, which counts processes
+//! (`one_number.rs`), and that is the rank. A number that no rank can have ([`MAX_RANKS`]) is
+//! something else, such as a date. Else files may be named by role, by several numbers, or by host
+//! or pod (`unnamed.rs`).
 
 mod fields;
 mod named;
+mod numbering;
+mod one_number;
 mod order;
 #[cfg(test)]
 mod tests;
@@ -29,10 +32,12 @@ mod unnamed;
 use super::{MAX_RANKS, Rank};
 use crate::code::file_name;
 use named::{Named, SEPARATORS, folder_name, folder_of, without_ending};
+pub use numbering::Ordered;
+use one_number::{may_be_ranks, word_before};
 pub use order::by_number;
 use order::parts_of;
 use std::collections::BTreeMap;
-pub use unnamed::{Ordered, common_start};
+pub use unnamed::common_start;
 
 /// How the files were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,26 +75,29 @@ pub fn rank_of(path: &str) -> Option<Rank> {
 /// Which of the paths are the ranks of a job. Also the positions of the paths that belong to no
 /// job.
 pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
-    sets_or(paths, chosen, unnamed::jobs)
+    sets_or(paths, chosen, |paths| match unnamed::are_by_host(paths) {
+        true => unnamed::jobs(paths),
+        false => match by_one_number(paths) {
+            sets if sets.is_empty() => unnamed::jobs(paths),
+            sets => sets,
+        },
+    })
 }
 
 /// The same, of paths that say which rank each is: the page has no room for the rules of others.
 pub fn sets_that_say(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
-    sets_or(paths, chosen, |_| Vec::new())
+    sets_or(paths, chosen, by_one_number)
 }
 
-/// `others` are the jobs of a folder in which no file says its rank.
+/// `unnamed` finds the jobs of a folder in which no file says its rank.
 fn sets_or(
     paths: &[&str],
     chosen: Chosen,
-    others: fn(&[&str]) -> Vec<RankSet>,
+    unnamed: fn(&[&str]) -> Vec<RankSet>,
 ) -> (Vec<RankSet>, Vec<usize>) {
     let named = named(paths);
     let mut sets = match chosen {
-        Chosen::Folder if named.iter().all(Option::is_none) => match by_one_number(paths) {
-            sets if sets.is_empty() => others(paths),
-            sets => sets,
-        },
+        Chosen::Folder if named.iter().all(Option::is_none) => unnamed(paths),
         Chosen::Folder => by_folder(paths, &named),
         Chosen::OneByOne => by_rest(paths, &named, 0..paths.len()),
     };
@@ -403,6 +411,16 @@ fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
         return Vec::new();
     };
     let before: String = first[..at].concat();
+    let word = word_before(&before);
+    let numbers: Vec<u32> = ranks.iter().map(|rank| rank.0).collect();
+    // `7b` and `13b` are sizes.
+    let is_bare = |parts: &Vec<&str>| {
+        let behind = parts.get(at + 1).and_then(|part| part.chars().next());
+        !behind.is_some_and(char::is_alphabetic)
+    };
+    if !may_be_ranks(&word, &numbers) || !parts.iter().all(is_bare) {
+        return Vec::new();
+    }
     let name = before.rsplit('/').next().unwrap_or_default();
     let name = match name.trim_matches(SEPARATORS) {
         "" => folder_name(folder_of(paths[0])),
@@ -413,7 +431,7 @@ fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
     let sets = in_groups(keyed.collect()).into_iter().map(|files| RankSet {
         name: name.to_owned(),
         files,
-        ordered: None,
+        ordered: one_number::ordered(&word),
     });
     sets.filter(RankSet::is_distinct).collect()
 }

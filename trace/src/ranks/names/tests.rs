@@ -138,6 +138,22 @@ fn the_files_of_a_folder_are_a_job() {
         &[],
         2,
     );
+    // These count moments or variants of a program, and no processes.
+    check(&["d/step10.pkl", "d/step20.pkl"], &[], 2);
+    check(&["d/llama-step1.pkl", "d/llama-step2.pkl"], &[], 2);
+    check(&["d/iteration_0/s.pkl", "d/iteration_1/s.pkl"], &[], 2);
+    check(&["d/Epochs1.pkl", "d/Epochs2.pkl"], &[], 2);
+    check(&["d/bs8.pkl", "d/bs16.pkl"], &[], 2);
+    check(&["d/v1.pkl", "d/v2.pkl"], &[], 2);
+    check(&["d/run0/s.pkl", "d/run1/s.pkl"], &[], 2);
+    check(&["d/lr1e-3.pkl", "d/lr1e-4.pkl"], &[], 2);
+    check(&["d/llama7b.pkl", "d/llama1b.pkl"], &[], 2);
+    check(&["d/100.pkl", "d/200.pkl"], &[], 2);
+    check(&["d/s_7.pkl", "d/s_9.pkl"], &[], 2);
+    check(&["d/worker7.pkl", "d/worker9.pkl"], &["worker: 7 9"], 0);
+    check(&["d/actor-7.pkl", "d/actor-9.pkl"], &["actor: 7 9"], 0);
+    check(&["d/s_1.pkl", "d/s_2.pkl"], &["s: 1 2"], 0);
+    check(&["d/s_0.pkl", "d/s_2.pkl", "d/s_3.pkl"], &["s: 0 2 3"], 0);
     // Two numbers differ, or something else differs: the rank is unknown.
     check(&["d/0_1.pkl", "d/1_2.pkl"], &[], 2);
     check(&["d/a0.pkl", "d/b1.pkl"], &[], 2);

@@ -7,45 +7,13 @@
 //! number that counts all files is the rank. Otherwise they are numbered in an order that is told
 //! ([`Ordered`]).
 
-use super::fields::{Field, Writing, fields_of, is_axis};
+use super::fields::{Field, Writing, fields_of, is_axis, is_role, may_be_of_pod};
 use super::named::{SEPARATORS, folder_name, folder_of, without_ending};
+use super::numbering::Ordered;
+use super::one_number::{self, may_be_ranks};
 use super::{MAX_RANKS, Rank, RankSet, by_number, common_folders};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Roles of processes that are parts of one program, without the `s` of several.
-const ROLES: [&str; 31] = [
-    "actor",
-    "agent",
-    "chief",
-    "client",
-    "controller",
-    "coordinator",
-    "critic",
-    "decode",
-    "evaluator",
-    "generator",
-    "head",
-    "infer",
-    "inference",
-    "judge",
-    "launcher",
-    "leader",
-    "learner",
-    "master",
-    "policy",
-    "prefill",
-    "ps",
-    "ref",
-    "reference",
-    "reward",
-    "rollout",
-    "sampler",
-    "server",
-    "student",
-    "teacher",
-    "trainer",
-    "worker",
-];
 /// Those that are rank 0 where the others are counted from 1 on.
 const FIRST: [&str; 6] = [
     "chief",
@@ -55,42 +23,6 @@ const FIRST: [&str; 6] = [
     "leader",
     "master",
 ];
-
-/// How ranks are numbered whose files do not say it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ordered {
-    /// Role by role: each with the numbers of its first and last rank.
-    ByRole(Vec<(String, [Rank; 2])>),
-    /// By several numbers; the words before them, the outermost first.
-    ByAxes(Vec<String>),
-    /// By the names of hosts.
-    ByHost,
-    /// As the names are sorted.
-    ByName,
-}
-
-impl Ordered {
-    /// A sentence, with what to do where the program numbers them otherwise.
-    pub fn told(&self) -> String {
-        let how = match self {
-            Ordered::ByRole(roles) => {
-                let role = |(role, [first, last]): &(String, [Rank; 2])| match first == last {
-                    true => format!("{role} {first}"),
-                    false => format!("{role} {first} to {last}"),
-                };
-                let roles: Vec<String> = roles.iter().map(role).collect();
-                format!("role by role ({})", roles.join(", "))
-            }
-            Ordered::ByAxes(axes) => format!("by {}, the outermost first", axes.join(", ")),
-            Ordered::ByHost => "as the names of their hosts are sorted".to_owned(),
-            Ordered::ByName => "as their names are sorted".to_owned(),
-        };
-        format!(
-            "No file names its rank, so the ranks are numbered {how}. If the program numbers them \
-             otherwise, name each file with its rank: tidemark push 0=FILE 1=FILE."
-        )
-    }
-}
 
 struct File {
     /// Position among the paths.
@@ -139,6 +71,13 @@ pub(super) fn jobs(paths: &[&str]) -> Vec<RankSet> {
             .filter_map(|(_, own)| job(paths, own))
             .collect(),
     }
+}
+
+/// Whether files are called by host and time, as PyTorch's guide to snapshots does.
+pub(super) fn are_by_host(paths: &[&str]) -> bool {
+    let own = of_commonest_ending(paths);
+    let is_by_host = |&at: &usize| file(at, paths[at]).date == Some(Writing::WithMonth);
+    !own.is_empty() && own.iter().all(is_by_host)
 }
 
 /// The files with the ending that most have: others are notes and the like.
@@ -219,22 +158,20 @@ fn numbered(files: &[File], paths: &[&str]) -> Option<Numbers> {
     {
         return found;
     }
-    // A host has any name, and its number need not be that of the rank.
-    let counts_all = |(ranks, ordered): &Numbers| ordered.is_none() && count_all(ranks);
-    let by_host = || (in_order(&all, paths), Some(Ordered::ByHost));
-    Some(found.filter(counts_all).unwrap_or_else(by_host))
+    // A host has any name, and its number need not be that of the rank, unless it counts them all.
+    let counts_all = |(ranks, ordered): &Numbers| {
+        matches!(ordered, None | Some(Ordered::ByNumber(_))) && count_all(ranks)
+    };
+    Some(match found.filter(counts_all) {
+        Some((ranks, _)) => (ranks, None),
+        None => (in_order(&all, paths), Some(Ordered::ByHost)),
+    })
 }
 
 /// Whether these are the numbers from 0 on, each once.
 fn count_all(ranks: &[Rank]) -> bool {
     let distinct: BTreeSet<u32> = ranks.iter().map(|rank| rank.0).collect();
     distinct.len() == ranks.len() && (0..).zip(&distinct).all(|(at, rank)| at == *rank)
-}
-
-/// Whether a word is known as a role, or as several processes of one.
-fn is_role(word: &str) -> bool {
-    let one = word.strip_suffix('s').unwrap_or(word);
-    ROLES.contains(&word) || ROLES.contains(&one)
 }
 
 /// Files that are numbered as their names are sorted.
@@ -267,6 +204,15 @@ fn of_one_role(files: &[&File], paths: &[&str]) -> Option<Numbers> {
     }
     let varies = |&at: &usize| files.iter().any(|file| file.fields[at] != first[at]);
     let varying: Vec<usize> = (0..first.len()).filter(varies).collect();
+    let is_other_code = |&at: &usize| {
+        files.iter().any(|file| match &file.fields[at] {
+            Field::Code(code) => !may_be_of_pod(code),
+            _ => false,
+        })
+    };
+    if varying.iter().any(is_other_code) {
+        return None;
+    }
     let numbers = varying
         .into_iter()
         .filter(|&at| files[0].number(at).is_some());
@@ -275,10 +221,17 @@ fn of_one_role(files: &[&File], paths: &[&str]) -> Option<Numbers> {
         [] => Some((in_order(files, paths), Some(Ordered::ByName))),
         [at] => {
             let numbers: Vec<u32> = files.iter().filter_map(|file| file.number(*at)).collect();
+            let word = match at.checked_sub(1).map(|before| &first[before]) {
+                Some(Field::Word(word)) => word,
+                _ => "",
+            };
             let highest = numbers.iter().max().map_or(0, |&n| n as usize);
             // Beside dates a number is often a count of steps, with gaps.
             let may_be = files[0].date.is_none() || highest < 2 * files.len();
-            may_be.then(|| (numbers.into_iter().map(Rank).collect(), None))
+            (may_be && may_be_ranks(word, &numbers)).then(|| {
+                let ranks = numbers.into_iter().map(Rank).collect();
+                (ranks, one_number::ordered(word))
+            })
         }
         several => by_axes(files, several),
     }
@@ -448,11 +401,7 @@ mod tests {
         let found: Vec<u32> = by_file.into_iter().map(|(_, rank)| rank).collect();
         assert_eq!(found, ranks, "{paths:?}");
         assert_eq!(left.len() + found.len(), paths.len(), "{paths:?}");
-        let told = job
-            .ordered
-            .as_ref()
-            .map(super::Ordered::told)
-            .unwrap_or_default();
+        let told = job.ordered.as_ref().map(super::Ordered::told).unwrap_or_default();
         let told = told.strip_prefix("No file names its rank, so the ranks are numbered ");
         let told = told.and_then(|told| told.split_once(". If the program"));
         let told = told.map_or("", |(told, _)| told);
@@ -584,6 +533,14 @@ mod tests {
 
     #[test]
     fn ranks_are_numbered_by_host_or_pod() {
+        check(
+            &[
+                "gpu-node-3_Nov_28_12_00_01.pickle",
+                "gpu-node-4_Nov_28_12_00_01.pickle",
+            ],
+            &[0, 1],
+            "gpu-node: as the names of their hosts are sorted",
+        );
         check(
             &[
                 "gpu-node-12_Nov_28_12_00_01.pickle",
