@@ -321,6 +321,11 @@ impl Patch {
         all.find(|patch| is_it(patch.id) || patch.number.is_some_and(is_it))
     }
 
+    /// The ids of all patches, as a sentence lists them.
+    pub fn names() -> String {
+        Patch::ALL.map(|patch| patch.id).join(", ")
+    }
+
     /// A set of patches, joined by `+`; `baseline` is the empty set. Each is called by its id, its
     /// number or the first word of its id, in any case.
     ///
@@ -390,7 +395,7 @@ impl Patch {
 
 /// A name that no patch has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no patch `{0}`")]
+#[error("there is no patch `{0}`; there are {names}", names = Patch::names())]
 pub struct UnknownPatch(pub String);
 
 /// The changes of the base and of all patches.

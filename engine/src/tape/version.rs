@@ -207,8 +207,9 @@ mod tests {
             "trl-1.99",
             "`trl-1.99` is too new: trl-1.16 is the newest release whose offloader is known here",
         );
-        check("trl-0.29+P9", "there is no patch `P9`");
-        check("trl-0.29+", "there is no patch ``");
+        let no_patch = |name: &str| UnknownPatch(name.to_owned()).to_string();
+        check("trl-0.29+P9", &no_patch("P9"));
+        check("trl-0.29+", &no_patch(""));
         check(
             "trl-0.29+P3+P5",
             "`p5-torch-memory-fix` does not change TRL's offloader",

@@ -5,7 +5,7 @@ use crate::identity::{bench_id, bench_row_id};
 use crate::store::{NewBench, NewBenchRow};
 use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
 use engine::bench::RunSpec;
-use engine::patches::Patch;
+use engine::patches::{Patch, UnknownPatch};
 use engine::systems::System;
 use timeline::format::plural;
 
@@ -113,7 +113,7 @@ fn one_choice(choice: &BenchChoice) -> Result<Choice, BenchError> {
     let mut patches = Vec::with_capacity(choice.patches.len());
     for id in &choice.patches {
         match Patch::from_id(id) {
-            None => return refuse(format!("there is no patch `{id}`")),
+            None => return refuse(UnknownPatch(id.clone()).to_string()),
             Some(patch) if !applicable.contains(&patch) => {
                 let system = system.id;
                 return refuse(format!("`{id}` changes nothing that `{system}` runs"));

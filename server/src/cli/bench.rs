@@ -34,19 +34,31 @@ unless --devices says more) segments, copies and kernels are real, and every res
 checksum is compared with what was packed. No toolkit is needed, only the driver; products of bf16
 matrices are those of cuBLASLt where its library is found, and the output says so.
 
-Configurations: ";
+Exit status: 0 when the table was printed, whose rows say how each of them ended, 2 when an option
+is wrong, otherwise 1.
+
+";
 
 /// Ids on one line of the help.
 const IDS_A_LINE: usize = 4;
 
-/// The examples, and the ids of all configurations.
+/// The examples, and the ids of all configurations and patches.
 fn after_help() -> String {
-    let lines = System::ALL.chunks(IDS_A_LINE).map(|line| {
-        let ids: Vec<&str> = line.iter().map(|system| system.id).collect();
-        ids.join(" ")
-    });
-    let lines: Vec<String> = lines.collect();
-    EXAMPLES.to_owned() + &lines.join("\n                ")
+    let systems: Vec<&str> = System::ALL.iter().map(|system| system.id).collect();
+    let patches = Patch::ALL.map(|patch| patch.id);
+    [
+        EXAMPLES,
+        &listed("Configurations: ", &systems),
+        "\n",
+        &listed("Patches: ", &patches),
+    ]
+    .concat()
+}
+
+fn listed(title: &str, ids: &[&str]) -> String {
+    let lines: Vec<String> = ids.chunks(IDS_A_LINE).map(|ids| ids.join(" ")).collect();
+    let indent = format!("\n{}", " ".repeat(title.len()));
+    title.to_owned() + &lines.join(&indent)
 }
 
 /// Options of `tidemark bench`.
@@ -104,7 +116,8 @@ pub struct BenchArgs {
     /// Device memory, such as 24GB or 16GiB; else the configuration's own, if it has one
     #[arg(long, value_name = "SIZE", value_parser = capacity_called)]
     capacity: Option<Bytes>,
-    /// Print one JSON document: {"device", "rows": [...]}, sizes in bytes
+    /// Print one JSON document, sizes in bytes: {"device", "rows": [...]}; with --copies
+    /// {"device", "compute", "plain", "rows"}, with --frontier {"device", "workload", "points", …}
     #[arg(long)]
     json: bool,
 }

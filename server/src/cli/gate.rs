@@ -25,8 +25,9 @@ Examples:
 Allocated memory is judged, and whether it leaks. Reserved memory only gives a warning, because it
 differs by several per cent between runs of one program. The verdict is the first line.
 
-Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (such as a ring of
-events that wrapped, too few steps, or another part of the program).";
+Exit status: 0 pass, 1 regression, 2 a file could not be read or the verdict could not be
+written, 3 cannot tell (such as a ring of events that wrapped, too few steps, or another part of
+the program).";
 
 /// Options of `tidemark gate`.
 #[derive(Args)]
@@ -75,8 +76,16 @@ struct Report<'a> {
 ///
 /// # Errors
 /// [`CliError::Regression`] and [`CliError::CannotTell`] are answers; [`CliError::BadInput`] for
-/// the first file that cannot be read.
+/// the first file that cannot be read. A failure of another kind has no status of an answer.
 pub fn gate(args: &GateArgs) -> Result<(), CliError> {
+    judged(args).map_err(|error| match error {
+        CliError::Regression(_) | CliError::CannotTell(_) | CliError::Said(_) => error,
+        other if other.exit_code() == 2 => other,
+        other => CliError::NotJudged(Box::new(other)),
+    })
+}
+
+fn judged(args: &GateArgs) -> Result<(), CliError> {
     let limits = Limits {
         peak_growth: args.max_peak_growth,
         step_growth: args.max_step_growth,

@@ -162,6 +162,9 @@ pub enum CliError {
     /// `tidemark gate`: there is not enough data for an answer.
     #[error("cannot tell: {0}")]
     CannotTell(String),
+    /// `tidemark gate`: it could not judge, or not say so. That is no regression.
+    #[error(transparent)]
+    NotJudged(Box<CliError>),
     /// The engine and a recording disagree; the report says where.
     #[error("the engine and the recording disagree")]
     Mismatch,
@@ -178,7 +181,7 @@ impl CliError {
     /// tell, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            CliError::BadInput { .. } | CliError::Usage(_) => 2,
+            CliError::BadInput { .. } | CliError::Usage(_) | CliError::NotJudged(_) => 2,
             CliError::CannotTell(_) => 3,
             CliError::Said(error) => error.exit_code(),
             CliError::Several(errors) => errors.first().map_or(1, CliError::exit_code),

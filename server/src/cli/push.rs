@@ -66,7 +66,8 @@ pub struct PushArgs {
     comment: CommentArgs,
     #[command(flatten)]
     alert: AlertArgs,
-    /// Print the server's answers as one JSON document, an array when there are several files
+    /// Print the server's answers as one JSON document: of a file, of several files in an array, of
+    /// a job {"job", "link", "uploads", …}, of a comparison {"comparison", "link", "uploads", …}
     #[arg(long)]
     json: bool,
 }
@@ -202,13 +203,14 @@ impl Push<'_> {
         }
     }
 
-    /// Uploads jobs, and other files that were named. What is refused is the error at the end: the rest
-    /// was sent, but whoever waits for all ranks must notice.
+    /// Uploads jobs, and other files that were named. What is refused is the error at the end: the
+    /// rest was sent, but whoever waits for all ranks must notice.
     fn send_found(mut self, found: Found) -> Result<(), CliError> {
         if found.jobs.is_empty() && found.others.is_empty() {
             return Err(CliError::Usage("there is no file to upload".to_owned()));
         }
-        // A folder may have other files than snapshots. Only files named directly must be snapshots.
+        // A folder may have other files than snapshots. Only files named directly must be
+        // snapshots.
         let (named, left): (Vec<_>, Vec<_>) = found
             .others
             .iter()
@@ -262,8 +264,8 @@ impl Push<'_> {
             }
         }
         if uploads.is_empty() {
-            // No rank was uploaded, so the job is deleted. If this token may not do that, the server
-            // later deletes an empty job by itself.
+            // No rank was uploaded, so the job is deleted. If this token may not do that, the
+            // server later deletes an empty job by itself.
             drop(self.remote.delete::<JobSummary>(&routes::job(&made.id)));
             return Ok(None);
         }
@@ -304,8 +306,9 @@ impl Push<'_> {
         Ok(answer)
     }
 
-    /// The run with this id; or the newest run with this name, or with these labels. A run of the files
-    /// that are sent is not the baseline, unless its id is given: an earlier push may have sent them.
+    /// The run with this id; or the newest run with this name, or with these labels. A run of the
+    /// files that are sent is not the baseline, unless its id is given: an earlier push may have
+    /// sent them.
     fn baseline(&self, wanted: &str) -> Result<RunId, CliError> {
         let labels = match wanted {
             "auto" => Some(self.args.labels.of_baseline(environment)?),

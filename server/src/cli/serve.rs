@@ -219,7 +219,12 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
             tokio::time::sleep(FIRST_REQUESTS).await;
             uploads.report_unknown_blobs().await;
         });
+        let store = app.store.clone();
         serve_http(listening, app).await;
+        // A clock that is set back before the next start opens nothing again.
+        if let Err(error) = store.remember_time(store.latest_ms()).await {
+            tracing::debug!(%error, "cannot remember how late it is");
+        }
         Ok(())
     });
     // This closes the database, which takes a moment. Work that takes longer, such as reading a

@@ -294,6 +294,10 @@ pub struct Difference {
     pub new: Side,
     /// Start, peak and end, in the order of [`Series::ALL`].
     pub series: [SeriesDelta; 4],
+    /// Over which steps the peaks are compared, if those are not the peaks of both runs: `the 5
+    /// steps of both`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
     /// Differences of a peak below this are none, bytes.
     pub tolerance: Bytes,
     /// Whether every step, every site and the verdict on leaks are the same, even without the
@@ -326,7 +330,7 @@ pub struct Difference {
 /// What is known of two runs while they are compared, and is not stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
-    /// SharedSteps which steps the peaks are compared.
+    /// The steps whose peaks are compared.
     pub shared: SharedSteps,
     /// Whether they look like runs of two programs.
     pub is_other_program: bool,

@@ -178,6 +178,8 @@ fn compare_devices(
         unknown,
     } = Excess::of(base, new, new_side.common_peak);
     let saved = Excess::of(new, base, base_side.common_peak).share;
+    let whole = &series[Series::Allocated as usize];
+    let is_whole = (of_base, of_new) == (whole.base.peak, whole.new.peak);
     let steps = step_rows::of(base, new, shared.places);
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = leaks_alike([&base_side.leaks, &new_side.leaks], leaks);
@@ -194,6 +196,7 @@ fn compare_devices(
             && !(leaks == LeakChange::CannotTell && ends_part(&steps)),
         base: base_side,
         new: new_side,
+        over: (!is_whole).then(|| shared.told()),
         series,
         tolerance,
         varying,

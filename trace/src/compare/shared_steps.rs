@@ -1,4 +1,4 @@
-//! SharedSteps which steps the peaks of two runs are compared.
+//! Over which steps the peaks of two runs are compared.
 //!
 //! Steps that only one run has must not count against it, because each of them adds growth. So
 //! where the runs have other steps, their peaks are those of the steps that both have. Left out is

@@ -3,7 +3,6 @@
 use super::failure::Failure;
 use super::{Difference, noise};
 use crate::growth::Growth;
-use crate::trace::Series;
 use crate::units::{Bytes, grouped};
 
 /// What can be said of states without events.
@@ -61,13 +60,11 @@ fn beside(level: Bytes, change: i64) -> String {
     }
 }
 
-/// SharedSteps which steps the peaks are compared, if those are not the peaks of both runs.
+/// Over which steps the peaks are compared, if those are not the peaks of both runs.
 pub(super) fn over(difference: &Difference) -> String {
-    let series = difference.series(Series::Allocated);
-    let (base, new) = (&difference.base, &difference.new);
-    match (base.common_peak, new.common_peak) == (series.base.peak, series.new.peak) {
-        true => String::new(),
-        false => format!(" over {}", difference.facts.shared.told()),
+    match &difference.over {
+        Some(steps) => format!(" over {steps}"),
+        None => String::new(),
     }
 }
 

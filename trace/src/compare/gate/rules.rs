@@ -115,11 +115,13 @@ impl Judge<'_> {
     /// A lower peak of another program is no good news, and a higher one is no bad news.
     fn other_program(&mut self) {
         let (base, new) = (&self.difference.base, &self.difference.new);
+        let peaks = self.difference.series(Series::Allocated);
         let detail = format!(
             "too little of what they allocate and keep is the same in both runs, so they look like \
              two programs, and their peaks ({} and {}) say nothing of one another; compare with a \
              recording of the same program",
-            base.common_peak, new.common_peak
+            base.peak(peaks.base.peak),
+            new.peak(peaks.new.peak)
         );
         self.find(Weight::Unknown, "program", detail);
     }

@@ -27,6 +27,23 @@ fn a_program_moved_edited_and_rerun_is_no_change() {
     }
 }
 
+/// `tidemark push` has a comparison only as the JSON of a server, and shows the same numbers.
+#[test]
+fn a_comparison_in_json_tells_over_which_steps_the_peaks_are_compared() {
+    let base = Program::default();
+    let longer = Program {
+        steps: base.steps + 6,
+        leak: 8 * MIB,
+        ..base.clone()
+    };
+    let told = difference(&base, &longer);
+    let json = serde_json::to_string(&told).unwrap();
+    let read: Difference = serde_json::from_str(&json).unwrap();
+    let (over, peaks) = words::common_peaks(&read).unwrap();
+    assert_eq!(over, " over the 12 steps of both");
+    assert_eq!(Some((over, peaks)), words::common_peaks(&told));
+}
+
 #[test]
 fn renamed_functions_and_files_are_inferred() {
     let base = Program {
