@@ -8,6 +8,7 @@ use crate::limits::answering::{ANSWER_TIME, NoAnswer, Refused};
 use crate::limits::budget::NoMemory;
 use crate::limits::clients::quota::Crowd;
 use crate::limits::clients::{Later, Refusal};
+use crate::malformed::in_words;
 use crate::projects::ProjectError;
 use crate::store::StoreError;
 use crate::who::oidc::OidcError;
@@ -51,16 +52,16 @@ pub enum Error {
     #[error(transparent)]
     Name(#[from] BadName),
     /// The body is not JSON of the right form.
-    #[error("{}", .0.body_text())]
+    #[error("{}", in_words(&.0.body_text()))]
     Json(#[from] JsonRejection),
     /// The fields are not those of the form.
-    #[error("{}", .0.body_text())]
+    #[error("{}", in_words(&.0.body_text()))]
     Form(#[from] FormRejection),
     /// A part of the path is not the expected id or number.
-    #[error("{}", .0.body_text())]
+    #[error("{}", in_words(&.0.body_text()))]
     Path(#[from] PathRejection),
     /// The query is malformed.
-    #[error("{}", .0.body_text())]
+    #[error("{}", in_words(&.0.body_text()))]
     Query(#[from] QueryRejection),
     /// There is no such address.
     #[error("there is nothing at {0}")]
@@ -494,6 +495,11 @@ fn of_ingest(error: &IngestError) -> Kind {
         ),
         IngestError::NoSpace { .. } => full(),
         IngestError::OverQuota { .. } => over_quota(),
+        IngestError::Longer { .. } => (
+            StatusCode::BAD_REQUEST,
+            ProblemCode::BadRequest,
+            "Longer than announced",
+        ),
         IngestError::Interrupted { .. } | IngestError::ServerStopped => (
             StatusCode::BAD_REQUEST,
             ProblemCode::Interrupted,

@@ -209,7 +209,8 @@ pub async fn serve(listening: Listening, app: Arc<App>) {
 pub fn router(app: Arc<App>) -> Router {
     let (routes, mut document) = api().split_for_parts();
     document::finish(&mut document);
-    let document = bounds::stated(&document);
+    let mut document = bounds::stated(&document);
+    document::in_words(&mut document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
     // The outermost comes first.
     let guards = ServiceBuilder::new()

@@ -58,7 +58,15 @@ pub async fn list(
     let read = app
         .store
         .read(move |reader| reader.shares(run.as_ref(), page.slice(), now));
-    Ok(packed::json(&headers, &read.await?))
+    let shares = read.await?;
+    let expired = shares
+        .iter()
+        .filter(|share| share.state == ShareState::Expired);
+    // What was said to have ended stays so.
+    if let Some(ended_ms) = expired.filter_map(|share| share.expires_ms).max() {
+        app.store.remember_soon(ended_ms);
+    }
+    Ok(packed::json(&headers, &shares))
 }
 
 /// Makes a link. Only this answer holds its address.

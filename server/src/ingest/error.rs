@@ -89,6 +89,12 @@ pub enum IngestError {
         /// What the upload takes, as far as that is known.
         wanted: Wanted,
     },
+    /// The body goes on after the bytes that were announced.
+    #[error("{announced} bytes were announced, and more came; announce the size of the file")]
+    Longer {
+        /// Bytes that were announced.
+        announced: u64,
+    },
     /// The body ended early.
     #[error("the connection ended after {received} bytes{}; send the file again", of(*.announced))]
     Interrupted {

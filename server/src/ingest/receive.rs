@@ -258,7 +258,11 @@ async fn feed(
         let before = upload.progress.received();
         let received = &admission.tally.bytes;
         received.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        room.check(before, upload.progress.receive(piece.len()))?;
+        let received = upload.progress.receive(piece.len());
+        if let Some(announced) = upload.progress.total().filter(|total| received > *total) {
+            return Err(IngestError::Longer { announced });
+        }
+        room.check(before, received)?;
         watch.moved(piece.len());
         if matches!(reading, Reading::NotYet) {
             upload.progress.enter(Phase::Receiving);

@@ -3,7 +3,7 @@
 use crate::system::plain::marked;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use trace::clip::clipped;
 
 /// Largest page in bytes, text and document together.
@@ -41,6 +41,15 @@ impl Row {
         Row {
             text: marked(&text).into_owned(),
             value: document(value),
+        }
+    }
+
+    /// A section of a page, which a program has with its whole text.
+    pub fn section(title: &str, text: &str) -> Row {
+        let text = marked(text).into_owned();
+        Row {
+            value: json!({"title": title, "text": text}),
+            text,
         }
     }
 }

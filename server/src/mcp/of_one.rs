@@ -72,8 +72,7 @@ fn sections(page: &str) -> Vec<Row> {
             .to_owned()
     };
     let rows = rows.into_iter();
-    rows.map(|row| Row::new(row.clone(), &title(&row)))
-        .collect()
+    rows.map(|row| Row::section(&title(&row), &row)).collect()
 }
 
 pub(super) fn inspect(asker: Asker<'_>, asked: OfLimited) -> Result<Page, Refusal> {

@@ -1,7 +1,7 @@
 //! A copy of a database at one moment, made while a server writes to that database; and databases
 //! that are only read.
 
-use super::open::{explained, open_to_read};
+use super::open::{explained, open_as, open_to_read, open_with_log};
 use super::schema::{self, Opening, damaged};
 use super::{BlobRow, ProjectRow, Quarantined, Reader, Store, StoreResult, health};
 use rusqlite::Connection;
@@ -38,8 +38,10 @@ impl Store {
     /// When the database is damaged, belongs to another program or a newer version, or when the
     /// disk is full.
     pub fn copy(from: &Path, to: &Path) -> StoreResult<()> {
-        let copied = schema::connect(from, Opening::ReadOnly)
-            .or_else(|_| schema::connect(from, Opening::ReadWrite))
+        let copied = open_as(from, Opening::ReadOnly)
+            .or_else(|_| open_as(from, Opening::ReadWrite))
+            // Nothing can be written beside it: then nobody else writes to it either.
+            .or_else(|failed| Ok(open_with_log(from, Some(failed))?.0))
             .and_then(|connection| {
                 schema::version_of(&connection, from)?;
                 connection.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;

@@ -108,7 +108,10 @@ fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
 
 /// Opens the database read-only, with its log if that can be read; `failed`: why it could not be
 /// opened for writing.
-fn open_with_log(path: &Path, failed: Option<StoreError>) -> StoreResult<(Connection, Opening)> {
+pub(super) fn open_with_log(
+    path: &Path,
+    failed: Option<StoreError>,
+) -> StoreResult<(Connection, Opening)> {
     let with_log = open_as(path, Opening::ReadOnly);
     if let Ok(connection) = with_log {
         return Ok((connection, Opening::ReadOnly));
@@ -121,7 +124,7 @@ fn open_with_log(path: &Path, failed: Option<StoreError>) -> StoreResult<(Connec
     Ok((open_as(path, Opening::Immutable)?, Opening::Immutable))
 }
 
-fn open_as(path: &Path, opening: Opening) -> StoreResult<Connection> {
+pub(super) fn open_as(path: &Path, opening: Opening) -> StoreResult<Connection> {
     let connection = schema::connect(path, opening)?;
     // Opening is lazy: only the first query needs the log and the shared-memory file.
     connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;

@@ -19,6 +19,46 @@ async fn the_api_is_the_reviewed_one() {
     insta::assert_json_snapshot!("openapi", document);
 }
 
+/// Readers do not see the code that the document is made from.
+#[tokio::test(flavor = "multi_thread")]
+async fn descriptions_are_not_in_the_words_of_the_code() {
+    let mut found = Vec::new();
+    walk(&document().await, &mut |key, value| {
+        // The snapshot's own name.
+        let text = value
+            .as_str()
+            .unwrap_or_default()
+            .replace("TraceEntry::action", "");
+        let is_code = ["[`", "`None`", "::", "`Some`"]
+            .iter()
+            .any(|code| text.contains(code));
+        if matches!(key, "description" | "summary") && is_code {
+            found.push(text);
+        }
+    });
+    assert_eq!(found, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_tells_of_its_errors() {
+    let document = document().await;
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|item| item.as_object().unwrap().values());
+    let mut seen = 0;
+    for operation in operations.filter(|operation| operation["responses"].is_object()) {
+        let responses = &operation["responses"];
+        let name = &operation["operationId"];
+        assert!(responses["default"].is_object(), "{name}");
+        let takes_json = operation["requestBody"]["content"]["application/json"].is_object();
+        assert!(!takes_json || responses["422"].is_object(), "{name}");
+        seen += 1;
+    }
+    assert!(seen > 90, "{seen}");
+    let file = "/paths/~1api~1uploads~1{upload}/put/requestBody/content";
+    let file = document.pointer(file).unwrap();
+    assert_eq!(file, &json!({ "application/octet-stream": {} }));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_document_is_valid() {
     let document = document().await;
