@@ -1,7 +1,7 @@
 //! What the other devices of a recording have to tell, and the pinned memory of the host, while one
 //! device is looked at.
 
-use trace::leaks::{self, Verdict};
+use trace::leaks::{self, LeakGroup, Verdict};
 use trace::oom;
 use trace::steps::Word;
 use trace::trace::{DeviceTrace, Trace, device_name};
@@ -21,6 +21,8 @@ pub struct Elsewhere {
     pub bytes_per_step: Bytes,
     /// What its steps are called.
     pub word: Word,
+    /// The foremost place that leaks.
+    pub foremost: Option<LeakGroup>,
 }
 
 /// All devices but the one that is shown. If the watch stops the search for leaks, the verdict is
@@ -42,6 +44,11 @@ fn look(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Elsewhere {
         verdict: report.verdict,
         bytes_per_step: Bytes(report.bytes_per_step.max(0.0).round() as u64),
         word: Word::of(&device.steps),
+        foremost: report
+            .groups
+            .into_iter()
+            .next()
+            .filter(|_| report.verdict == Verdict::Leak),
     }
 }
 
@@ -77,6 +84,7 @@ mod tests {
                 verdict,
                 bytes_per_step: Bytes::mib(bytes),
                 word: Word::Step,
+                foremost: None,
             };
             assert_eq!(other.sentence().as_deref(), expected);
         };

@@ -49,6 +49,9 @@ pub struct OtherDevice {
     pub verdict: Verdict,
     /// What is wrong there, in words: `leaks 4.00 MiB a step`. Absent if nothing is.
     pub trouble: Option<String>,
+    /// The foremost place that leaks there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaking_place: Option<String>,
 }
 
 /// What is said of a device.
@@ -266,6 +269,10 @@ pub struct OutOfMemory {
     /// What the whole pass would have needed in which it failed; `null` where no pass like it was
     /// recorded before, or something leaks.
     pub whole_pass: Option<WholePass>,
+    /// What its pass had taken by then, if that is more than any whole one before took: how much it
+    /// needs in all, nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outgrown: Option<Bytes>,
 }
 
 /// What a whole pass needs, as the passes before tell it.

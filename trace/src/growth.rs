@@ -32,10 +32,15 @@ pub struct Growth {
 const SAME: f64 = 0.005;
 
 impl Growth {
-    /// The growth of levels at the ends of steps; `None` with fewer than two settled steps.
+    /// The growth of levels at the ends of steps; `None` with fewer than two settled steps. Growth
+    /// that has ended is none: then it is that of the last steps.
     pub fn of(ends: &[u64]) -> Option<Growth> {
-        let line = Line::settled(ends)?;
-        let from = settled(ends.len());
+        let mut from = settled(ends.len());
+        let mut line = Line::settled(ends)?;
+        if let Some(last) = after_growth(&ends[from..], line.slope) {
+            from = ends.len() - last.len();
+            line = Line::fit(last)?;
+        }
         Some(Growth {
             slope: line.slope,
             error: line.error,
@@ -68,6 +73,30 @@ impl Growth {
             ..self
         }
     }
+}
+
+/// The last part of the steps in which growth that goes on would show.
+const LAST: usize = 3;
+/// Fewer last steps may be flat by chance.
+const MIN_LAST: usize = 5;
+/// What rises by less than this share of the usual growth no longer grows.
+const ENDED: f64 = 0.25;
+
+/// The last third of the levels, if they grew before, and lie flat there for twice as long as they
+/// ever paused.
+fn after_growth(levels: &[u64], slope: f64) -> Option<&[u64]> {
+    let n = levels.len() / LAST;
+    let (before, last) = levels.split_at(levels.len() - n - 1);
+    let (low, high) = (*last.iter().min()?, *last.iter().max()?);
+    let is_flat = ((high - low) as f64) < ENDED * slope * n as f64;
+    let rises = |pair: &[u64]| pair[1] as f64 - pair[0] as f64 > slope / 2.0;
+    let pairs = before.windows(2).enumerate();
+    let rises: Vec<usize> = pairs
+        .filter(|(_, pair)| rises(pair))
+        .map(|(at, _)| at)
+        .collect();
+    let pause = rises.windows(2).map(|pair| pair[1] - pair[0]).max()?;
+    (n >= MIN_LAST && is_flat && n >= 2 * pause).then_some(last)
 }
 
 /// Among fewer levels, one change is too many to be left out.
@@ -209,6 +238,26 @@ fn student(freedom: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn growth_that_has_ended_is_none() {
+        let told = |ends: &[u64]| Growth::of(ends).map(Growth::told);
+        // Workspaces are made in steps 6 to 12, one in each.
+        let ends = |n: u64| {
+            (0..n)
+                .map(|step| 100 * step.clamp(5, 12))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(&ends(26)), Some(0.0));
+        // The last steps are too few.
+        assert!(told(&ends(16)).unwrap() > 10.0);
+        // It only pauses, as before.
+        let rare: Vec<u64> = (0..26).map(|step| 100 * (step / 7)).collect();
+        assert!(told(&rare).unwrap() > 10.0);
+        // It goes on.
+        let all: Vec<u64> = (0..26).map(|step| 100 * step).collect();
+        assert_eq!(told(&all), Some(100.0));
+    }
 
     #[test]
     fn the_first_steps_are_left_out() {

@@ -7,7 +7,7 @@ use crate::code::{self, Native};
 use crate::footprint::of_vec;
 use crate::naming::Rules;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
@@ -105,6 +105,8 @@ pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
 /// A hash map keyed by small integers or tuples of them, which may come from a hostile file. Its
 /// order differs from process to process, so no answer may depend on it.
 pub type FxHashMap<K, V> = HashMap<K, V, Keyed>;
+/// The set that goes with it.
+pub type FxHashSet<K> = HashSet<K, Keyed>;
 
 /// Makes the hashers of maps. Two numbers that differ from process to process decide which keys
 /// collide, so the author of a file cannot know that, and cannot make a map slow.

@@ -5,7 +5,7 @@ use super::moment::{self, Place, Places};
 use super::words;
 use crate::cards::capital;
 use crate::cards::markdown::code;
-use api::explain::{Advice, Basis, Moment};
+use api::explain::{Advice, Basis, Moment, OtherDevice};
 use api::leaks::Verdict;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use trace::categories::{self, Category, Named};
 use trace::known::{Point, Unknown};
 use trace::leaks;
 use trace::steps::Word;
-use trace::trace::{BlockIdx, PINNED, Series};
+use trace::trace::{BlockIdx, PINNED, Series, device_name};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Evidence, Replay};
@@ -66,6 +66,18 @@ pub fn of(
         ],
     };
     Ok(all.into_iter().flatten().collect())
+}
+
+/// What to do about leaks of other devices.
+pub fn of_others(others: &[OtherDevice]) -> impl Iterator<Item = Advice> + '_ {
+    others.iter().filter_map(|other| {
+        let place = other.leaking_place.as_ref()?;
+        let name = device_name(other.device);
+        Some(Advice {
+            basis: Basis::Computed,
+            sentence: format!("Fix the leak of {name} at {}.", code(place)),
+        })
+    })
 }
 
 fn leak(look: &Look<'_>) -> Option<Advice> {

@@ -53,9 +53,8 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let limit_below = limit.map(|limit| limit.below);
     let whole_pass = whole_pass(&failing, fits, limit_below);
     let is_too_much = whole_pass.as_ref().is_some_and(|pass| pass.is_too_much);
-    let has_little = room.as_ref().is_some_and(|room| is_little(room, &failure));
-    let may_be_more = has_little && !has_room(whole_pass.as_ref(), limit);
-    let is_more = failing.state_made > failure.asked || is_too_much || may_be_more;
+    let outgrown = failing.need.and_then(|need| need.outgrown);
+    let needs_more = is_too_much || outgrown.is_some();
     let mut explained = OutOfMemory {
         held: moment::at(look, places, Some(failure.event))?,
         phase: failing.phase,
@@ -71,31 +70,29 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         later_failures: later_failures(look.device),
         cause: match failed.cause(room.as_ref(), found, leaked) {
             // The pieces might have served this request, but not all that were to follow.
-            Cause::Fragmentation if is_more => Cause::Demand,
+            Cause::Fragmentation
+                if failing.state_made > failure.asked
+                    || needs_more
+                    || failed.may_be_of_more(room.as_ref(), whole_pass.as_ref(), limit) =>
+            {
+                Cause::Demand
+            }
             cause => cause,
         },
-        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, is_too_much)),
+        remedies: found.map_or_else(Vec::new, |found| ranked(found, &look.leaks, needs_more)),
         room,
         why: String::new(),
         what_would_have_helped: String::new(),
         whole_pass,
+        outgrown,
     };
     explained.why = failed.why(&explained, failing.state_made);
-    let lowers = match explained.cause {
-        Cause::Leak => None,
-        _ => advice::largest(look, places, &explained.held, "what was in use"),
-    };
-    let replays = words::Replays {
-        grows: failing.grows,
-        lowers: lowers.as_ref().map(|advice| advice.sentence.as_str()),
-        fails: found.is_some(),
-        expands: own.expandable_segments,
-        saved: failing.saved,
-        step: Word::of(&look.device.steps),
-    };
-    explained.what_would_have_helped = words::helped(&explained, &look.leaks, replays);
+    explained.what_would_have_helped = failed.helped(&explained, &failing, places);
     Ok(Some(explained))
 }
+
+/// Of what was reserved, this share in pieces is little.
+const LITTLE: u64 = 16;
 
 /// An allocation that failed, in a recording.
 struct Failed<'a, 'r> {
@@ -115,8 +112,8 @@ impl Failed<'_, '_> {
         }
     }
 
-    /// The limit that replay was tried with; otherwise what is told, or what the failure shows beside
-    /// what was `seen` in the whole recording.
+    /// The limit that replay was tried with; otherwise what is told, or what the failure shows
+    /// beside what was `seen` in the whole recording.
     fn limit(&self, seen: Option<LimitSeen>, diagnosis: Option<&Diagnosis>) -> Option<LimitSeen> {
         match diagnosis {
             Some(found) => Some(found.limit),
@@ -127,8 +124,8 @@ impl Failed<'_, '_> {
     }
 
     /// How large a batch a whole pass has room for under the limit that was seen. Where something
-    /// leaks, that is what to tell, unless the pass is larger than those before; `None` then, and where
-    /// no pass like the failed one was recorded before.
+    /// leaks, that is what to tell, unless the pass is larger than those before; `None` then, and
+    /// where no pass like the failed one was recorded before.
     fn fits(&self, seen: Option<LimitSeen>, failing: &Failing) -> Option<Fits> {
         let is_told =
             |need: &Need| self.look.leaks.verdict != Verdict::Leak || need.times.is_some();
@@ -144,8 +141,8 @@ impl Failed<'_, '_> {
         Some(need.fits(least.saturating_sub(pieces)))
     }
 
-    /// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
-    /// in pieces. Otherwise there was not enough.
+    /// It is a leak if the request succeeds without it. It is fragmentation if there was enough
+    /// memory, in pieces. Otherwise there was not enough.
     fn cause(&self, room: Option<&Room>, diagnosis: Option<&Diagnosis>, leaked: Bytes) -> Cause {
         let is_leak = match diagnosis {
             Some(found) => found.remedies.iter().any(|r| r.change == Change::NoLeaks),
@@ -178,6 +175,19 @@ impl Failed<'_, '_> {
         }
     }
 
+    /// Whether so little was not in use that the pieces it lay in are not why memory ran out. They
+    /// are where the whole pass is known to have had room.
+    fn may_be_of_more(
+        &self,
+        room: Option<&Room>,
+        pass: Option<&WholePass>,
+        limit: Option<LimitSeen>,
+    ) -> bool {
+        let is_little = |room: &Room| room.free.0 * LITTLE < self.failure.reserved.0;
+        let has_room = |(pass, limit): (&WholePass, LimitSeen)| pass.least <= limit.at_least;
+        room.is_some_and(is_little) && !pass.zip(limit).is_some_and(has_room)
+    }
+
     /// Why it failed, at this place of the program, and that the program went on.
     fn why(&self, explained: &OutOfMemory, optimizer_made: Bytes) -> String {
         let step = Word::of(&self.look.device.steps);
@@ -201,6 +211,29 @@ impl Failed<'_, '_> {
         let why = Some(words::why(explained, &self.look.leaks, &request));
         why.into_iter().chain(went_on).collect::<Vec<_>>().join(" ")
     }
+
+    /// What would have helped.
+    fn helped(
+        &self,
+        explained: &OutOfMemory,
+        failing: &Failing,
+        places: &mut Places<'_>,
+    ) -> String {
+        let look = self.look;
+        let lowers = match explained.cause {
+            Cause::Leak => None,
+            _ => advice::largest(look, places, &explained.held, "what was in use"),
+        };
+        let replays = words::Replays {
+            grows: failing.grows,
+            lowers: lowers.as_ref().map(|advice| advice.sentence.as_str()),
+            fails: explained.retries_before.is_some(),
+            expands: self.own.expandable_segments,
+            saved: failing.saved,
+            step: Word::of(&look.device.steps),
+        };
+        words::helped(explained, &look.leaks, replays)
+    }
 }
 
 /// What a whole pass would have needed.
@@ -217,21 +250,6 @@ fn whole_pass(failing: &Failing, fits: Option<Fits>, limit: Option<Bytes>) -> Op
         batch,
         with_batch,
     })
-}
-
-/// Of what was reserved, this share in pieces is little.
-const LITTLE: u64 = 16;
-
-/// Whether so little was not in use that the pieces it lay in are not why memory ran out, unless
-/// all that was to come had room.
-fn is_little(room: &Room, failure: &Failure) -> bool {
-    room.free.0 * LITTLE < failure.reserved.0
-}
-
-/// Whether the whole pass is known to have had room.
-fn has_room(pass: Option<&WholePass>, limit: Option<LimitSeen>) -> bool {
-    let both = pass.zip(limit);
-    both.is_some_and(|(pass, limit)| pass.least <= limit.at_least)
 }
 
 /// How many more allocations failed that were not passed over.
@@ -252,11 +270,11 @@ fn steps_after(device: &DeviceTrace) -> usize {
 
 /// Remedies that end the cause come before those that only get past the failure; estimates come
 /// last.
-fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, is_too_much: bool) -> Vec<Remedy> {
+fn ranked(diagnosis: &Diagnosis, leaks: &Leaks, needs_more: bool) -> Vec<Remedy> {
     let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
     remedies.sort_by_key(|remedy| match remedy.change {
         Change::NoLeaks => 0,
-        Change::Settings(_) if !is_too_much => 1,
+        Change::Settings(_) if !needs_more => 1,
         Change::Batch(_) => 2,
         // The step needs more than there is, wherever it lies.
         Change::Settings(_) => 3,

@@ -49,7 +49,7 @@ use trace::what_if;
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 16 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 17 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {
@@ -135,14 +135,21 @@ pub fn explain(
     };
     let explained = device.map(|device| explained(trace, device, limit, watch));
     let others = elsewhere(trace, device.map(|device| device.device), watch);
-    let other_devices = others.map(|other| other_device(trace, &other)).collect();
+    let other_devices: Vec<_> = others.map(|other| other_device(trace, &other)).collect();
     // A search that was stopped says nothing about the recording.
     watch.look(0)?;
     Ok(Explanation {
         file: file.to_owned(),
         limit,
         torch: (trace.format.torch_guess.clone()).filter(|_| !is_of_engine(&trace.format.settings)),
-        device: explained.transpose()?,
+        device: explained.transpose()?.map(|mut device| {
+            // Behind the leak of its own.
+            let at = usize::from(device.leaks.verdict == Verdict::Leak).min(device.to_try.len());
+            device
+                .to_try
+                .splice(at..at, advice::of_others(&other_devices));
+            device
+        }),
         other_devices,
         notes: device.map_or_else(|| trace.quality.clone(), concerns),
     })
@@ -159,6 +166,7 @@ fn other_device(trace: &Trace, other: &Elsewhere) -> OtherDevice {
         out_of_memory: other.out_of_memory,
         verdict: other.verdict,
         trouble: other.trouble(),
+        leaking_place: (other.foremost.as_ref()).map(|group| moment::leaking(&trace.stacks, group)),
     }
 }
 

@@ -48,7 +48,7 @@ pub fn page(explanation: &Explanation) -> String {
     if let Some(why) = &device.categories_unknown {
         out += &format!("\n{}.\n", capital(why));
     }
-    out += &leaks(&device.leaks, &explanation.other_devices);
+    out += &leaks(device.device, &device.leaks, &explanation.other_devices);
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
         let peak = device.peak.as_ref();
         let when = match peak.and_then(|peak| peak.event) {
@@ -249,23 +249,37 @@ fn waiting(moment: &Moment, room: Option<&Room>) -> String {
     }
 }
 
-fn leaks(leaks: &Leaks, others: &[OtherDevice]) -> String {
+/// That another device leaks, and where.
+fn leaks_there(other: &OtherDevice) -> Option<String> {
+    let is_leak = other.verdict == Verdict::Leak;
+    let rate = is_leak.then(|| other.trouble.as_deref().unwrap_or("leaks"))?;
+    let name = capital(&device_name(other.device));
+    Some(match &other.leaking_place {
+        Some(place) => format!(" **{name} {rate}**, at {}.", code(place)),
+        None => format!(" **{name} {rate}.**"),
+    })
+}
+
+fn leaks(device: u32, leaks: &Leaks, others: &[OtherDevice]) -> String {
     let verdict = match leaks.verdict {
         Verdict::Leak => "Yes",
         Verdict::Clean => "No",
         Verdict::CannotTell => "Cannot tell",
     };
-    let mut out = format!(
-        "\n## Does it leak?\n\n**{verdict}.** {}.",
-        capital(&prose(&leaks.reason))
-    );
+    let elsewhere: String = others.iter().filter_map(leaks_there).collect();
+    let own = format!("**{verdict}.** {}.", capital(&prose(&leaks.reason)));
+    let mut out = match (leaks.verdict, elsewhere.is_empty()) {
+        (Verdict::Clean | Verdict::CannotTell, false) => {
+            let here = capital(&device_name(device));
+            format!("\n## Does it leak?\n\n**Yes, elsewhere.**{elsewhere} {here}: {own}")
+        }
+        _ => format!("\n## Does it leak?\n\n{own}"),
+    };
     for caveat in &leaks.caveats {
         out += &format!(" {}.", capital(&prose(caveat)));
     }
-    for other in others.iter().filter(|other| other.verdict == Verdict::Leak) {
-        let rate = other.trouble.as_deref().unwrap_or("leaks");
-        let name = capital(&device_name(other.device));
-        out += &format!(" **{name} {rate}.**");
+    if leaks.verdict == Verdict::Leak {
+        out += &elsewhere;
     }
     out += match leaks.groups.is_empty() {
         true => "\n",

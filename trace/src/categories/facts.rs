@@ -158,7 +158,11 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
         "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => Says::OfParameter,
         // FSDP2 gathers a weight for the time in which it is used.
         "alloc_storage" if file.ends_with("/_fsdp_param.py") => Says::OfParameter,
-        "deepcopy" | "from_pretrained" => Says::OfModule,
+        // FSDP1, the weights of a unit.
+        "_alloc_padded_unsharded_flat_param" if file.ends_with("/_flat_param.py") => {
+            Says::OfParameter
+        }
+        "deepcopy" | "from_pretrained" | "set_module_tensor_to_device" => Says::OfModule,
         _ if site::shards_module(stacks, frame) => Says::OfModule,
         _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
             Says::OfModule

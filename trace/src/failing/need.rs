@@ -11,11 +11,12 @@
 //! is gone through again with the blocks smaller that grow with the batch. If the failed one asked
 //! for other sizes at the same places, fifteen times as much for example, they are larger by that.
 
-use super::likeness::Times;
+use super::likeness::{Likeness, Times};
 use crate::categories::Category;
 use crate::levels::Effect;
 use crate::phases::{Phase, Phases};
 use crate::span::Span;
+use crate::stacks::StackIdx;
 use crate::trace::{BlockIdx, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::what_if::batch::{Batch, Share};
@@ -29,6 +30,9 @@ pub struct Need {
     /// How many times as much it asked for as the largest of them, at the same places; `None` if
     /// as much, or nobody knows.
     pub times: Option<Times>,
+    /// What it had taken by then, if that is more than any of them took in all: it is larger in a
+    /// way of its own, and nobody knows how much it needs.
+    pub outgrown: Option<Bytes>,
     /// What it would have needed with each share of the batch, if it is like the largest of them;
     /// `None` if nobody knows that.
     with: Option<[Bytes; Share::TRIED.len()]>,
@@ -131,20 +135,20 @@ impl Work {
         let own = at(self.failed).saturating_sub(at(self.start));
         let failed = Span::new(self.start, self.failed);
         let grows = |block: BlockIdx| batch.grows(block);
-        let times = Times::between(device, *largest, failed, grows);
-        let is_like = match times {
-            Some(_) => true,
-            None => own <= above(&largest),
-        };
-        let times = times.filter(|times| !times.is_same());
+        let likeness = Likeness::between(device, *largest, failed, grows);
+        let is_like = likeness.is_some() || own <= above(&largest);
+        let outgrown = (likeness.is_none() && own > above(&largest)).then_some(own);
+        let larger = likeness.filter(|likeness| !likeness.times.is_same());
+        let times = larger.as_ref().map(|larger| larger.times);
         // Where each step finds more, such as those of a rollout before its backward pass, nobody
         // knows how many are still to come.
         let found_less = |span: &Span<EventIdx>| at(span.start()) < at(self.start);
         let is_more = self.is_step && self.before.iter().all(found_less);
         let needs = |share: Share| {
             let start = at(self.start).saturating_sub(found.grows) + share.of(found.grows);
-            let above = peak(device, batch, *largest, |size| match times {
-                Some(times) => share.of(times.of(size)),
+            let above = peak(device, batch, *largest, |place, size| match &larger {
+                Some(larger) if larger.is_as_before(place) => size,
+                Some(larger) => share.of(larger.times.of(size)),
                 None => share.of(size),
             });
             (start + above).saturating_sub(gradients)
@@ -156,6 +160,7 @@ impl Work {
         Some(Need {
             least,
             times,
+            outgrown,
             with: (is_like && !is_more).then(|| Share::TRIED.map(needs)),
         })
     }
@@ -167,13 +172,13 @@ fn peak(
     device: &DeviceTrace,
     batch: &Batch,
     pass: Span<EventIdx>,
-    other: impl Fn(Bytes) -> Bytes,
+    other: impl Fn(StackIdx, Bytes) -> Bytes,
 ) -> Bytes {
     let (mut level, mut peak) = (0_i128, 0);
     for event in (pass.start().0..pass.end().0).map(EventIdx) {
         let block = BlockIdx(device.events.target[event.index()]);
         let size = |size: Bytes| match batch.grows(block) {
-            true => i128::from(other(size).0),
+            true => i128::from(other(device.blocks.kind(block).alloc_stack, size).0),
             false => i128::from(size.0),
         };
         level += match device.effect(event) {

@@ -45,6 +45,8 @@ enum Says {
     Optimizer(Part),
     ZeroGrad,
     ModelSetup,
+    /// Reads what another process has sent.
+    Receives,
     /// A Python frame that tells nothing else.
     Python(Caller),
     Nothing,
@@ -139,6 +141,11 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
                 passed = passed.and(caller);
                 continue;
             }
+            // What other processes send is data, not a model, though it is read in the same way.
+            Says::Receives => {
+                called_by = called_by.filter(|role| *role != Role::ModelSetup);
+                continue;
+            }
             Says::FunctionApply | Says::NamedBackward | Says::Nothing => continue,
         };
         match (called_by, role) {
@@ -206,7 +213,12 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
     match name {
         _ if in_torch("torch/nn/functional.py") => Says::Forward,
         _ if in_torch("torch/nn/init.py") || in_torch("torch/serialization.py") => Says::ModelSetup,
-        "from_pretrained" | "load_state_dict" | "load_checkpoint_and_dispatch" => Says::ModelSetup,
+        "from_pretrained" | "load_state_dict" => Says::ModelSetup,
+        // Accelerate's, for a model on several devices.
+        "load_checkpoint_and_dispatch" | "dispatch_model" | "set_module_tensor_to_device" => {
+            Says::ModelSetup
+        }
+        "_tensor_to_object" if in_torch("torch/distributed/distributed_c10d.py") => Says::Receives,
         _ if site::shards_module(stacks, frame) => Says::ModelSetup,
         // A data class has one without a file. What it holds is data, not a model.
         "__init__" if file == "<string>" => plain,

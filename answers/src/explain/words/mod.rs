@@ -167,11 +167,13 @@ fn cause(oom: &OutOfMemory, leaks: &Leaks, step: Word) -> String {
         _ => {
             if let Some(room) = oom.room.as_ref().filter(|room| room.free >= oom.asked)
                 && !is_known_to_need_more(oom)
+                && oom.outgrown.is_none()
             {
                 return nearly_all(oom, room);
             }
             let free = oom.held.reserved.saturating_sub(in_use);
             let larger = oom.whole_pass.as_ref().and_then(larger);
+            let larger = larger.or_else(|| oom.outgrown.map(outgrown));
             let larger = larger.map_or_else(String::new, |larger| {
                 format!(", for this {} {larger}", step.one())
             });
@@ -375,17 +377,27 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
         ),
         None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
     };
-    // Where the step needs more than there is, a setting only puts off the end.
-    sentences.extend(match &oom.whole_pass {
-        Some(pass) if pass.is_too_much => {
-            vec![batch, settings, needs_more(pass, replays.step)]
-        }
-        _ => vec![settings, batch],
-    });
+    sentences.extend(in_order(oom, settings, batch, replays.step));
     sentences.extend(kept_for_backward(oom, replays.saved));
     sentences.extend(replays.lowers.map(str::to_owned));
     sentences.push(what_came_next(oom, replays.lowers.is_some()).to_owned());
     sentences.join(" ")
+}
+
+/// Where the step needs more than there is, a setting only puts off the end.
+fn in_order(oom: &OutOfMemory, settings: String, batch: String, step: Word) -> Vec<String> {
+    match &oom.whole_pass {
+        Some(pass) if pass.is_too_much => vec![batch, settings, needs_more(pass, step)],
+        _ if oom.outgrown.is_some() => {
+            let unknown = format!(
+                "How much this {} needs in all is not known: what only gets past this request may \
+                 run out later in it.",
+                step.one()
+            );
+            vec![batch, settings, unknown]
+        }
+        _ => vec![settings, batch],
+    }
 }
 
 /// What the recording does not show, or what helps in general where nothing got past it. What
@@ -438,6 +450,11 @@ fn larger(pass: &WholePass) -> Option<String> {
             times => format!("{times:.0}"),
         }
     ))
+}
+
+/// `had taken 330 MiB by then, more than any whole one before`.
+fn outgrown(taken: Bytes) -> String {
+    format!("had taken {taken} by then, more than any whole one before")
 }
 
 /// That forward passes keep what no backward pass may ask for: several since the last one, or no

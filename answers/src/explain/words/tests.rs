@@ -70,6 +70,7 @@ fn failure(cause: Cause) -> OutOfMemory {
         what_would_have_helped: String::new(),
         remedies: Vec::new(),
         whole_pass: None,
+        outgrown: None,
     }
 }
 
