@@ -3,11 +3,12 @@
 use api::contents::{CategoryBytes, Contents, Held, PhaseMark};
 use std::cmp::Reverse;
 use trace::categories::{self, Categories};
+use trace::device::DeviceIdx;
 use trace::phases::{Phase, Phases};
 use trace::span::Span;
 use trace::stacks::Stacks;
 use trace::steps::{choices, recording};
-use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series};
+use trace::trace::{BlockIdx, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 
@@ -33,7 +34,7 @@ pub fn contents(
         recording: recording::of_device_while(device, stacks, watch)?,
         // The pinned memory of the host has the steps of its devices.
         levels: match device.device {
-            PINNED => Vec::new(),
+            DeviceIdx::PINNED => Vec::new(),
             _ => choices::of_device_while(device, stacks, watch)?,
         },
         phases: match is_loop {

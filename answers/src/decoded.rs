@@ -4,6 +4,7 @@ use crate::texts::OwnNames;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trace::categories::{self, Categories};
+use trace::device::DeviceIdx;
 use trace::intervals::LiveIndex;
 use trace::naming::Rules;
 use trace::oom;
@@ -15,7 +16,7 @@ use trace::units::Bytes;
 /// A recording has no device with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no device {0}")]
-pub struct NoDevice(pub u32);
+pub struct NoDevice(pub DeviceIdx);
 
 /// Something that is held as long as a trace is in memory: the permit for that memory.
 pub trait Held: Send {
@@ -32,9 +33,9 @@ impl Held for () {
 pub struct Decoded {
     /// The trace.
     pub trace: Trace,
-    indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
-    live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
-    categories: Mutex<HashMap<u32, Arc<Categories>>>,
+    indexes: Mutex<HashMap<(DeviceIdx, GroupBy), Arc<MountainIndex>>>,
+    live: Mutex<HashMap<DeviceIdx, Arc<LiveIndex>>>,
+    categories: Mutex<HashMap<DeviceIdx, Arc<Categories>>>,
     /// The most memory that all of this takes.
     weight: Bytes,
     /// The permit for this memory, and for more while the trace is being stored.
@@ -118,12 +119,11 @@ impl Decoded {
         lock(&self.permit).shrink(self.weight);
     }
 
-    /// The device with this CUDA ordinal; [`PINNED`](trace::trace::PINNED) stands for the pinned
-    /// memory of the host.
+    /// This device, which may be the pinned memory of the host.
     ///
     /// # Errors
     /// [`NoDevice`].
-    pub fn device(&self, device: u32) -> Result<&DeviceTrace, NoDevice> {
+    pub fn device(&self, device: DeviceIdx) -> Result<&DeviceTrace, NoDevice> {
         let found = self.trace.with_pinned().find(|d| d.device == device);
         found.ok_or(NoDevice(device))
     }

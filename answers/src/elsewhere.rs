@@ -1,10 +1,11 @@
 //! What the other devices of a recording have to tell, and the pinned memory of the host, while one
 //! device is looked at.
 
+use trace::device::DeviceIdx;
 use trace::leaks::{self, LeakGroup, Verdict};
 use trace::oom;
 use trace::steps::Word;
-use trace::trace::{DeviceTrace, Trace, device_name};
+use trace::trace::{DeviceTrace, Trace};
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -12,7 +13,7 @@ use trace::watch::Watch;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elsewhere {
     /// Its CUDA ordinal, or the number of pinned memory.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Whether an allocation failed on it.
     pub out_of_memory: bool,
     /// Whether it leaks.
@@ -29,7 +30,7 @@ pub struct Elsewhere {
 /// *cannot tell*.
 pub fn elsewhere<'a>(
     trace: &'a Trace,
-    shown: Option<u32>,
+    shown: Option<DeviceIdx>,
     watch: Watch<'a>,
 ) -> impl Iterator<Item = Elsewhere> + 'a {
     let others = trace.with_pinned().filter(move |d| Some(d.device) != shown);
@@ -67,7 +68,7 @@ impl Elsewhere {
     /// The same as the middle of a sentence: `device 1 leaks 4.00 MiB a step`.
     pub fn sentence(&self) -> Option<String> {
         let trouble = self.trouble()?;
-        Some(format!("{} {trouble}", device_name(self.device)))
+        Some(format!("{} {trouble}", self.device.name()))
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
     fn what_is_wrong_elsewhere_is_told() {
         let check = |out_of_memory, verdict, bytes, expected: Option<&str>| {
             let other = Elsewhere {
-                device: 1,
+                device: DeviceIdx(1),
                 out_of_memory,
                 verdict,
                 bytes_per_step: Bytes::mib(bytes),

@@ -1,6 +1,7 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
 use api::runs::DeviceSummary;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::oom;
 use trace::pyramid::BASE_EVENTS;
@@ -12,7 +13,7 @@ use trace::units::{Bytes, EventIdx, Micros};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// Allocations seen, pre-existing ones included.
@@ -185,11 +186,14 @@ mod tests {
         let trace = |text: &str| trace::testing::trace(text);
         let mut one = trace("a alloc 1MiB\nb alloc 1MiB\nc alloc 1MiB");
         let model = trace("m pre 9MiB").devices.remove(0);
-        one.devices.push(DeviceTrace { device: 1, ..model });
+        one.devices.push(DeviceTrace {
+            device: DeviceIdx(1),
+            ..model
+        });
         let facts: Vec<DeviceFacts> = one.devices.iter().map(DeviceFacts::of).collect();
         let main = DeviceFacts::main(&facts).map(|facts| facts.device);
         assert_eq!(main, main_device::of(&one).map(|device| device.device));
-        assert_eq!(main, Some(1));
+        assert_eq!(main, Some(DeviceIdx(1)));
         assert!(DeviceFacts::main(&[]).is_none());
     }
 

@@ -1,6 +1,7 @@
 //! A team's own categories: the rules, and what they take of a recording.
 
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 use trace::naming::Named;
 use trace::units::{Bytes, EventIdx};
 
@@ -48,7 +49,8 @@ pub struct TakenOfRun {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TakenOfDevice {
     /// CUDA ordinal.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// The peak of *allocated*, where `bytes` are counted; absent without events.
     pub peak: Option<EventIdx>,
     /// *Allocated* there.

@@ -7,7 +7,7 @@ use trace::compare::gate::{self, Limits, Verdicts};
 use trace::compare::profile::Profile;
 use trace::compare::{self, Change, Difference, Leaks, LeaksBeside};
 use trace::leaks::Verdict;
-use trace::trace::{Series, device_name};
+use trace::trace::Series;
 use trace::watch::{Stopped, Watch};
 
 /// The least and the largest number of runs in a comparison.
@@ -105,7 +105,7 @@ impl Against {
             let [base, new] = [&pair.base.leaks, &pair.new.leaks];
             let leaks = [base, new].iter().any(|side| side.verdict == Verdict::Leak);
             if leaks && self.foremost != Some(at) {
-                rows.push([device_name(pair.new.device), told(base), told(new)]);
+                rows.push([pair.new.device.name(), told(base), told(new)]);
             }
         }
         rows.extend(self.leaks_beside(told));
@@ -119,7 +119,7 @@ impl Against {
             leaks.as_ref().map_or_else(absent, &told)
         };
         let rows = self.beside.iter();
-        rows.map(|one| [device_name(one.device), side(&one.base), side(&one.new)])
+        rows.map(|one| [one.device.name(), side(&one.base), side(&one.new)])
             .collect()
     }
 

@@ -7,6 +7,7 @@ use crate::contents::CategoryBytes;
 use crate::frames::FrameText;
 use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 use trace::known::Unknown;
 use trace::phases::Phase;
 use trace::steps::recording::Recording;
@@ -36,7 +37,8 @@ pub struct Explanation {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OtherDevice {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// Highest *allocated*.
@@ -59,7 +61,8 @@ pub struct OtherDevice {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceExplained {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// What the recording holds, in a sentence.

@@ -6,8 +6,8 @@ use crate::leaks::Verdict;
 use crate::projects::ProjectName;
 use crate::quality::told_peak;
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 use trace::steps::Word;
-use trace::trace::device_name;
 use trace::units::Bytes;
 
 /// The largest number of runs in a history; the newest are kept. A job counts as one.
@@ -84,7 +84,8 @@ pub struct HistoryRun {
     /// The device on which that much accumulates, where it is another than the one with the highest
     /// peak.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub growth_device: Option<u32>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>))]
+    pub growth_device: Option<DeviceIdx>,
     /// What one of its steps is called: `step`, or `token`, `request` and so on.
     #[serde(default = "crate::leaks::step")]
     pub step: String,
@@ -120,7 +121,7 @@ impl HistoryRun {
     pub fn leaked(&self) -> Option<String> {
         let growth = self.growth?;
         let of = self.growth_device;
-        let of = of.map_or_else(String::new, |device| format!(" ({})", device_name(device)));
+        let of = of.map_or_else(String::new, |device| format!(" ({})", device.name()));
         Some(match Word::called(&self.step) {
             Word::Step => format!("{growth}{of}"),
             word => format!("{growth} {}{of}", word.a()),

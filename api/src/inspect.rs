@@ -8,6 +8,7 @@ use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trace::categories::Named;
+use trace::device::DeviceIdx;
 use trace::known::Unknown;
 use trace::steps::choices::LoopChoice;
 use trace::steps::recording::Recording;
@@ -53,7 +54,7 @@ pub struct Format {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// Σ of requested bytes.
@@ -161,7 +162,7 @@ pub struct OutOfMemory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
     /// Which device; `null` without devices.
-    pub device: Option<u32>,
+    pub device: Option<DeviceIdx>,
     /// Where they come from.
     pub source: StepSource,
     /// The loops that can be chosen as steps, fewest iterations first.
@@ -199,7 +200,7 @@ pub struct StepLevels {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaks {
     /// The device that the verdict and the reason are about; 128 is pinned memory of the host.
-    pub device: Option<u32>,
+    pub device: Option<DeviceIdx>,
     /// Yes, no, or cannot tell.
     pub verdict: Verdict,
     /// Why.
@@ -212,7 +213,7 @@ pub struct Leaks {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeakGroup {
     /// The device; 128 is pinned memory of the host.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Bytes more after each step.
     pub bytes_per_step: f64,
     /// What they are counted by, in the word that was found for the steps: `a step`, `a request`,

@@ -2,6 +2,7 @@
 
 use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 pub use trace::leaks::Verdict;
 use trace::steps::recording::Kind;
 use trace::trace::StepSource;
@@ -45,7 +46,8 @@ impl Leaks {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeakSummary {
     /// The device that it is about: its CUDA ordinal, or 128 for the host's pinned memory.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// What the recording of that device holds.
     pub recording: Kind,
     /// The answer.

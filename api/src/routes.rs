@@ -16,13 +16,14 @@ use crate::query::encode;
 use crate::timeline::Marks;
 use crate::what_if::Conditions;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::ranks::Rank;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
 /// What is asked about a device of a run.
-fn of_device(run: &RunId, device: u32) -> String {
+fn of_device(run: &RunId, device: DeviceIdx) -> String {
     format!("/api/runs/{run}/devices/{device}")
 }
 
@@ -311,7 +312,7 @@ pub fn run_restore(id: &RunId) -> String {
 }
 
 /// `GET`: a series tile, binary (`trace::tiles`).
-pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
+pub fn series_tile(run: &RunId, device: DeviceIdx, tile: TileId) -> String {
     format!(
         "{}/series/{}/{}?v={}",
         of_device(run, device),
@@ -322,7 +323,7 @@ pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
 }
 
 /// `GET`: a mountain tile, binary (`trace::tiles`).
-pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> String {
+pub fn mountain_tile(run: &RunId, device: DeviceIdx, group: GroupBy, tile: TileId) -> String {
     format!(
         "{}/mountain/{}/{}/{}?v={}",
         of_device(run, device),
@@ -334,12 +335,12 @@ pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> 
 }
 
 /// `GET`: steps, annotation bands, capacity and OOM marks ([`crate::timeline::Marks`]).
-pub fn marks(run: &RunId, device: u32) -> String {
+pub fn marks(run: &RunId, device: DeviceIdx) -> String {
     format!("{}/marks?v={}", of_device(run, device), Marks::VERSION)
 }
 
 /// `GET`: what the recording holds ([`Contents`]).
-pub fn contents(run: &RunId, device: u32) -> String {
+pub fn contents(run: &RunId, device: DeviceIdx) -> String {
     format!(
         "{}/contents?v={}",
         of_device(run, device),
@@ -349,12 +350,12 @@ pub fn contents(run: &RunId, device: u32) -> String {
 
 /// `GET`: the run in words, as a page of Markdown. If the request asks for JSON, an
 /// [`crate::explain::Explanation`].
-pub fn explain(run: &RunId, device: u32, steps: Option<&str>) -> String {
+pub fn explain(run: &RunId, device: DeviceIdx, steps: Option<&str>) -> String {
     with_steps(format!("/api/runs/{run}/explain?device={device}"), steps)
 }
 
 /// The same question, under a limit of what the process could reserve, such as `24GiB`.
-pub fn explain_under(run: &RunId, device: u32, limit: &str) -> String {
+pub fn explain_under(run: &RunId, device: DeviceIdx, limit: &str) -> String {
     format!("{}&limit={}", explain(run, device, None), encode(limit))
 }
 
@@ -368,12 +369,12 @@ pub fn with_steps(path: String, level: Option<&str>) -> String {
 }
 
 /// `GET`: one block ([`crate::timeline::BlockDetail`]).
-pub fn block(run: &RunId, device: u32, block: BlockIdx) -> String {
+pub fn block(run: &RunId, device: DeviceIdx, block: BlockIdx) -> String {
     format!("{}/blocks/{}", of_device(run, device), block.0)
 }
 
 /// `GET`: one event and the four levels there ([`crate::timeline::Moment`]).
-pub fn moment(run: &RunId, device: u32, event: EventIdx) -> String {
+pub fn moment(run: &RunId, device: DeviceIdx, event: EventIdx) -> String {
     format!("{}/events/{event}", of_device(run, device))
 }
 
@@ -386,43 +387,48 @@ pub fn run_page(run: &RunId) -> String {
 }
 
 /// `GET`: the verdict and what accumulates ([`Leaks`]).
-pub fn leaks(run: &RunId, device: u32) -> String {
+pub fn leaks(run: &RunId, device: DeviceIdx) -> String {
     let version = Leaks::VERSION;
     format!("{}/leaks?v={version}", of_device(run, device))
 }
 
 /// `GET`: what is alive at the end of each step, by group ([`crate::alive::Growth`]).
-pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
+pub fn growth(run: &RunId, device: DeviceIdx, by: Dimension) -> String {
     let by = by.name();
     format!("{}/growth?by={by}", of_device(run, device))
 }
 
 /// `GET`: what is alive at an event, or in a state without events ([`crate::alive::Alive`]).
-pub fn alive(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>, by: Dimension) -> String {
+pub fn alive(
+    run: &RunId,
+    device: DeviceIdx,
+    at: impl Into<Option<EventIdx>>,
+    by: Dimension,
+) -> String {
     let at = at.into().map(|at| format!("at={at}&")).unwrap_or_default();
     format!("{}/alive?{at}by={}", of_device(run, device), by.name())
 }
 
 /// `GET`: what was there before the first event ([`crate::alive::Alive`]).
-pub fn alive_at_start(run: &RunId, device: u32, by: Dimension) -> String {
+pub fn alive_at_start(run: &RunId, device: DeviceIdx, by: Dimension) -> String {
     let by = by.name();
     format!("{}/alive?start=true&by={by}", of_device(run, device))
 }
 
 /// `GET`: where memory lies after an event, or in a state without events
 /// ([`crate::memory_map::MemoryMap`]).
-pub fn memory_map(run: &RunId, device: u32, at: impl Into<Option<EventIdx>>) -> String {
+pub fn memory_map(run: &RunId, device: DeviceIdx, at: impl Into<Option<EventIdx>>) -> String {
     let at = at.into().map(|at| format!("?at={at}")).unwrap_or_default();
     format!("{}/memory-map{at}", of_device(run, device))
 }
 
 /// `GET`: reserved memory over a recording ([`crate::memory_map::RoomOverTime`]).
-pub fn room_over_time(run: &RunId, device: u32) -> String {
+pub fn room_over_time(run: &RunId, device: DeviceIdx) -> String {
     format!("{}/room-over-time", of_device(run, device))
 }
 
 /// `GET`: what would happen under other conditions ([`crate::what_if::WhatIfDrawn`]).
-pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
+pub fn what_if(run: &RunId, device: DeviceIdx, conditions: &Conditions) -> String {
     let query = conditions.query();
     let query = query.trim_start_matches('&');
     format!("{}/what-if?{query}", of_device(run, device))
@@ -431,7 +437,7 @@ pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
 /// `GET`: what was allocated and freed between two events ([`crate::alive::Changes`]).
 pub fn changes(
     run: &RunId,
-    device: u32,
+    device: DeviceIdx,
     (from, to): (EventIdx, EventIdx),
     by: Dimension,
 ) -> String {
@@ -443,7 +449,7 @@ pub fn changes(
 /// `GET`: allocations ([`crate::alive::AllocationPage`]), `limit` of them from the `offset`-th on.
 pub fn allocations(
     run: &RunId,
-    device: u32,
+    device: DeviceIdx,
     filter: &AllocationFilter,
     offset: u64,
     limit: usize,
@@ -454,7 +460,7 @@ pub fn allocations(
 }
 
 /// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
-pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
+pub fn beside(run: &RunId, device: DeviceIdx, block: BlockIdx) -> String {
     format!("{}/beside", self::block(run, device, block))
 }
 

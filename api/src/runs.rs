@@ -6,6 +6,7 @@ use crate::labels::Labels;
 use crate::leaks::LeakSummary;
 use crate::quality::{is_least, told_peak};
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::ranks::Rank;
 use trace::trace::{Fidelity, QualityNote, Series, SeriesSummary, StepSource, is_of_engine};
@@ -113,7 +114,8 @@ impl RunSummary {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceSummary {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// Allocations seen, pre-existing ones included.

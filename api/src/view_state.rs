@@ -21,6 +21,7 @@ use crate::what_if::Conditions;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -128,7 +129,7 @@ pub enum Selection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ViewState {
     /// CUDA ordinal; `None`: the main device of the run (`RunSummary::main_device`).
-    pub device: Option<u32>,
+    pub device: Option<DeviceIdx>,
     /// The key of the loop whose iterations are the steps; `None`: the one that is found.
     pub steps: Option<String>,
     /// First and last visible event, fractional; `None`: all.
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn a_view_survives_its_query() {
         let state = ViewState {
-            device: Some(1),
+            device: Some(DeviceIdx(1)),
             steps: Some("train & more.main-2".to_owned()),
             window: Some((120.5, 9000.25)),
             levels: Some((4096.0, 81_604_378_624.0)),
@@ -465,7 +466,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_reported_and_the_rest_kept() {
         let (state, problems) = ViewState::parse("v=1&dev=2&axis=sideways&new=1").unwrap();
-        assert_eq!(state.device, Some(2));
+        assert_eq!(state.device, Some(DeviceIdx(2)));
         assert_eq!(problems, vec![BadViewState::Field("axis")]);
         assert_eq!(ViewState::parse("v=99"), Err(BadViewState::TooNew(99)));
         let (state, problems) = ViewState::parse("tab=leaks&min=much&root=zz").unwrap();
@@ -492,7 +493,7 @@ mod tests {
             "v=1&dev=1&from=120.5&to=9000&low=0&high=4096&axis=time&group=stream&show=lines\
              &sel=b42",
             ViewState {
-                device: Some(1),
+                device: Some(DeviceIdx(1)),
                 window: Some((120.5, 9000.0)),
                 levels: Some((0.0, 4096.0)),
                 axis: Axis::Time,

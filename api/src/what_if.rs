@@ -5,6 +5,7 @@
 
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
+use trace::device::DeviceIdx;
 use trace::redact::place_in_words;
 use trace::trace::{DeviceTrace, Step};
 use trace::units::{Bytes, EventIdx, size};
@@ -94,7 +95,8 @@ const MAX_TEXT: usize = 2048;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WhatIf {
     /// CUDA ordinal as the process saw it.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// How well the rules reproduce the recording.
     pub calibration: Calibration,
     /// What was recorded.

@@ -22,11 +22,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use timeline::card::Theme;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::redact::Key;
 use trace::site::SiteKey;
 use trace::tiles::{GroupBy, MAX_LEVEL, TileId};
-use trace::trace::{BlockIdx, DeviceTrace, PINNED};
+use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::Bytes;
 use trace::units::EventIdx;
 use trace::watch::Watch;
@@ -58,7 +59,7 @@ struct Page {
 struct Question<'a> {
     run: &'a Run,
     decoded: Arc<Decoded>,
-    number: u32,
+    number: DeviceIdx,
     query: Query,
     request: &'a Request,
 }
@@ -76,7 +77,7 @@ pub fn of_device(
     let query: Query = request.asked()?;
     let question = Question {
         decoded: run.decoded(query.steps.as_deref())?,
-        number: parsed(number, "device")?,
+        number: parsed(number, "device").map(DeviceIdx)?,
         run,
         query,
         request,
@@ -217,7 +218,7 @@ impl Question<'_> {
 
     fn what_if(&self) -> Result<Response, Refused> {
         let conditions: Conditions = self.request.asked()?;
-        if self.number == PINNED {
+        if self.number.is_pinned() {
             return Err(bad_request(NOT_OF_PINNED));
         }
         let asked = Asked::of(&conditions).map_err(|error| bad_request(error.to_string()))?;
@@ -265,7 +266,7 @@ fn tile(level: &str, index: &str) -> Result<TileId, Refused> {
 pub fn explained(run: &Run, request: &Request) -> Result<Response, Refused> {
     #[derive(Deserialize)]
     struct Query {
-        device: Option<u32>,
+        device: Option<DeviceIdx>,
         limit: Option<String>,
         steps: Option<String>,
     }

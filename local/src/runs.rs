@@ -13,10 +13,11 @@ use api::runs::{RunDetail, RunSource, RunSummary};
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use trace::compare::profile::Profile;
+use trace::device::DeviceIdx;
 use trace::ranks::Rank;
 use trace::ranks::profile::RankProfile;
 use trace::steps::choices;
-use trace::trace::{PINNED, Series};
+use trace::trace::Series;
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -42,7 +43,7 @@ pub struct Run {
     pub pinned: Option<DeviceFacts>,
     decoded: Arc<Decoded>,
     /// The verdict about each device.
-    judged: OnceCell<Vec<(u32, Leaks)>>,
+    judged: OnceCell<Vec<(DeviceIdx, Leaks)>>,
     /// The trace with other steps that was asked for last.
     cut: RefCell<Option<(String, Arc<Decoded>)>>,
     profile: OnceCell<Profile>,
@@ -108,7 +109,7 @@ impl Run {
     }
 
     /// The verdict about each device; searched for now if it is not known.
-    pub fn judged(&self) -> &[(u32, Leaks)] {
+    pub fn judged(&self) -> &[(DeviceIdx, Leaks)] {
         self.judged.get_or_init(|| {
             let trace = &self.decoded.trace;
             let devices = trace.with_pinned();
@@ -123,7 +124,7 @@ impl Run {
     ///
     /// # Errors
     /// When there is no such device.
-    pub fn leaks(&self, device: u32) -> Result<&Leaks, Refused> {
+    pub fn leaks(&self, device: DeviceIdx) -> Result<&Leaks, Refused> {
         self.decoded.device(device).map_err(no_device)?;
         let found = self.judged().iter().find(|(of, _)| *of == device);
         found.map(|(_, leaks)| leaks).ok_or_else(not_open)
@@ -188,13 +189,13 @@ impl Run {
     /// One verdict for all devices, chosen as the server does: a leak counts most, then what cannot
     /// be told. Of pinned memory only a leak counts, after those of devices.
     fn verdict(&self) -> Option<LeakSummary> {
-        let weight = |(device, leaks): &&(u32, Leaks)| {
+        let weight = |(device, leaks): &&(DeviceIdx, Leaks)| {
             let verdict = match leaks.verdict {
                 Verdict::Leak => 2,
                 Verdict::CannotTell => 1,
                 Verdict::Clean => 0,
             };
-            let is_device = *device != PINNED;
+            let is_device = !device.is_pinned();
             (
                 verdict,
                 is_device,
@@ -204,8 +205,8 @@ impl Run {
         };
         let judged = self.judged.get()?.iter();
         let judged =
-            judged.filter(|(device, leaks)| *device != PINNED || leaks.verdict == Verdict::Leak);
-        let order = |a: &&(u32, Leaks), b: &&(u32, Leaks)| {
+            judged.filter(|(device, leaks)| !device.is_pinned() || leaks.verdict == Verdict::Leak);
+        let order = |a: &&(DeviceIdx, Leaks), b: &&(DeviceIdx, Leaks)| {
             weight(a)
                 .partial_cmp(&weight(b))
                 .unwrap_or(std::cmp::Ordering::Equal)

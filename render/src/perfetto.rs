@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use trace::clip::clipped;
 use trace::levels::GivenBack;
 use trace::stacks::Stacks;
-use trace::trace::{BlockIdx, DeviceTrace, Series, device_name};
+use trace::trace::{BlockIdx, DeviceTrace, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
 
@@ -95,7 +95,7 @@ fn write_device(
         true => format!("all {all} allocations"),
         false => format!("the largest {} of {all} allocations", slices.len()),
     };
-    let name = format!("{}: {}", device_name(pid), source.name);
+    let name = format!("{}: {}", pid.name(), source.name);
     out.push(&json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": name } }))?;
     out.push(&json!({
         "ph": "M", "pid": pid, "tid": STEPS, "name": "thread_name", "args": { "name": "steps" },

@@ -7,7 +7,7 @@ use api::runs::{DeviceSummary, RunSummary};
 use trace::history::changes;
 use trace::median;
 use trace::steps::Word;
-use trace::trace::{PINNED, Series};
+use trace::trace::Series;
 use trace::units::Bytes;
 
 /// The smallest change that counts: a share of the level, and also a number of bytes.
@@ -45,7 +45,8 @@ pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let verdict = summary.leaks.as_ref().map(|leaks| leaks.verdict);
     let told = summary.leaks.as_ref();
     // Growth is that of a device. Of the host's memory only the verdict counts.
-    let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell && leaks.device != PINNED);
+    let told =
+        told.filter(|leaks| leaks.verdict != Verdict::CannotTell && !leaks.device.is_pinned());
     let elsewhere =
         told.filter(|leaks| leaks.device != device.device && leaks.bytes_per_step > Bytes::ZERO);
     Some(HistoryRun {
@@ -104,6 +105,7 @@ mod tests {
     use api::ids::RunId;
     use api::leaks::LeakSummary;
     use api::runs::RunSource;
+    use trace::device::DeviceIdx;
     use trace::series::SeriesSummary;
     use trace::steps::recording::Kind;
     use trace::trace::{Fidelity, StepSource};
@@ -127,7 +129,7 @@ mod tests {
             file_bytes: Bytes::ZERO,
             content_hash: String::new(),
             devices: vec![DeviceSummary {
-                device: 0,
+                device: DeviceIdx(0),
                 events: 1,
                 blocks: 1,
                 series: [level(peak), level(peak), level(peak), level(reserved)],
@@ -142,7 +144,7 @@ mod tests {
             peak_allocated: Bytes(peak * MIB),
             quality: vec![],
             leaks: Some(LeakSummary {
-                device: 0,
+                device: DeviceIdx(0),
                 recording: Kind::Loop,
                 verdict: leak.map_or(Verdict::CannotTell, |_| Verdict::Leak),
                 reason: String::new(),
@@ -244,7 +246,7 @@ mod tests {
     fn what_accumulates_elsewhere_names_its_device() {
         let check = |grows: u64, of: u32, expected: &str| {
             let mut one = summary("a", 8000, 9000, Some(grows));
-            one.leaks.as_mut().unwrap().device = of;
+            one.leaks.as_mut().unwrap().device = DeviceIdx(of);
             assert_eq!(of_one(one).leaked().as_deref(), Some(expected));
         };
         check(3, 0, "3.00 MiB");

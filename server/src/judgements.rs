@@ -23,6 +23,7 @@ use api::progress::ServerEvent;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
@@ -42,14 +43,18 @@ pub struct Judge {
 ///
 /// # Errors
 /// [`Stopped`], when the watch stops it.
-pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
+pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(DeviceIdx, Leaks)>, Stopped> {
     match is_judged_now(trace) {
         true => judge(trace, JUDGING, watch),
         false => Ok(Vec::new()),
     }
 }
 
-fn judge(trace: &Trace, limit: Duration, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
+fn judge(
+    trace: &Trace,
+    limit: Duration,
+    watch: Watch<'_>,
+) -> Result<Vec<(DeviceIdx, Leaks)>, Stopped> {
     within(limit, |time| {
         let go_on = |bytes| time.look(bytes).is_ok() && watch.look(bytes).is_ok();
         let devices = trace.with_pinned();
@@ -83,7 +88,7 @@ impl Judge {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such run or device; the database's.
-    pub async fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Leaks> {
+    pub async fn leaks(&self, run: &RunId, device: DeviceIdx) -> StoreResult<Leaks> {
         if let Some(known) = self.known(run, device).await? {
             return Ok(known);
         }
@@ -106,7 +111,8 @@ impl Judge {
             }
         };
         tokio::spawn(work.in_current_span());
-        let reports: Vec<(u32, Leaks)> = told.await.map_err(|_| StoreError::Interrupted)??;
+        let reports: Vec<(DeviceIdx, Leaks)> =
+            told.await.map_err(|_| StoreError::Interrupted)??;
         let found = reports.into_iter().find(|(d, _)| *d == device);
         found.map(|(_, leaks)| leaks).ok_or(StoreError::NotFound {
             what: "device",
@@ -129,7 +135,7 @@ impl Judge {
         }
     }
 
-    async fn known(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
+    async fn known(&self, run: &RunId, device: DeviceIdx) -> StoreResult<Option<Leaks>> {
         let run = run.clone();
         let read = self.store.read(move |reader| {
             // A deleted run has no answers.
@@ -200,7 +206,7 @@ impl Judge {
 
 /// The reports, with the trace and memory that they were made with.
 struct Judged {
-    reports: Vec<(u32, Leaks)>,
+    reports: Vec<(DeviceIdx, Leaks)>,
     decoded: Arc<Decoded>,
     memory: Permit,
 }

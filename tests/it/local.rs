@@ -227,8 +227,11 @@ fn without_times(value: &mut Value) {
 fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
     let mut asked = vec![
         ("run", routes::run(run)),
-        ("explain", routes::explain(run, 0, None)),
-        ("explain_under", routes::explain_under(run, 0, "1GiB")),
+        ("explain", routes::explain(run, DeviceIdx(0), None)),
+        (
+            "explain_under",
+            routes::explain_under(run, DeviceIdx(0), "1GiB"),
+        ),
     ];
     for device in detail["devices"].as_array().into_iter().flatten() {
         let n = device["device"].as_u64().expect("a number") as u32;
@@ -245,33 +248,48 @@ fn asked_of(run: &RunId, detail: &Value) -> Vec<(&'static str, String)> {
             ..Conditions::default()
         };
         asked.extend([
-            ("series_tile", routes::series_tile(run, n, whole)),
-            ("series_tile", routes::series_tile(run, n, part)),
-            ("marks", routes::marks(run, n)),
-            ("contents", routes::contents(run, n)),
-            ("block", routes::block(run, n, BlockIdx(0))),
-            ("block", routes::block(run, n, BlockIdx(1 << 28))),
-            ("beside", routes::beside(run, n, BlockIdx(0))),
-            ("moment", routes::moment(run, n, from)),
-            ("moment", routes::moment(run, n, EventIdx(1 << 28))),
-            ("leaks", routes::leaks(run, n)),
-            ("memory_map", routes::memory_map(run, n, to)),
-            ("room_over_time", routes::room_over_time(run, n)),
-            ("what_if", routes::what_if(run, n, &smaller)),
-            ("allocations", routes::allocations(run, n, &filter, 0, 50)),
+            ("series_tile", routes::series_tile(run, DeviceIdx(n), whole)),
+            ("series_tile", routes::series_tile(run, DeviceIdx(n), part)),
+            ("marks", routes::marks(run, DeviceIdx(n))),
+            ("contents", routes::contents(run, DeviceIdx(n))),
+            ("block", routes::block(run, DeviceIdx(n), BlockIdx(0))),
+            ("block", routes::block(run, DeviceIdx(n), BlockIdx(1 << 28))),
+            ("beside", routes::beside(run, DeviceIdx(n), BlockIdx(0))),
+            ("moment", routes::moment(run, DeviceIdx(n), from)),
+            (
+                "moment",
+                routes::moment(run, DeviceIdx(n), EventIdx(1 << 28)),
+            ),
+            ("leaks", routes::leaks(run, DeviceIdx(n))),
+            ("memory_map", routes::memory_map(run, DeviceIdx(n), to)),
+            ("room_over_time", routes::room_over_time(run, DeviceIdx(n))),
+            ("what_if", routes::what_if(run, DeviceIdx(n), &smaller)),
             (
                 "allocations",
-                routes::allocations(run, n, &AllocationFilter::default(), 7, 9),
+                routes::allocations(run, DeviceIdx(n), &filter, 0, 50),
+            ),
+            (
+                "allocations",
+                routes::allocations(run, DeviceIdx(n), &AllocationFilter::default(), 7, 9),
             ),
         ]);
         for group in GroupBy::ALL {
-            asked.push(("mountain_tile", routes::mountain_tile(run, n, group, whole)));
+            asked.push((
+                "mountain_tile",
+                routes::mountain_tile(run, DeviceIdx(n), group, whole),
+            ));
         }
         for by in Dimension::ALL {
-            asked.push(("growth", routes::growth(run, n, by)));
-            asked.push(("alive", routes::alive(run, n, from, by)));
-            asked.push(("alive_at_start", routes::alive_at_start(run, n, by)));
-            asked.push(("changes", routes::changes(run, n, (from, to), by)));
+            asked.push(("growth", routes::growth(run, DeviceIdx(n), by)));
+            asked.push(("alive", routes::alive(run, DeviceIdx(n), from, by)));
+            asked.push((
+                "alive_at_start",
+                routes::alive_at_start(run, DeviceIdx(n), by),
+            ));
+            asked.push((
+                "changes",
+                routes::changes(run, DeviceIdx(n), (from, to), by),
+            ));
         }
     }
     asked
@@ -286,21 +304,22 @@ fn every_question_about_a_run_is_answered_as_by_the_server() {
             both.ask(&path);
         }
         // The iterations of another loop as the steps.
-        let contents = both.ask(&routes::contents(run, 0));
+        let contents = both.ask(&routes::contents(run, DeviceIdx(0)));
         for level in contents["levels"].as_array().into_iter().flatten() {
-            let by_word = routes::with_steps(routes::marks(run, 0), level["label"].as_str());
+            let by_word =
+                routes::with_steps(routes::marks(run, DeviceIdx(0)), level["label"].as_str());
             both.ask(&by_word);
             let level = level["key"].as_str();
             for path in [
-                routes::marks(run, 0),
-                routes::leaks(run, 0),
-                routes::growth(run, 0, Dimension::Site),
-                routes::explain(run, 0, None),
+                routes::marks(run, DeviceIdx(0)),
+                routes::leaks(run, DeviceIdx(0)),
+                routes::growth(run, DeviceIdx(0), Dimension::Site),
+                routes::explain(run, DeviceIdx(0), None),
             ] {
                 both.ask(&routes::with_steps(path, level));
             }
         }
-        both.ask(&format!("{}&steps=none", routes::leaks(run, 0)));
+        both.ask(&format!("{}&steps=none", routes::leaks(run, DeviceIdx(0))));
     }
     both.ask(&api::page::from(routes::RUNS, 0));
 }

@@ -5,15 +5,16 @@ use super::viewport::Viewport;
 use crate::format::{count, doing};
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
+use trace::device::DeviceIdx;
 use trace::steps::Word;
-use trace::trace::{PINNED, SeriesSummary, StepSource};
+use trace::trace::{SeriesSummary, StepSource};
 
 /// What the whole trace shows.
 pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
     let mut text = format!(
         "{} over {} events",
         match device.device {
-            PINNED => "Pinned memory of the host".to_owned(),
+            DeviceIdx::PINNED => "Pinned memory of the host".to_owned(),
             ordinal => format!("Memory of device {ordinal}"),
         },
         count(u64::from(device.events))
@@ -99,7 +100,7 @@ mod tests {
             end: Bytes::gib(end),
         };
         let device = DeviceSummary {
-            device: 0,
+            device: DeviceIdx(0),
             events: 110_000,
             blocks: 50_000,
             series: [

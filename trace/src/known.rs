@@ -3,6 +3,7 @@
 //! Where one is not known, the number that stands in its place is a bound, or nothing at all: the
 //! level at the end of a state without history is only no higher than its peak.
 
+use crate::device::DeviceIdx;
 use crate::quality_code;
 use crate::series::Series;
 use crate::trace::QualityNote;
@@ -73,7 +74,7 @@ const SAID: [(&str, &[Series], &[Point]); 4] = [
 
 impl Unknown {
     /// Of a device, by the findings about the data.
-    pub fn of(device: u32, notes: &[QualityNote]) -> Unknown {
+    pub fn of(device: DeviceIdx, notes: &[QualityNote]) -> Unknown {
         let mut unknown = Unknown::default();
         for (code, series, points) in SAID {
             let says = |note: &QualityNote| note.code == code && note.concerns(device);
@@ -150,7 +151,7 @@ mod tests {
                 detail: detail.to_owned(),
             };
             let notes: Vec<QualityNote> = codes.iter().map(note).collect();
-            serde_json::to_string(&Unknown::of(1, &notes)).unwrap()
+            serde_json::to_string(&Unknown::of(DeviceIdx(1), &notes)).unwrap()
         };
         assert_eq!(of(&[("no_stacks", "10 %")]), "{}");
         assert_eq!(
@@ -170,7 +171,7 @@ mod tests {
             code: "state_only".to_owned(),
             detail: String::new(),
         }];
-        let unknown = Unknown::of(0, &notes);
+        let unknown = Unknown::of(DeviceIdx(0), &notes);
         assert!(unknown.is_of_state() && !unknown.is_empty() && !unknown.hides_reserved());
         let told = |point| unknown.told(Series::Allocated, point, 7);
         assert_eq!([told(Point::Peak), told(Point::End)], ["unknown", "7"]);

@@ -8,8 +8,8 @@
 //!
 //! Modules, in reading order:
 //!
-//! * `units`, `span`, `trace`, `stacks`, `naming`: read first: quantities, intervals, the columns
-//!   of a trace, interned names, what blocks are called
+//! * `units`, `span`, `device`, `trace`, `stacks`, `naming`: read first: quantities, intervals,
+//!   which device, the columns of a trace, interned names, what blocks are called
 //! * `reader` ─► `snapshot`: bytes to columns, while they arrive: pickle and JSON
 //!   (`docs/snapshot-format.md`)
 //! * `allocator`, `replay`, `levels`, `pyramid`: the allocator's rules (`docs/allocator.md`);
@@ -45,6 +45,7 @@ pub mod categories;
 pub mod clip;
 pub mod code;
 pub mod compare;
+pub mod device;
 pub mod failing;
 pub(crate) mod fingerprint;
 mod footprint;

@@ -1,6 +1,7 @@
 //! The snapshot as the file has it, in columns. The reader makes it, and the replay uses it.
 
 use crate::address::AddressColumn;
+use crate::device::DeviceIdx;
 use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks, StrIdx};
 use crate::time::TimeColumn;
@@ -75,7 +76,7 @@ pub struct RawBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawSegment {
     /// CUDA ordinal.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Base.
     pub addr: DeviceAddr,
     /// Bytes obtained from the driver.
@@ -102,7 +103,7 @@ pub struct RawAnnotation {
     /// Start or end.
     pub stage: Stage,
     /// CUDA ordinal it was recorded for.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// When.
     pub time: Micros,
 }
@@ -145,7 +146,7 @@ pub struct Snapshot {
     pub unknown_actions: Vec<(String, u64)>,
     /// `host_traces`: events of the pinned memory of the host (torch 2.14 and later). The segments
     /// of `host_segments` are among `segments`, with the device number
-    /// [`PINNED`](crate::trace::PINNED).
+    /// [`DeviceIdx::PINNED`].
     pub host: RawEvents,
     /// Entries of `host_segments` and `host_traces` that have a shape unknown to this version.
     pub host_unread: u64,

@@ -78,6 +78,7 @@ fn stays(pinned: &DeviceTrace, device: &DeviceTrace) -> impl Iterator<Item = Hos
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::DeviceIdx;
     use crate::testing::{TraceBuilder, block_of};
     use proptest::prelude::*;
 
@@ -175,7 +176,7 @@ mod tests {
                 deed_times.into_iter().zip(deeds.iter().map(|deed| deed.1)).collect();
             let (pinned, held) = pinned_of(before, pending, &deeds);
             let mut trace = device_of(&times);
-            trace.pinned = Some(DeviceTrace { device: crate::trace::PINNED, ..pinned });
+            trace.pinned = Some(DeviceTrace { device: DeviceIdx::PINNED, ..pinned });
             let (first, last) = (times[0], times[times.len() - 1]);
             let beside = held.iter().filter(|held| is_beside(**held, first, last));
             let beside: Vec<Held> = beside.copied().collect();

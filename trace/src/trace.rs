@@ -9,6 +9,7 @@
 //! for "never". A trace without events has one more number for `free_requested`, see
 //! [`never_requested`].
 
+use crate::device::DeviceIdx;
 use crate::footprint::{of_vec, of_vec_after};
 use crate::pyramid::Pyramid;
 pub use crate::series::{Levels, Series, SeriesSummary};
@@ -27,18 +28,6 @@ dense_index!(
     /// A kind of block: everything about it except its time and address.
     KindIdx
 );
-
-/// The number that stands for the pinned memory of the host in place of a CUDA ordinal. It is
-/// beyond all ordinals that the reader accepts.
-pub const PINNED: u32 = 128;
-
-/// What a device number means, in words.
-pub fn device_name(device: u32) -> String {
-    match device {
-        PINNED => "pinned host memory".to_owned(),
-        ordinal => format!("device {ordinal}"),
-    }
-}
 
 /// What happened, as the snapshot names it (`TraceEntry::action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -416,8 +405,8 @@ pub struct Annotation {
 /// One device of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTrace {
-    /// CUDA ordinal as the process saw it, or [`PINNED`].
-    pub device: u32,
+    /// Which one it is.
+    pub device: DeviceIdx,
     /// Its events.
     pub events: Events,
     /// Its blocks.
@@ -494,21 +483,21 @@ pub struct QualityNote {
 
 impl QualityNote {
     /// This note as a note about one of several devices.
-    pub fn of_device(self, device: u32) -> QualityNote {
+    pub fn of_device(self, device: DeviceIdx) -> QualityNote {
         QualityNote {
-            detail: format!("{}: {}", device_name(device), self.detail),
+            detail: format!("{}: {}", device.name(), self.detail),
             ..self
         }
     }
 
     /// Whether the note concerns a device: it is about this device, or about the whole file.
-    pub fn concerns(&self, device: u32) -> bool {
+    pub fn concerns(&self, device: DeviceIdx) -> bool {
         self.device().is_none_or(|(about, _)| about == device)
     }
 
     /// Whether it is about the pinned memory of the host only.
     pub fn is_of_pinned(&self) -> bool {
-        self.device().is_some_and(|(about, _)| about == PINNED)
+        self.device().is_some_and(|(about, _)| about.is_pinned())
     }
 
     /// The sentence without the name of its device.
@@ -516,10 +505,10 @@ impl QualityNote {
         self.device().map_or(&self.detail, |(_, sentence)| sentence)
     }
 
-    fn device(&self) -> Option<(u32, &str)> {
+    fn device(&self) -> Option<(DeviceIdx, &str)> {
         let (about, sentence) = self.detail.split_once(": ")?;
-        if about == device_name(PINNED) {
-            return Some((PINNED, sentence));
+        if about == DeviceIdx::PINNED.name() {
+            return Some((DeviceIdx::PINNED, sentence));
         }
         let number = about.strip_prefix("device ")?;
         Some((number.parse().ok()?, sentence))
@@ -555,8 +544,8 @@ pub struct Trace {
     pub stacks: Stacks,
     /// Devices that hold memory or events.
     pub devices: Vec<DeviceTrace>,
-    /// The pinned memory of the host, as a device with the number [`PINNED`], where the file has
-    /// it. No ordinary device question counts it.
+    /// The pinned memory of the host, as [`DeviceIdx::PINNED`], where the file has it.
+    /// No ordinary device question counts it.
     pub pinned: Option<DeviceTrace>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,

@@ -12,7 +12,7 @@ use trace::compare::sites::SiteDelta;
 use trace::compare::words::{growth_by, growth_told, signed};
 use trace::compare::{Change, Difference};
 use trace::growth::Growth;
-use trace::trace::{Series, SeriesSummary, device_name};
+use trace::trace::{Series, SeriesSummary};
 use trace::units::Bytes;
 
 /// Parts of the curves: one for every second pixel.
@@ -138,7 +138,7 @@ fn other_devices(devices: &[Difference], shown: usize) -> String {
     });
     others
         .map(|(_, other)| {
-            let name = device_name(other.new.device);
+            let name = other.new.device.name();
             format!("; {name}: {}", word(other.change))
         })
         .collect()

@@ -20,13 +20,14 @@ use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::code::last_components;
+use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::main_device;
 use trace::stacks::{Frame, Stacks};
 use trace::steps::Word;
 use trace::tiles::with_caller;
-use trace::trace::{DeviceTrace, PINNED, Series, StepSource, Trace, device_name};
+use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 
@@ -178,7 +179,7 @@ impl RunCard {
         Ok(RunCard {
             card,
             memory: match device.device {
-                PINNED => "Pinned host memory",
+                DeviceIdx::PINNED => "Pinned host memory",
                 _ => "GPU memory",
             },
             levels,
@@ -203,7 +204,7 @@ fn chosen<'d>(decoded: &'d Decoded, view: &ViewState) -> Result<&'d DeviceTrace,
     named
         .or_else(|| main_device::of(trace))
         .or(trace.pinned.as_ref())
-        .ok_or(NoDevice(0))
+        .ok_or(NoDevice(DeviceIdx(0)))
 }
 
 /// The page's model, with every tile that the view needs.
@@ -248,7 +249,7 @@ fn model(
 }
 
 fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
-    let mut parts = vec![device_name(device.device)];
+    let mut parts = vec![device.device.name()];
     let word = Word::of(&device.steps);
     let steps = doing(device.steps.len() as u64, word.one(), word.many());
     match device.step_source {
@@ -340,7 +341,7 @@ fn beside(told: Told, others: &[Elsewhere]) -> Told {
         _ => "Out of memory",
     };
     let place = match first.device {
-        PINNED => "in pinned host memory".to_owned(),
+        DeviceIdx::PINNED => "in pinned host memory".to_owned(),
         device => format!("on device {device}"),
     };
     Told {

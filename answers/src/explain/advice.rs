@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use timeline::format::plural;
 use trace::allocator::{Config, conf};
 use trace::categories::{self, Category, Named};
+use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::leaks;
 use trace::steps::Word;
-use trace::trace::{BlockIdx, PINNED, Series, device_name};
+use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Evidence, Replay};
@@ -57,7 +58,7 @@ pub fn of(
     };
     let all = match look.device.device {
         // The allocator of the host has none of these settings, and offloading brings memory there.
-        PINNED => [leak(look), None, None, None],
+        DeviceIdx::PINNED => [leak(look), None, None, None],
         _ => [
             leak(look),
             settings(look)?,
@@ -72,7 +73,7 @@ pub fn of(
 pub fn of_others(others: &[OtherDevice]) -> impl Iterator<Item = Advice> + '_ {
     others.iter().filter_map(|other| {
         let place = other.leaking_place.as_ref()?;
-        let name = device_name(other.device);
+        let name = other.device.name();
         Some(Advice {
             basis: Basis::Computed,
             sentence: format!("Fix the leak of {name} at {}.", code(place)),

@@ -39,7 +39,7 @@ use trace::phases::Phases;
 use trace::site;
 use trace::stacks::{Frame, StackIdx, Stacks};
 use trace::steps::{Word, recording};
-use trace::trace::{DeviceTrace, PINNED, Series, Trace, is_of_engine};
+use trace::trace::{DeviceTrace, Series, Trace, is_of_engine};
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use trace::what_if;
@@ -106,7 +106,7 @@ pub fn refusal_of(
     let Some((limit, device)) = limit.zip(device) else {
         return Ok(None);
     };
-    if device.device == PINNED {
+    if device.device.is_pinned() {
         return Ok(Some(
             "pinned host memory has no limit of its own".to_owned(),
         ));

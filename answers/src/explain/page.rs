@@ -12,9 +12,10 @@ use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
 use timeline::format::plural;
+use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::steps::recording::Kind;
-use trace::trace::{PINNED, QualityNote, Series, SeriesSummary, StepSource, device_name};
+use trace::trace::{QualityNote, Series, SeriesSummary, StepSource};
 use trace::units::Bytes;
 
 /// An explanation as a page.
@@ -79,7 +80,7 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
     };
     let fidelity = device.fidelity;
     let known = match device.device {
-        PINNED => "Sizes are those of the recorded blocks.".to_owned(),
+        DeviceIdx::PINNED => "Sizes are those of the recorded blocks.".to_owned(),
         _ if fidelity.allocs == 0 => String::new(),
         _ => format!(
             "The allocator's rules give {} of {} recorded addresses.",
@@ -113,7 +114,7 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
         "A recording{torch}, {}: {}{steps}, {}.{known}\n\n\
          | | start | peak | end |\n|---|--:|--:|--:|\n\
          | allocated | {allocated} |\n| reserved | {reserved} |\n{limit}",
-        device_name(device.device),
+        device.device.name(),
         escaped(&device.recording.sentence),
         match device.events {
             1 => "1 event".to_owned(),
@@ -253,14 +254,14 @@ fn waiting(moment: &Moment, room: Option<&Room>) -> String {
 fn leaks_there(other: &OtherDevice) -> Option<String> {
     let is_leak = other.verdict == Verdict::Leak;
     let rate = is_leak.then(|| other.trouble.as_deref().unwrap_or("leaks"))?;
-    let name = capital(&device_name(other.device));
+    let name = capital(&other.device.name());
     Some(match &other.leaking_place {
         Some(place) => format!(" **{name} {rate}**, at {}.", code(place)),
         None => format!(" **{name} {rate}.**"),
     })
 }
 
-fn leaks(device: u32, leaks: &Leaks, others: &[OtherDevice]) -> String {
+fn leaks(device: DeviceIdx, leaks: &Leaks, others: &[OtherDevice]) -> String {
     let verdict = match leaks.verdict {
         Verdict::Leak => "Yes",
         Verdict::Clean => "No",
@@ -270,7 +271,7 @@ fn leaks(device: u32, leaks: &Leaks, others: &[OtherDevice]) -> String {
     let own = format!("**{verdict}.** {}.", capital(&prose(&leaks.reason)));
     let mut out = match (leaks.verdict, elsewhere.is_empty()) {
         (Verdict::Clean | Verdict::CannotTell, false) => {
-            let here = capital(&device_name(device));
+            let here = capital(&device.name());
             format!("\n## Does it leak?\n\n**Yes, elsewhere.**{elsewhere} {here}: {own}")
         }
         _ => format!("\n## Does it leak?\n\n{own}"),
@@ -409,7 +410,7 @@ fn others(devices: &[OtherDevice], notes: &[QualityNote]) -> String {
             out,
             "| {} | {} | {} | {} | {trouble} |",
             match device.device {
-                PINNED => device_name(PINNED),
+                DeviceIdx::PINNED => DeviceIdx::PINNED.name(),
                 ordinal => ordinal.to_string(),
             },
             device.events,

@@ -2,8 +2,9 @@
 //! one read queries each in their own way, and mean the same.
 
 use api::compare::{CurvesAsked, CurvesWanted, RUNS};
+use trace::device::DeviceIdx;
 use trace::span::Span;
-use trace::trace::{DeviceTrace, Series, device_name};
+use trace::trace::{DeviceTrace, Series};
 use trace::units::EventIdx;
 
 /// How many allocations a page has, unless the query says it.
@@ -16,12 +17,12 @@ const PARTS: u32 = 600;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misasked {
     /// The device has no such event.
-    #[error("event {event} on {}", device_name(*.device))]
+    #[error("event {event} on {}", .device.name())]
     NoEvent {
         /// The event that is asked for.
         event: u32,
         /// The device.
-        device: u32,
+        device: DeviceIdx,
     },
     /// A span that ends before it begins.
     #[error("the first moment comes after the second one")]
@@ -120,7 +121,6 @@ pub fn curves(asked: &CurvesAsked) -> Result<CurvesWanted, Misasked> {
 mod tests {
     use super::*;
     use trace::testing::{TraceBuilder, block_of};
-    use trace::trace::PINNED;
     use trace::units::Bytes;
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(moment(device, Some(0)), Ok(Some(EventIdx(0))));
         assert_eq!(moment(&state.devices[0], None), Ok(None));
         assert_eq!(between(device, 1, 0), Err(Misasked::Backwards));
-        device.device = PINNED;
+        device.device = DeviceIdx::PINNED;
         let missing = between(device, 0, last + 1).unwrap_err();
         let expected = format!("event {} on pinned host memory", last + 1);
         assert_eq!(missing.to_string(), expected);

@@ -4,6 +4,7 @@
 use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
 use trace::allocator::Config;
 use trace::allocator::conf::{self, BadConf};
+use trace::device::DeviceIdx;
 use trace::leaks;
 use trace::site::{self, BadSite, Keys, SiteKey};
 use trace::stacks::Stacks;
@@ -141,7 +142,7 @@ pub fn unknown_places<'a>(trace: &Trace, device: &DeviceTrace, asked: &'a Asked)
 }
 
 /// Why such places are no question, or `None` if each is known.
-pub fn refusal_of(unknown: &[&str], device: u32) -> Option<String> {
+pub fn refusal_of(unknown: &[&str], device: DeviceIdx) -> Option<String> {
     (!unknown.is_empty()).then(|| {
         let places = unknown.join(" or ");
         format!(

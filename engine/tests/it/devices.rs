@@ -71,8 +71,9 @@ fn devices_of(ordinal: u16) -> [Vec<u32>; 3] {
     let traces = (0..).zip(&read.devices);
     let with_events = traces.filter(|(_, events)| !events.addr.is_empty());
     let segments = read.segments.iter().map(|segment| segment.device);
-    let segments = segments.filter(|&device| device != trace::trace::PINNED);
-    let steps = read.annotations.iter().map(|mark| mark.device);
+    let segments = segments.filter(|device| !device.is_pinned());
+    let segments = segments.map(|device| device.0);
+    let steps = read.annotations.iter().map(|mark| mark.device.0);
     [
         with_events.map(|(device, _)| device).collect(),
         BTreeSet::from_iter(segments).into_iter().collect(),

@@ -5,7 +5,7 @@ use engine::memory::Role;
 use engine::recording::TensorInfo;
 use engine::systems::System;
 use trace::categories::{Categories, Category};
-use trace::trace::{BlockIdx, PINNED, Series};
+use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
 const MIB: u64 = 1 << 20;
@@ -45,7 +45,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         snapshot.unknown_keys
     );
     let segments = snapshot.segments.iter();
-    let segments = segments.filter(|segment| segment.device != PINNED);
+    let segments = segments.filter(|segment| !segment.device.is_pinned());
     let reserved: Bytes = segments.map(|segment| segment.total_size).sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
     // Events and segments are from the same moment: at its end the trace agrees with the segments.

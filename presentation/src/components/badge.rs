@@ -8,7 +8,6 @@ use api::runs::RunSummary;
 use std::cmp::Reverse;
 use timeline::order;
 use trace::quality_code;
-use trace::trace::PINNED;
 use trace::units::Bytes;
 
 /// How much a finding matters.
@@ -125,7 +124,7 @@ pub fn verdict(leaks: &LeakSummary) -> Badge {
             &["leaks within ", &several(&leaks.step)].concat(),
             "Each of its parts keeps memory until it ends.",
         ),
-        (Verdict::Leak, bytes) if leaks.device == PINNED => Badge::new(
+        (Verdict::Leak, bytes) if leaks.device.is_pinned() => Badge::new(
             Weight::Caution,
             &format!("leaks {bytes} {} on the host", a_step()),
             "Pinned memory of the host is kept again and again: choose it on the run's page.",
@@ -157,6 +156,7 @@ pub fn verdict(leaks: &LeakSummary) -> Badge {
 mod tests {
     use super::*;
     use api::runs::RunSource;
+    use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
     use trace::units::Bytes;
 
@@ -185,7 +185,7 @@ mod tests {
             peak_allocated: Bytes::ZERO,
             quality: codes.map(str::to_owned).to_vec(),
             leaks: Some(LeakSummary {
-                device: 0,
+                device: DeviceIdx(0),
                 recording: Kind::StateOnly,
                 verdict: Verdict::CannotTell,
                 reason: String::new(),
@@ -207,7 +207,7 @@ mod tests {
     fn a_verdict_is_a_badge() {
         let label = |recording, verdict, bytes_per_step, step: &str| {
             let leaks = LeakSummary {
-                device: 0,
+                device: DeviceIdx(0),
                 recording,
                 verdict,
                 reason: String::new(),

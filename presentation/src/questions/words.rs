@@ -187,6 +187,7 @@ fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use trace::device::DeviceIdx;
     use trace::trace::Fidelity;
 
     pub fn group() -> LeakGroup {
@@ -279,7 +280,7 @@ pub(super) mod tests {
     #[test]
     fn nearly_all_is_not_all() {
         let mut device = DeviceSummary {
-            device: 0,
+            device: DeviceIdx(0),
             events: 1,
             blocks: 1,
             series: Default::default(),

@@ -80,7 +80,7 @@ const COLUMNS: [(&str, Column); 25] = [
     ("run", Column::Run),
     (
         "device",
-        Column::Number(|r| Some(i64::from(r.device.device))),
+        Column::Number(|r| Some(i64::from(r.device.device.0))),
     ),
     ("block", Column::Number(|r| Some(i64::from(r.block.0)))),
     (

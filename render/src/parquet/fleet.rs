@@ -6,6 +6,7 @@ use api::ids::RunId;
 use api::leaks::{LeakGroup, Pattern, Verdict};
 use api::runs::{DeviceSummary, RunSource, RunSummary};
 use std::io::Write;
+use trace::device::DeviceIdx;
 use trace::trace::{Series, SeriesSummary, StepSource};
 use trace::units::Bytes;
 
@@ -27,7 +28,7 @@ pub struct LeakOf {
     /// The run.
     pub run: RunId,
     /// Its device, as the process numbered it.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// What accumulates.
     pub group: LeakGroup,
 }
@@ -64,7 +65,7 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
             "labels",
             Value::Text(|r| serde_json::to_string(&r.run.labels).ok()),
         ),
-        ("device", Value::Number(|r| number(r.device.device))),
+        ("device", Value::Number(|r| number(r.device.device.0))),
         ("events", Value::Number(|r| number(r.device.events))),
         ("allocations", Value::Number(|r| number(r.device.blocks))),
         ("steps", Value::Number(|r| number(r.device.steps))),
@@ -115,7 +116,7 @@ fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
 
 const LEAKS: [(&str, Value<LeakOf>); 23] = [
     ("run", Value::Text(|l| Some(l.run.to_string()))),
-    ("device", Value::Number(|l| number(l.device))),
+    ("device", Value::Number(|l| number(l.device.0))),
     ("site", Value::Text(|l| Some(l.group.site.clone()))),
     (
         "function",
@@ -247,7 +248,7 @@ mod tests {
 
     fn run(verdict: Option<Verdict>) -> RunSummary {
         let leaks = verdict.map(|verdict| LeakSummary {
-            device: 0,
+            device: DeviceIdx(0),
             recording: Kind::Loop,
             verdict,
             reason: String::new(),
@@ -302,7 +303,7 @@ mod tests {
         let told = |made_in| {
             let leak = LeakOf {
                 run: "run_a".parse().unwrap(),
-                device: 0,
+                device: DeviceIdx(0),
                 group: group(made_in),
             };
             let columns = LEAKS.iter().filter(|(name, _)| name.starts_with("made_in"));
@@ -326,7 +327,7 @@ mod tests {
     #[test]
     fn a_leak_that_nobody_can_tell_of_has_no_size() {
         let device = DeviceSummary {
-            device: 0,
+            device: DeviceIdx(0),
             events: 0,
             blocks: 0,
             series: [SeriesSummary::default(); 4],

@@ -8,6 +8,7 @@ use super::reading::trace_of;
 use answers::explain::{explain as explained, page, refusal_of};
 use clap::Args;
 use std::path::PathBuf;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::Bytes;
@@ -69,7 +70,7 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
 }
 
 fn device<'a>(trace: &'a Trace, args: &ExplainArgs) -> Result<Option<&'a DeviceTrace>, CliError> {
-    let Some(ordinal) = args.device else {
+    let Some(ordinal) = args.device.map(DeviceIdx) else {
         return Ok(main_device::of(trace));
     };
     let found = trace.with_pinned().find(|device| device.device == ordinal);

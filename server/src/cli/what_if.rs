@@ -9,6 +9,7 @@ use answers::questions::what_if::{self, Asked, Gone, Leaks, Settings};
 use api::what_if::{Limit, Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::naming::Rules;
 use trace::trace::{DeviceTrace, Trace};
@@ -97,7 +98,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
 }
 
 fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, CliError> {
-    let found = match args.device {
+    let found = match args.device.map(DeviceIdx) {
         Some(ordinal) => trace.devices.iter().find(|device| device.device == ordinal),
         None => main_device::of(trace),
     };

@@ -12,7 +12,7 @@ use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use std::num::NonZeroUsize;
-use trace::trace::{BlockIdx, DeviceTrace, device_name};
+use trace::trace::{BlockIdx, DeviceTrace};
 use trace::watch::Watch;
 
 /// Which moment, and what the groups stand for.
@@ -192,8 +192,7 @@ pub async fn beside(
 ) -> Result<Response, Error> {
     let ask = move |decoded: &Decoded, device: &DeviceTrace, _: Watch<'_>| {
         let found = questions::beside(decoded, device, BlockIdx(block));
-        let missing =
-            || Error::NotFound(format!("block {block} on {}", device_name(device.device)));
+        let missing = || Error::NotFound(format!("block {block} on {}", device.device.name()));
         found.ok_or_else(missing)
     };
     question.answer("beside", &block.to_string(), ask).await

@@ -18,6 +18,7 @@ use api::shares::nameless;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::units::Bytes;
 use trace::watch::Watch;
@@ -27,7 +28,8 @@ use trace::watch::Watch;
 #[into_params(parameter_in = Query)]
 pub struct ExplainQuery {
     /// Its CUDA ordinal; unless given, the device that ran out of memory, or held most.
-    device: Option<u32>,
+    #[param(value_type = Option<u32>)]
+    device: Option<DeviceIdx>,
     /// The limit of what the process could reserve, such as `24GiB`: a recording does not hold it.
     limit: Option<String>,
 }
@@ -76,7 +78,7 @@ impl Form {
 /// What is explained, and for whom.
 struct Subject {
     row: StoredRun,
-    device: Option<u32>,
+    device: Option<DeviceIdx>,
     limit: Option<Bytes>,
     /// The key of the loop whose iterations are the steps.
     steps: Option<String>,

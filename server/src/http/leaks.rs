@@ -15,6 +15,7 @@ use api::leaks::Leaks;
 use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
+use trace::device::DeviceIdx;
 use trace::trace::DeviceTrace;
 use trace::watch::Watch;
 
@@ -96,7 +97,7 @@ pub async fn growth(
 async fn found(
     app: &App,
     run: &RunId,
-    device: u32,
+    device: DeviceIdx,
     asker: &Asker,
     level: Option<&str>,
 ) -> Result<Leaks, Error> {

@@ -19,6 +19,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
+use trace::device::DeviceIdx;
 use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::EventIdx;
 use trace::watch::Watch;
@@ -53,7 +54,7 @@ impl Version {
     ))]
 pub async fn series(
     Here(app): Here,
-    Path((run, device, level, index)): Path<(String, u32, u8, u32)>,
+    Path((run, device, level, index)): Path<(String, DeviceIdx, u8, u32)>,
     Query(version): Query<Version>,
     audience: Audience,
     headers: HeaderMap,
@@ -81,7 +82,7 @@ pub async fn series(
     ))]
 pub async fn mountain(
     Here(app): Here,
-    Path((run, device, group, level, index)): Path<(String, u32, String, u8, u32)>,
+    Path((run, device, group, level, index)): Path<(String, DeviceIdx, String, u8, u32)>,
     Query(version): Query<Version>,
     audience: Audience,
     headers: HeaderMap,
@@ -157,7 +158,7 @@ async fn one_of_a_device(
     ))]
 pub async fn block(
     Here(app): Here,
-    Path((run, device, block)): Path<(String, u32, u32)>,
+    Path((run, device, block)): Path<(String, DeviceIdx, u32)>,
     Query(steps): Query<StepsQuery>,
     asker: Asker,
     headers: HeaderMap,
@@ -186,7 +187,7 @@ pub async fn block(
     ))]
 pub async fn moment(
     Here(app): Here,
-    Path((run, device, event)): Path<(String, u32, u32)>,
+    Path((run, device, event)): Path<(String, DeviceIdx, u32)>,
     Query(steps): Query<StepsQuery>,
     asker: Asker,
     headers: HeaderMap,
@@ -226,7 +227,7 @@ pub(super) async fn decoded(
 /// A picture, and the person who asks for it.
 struct Asked {
     run: RunId,
-    device: u32,
+    device: DeviceIdx,
     picture: Picture,
     version: Version,
     audience: Audience,
@@ -269,7 +270,7 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
 
 /// A run's id stands for its content, so the address and the version identify the picture. The tag
 /// is weak, because the bytes depend on the coding.
-fn etag(run: &RunId, device: u32, picture: Picture, texts: Texts) -> String {
+fn etag(run: &RunId, device: DeviceIdx, picture: Picture, texts: Texts) -> String {
     let key = pictures::key_for(picture, 0, device, texts);
     format!(
         "W/\"{run}-{device}-{}-{}-{}-v{}\"",

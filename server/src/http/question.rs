@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::sync::Arc;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::trace::DeviceTrace;
 use trace::watch::Watch;
 
@@ -55,7 +56,7 @@ impl Asker {
 pub struct Question {
     pub(super) app: Arc<App>,
     pub(super) run: RunId,
-    pub(super) device: u32,
+    pub(super) device: DeviceIdx,
     pub(super) asker: Asker,
     /// The word or the key of the loop whose iterations are the steps; `None` for the loop that
     /// Tidemark finds.
@@ -85,7 +86,7 @@ impl StepsQuery {
 #[derive(Deserialize)]
 struct Place {
     run: String,
-    device: u32,
+    device: DeviceIdx,
 }
 
 impl FromRequestParts<Arc<App>> for Question {

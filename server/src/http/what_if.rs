@@ -15,7 +15,7 @@ use api::problem::Problem;
 use api::what_if::{Conditions, WhatIfDrawn};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use trace::trace::PINNED;
+use trace::device::DeviceIdx;
 use trace::watch::Watch;
 
 /// Version of the answers; part of their entity tags.
@@ -24,7 +24,7 @@ const VERSION: u32 = 15;
 /// A question, and the run that it is about.
 struct Subject {
     run: RunId,
-    device: u32,
+    device: DeviceIdx,
     asked: Asked,
     steps: Option<String>,
     audience: Audience,
@@ -43,14 +43,14 @@ struct Subject {
     ))]
 pub async fn what_if(
     Here(app): Here,
-    Path((run, device)): Path<(String, u32)>,
+    Path((run, device)): Path<(String, DeviceIdx)>,
     Query(conditions): Query<Conditions>,
     Query(steps): Query<StepsQuery>,
     client: Client,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    if device == PINNED {
+    if device.is_pinned() {
         return Err(Error::BadRequest(NOT_OF_PINNED.to_owned()));
     }
     let asked = Asked::of(&conditions).map_err(|error| Error::BadRequest(error.to_string()))?;

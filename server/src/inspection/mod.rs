@@ -3,6 +3,7 @@
 mod text;
 
 pub use text::text;
+use trace::device::DeviceIdx;
 
 use answers::facts::{DeviceFacts, StepFacts, step_facts};
 use answers::{explain, questions};
@@ -22,9 +23,7 @@ use trace::stacks::Stacks;
 use trace::steps::recording::{self, Recording};
 use trace::steps::{Word, choices};
 use trace::tiles::block_label;
-use trace::trace::{
-    DeviceTrace, QualityNote, Series, StepSource, Trace, device_name, is_of_engine,
-};
+use trace::trace::{DeviceTrace, QualityNote, Series, StepSource, Trace, is_of_engine};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, LimitSeen, Replay, Tried};
@@ -348,12 +347,12 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
         .filter(|other| other.device != device && other.report.verdict == Verdict::Leak);
     let others = others.map(|other| {
         let speed = Bytes(other.report.bytes_per_step.max(0.0).round() as u64);
-        let name = device_name(other.device);
+        let name = other.device.name();
         format!("{name} {}", leaks::in_words(speed, other.word))
     });
     let report = &named[worst].report;
     let reason = match (verdict, device) {
-        (Verdict::Leak, 1..) => format!("{}: {}", device_name(device), report.reason),
+        (Verdict::Leak, DeviceIdx(1..)) => format!("{}: {}", device.name(), report.reason),
         _ => report.reason.clone(),
     };
     let reasons = std::iter::once(reason).chain(others);
@@ -372,12 +371,12 @@ fn leaks(subject: Inspected<'_>, watch: Watch<'_>) -> Result<Leaks, Stopped> {
 
 /// What leaks on one device.
 struct DeviceLeaks {
-    device: u32,
+    device: DeviceIdx,
     word: Word,
     report: api::leaks::Leaks,
 }
 
-fn leak_group(device: u32, word: Word, group: &api::leaks::LeakGroup) -> LeakGroup {
+fn leak_group(device: DeviceIdx, word: Word, group: &api::leaks::LeakGroup) -> LeakGroup {
     let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
     let unknown = || FrameText {
         name: "no stack recorded".to_owned(),
@@ -426,7 +425,7 @@ mod tests {
         let mut model = trace::testing::trace("m alloc 9MiB\nn alloc 9MiB")
             .devices
             .remove(0);
-        model.device = 1;
+        model.device = DeviceIdx(1);
         model.steps = (0..2).map(step).collect();
         trace.devices.push(model);
         let subject = Inspected {
@@ -438,7 +437,7 @@ mod tests {
         let memory = Watch::undisturbed(|watch| Memory::of(subject, Live::Summed, watch));
         let judged = Watch::undisturbed(|watch| Judgement::of(subject, watch));
         let found = of("a.pickle".to_owned(), subject, memory, judged);
-        assert_eq!((found.steps.device, main), (main, Some(1)));
+        assert_eq!((found.steps.device, main), (main, Some(DeviceIdx(1))));
         assert_eq!(found.steps.items.len(), 2);
         let told = text(&found);
         let says = "\n  holds (of device 1, the main one; the other is device 0): ";

@@ -7,10 +7,11 @@ use api::leaks::{Pattern, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trace::categories::Named;
+use trace::device::DeviceIdx;
 use trace::known::{NOT_KNOWN, Point, Unknown};
 use trace::plain::one_line;
 use trace::steps::{Word, choices};
-use trace::trace::{PINNED, Series, SeriesSummary, StepSource, device_name};
+use trace::trace::{Series, SeriesSummary, StepSource};
 use trace::units::{Bytes, size};
 use trace::what_if::Change;
 
@@ -60,7 +61,7 @@ fn format_line(format: &Format) -> String {
 fn known_by(device: &Device) -> String {
     let fidelity = device.fidelity;
     match fidelity.allocs {
-        _ if device.device == PINNED => "sizes as recorded".to_owned(),
+        _ if device.device.is_pinned() => "sizes as recorded".to_owned(),
         _ if device.unknown.has(Series::Reserved, Point::End) => "sizes of tensors".to_owned(),
         0 => "no allocations".to_owned(),
         allocs => format!(
@@ -90,7 +91,7 @@ fn device_table(device: &Device, several: bool, step: Word) -> String {
     }
     format!(
         "\n  {}: {}, {} from before, {}\n  {}\n{}{}{}",
-        device_name(device.device),
+        device.device.name(),
         told(u64::from(device.events), "event"),
         told(u64::from(device.preexisting_blocks), "block"),
         told(device.unmatched_frees, "unmatched free"),
@@ -148,7 +149,7 @@ fn failure(oom: &OutOfMemory, inferred: &BTreeSet<Named>) -> String {
 
 /// The single changes that would have got past the first failed allocation; of this device, where
 /// the file has several.
-fn remedies(remedies: &[Remedy], of: Option<u32>, step: Word) -> String {
+fn remedies(remedies: &[Remedy], of: Option<DeviceIdx>, step: Word) -> String {
     let no_leaks = format!("giving back what leaks at the end of each {}", step.one());
     let words = |remedy: &Remedy| {
         let change = match remedy.change.as_str() {
@@ -315,8 +316,8 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
     };
     // The reason of a leak names the device, except the first one.
     let at = match (leaks.verdict, leaks.device) {
-        (Verdict::Leak, Some(1..)) | (_, None) => String::new(),
-        (_, Some(device)) if several => format!(" ({})", device_name(device)),
+        (Verdict::Leak, Some(DeviceIdx(1..))) | (_, None) => String::new(),
+        (_, Some(device)) if several => format!(" ({})", device.name()),
         _ => String::new(),
     };
     let mut out = format!("\n  {verdict}{at}: {}\n", leaks.reason);
@@ -325,8 +326,8 @@ fn leaks(leaks: &Leaks, several: bool) -> String {
     for group in groups {
         let bytes = Bytes(group.bytes_per_step.max(0.0) as u64);
         let elsewhere = Some(group.device) != leaks.device;
-        let place = match several || elsewhere || group.device == PINNED {
-            true => format!(" ({})", device_name(group.device)),
+        let place = match several || elsewhere || group.device.is_pinned() {
+            true => format!(" ({})", group.device.name()),
             false => String::new(),
         };
         let when = match group.pattern {
@@ -393,8 +394,14 @@ mod tests {
             peak_event: None,
             end: level,
         };
-        let row =
-            |notes: &[_]| series_row(Series::Allocated, &summary, &Unknown::of(0, notes)).join(" ");
+        let row = |notes: &[_]| {
+            series_row(
+                Series::Allocated,
+                &summary,
+                &Unknown::of(DeviceIdx(0), notes),
+            )
+            .join(" ")
+        };
         assert_eq!(row(&[note]), "allocated unknown unknown – 2.00 MiB");
         assert_eq!(row(&[]), "allocated 2.00 MiB 2.00 MiB start 2.00 MiB");
     }
@@ -402,7 +409,7 @@ mod tests {
     /// A group of another device than the headline's says so, and comes later.
     #[test]
     fn leaks_stand_under_the_device_that_they_are_of() {
-        let group = |device: u32| {
+        let group = |device: DeviceIdx| {
             serde_json::from_value::<LeakGroup>(serde_json::json!({
                 "device": device, "bytes_per_step": 1024.0, "counted_by": "a step",
                 "count_per_step": 1.0, "live_bytes": 4096, "confidence": 1.0, "site": "",
@@ -414,10 +421,10 @@ mod tests {
         };
         let check = |headline: u32, of: &[u32], several: bool, expected: &[&str]| {
             let found = Leaks {
-                device: Some(headline),
+                device: Some(DeviceIdx(headline)),
                 verdict: Verdict::Leak,
                 reason: "why".to_owned(),
-                groups: of.iter().map(|&device| group(device)).collect(),
+                groups: of.iter().map(|&device| group(DeviceIdx(device))).collect(),
             };
             let text = leaks(&found, several);
             let lines: Vec<&str> = text.lines().skip(1).collect();
@@ -429,12 +436,17 @@ mod tests {
         };
         let (device, pinned) = (" (device 0)", " (pinned host memory)");
         check(
-            PINNED,
-            &[0, PINNED],
+            DeviceIdx::PINNED.0,
+            &[0, DeviceIdx::PINNED.0],
             false,
             &["  leaks: why", pinned, device],
         );
-        check(0, &[0, PINNED], false, &["  leaks: why", "", pinned]);
+        check(
+            0,
+            &[0, DeviceIdx::PINNED.0],
+            false,
+            &["  leaks: why", "", pinned],
+        );
         check(0, &[0], false, &["  leaks: why", ""]);
         check(
             0,
@@ -447,7 +459,7 @@ mod tests {
     /// Where there are several devices, a verdict is that of one of them.
     #[test]
     fn every_verdict_names_its_device_where_there_are_several() {
-        let check = |verdict: Verdict, device: u32, several: bool, expected: &str| {
+        let check = |verdict: Verdict, device: DeviceIdx, several: bool, expected: &str| {
             let found = Leaks {
                 device: Some(device),
                 verdict,
@@ -458,20 +470,30 @@ mod tests {
         };
         check(
             Verdict::CannotTell,
-            1,
+            DeviceIdx(1),
             true,
             "leaks: cannot tell (device 1): why",
         );
         check(
             Verdict::CannotTell,
-            0,
+            DeviceIdx(0),
             true,
             "leaks: cannot tell (device 0): why",
         );
-        check(Verdict::CannotTell, 1, false, "leaks: cannot tell: why");
-        check(Verdict::Clean, 0, true, "no leak (device 0): why");
+        check(
+            Verdict::CannotTell,
+            DeviceIdx(1),
+            false,
+            "leaks: cannot tell: why",
+        );
+        check(
+            Verdict::Clean,
+            DeviceIdx(0),
+            true,
+            "no leak (device 0): why",
+        );
         // The reason names it.
-        check(Verdict::Leak, 1, true, "leaks: why");
+        check(Verdict::Leak, DeviceIdx(1), true, "leaks: why");
     }
 
     /// What is told of a leak in a group with these fields of its own.
@@ -487,7 +509,7 @@ mod tests {
             group[field] = value.clone();
         }
         let found = Leaks {
-            device: Some(0),
+            device: Some(DeviceIdx(0)),
             verdict: Verdict::Leak,
             reason: "why".to_owned(),
             groups: vec![serde_json::from_value(group).expect("a group")],

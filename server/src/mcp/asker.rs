@@ -2,6 +2,7 @@
 
 use super::library::{Library, Recording};
 use api::view_state::{Tab, ViewState};
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
@@ -42,7 +43,7 @@ impl From<Stopped> for Refusal {
 }
 
 pub(super) fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {
-    let Some(ordinal) = ordinal else {
+    let Some(ordinal) = ordinal.map(DeviceIdx) else {
         return main_device::of(trace)
             .ok_or_else(|| "No device holds memory or events.".to_owned());
     };

@@ -18,7 +18,7 @@ use trace::leaks::counted_by;
 use trace::stacks::StackIdx;
 use trace::steps::Word;
 use trace::tiles::with_caller;
-use trace::trace::{DeviceTrace, Series, Trace, device_name};
+use trace::trace::{DeviceTrace, Series, Trace};
 use trace::units::{Bytes, EventIdx};
 use trace::watch::Watch;
 use trace::{main_device, oom};
@@ -141,7 +141,7 @@ pub(super) fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusa
     };
     let several = trace.with_pinned().count() > 1;
     let of = match several {
-        true => format!(" ({})", device_name(device.device)),
+        true => format!(" ({})", device.device.name()),
         false => String::new(),
     };
     answer.text = format!("{verdict}{of}: {}\n", ended(&found.reason));

@@ -11,6 +11,7 @@ mod traces;
 pub use answers::decoded::{Decoded, is_judged_now};
 pub use answers::pictures::{Picture, details, marks_beside_host};
 pub use decode::decode;
+use trace::device::DeviceIdx;
 pub use traces::{Ask, Traces};
 
 use crate::limits::answering::{ANSWER_TIME, while_awaited};
@@ -38,7 +39,7 @@ const KEEPING: usize = 64;
 const TRIM_EVERY: u32 = 256;
 
 /// The key of a picture in the database.
-pub fn key(picture: Picture, trace: i64, device: u32) -> TileKey {
+pub fn key(picture: Picture, trace: i64, device: DeviceIdx) -> TileKey {
     let (kind, id) = picture.kind();
     TileKey {
         trace,
@@ -51,7 +52,7 @@ pub fn key(picture: Picture, trace: i64, device: u32) -> TileKey {
 }
 
 /// Its key in the database, for readers who may see these texts.
-pub fn key_for(picture: Picture, trace: i64, device: u32, texts: Texts) -> TileKey {
+pub fn key_for(picture: Picture, trace: i64, device: DeviceIdx, texts: Texts) -> TileKey {
     let mut key = key(picture, trace, device);
     let differs = match texts {
         Texts::Redacted(_) => picture.has_texts(),
@@ -111,7 +112,7 @@ impl Pictures {
     pub async fn get(
         &self,
         run: &RunId,
-        device: u32,
+        device: DeviceIdx,
         picture: Picture,
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
@@ -167,7 +168,7 @@ impl Pictures {
     async fn draw(
         &self,
         trace: i64,
-        device: u32,
+        device: DeviceIdx,
         picture: Picture,
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {

@@ -3,6 +3,7 @@
 use super::rows::corrupt;
 use super::{Reader, StoreError, StoreResult, Writer};
 use rusqlite::params;
+use trace::device::DeviceIdx;
 use trace::stored::{Chunk, Column};
 
 /// zstd level of chunks and tiles. On 21 MB of real columns, level 3 gives 5 % less than level 1
@@ -16,7 +17,7 @@ const SHARED: i64 = -1;
 /// One chunk, packed and ready to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedChunk {
-    device: Option<u32>,
+    device: Option<DeviceIdx>,
     column: Column,
     seq: u32,
     bytes: Vec<u8>,
@@ -102,7 +103,7 @@ impl Reader<'_> {
             let column: u32 = row.get(1)?;
             let unknown = || corrupt("column", &column.to_string());
             chunks.push(PackedChunk {
-                device: u32::try_from(row.get::<_, i64>(0)?).ok(),
+                device: u32::try_from(row.get::<_, i64>(0)?).ok().map(DeviceIdx),
                 column: Column::from_id(column).ok_or_else(unknown)?,
                 seq: row.get(2)?,
                 bytes: row.get(3)?,
@@ -176,7 +177,7 @@ impl Writer<'_> {
         for chunk in chunks {
             statement.execute(params![
                 trace,
-                chunk.device.map_or(SHARED, i64::from),
+                chunk.device.map_or(SHARED, |device| i64::from(device.0)),
                 chunk.column.id(),
                 chunk.seq,
                 chunk.bytes

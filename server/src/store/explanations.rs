@@ -4,6 +4,7 @@ use super::{Reader, StoreError, StoreResult, Writer};
 use api::explain::Explanation;
 use api::ids::RunId;
 use rusqlite::{OptionalExtension, params};
+use trace::device::DeviceIdx;
 
 /// Most bytes that one stored explanation may unpack to: far more than any has.
 const MOST: usize = 16 << 20;
@@ -17,14 +18,17 @@ impl Reader<'_> {
     pub fn explanation(
         &self,
         run: &RunId,
-        device: Option<u32>,
+        device: Option<DeviceIdx>,
         version: u32,
     ) -> StoreResult<Option<Explanation>> {
         let sql = "SELECT words FROM explanations \
                    WHERE run = ?1 AND version = ?2 AND (?3 IS NULL OR device = ?3)";
         let mut statement = self.tx.prepare_cached(sql)?;
         let words: Option<Vec<u8>> = statement
-            .query_row(params![run.as_str(), version, device], |row| row.get(0))
+            .query_row(
+                params![run.as_str(), version, device.map(|device| device.0)],
+                |row| row.get(0),
+            )
             .optional()?;
         let unpacked = words.and_then(|words| zstd::bulk::decompress(&words, MOST).ok());
         Ok(unpacked.and_then(|json| serde_json::from_slice(&json).ok()))
@@ -49,7 +53,7 @@ impl Writer<'_> {
         };
         let json = serde_json::to_vec(&nameless).expect("explanations are plain data");
         let words = zstd::bulk::compress(&json, 3).map_err(StoreError::Packing)?;
-        let device = explanation.device.as_ref().map(|device| device.device);
+        let device = explanation.device.as_ref().map(|device| device.device.0);
         self.tx.execute(
             "INSERT OR REPLACE INTO explanations (run, device, version, words) \
              SELECT id, ?2, ?3, ?4 FROM runs WHERE id = ?1",

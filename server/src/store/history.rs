@@ -5,7 +5,7 @@ use super::{Reader, StoreResult};
 use api::labels::Label;
 use rusqlite::named_params;
 use std::collections::{BTreeSet, HashSet};
-use trace::trace::PINNED;
+use trace::device::DeviceIdx;
 
 /// Of the jobs that a run is a rank of, the newest: the run counts in this one.
 const JOB: &str = "(SELECT j.job FROM job_ranks j JOIN jobs ON jobs.id = j.job \
@@ -51,9 +51,10 @@ impl Reader<'_> {
 
     /// The rank that stands for a job in a history.
     fn highest_rank(&self, job: &str, labelled: &str, wanted: &str) -> StoreResult<Option<String>> {
+        let pinned = DeviceIdx::PINNED;
         let sql = format!(
             "SELECT id, rank, (SELECT max(peak_bytes) FROM series WHERE series.run = id \
-                 AND series = 'allocated' AND device <> {PINNED}) AS peak \
+                 AND series = 'allocated' AND device <> {pinned}) AS peak \
              FROM job_ranks JOIN runs ON runs.id = job_ranks.run WHERE job_ranks.job = :job \
              AND deleted_ms IS NULL AND {labelled} AND {JOB} = :job \
              ORDER BY peak DESC, rank LIMIT 1"

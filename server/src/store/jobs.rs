@@ -8,8 +8,8 @@ use api::jobs::{JobNotes, JobSummary, RunOfJob};
 use api::quality::NOT_RECORDED;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
+use trace::device::DeviceIdx;
 use trace::ranks::Rank;
-use trace::trace::PINNED;
 use trace::units::Bytes;
 
 /// Which rank of which job.
@@ -122,7 +122,7 @@ impl Reader<'_> {
             "[{}]",
             NOT_RECORDED.map(|code| format!("\"{code}\"")).join(",")
         );
-        let mut rows = statement.query(params![limit, offset, PINNED, parts])?;
+        let mut rows = statement.query(params![limit, offset, DeviceIdx::PINNED.0, parts])?;
         let mut jobs = Vec::new();
         while let Some(row) = rows.next()? {
             let peak = |name| -> StoreResult<Option<Bytes>> {

@@ -10,8 +10,8 @@ use rusqlite::{OptionalExtension, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use trace::device::DeviceIdx;
 use trace::steps::recording::Kind;
-use trace::trace::PINNED;
 use trace::units::Bytes;
 
 impl Reader<'_> {
@@ -19,12 +19,12 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// When a row holds something that this program would never write.
-    pub fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
+    pub fn leaks(&self, run: &RunId, device: DeviceIdx) -> StoreResult<Option<Leaks>> {
         let sql = "SELECT r.*, d.step_source, d.n_steps \
                    FROM leak_reports r JOIN devices d ON d.run = r.run AND d.device = r.device \
                    WHERE r.run = ?1 AND r.device = ?2 AND r.version = ?3";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![run.as_str(), device, Leaks::VERSION])?;
+        let mut rows = statement.query(params![run.as_str(), device.0, Leaks::VERSION])?;
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
@@ -41,10 +41,10 @@ impl Reader<'_> {
         }))
     }
 
-    fn leak_groups(&self, run: &RunId, device: u32) -> StoreResult<Vec<LeakGroup>> {
+    fn leak_groups(&self, run: &RunId, device: DeviceIdx) -> StoreResult<Vec<LeakGroup>> {
         let sql = "SELECT * FROM leak_groups WHERE run = ?1 AND device = ?2 ORDER BY position";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![run.as_str(), device])?;
+        let mut rows = statement.query(params![run.as_str(), device.0])?;
         let mut groups = Vec::new();
         while let Some(row) = rows.next()? {
             groups.push(group_of(row)?);
@@ -75,21 +75,21 @@ impl Reader<'_> {
         selected: Selected<'_>,
     ) -> StoreResult<HashMap<String, LeakSummary>> {
         let Selected { condition, .. } = selected;
-        let version = Leaks::VERSION;
+        let (version, pinned) = (Leaks::VERSION, DeviceIdx::PINNED);
         let sql = format!(
             "SELECT run, device, recording, verdict, reason, bytes_per_step, step \
              FROM leak_reports \
-             WHERE version = {version} AND (device <> {PINNED} OR verdict = 'leak') \
+             WHERE version = {version} AND (device <> {pinned} OR verdict = 'leak') \
              AND run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
-             device <> {PINNED}, bytes_per_step, device DESC"
+             device <> {pinned}, bytes_per_step, device DESC"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
         let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut found = HashMap::new();
         while let Some(row) = rows.next()? {
             let summary = LeakSummary {
-                device: row.get("device")?,
+                device: DeviceIdx(row.get("device")?),
                 recording: recording_of(&row.get::<_, String>("recording")?)?,
                 verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
                 reason: row.get("reason")?,
@@ -114,13 +114,13 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// The database's.
-    pub fn put_leaks(&mut self, run: &RunId, device: u32, leaks: &Leaks) -> StoreResult<()> {
+    pub fn put_leaks(&mut self, run: &RunId, device: DeviceIdx, leaks: &Leaks) -> StoreResult<()> {
         let sql = "DELETE FROM leak_reports WHERE run = ?1 AND device = ?2";
-        self.tx.execute(sql, params![run.as_str(), device])?;
+        self.tx.execute(sql, params![run.as_str(), device.0])?;
         let sql = "SELECT EXISTS (SELECT 1 FROM devices WHERE run = ?1 AND device = ?2)";
         let there = self
             .tx
-            .query_row(sql, params![run.as_str(), device], |row| row.get(0));
+            .query_row(sql, params![run.as_str(), device.0], |row| row.get(0));
         if !there.optional()?.unwrap_or(false) {
             // The run was removed in the meantime.
             return Ok(());
@@ -129,7 +129,7 @@ impl Writer<'_> {
             "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 run.as_str(),
-                device,
+                device.0,
                 Leaks::VERSION,
                 verdict_name(leaks.verdict),
                 leaks.reason,
@@ -148,7 +148,7 @@ impl Writer<'_> {
     fn insert_group(
         &mut self,
         run: &RunId,
-        device: u32,
+        device: DeviceIdx,
         position: usize,
         group: &LeakGroup,
     ) -> StoreResult<()> {
@@ -158,7 +158,7 @@ impl Writer<'_> {
         let (frame, alloc) = (group.frame.as_ref(), group.alloc_frame.as_ref());
         self.tx.prepare_cached(sql)?.execute(params![
             run.as_str(),
-            device,
+            device.0,
             position as i64,
             group.site,
             group.stack,

@@ -9,6 +9,7 @@ use answers::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
 use rusqlite::{Row, named_params, params};
 use std::collections::HashMap;
+use trace::device::DeviceIdx;
 use trace::span::Span;
 use trace::trace::{Fidelity, QualityNote, Series, SeriesSummary, Step};
 use trace::units::{EventIdx, Micros};
@@ -25,10 +26,10 @@ impl Reader<'_> {
     }
 
     /// Steps of one device of a run.
-    pub fn steps(&self, id: &RunId, device: u32) -> StoreResult<Vec<StepFacts>> {
+    pub fn steps(&self, id: &RunId, device: DeviceIdx) -> StoreResult<Vec<StepFacts>> {
         let sql = "SELECT * FROM steps WHERE run = ?1 AND device = ?2 ORDER BY idx";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map(params![id.as_str(), device], step_of)?;
+        let rows = statement.query_map(params![id.as_str(), device.0], step_of)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -44,7 +45,7 @@ impl Reader<'_> {
         let mut rows = statement.query(named_params! { ":wanted": selected.wanted })?;
         let mut found = PerRun::new();
         while let Some(row) = rows.next()? {
-            let key: (String, u32) = (row.get("run")?, row.get("device")?);
+            let key = (row.get("run")?, DeviceIdx(row.get("device")?));
             let series = series.remove(&key).unwrap_or_default();
             let ooms = ooms.remove(&key).unwrap_or_default();
             let device = device_of(row, series, ooms)?;
@@ -56,7 +57,7 @@ impl Reader<'_> {
     fn series_where(
         &self,
         selected: Selected<'_>,
-    ) -> StoreResult<HashMap<(String, u32), [SeriesSummary; 4]>> {
+    ) -> StoreResult<HashMap<(String, DeviceIdx), [SeriesSummary; 4]>> {
         let Selected { condition, .. } = selected;
         let sql =
             format!("SELECT * FROM series WHERE run IN (SELECT id FROM runs WHERE {condition})");
@@ -66,7 +67,7 @@ impl Reader<'_> {
         while let Some(row) = rows.next()? {
             let series = series_of(&row.get::<_, String>("series")?)?;
             let summaries = found
-                .entry((row.get("run")?, row.get("device")?))
+                .entry((row.get("run")?, DeviceIdx(row.get("device")?)))
                 .or_default();
             summaries[series as usize] = SeriesSummary {
                 start: bytes(row, "start_bytes")?,
@@ -81,7 +82,7 @@ impl Reader<'_> {
     fn ooms_where(
         &self,
         selected: Selected<'_>,
-    ) -> StoreResult<HashMap<(String, u32), Vec<OomFact>>> {
+    ) -> StoreResult<HashMap<(String, DeviceIdx), Vec<OomFact>>> {
         let Selected { condition, .. } = selected;
         let sql = format!(
             "SELECT * FROM ooms WHERE run IN (SELECT id FROM runs WHERE {condition}) \
@@ -92,7 +93,7 @@ impl Reader<'_> {
         let mut found: HashMap<_, Vec<OomFact>> = HashMap::new();
         while let Some(row) = rows.next()? {
             let list = found
-                .entry((row.get("run")?, row.get("device")?))
+                .entry((row.get("run")?, DeviceIdx(row.get("device")?)))
                 .or_default();
             list.push(OomFact {
                 event: EventIdx(row.get("event")?),
@@ -132,7 +133,7 @@ impl Writer<'_> {
         self.insert_notes(run)?;
         for (facts, steps) in &run.devices {
             self.insert_device(&run.id, facts)?;
-            self.insert_steps(&run.id, facts.device, steps)?;
+            self.insert_steps(&run.id, DeviceIdx(facts.device.0), steps)?;
         }
         for (device, leaks) in &run.leaks {
             self.put_leaks(&run.id, *device, leaks)?;
@@ -165,7 +166,7 @@ impl Writer<'_> {
             "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 run.as_str(),
-                facts.device,
+                facts.device.0,
                 facts.events,
                 facts.blocks,
                 int(facts.fidelity.allocs),
@@ -183,7 +184,7 @@ impl Writer<'_> {
                 "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     run.as_str(),
-                    facts.device,
+                    facts.device.0,
                     series.name(),
                     int(summary.start.get()),
                     int(summary.peak.get()),
@@ -199,7 +200,7 @@ impl Writer<'_> {
             let wanted = int(oom.wanted.get());
             statement.execute(params![
                 run.as_str(),
-                facts.device,
+                facts.device.0,
                 oom.event.0,
                 wanted,
                 free
@@ -208,13 +209,18 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn insert_steps(&mut self, run: &RunId, device: u32, steps: &[StepFacts]) -> StoreResult<()> {
+    fn insert_steps(
+        &mut self,
+        run: &RunId,
+        device: DeviceIdx,
+        steps: &[StepFacts],
+    ) -> StoreResult<()> {
         let sql = "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         let mut statement = self.tx.prepare_cached(sql)?;
         for facts in steps {
             statement.execute(params![
                 run.as_str(),
-                device,
+                device.0,
                 facts.step.index,
                 facts.step.name,
                 facts.step.events.start().0,
@@ -237,7 +243,7 @@ fn device_of(
     let first: Option<i64> = row.get("first_us")?;
     let last: Option<i64> = row.get("last_us")?;
     Ok(DeviceFacts {
-        device: row.get("device")?,
+        device: DeviceIdx(row.get("device")?),
         events: row.get("events")?,
         blocks: row.get("blocks")?,
         series,

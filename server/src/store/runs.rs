@@ -11,7 +11,8 @@ use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use trace::trace::{FormatInfo, PINNED, QualityNote};
+use trace::device::DeviceIdx;
+use trace::trace::{FormatInfo, QualityNote};
 use trace::units::Bytes;
 
 /// How long a deletion can be undone.
@@ -38,7 +39,7 @@ pub struct NewRun {
     /// Facts of its devices and of the host's pinned memory, and their steps.
     pub devices: Vec<(DeviceFacts, Vec<StepFacts>)>,
     /// The findings about each device; empty if they are not known yet.
-    pub leaks: Vec<(u32, Leaks)>,
+    pub leaks: Vec<(DeviceIdx, Leaks)>,
     /// Milliseconds since the epoch.
     pub created_ms: i64,
 }
@@ -454,7 +455,7 @@ fn run_of(
     quality: Vec<QualityNote>,
 ) -> StoreResult<StoredRun> {
     // Its number is higher than that of any device.
-    let pinned = devices.pop_if(|last| last.device == PINNED);
+    let pinned = devices.pop_if(|last| last.device.is_pinned());
     Ok(StoredRun {
         pinned,
         id: id.parse().map_err(|_| corrupt("run id", &id))?,

@@ -4,6 +4,7 @@ use super::columns::pack;
 use super::rows::int;
 use super::{Reader, StoreResult, Writer};
 use rusqlite::{OptionalExtension, params};
+use trace::device::DeviceIdx;
 
 /// The key of a picture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,7 +12,7 @@ pub struct TileKey {
     /// The trace that it shows.
     pub trace: i64,
     /// CUDA ordinal.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// `series`, `mountain/stack`, `marks` …
     pub kind: String,
     /// Level in the tile grid; 0 for marks.
@@ -54,7 +55,7 @@ impl Reader<'_> {
         let found = statement.query_row(
             params![
                 key.trace,
-                key.device,
+                key.device.0,
                 key.kind,
                 key.level,
                 key.index,
@@ -82,7 +83,7 @@ impl Writer<'_> {
              SELECT id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM traces WHERE id = ?1",
             params![
                 key.trace,
-                key.device,
+                key.device.0,
                 key.kind,
                 key.level,
                 key.index,

@@ -6,6 +6,7 @@ use super::names::Room;
 use super::pairs::Pairs;
 use super::profile::{DeviceProfile, Profile};
 use super::sides::{Counterparts, leaks_of};
+use crate::device::DeviceIdx;
 use crate::leaks::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaksBeside {
     /// CUDA ordinal, or the number of pinned memory.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// In the baseline; absent where it was not recorded.
     pub base: Option<Leaks>,
     /// In the new run; absent where it was not recorded.

@@ -12,6 +12,7 @@ use super::shared_steps::SharedSteps;
 use super::sites::SiteDelta;
 use super::work::Unknown;
 use crate::categories::Named;
+use crate::device::DeviceIdx;
 use crate::growth::Growth;
 use crate::leaks::Verdict;
 use crate::trace::{Series, SeriesSummary, StepSource};
@@ -94,7 +95,8 @@ impl SeriesDelta {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Side {
     /// CUDA ordinal.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// Events.
     pub events: u32,
     /// Steps.

@@ -9,6 +9,7 @@ use super::pass::PhasePeak;
 pub use super::place::Place;
 use super::rates::{Counted, Rates};
 use crate::categories::Named;
+use crate::device::DeviceIdx;
 use crate::footprint::of_vec;
 use crate::growth::Growth;
 use crate::leaks::{Pattern, Verdict};
@@ -40,7 +41,7 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceProfile {
     /// CUDA ordinal.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// The names that its frames point into: those of the whole run.
     pub names: Arc<Names>,
     /// Events.

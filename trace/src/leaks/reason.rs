@@ -16,7 +16,7 @@ use crate::quality_code;
 use crate::redact;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps::Word;
-use crate::trace::{BlockIdx, DeviceTrace, PINNED, QualityNote, Series, StepSource};
+use crate::trace::{BlockIdx, DeviceTrace, QualityNote, Series, StepSource};
 use crate::units::{Bytes, EventIdx};
 
 /// The number of steps that an advised recording should hold.
@@ -45,7 +45,7 @@ pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
     }
     // The verdict on a device says nothing of the host. Pinned memory itself says why.
     let is_lost = |note: &QualityNote| note.code == quality_code::PINNED_NOT_JUDGED;
-    if device.device != PINNED
+    if !device.device.is_pinned()
         && let Some(note) = quality.iter().find(|note| is_lost(note))
     {
         caveats.push(note.detail.clone());
@@ -108,7 +108,7 @@ impl Teller<'_> {
         let seen = match (self.device.events.len(), self.n_steps) {
             (0, _) => "only the state at the end was recorded, no events".to_owned(),
             (1, _) => "only the state at the end was recorded, and one event".to_owned(),
-            (_, 0) if self.device.device == PINNED && !self.device.events.time.ascends() => {
+            (_, 0) if self.device.device.is_pinned() && !self.device.events.time.ascends() => {
                 "the clock was set back: what is pinned belongs to no certain step".to_owned()
             }
             (_, 0) if let Some((all, own, kept)) = self.at_one_line() => {

@@ -28,6 +28,7 @@ mod words;
 
 use crate::compare::numbering::{Numbering, places_of_many};
 use crate::compare::told_peak;
+use crate::device::DeviceIdx;
 use crate::leaks::Verdict;
 use crate::median;
 use crate::trace::StepSource;
@@ -151,7 +152,8 @@ pub struct RankRow {
     #[serde(default)]
     pub group: u32,
     /// CUDA ordinal of the device that is looked at: the main one.
-    pub device: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub device: DeviceIdx,
     /// Largest *allocated*.
     pub peak_allocated: Bytes,
     /// Largest *reserved*.

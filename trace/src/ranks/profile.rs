@@ -13,6 +13,7 @@ use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
 use crate::compare::profile::{DeviceProfile, Place, Profile};
+use crate::device::DeviceIdx;
 use crate::growth::{Growth, wobble};
 use crate::leaks::{Pattern, Verdict};
 use crate::main_device;
@@ -34,7 +35,7 @@ pub const MAX_PLACES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankProfile {
     /// CUDA ordinal of the device that is looked at: [`main_device`].
-    pub device: u32,
+    pub device: DeviceIdx,
     /// Largest *allocated*.
     pub peak_allocated: Bytes,
     /// Largest *reserved*.

@@ -6,10 +6,10 @@ use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Result, Table, Value};
 use crate::address::AddressColumn;
 use crate::clip::{CUT, clipped};
+use crate::device::DeviceIdx;
 use crate::snapshot::{KeysSeen, RawEvents, RawSegment, Snapshot};
 use crate::stacks::StrIdx;
 use crate::time::TimeColumn;
-use crate::trace::PINNED;
 use crate::units::Micros;
 use std::ops::Range;
 
@@ -140,7 +140,7 @@ impl Builder {
             other => return (Vec::new(), self.count(other)),
         };
         let segments = self.segments[rows].iter().map(|segment| RawSegment {
-            device: PINNED,
+            device: DeviceIdx::PINNED,
             ..segment.clone()
         });
         (segments.collect(), 0)

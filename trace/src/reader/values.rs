@@ -2,8 +2,9 @@
 
 use super::ReadErrorKind;
 use super::keys::{KEYS, Key};
+use crate::device::DeviceIdx;
 use crate::stacks::{FrameIdx, StackIdx, StrIdx};
-use crate::trace::{OtherEvent, PINNED};
+use crate::trace::OtherEvent;
 use crate::units::{Bytes, Micros};
 use std::ops::Range;
 
@@ -127,7 +128,7 @@ pub fn is_possible(addr: u64, size: Bytes) -> bool {
 }
 
 /// The number of device ordinals that are accepted; torch is built for at most 120 devices.
-pub const MAX_DEVICES: u32 = PINNED;
+pub const MAX_DEVICES: u32 = DeviceIdx::PINNED.0;
 
 impl Fields {
     pub fn new() -> Fields {
@@ -231,14 +232,14 @@ impl Fields {
     }
 
     /// A device ordinal. Annotations have -1 if no device was current: that counts as device 0.
-    pub fn device(&self) -> Result<u32> {
+    pub fn device(&self) -> Result<DeviceIdx> {
         match self.integer(Key::Device)? {
-            None => Ok(0),
+            None => Ok(DeviceIdx(0)),
             Some(n) if n >= i128::from(MAX_DEVICES) => Err(ReadErrorKind::Limit(
                 "device ordinals",
                 u64::from(MAX_DEVICES),
             )),
-            Some(n) => Ok(u32::try_from(n).unwrap_or(0)),
+            Some(n) => Ok(DeviceIdx(u32::try_from(n).unwrap_or(0))),
         }
     }
 

@@ -25,6 +25,7 @@ mod scopes;
 mod simulate;
 
 use crate::allocator::Config;
+use crate::device::DeviceIdx;
 use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
 use crate::series::Way;
@@ -32,7 +33,7 @@ use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawEvents, RawSegmen
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
-    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PINNED, PoolId, PoolSize,
+    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolId, PoolSize,
     QualityNote, SegmentBefore, Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
@@ -73,7 +74,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     };
     for device in ordinals {
         let raw = raw_devices
-            .get_mut(device as usize)
+            .get_mut(device.index())
             .and_then(Option::take)
             .unwrap_or_default();
         // Each device's rows are freed when it is done, but its columns stay.
@@ -139,28 +140,27 @@ struct SnapshotParts<'a> {
 impl SnapshotParts<'_> {
     /// The scopes to place among a device's events. For pinned memory there are none: what the
     /// program did is shown with the devices.
-    fn annotations(&self, device: u32) -> &[RawAnnotation] {
-        match device {
-            PINNED => &[],
-            _ => &self.snapshot.annotations,
+    fn annotations(&self, device: DeviceIdx) -> &[RawAnnotation] {
+        if device.is_pinned() {
+            return &[];
         }
+        &self.snapshot.annotations
     }
 
     /// The sizes of a device's blocks.
     fn sizes(
         &self,
-        device: u32,
+        device: DeviceIdx,
         rows: &[u32],
         initial: &Initial,
         matched: &Matched,
         watch: Watch<'_>,
     ) -> Result<Simulated, Stopped> {
         let kinds = &self.snapshot.kinds;
-        match device {
-            _ if self.snapshot.of_profile() => pinned::as_recorded(kinds, rows, matched, watch),
-            PINNED => pinned::as_recorded(kinds, rows, matched, watch),
-            _ => simulate::run(self.config, kinds, rows, initial, matched, watch),
+        if device.is_pinned() || self.snapshot.of_profile() {
+            return pinned::as_recorded(kinds, rows, matched, watch);
         }
+        simulate::run(self.config, kinds, rows, initial, matched, watch)
     }
 }
 
@@ -173,24 +173,32 @@ fn replay_host(
     if !host.is_there(&file.snapshot.segments) {
         return Ok((None, Vec::new()));
     }
-    let (trace, mut notes) = replay_device(file, PINNED, host.events, watch)?;
+    let (trace, mut notes) = replay_device(file, DeviceIdx::PINNED, host.events, watch)?;
     notes.extend(pinned::left_out(host.left_out));
-    let notes = notes.into_iter().map(|note| note.of_device(PINNED));
+    let notes = notes
+        .into_iter()
+        .map(|note| note.of_device(DeviceIdx::PINNED));
     Ok((Some(trace), notes.collect()))
 }
 
 /// Devices with memory, or with events of their own. torch writes each snapshot into the events of
 /// every GPU of the machine, so from the second snapshot of a process on all of them have events.
 /// If no device has more than that, these count.
-fn busy_devices(traces: &[RawEvents], segments: &[RawSegment], actions: &[Action]) -> Vec<u32> {
-    let devices_with = |is_event: &dyn Fn(Action) -> bool| -> Vec<u32> {
+fn busy_devices(
+    traces: &[RawEvents],
+    segments: &[RawSegment],
+    actions: &[Action],
+) -> Vec<DeviceIdx> {
+    let devices_with = |is_event: &dyn Fn(Action) -> bool| -> Vec<DeviceIdx> {
         let has = |t: &RawEvents| t.kind.iter().any(|&kind| is_event(actions[kind as usize]));
         let found = traces.iter().enumerate().filter(|(_, t)| has(t));
-        found.map(|(ordinal, _)| ordinal as u32).collect()
+        found
+            .map(|(ordinal, _)| DeviceIdx(ordinal as u32))
+            .collect()
     };
     let mut ordinals = devices_with(&|action| action != Action::Snapshot);
     let of_devices = segments.iter().map(|s| s.device);
-    ordinals.extend(of_devices.filter(|&device| device != PINNED));
+    ordinals.extend(of_devices.filter(|device| !device.is_pinned()));
     if ordinals.is_empty() {
         return devices_with(&|_| true);
     }
@@ -201,7 +209,7 @@ fn busy_devices(traces: &[RawEvents], segments: &[RawSegment], actions: &[Action
 
 fn replay_device(
     file: &SnapshotParts<'_>,
-    device: u32,
+    device: DeviceIdx,
     mut raw: RawEvents,
     watch: Watch<'_>,
 ) -> Result<(DeviceTrace, Vec<QualityNote>), Stopped> {

@@ -10,7 +10,7 @@ use super::quality::note;
 use super::simulate::{Lost, Simulated};
 use crate::quality_code;
 use crate::snapshot::{EventKind, RawEvents, RawSegment};
-use crate::trace::{Fidelity, PINNED, PoolId, PoolSize, QualityNote};
+use crate::trace::{Fidelity, PoolId, PoolSize, QualityNote};
 use crate::units::Micros;
 use crate::watch::{Stopped, Watch};
 
@@ -45,7 +45,7 @@ pub fn since_the_devices(events: RawEvents, devices: &[RawEvents]) -> Host {
 impl Host {
     /// Whether the file says anything about pinned memory.
     pub fn is_there(&self, segments: &[RawSegment]) -> bool {
-        !self.events.kind.is_empty() || segments.iter().any(|s| s.device == PINNED)
+        !self.events.kind.is_empty() || segments.iter().any(|s| s.device.is_pinned())
     }
 }
 

@@ -6,10 +6,11 @@
 //! (`train.py(64): step`), with objects' addresses in it.
 
 use super::quality::note;
+use crate::device::DeviceIdx;
 use crate::quality_code;
 use crate::snapshot::Snapshot;
 use crate::stacks::{Frame, FxHashMap, Stacks, StrIdx};
-use crate::trace::{QualityNote, device_name};
+use crate::trace::QualityNote;
 
 /// What the profile says in place of a file.
 const NO_FILE: &str = "none";
@@ -26,11 +27,11 @@ pub fn named(snapshot: &mut Snapshot) -> Option<QualityNote> {
         return None;
     }
     name_frames(&mut snapshot.stacks);
-    let cpu = snapshot.devices.len().saturating_sub(1) as u32;
+    let cpu = snapshot.devices.len().saturating_sub(1);
+    let cpu = DeviceIdx(cpu as u32).name();
     let text = format!(
-        "made of a profile of torch.profiler: {} is the CPU, sizes are those of tensors, and what \
-         was reserved is not known",
-        device_name(cpu)
+        "made of a profile of torch.profiler: {cpu} is the CPU, sizes are those of tensors, and \
+         what was reserved is not known"
     );
     Some(note(quality_code::MADE_OF_PROFILE, text))
 }

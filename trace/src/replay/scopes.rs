@@ -6,6 +6,7 @@
 //! things at the same time: then each device has the scopes of its own thread. Events are ordered
 //! by index and times are only labels. So an end lies after the last event whose time is not later.
 
+use crate::device::DeviceIdx;
 use crate::snapshot::{RawAnnotation, Stage};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StrIdx, Strings};
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 /// outer scopes first.
 pub fn of_device(
     raw: &[RawAnnotation],
-    device: u32,
+    device: DeviceIdx,
     strings: &Strings,
     events: &Events,
 ) -> Vec<Annotation> {
@@ -76,7 +77,7 @@ fn family<'s>(strings: &'s Strings, annotation: &RawAnnotation) -> &'s str {
 /// that goes from device to device cannot do that.
 fn of_other_threads<'s>(
     raw: &[RawAnnotation],
-    device: u32,
+    device: DeviceIdx,
     strings: &'s Strings,
 ) -> BTreeSet<&'s str> {
     let is_own = |annotation: &&RawAnnotation| annotation.device == device;
@@ -86,8 +87,8 @@ fn of_other_threads<'s>(
     }
     let own = raw.iter().filter(is_own);
     let mut own: BTreeSet<&str> = own.map(|annotation| family(strings, annotation)).collect();
-    let mut open: FxHashMap<(StrIdx, u32), Vec<Micros>> = FxHashMap::default();
-    let mut whole: FxHashMap<&str, Vec<(Micros, Micros, u32)>> = FxHashMap::default();
+    let mut open: FxHashMap<(StrIdx, DeviceIdx), Vec<Micros>> = FxHashMap::default();
+    let mut whole: FxHashMap<&str, Vec<(Micros, Micros, DeviceIdx)>> = FxHashMap::default();
     for annotation in raw {
         let family = family(strings, annotation);
         let starts = open
@@ -116,8 +117,8 @@ fn of_other_threads<'s>(
 
 /// Whether two scopes, the second beginning no sooner, can only be of two threads.
 fn are_of_two_threads(
-    (start, end, device): (Micros, Micros, u32),
-    (next, next_end, other): (Micros, Micros, u32),
+    (start, end, device): (Micros, Micros, DeviceIdx),
+    (next, next_end, other): (Micros, Micros, DeviceIdx),
 ) -> bool {
     let is_within = start < next && next_end < end;
     device != other && next < end && !is_within
@@ -154,7 +155,7 @@ mod tests {
                 } else {
                     Stage::End
                 },
-                device,
+                device: DeviceIdx(device),
                 time: Micros(time),
             })
             .collect();
@@ -165,7 +166,7 @@ mod tests {
             ..Events::default()
         };
         events.action = vec![crate::trace::Action::Alloc; 100];
-        let found = of_device(&raw, device, &strings, &events).into_iter();
+        let found = of_device(&raw, DeviceIdx(device), &strings, &events).into_iter();
         let told = found.map(|scope| {
             let name = strings.get(scope.name);
             format!(

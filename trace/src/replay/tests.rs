@@ -152,7 +152,7 @@ impl Program {
                     metadata: None,
                 }));
             snapshot.segments.push(RawSegment {
-                device: 0,
+                device: DeviceIdx(0),
                 addr: DeviceAddr(base),
                 total_size: Bytes(size),
                 allocated_size: Bytes(0),
@@ -394,7 +394,7 @@ fn scopes_that_lost_their_events_say_that_the_ring_wrapped() {
                 snapshot.annotations.push(crate::snapshot::RawAnnotation {
                     name,
                     stage,
-                    device: 0,
+                    device: DeviceIdx(0),
                     time: Micros(time as i64),
                 });
             }
@@ -504,7 +504,7 @@ fn a_gpu_that_has_only_snapshots_is_none_of_the_program() {
             snapshot.devices[0] = taken;
             snapshot.segments.clear();
         }
-        let found: Vec<u32> = run(snapshot).devices.iter().map(|d| d.device).collect();
+        let found: Vec<u32> = run(snapshot).devices.iter().map(|d| d.device.0).collect();
         assert_eq!(found, expected, "{snapshots} snapshots");
     };
     for snapshots in 0..4 {

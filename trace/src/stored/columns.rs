@@ -1,6 +1,7 @@
 //! Turns rows into chunks and back; a predictor makes repeated rows small.
 
 use super::{Chunk, Column, Damage, StoredError};
+use crate::device::DeviceIdx;
 use crate::varint::{BadBytes, Cursor, put};
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ pub(super) const CHUNK_ROWS: u32 = 1 << 16;
 /// Cuts rows into chunks.
 pub(super) struct RowWriter<'a> {
     emit: &'a mut dyn FnMut(Chunk),
-    device: Option<u32>,
+    device: Option<DeviceIdx>,
     column: Column,
     seq: u32,
     rows: u32,
@@ -20,7 +21,7 @@ pub(super) struct RowWriter<'a> {
 impl<'a> RowWriter<'a> {
     pub fn new(
         emit: &'a mut dyn FnMut(Chunk),
-        device: Option<u32>,
+        device: Option<DeviceIdx>,
         column: Column,
     ) -> RowWriter<'a> {
         RowWriter {
@@ -65,7 +66,7 @@ impl<'a> RowWriter<'a> {
 /// Writes one number per row.
 pub(super) fn write_numbers(
     emit: &mut dyn FnMut(Chunk),
-    device: u32,
+    device: DeviceIdx,
     column: Column,
     numbers: impl Iterator<Item = u64>,
 ) {
@@ -76,7 +77,7 @@ pub(super) fn write_numbers(
 
 /// All chunks of a trace by column.
 pub(super) struct Chunks {
-    columns: BTreeMap<(Option<u32>, Column), Vec<Chunk>>,
+    columns: BTreeMap<(Option<DeviceIdx>, Column), Vec<Chunk>>,
 }
 
 impl Chunks {
@@ -100,7 +101,7 @@ impl Chunks {
     /// Reads the rows of a column, to its end, and frees its chunks.
     pub fn read(
         &mut self,
-        device: Option<u32>,
+        device: Option<DeviceIdx>,
         column: Column,
         mut row: impl FnMut(&mut Cursor) -> Result<(), Damage>,
     ) -> Result<(), StoredError> {
@@ -113,7 +114,11 @@ impl Chunks {
         Ok(())
     }
 
-    fn take(&mut self, device: Option<u32>, column: Column) -> Result<Vec<Chunk>, StoredError> {
+    fn take(
+        &mut self,
+        device: Option<DeviceIdx>,
+        column: Column,
+    ) -> Result<Vec<Chunk>, StoredError> {
         let chunks = self.columns.remove(&(device, column)).unwrap_or_default();
         for (seq, chunk) in (0..).zip(&chunks) {
             if chunk.seq != seq {

@@ -1,8 +1,9 @@
 //! Everything about a trace that is small, as JSON.
 
 use super::{StoredError, VERSION};
+use crate::device::DeviceIdx;
 use crate::trace::{
-    DeviceTrace, Fidelity, FormatInfo, Levels, PINNED, PoolId, QualityNote, SeriesSummary, Step,
+    DeviceTrace, Fidelity, FormatInfo, Levels, PoolId, QualityNote, SeriesSummary, Step,
     StepSource, Trace,
 };
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub(super) struct Head {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DeviceHead {
-    pub device: u32,
+    pub device: DeviceIdx,
     pub n_events: u32,
     pub n_blocks: usize,
     pub n_preexisting: u32,
@@ -67,7 +68,7 @@ impl Head {
             return Err(StoredError::Version(version));
         }
         let head: Head = serde_json::from_slice(json).map_err(damaged)?;
-        let is_pinned = |device: &DeviceHead| device.device == PINNED;
+        let is_pinned = |device: &DeviceHead| device.device.is_pinned();
         if head.devices.iter().any(is_pinned) || !head.pinned.iter().all(is_pinned) {
             return Err(StoredError::Head("pinned memory is no device".to_owned()));
         }

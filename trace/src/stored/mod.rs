@@ -16,6 +16,7 @@ mod names;
 mod pyramid;
 mod segments;
 
+use crate::device::DeviceIdx;
 use crate::trace::Trace;
 use crate::varint::BadBytes;
 pub use apart::{Apart, Rest};
@@ -139,8 +140,8 @@ impl Column {
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// CUDA ordinal or [`PINNED`](crate::trace::PINNED); `None` for what all devices share.
-    pub device: Option<u32>,
+    /// Which device; `None` for what all devices share.
+    pub device: Option<DeviceIdx>,
     /// Column.
     pub column: Column,
     /// Position within the column, from 0.

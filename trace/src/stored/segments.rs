@@ -2,6 +2,7 @@
 
 use super::columns::{Chunks, RowWriter};
 use super::{Chunk, Column, Damage, StoredError};
+use crate::device::DeviceIdx;
 use crate::trace::{DeviceTrace, PoolId, PoolSize, SegmentBefore};
 use crate::units::{Bytes, DeviceAddr};
 use crate::varint::{Cursor, put, put_difference};
@@ -24,7 +25,10 @@ pub(super) fn encode(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
 }
 
 /// Traces that were stored before this column existed have none.
-pub(super) fn decode(chunks: &mut Chunks, device: u32) -> Result<Vec<SegmentBefore>, StoredError> {
+pub(super) fn decode(
+    chunks: &mut Chunks,
+    device: DeviceIdx,
+) -> Result<Vec<SegmentBefore>, StoredError> {
     let mut segments = Vec::new();
     let mut last = 0;
     chunks.read(Some(device), Column::SegmentsBefore, |cursor| {

@@ -62,7 +62,7 @@ fn dressed(mut trace: Trace) -> Trace {
         depth: 3,
     });
     trace.devices.push(DeviceTrace {
-        device: 3,
+        device: DeviceIdx(3),
         ..DeviceTrace::default()
     });
     trace

@@ -2,13 +2,14 @@
 //! (`tests/fixtures/pinned_*.md`).
 
 use crate::recordings::{fixtures, replayed, snapshot};
+use trace::device::DeviceIdx;
 use trace::leaks::{self, Verdict};
 use trace::levels::GivenBack;
 use trace::replay;
 use trace::steps::choices;
 use trace::tiles::{SeriesTile, TileId};
 use trace::time::TimeColumn;
-use trace::trace::{BlockIdx, DeviceTrace, PINNED, Series, Trace};
+use trace::trace::{BlockIdx, DeviceTrace, Series, Trace};
 use trace::units::{Bytes, EventIdx, Micros};
 
 fn trace(name: &str) -> Trace {
@@ -58,7 +59,7 @@ fn events_from_before_the_recording_are_left_out() {
     let about: Vec<_> = trace
         .quality
         .iter()
-        .filter(|note| note.concerns(PINNED))
+        .filter(|note| note.concerns(DeviceIdx::PINNED))
         .collect();
     let note = about.iter().find(|note| note.code == "host_events_before");
     let note = note.expect("a note");
@@ -67,7 +68,7 @@ fn events_from_before_the_recording_are_left_out() {
         "{}",
         note.detail
     );
-    assert!(!note.concerns(0), "it is not about a device");
+    assert!(!note.concerns(DeviceIdx(0)), "it is not about a device");
     let double = about.iter().find(|note| note.code == "double_allocs");
     assert_eq!(double, None, "the events that are left fit together");
 }

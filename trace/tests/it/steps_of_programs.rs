@@ -140,7 +140,7 @@ fn trainers_and_programs_on_two_devices_are_judged_right() {
         assert_eq!(trace.devices.len(), counted.len(), "{name}");
         for (device, report) in trace.devices.iter().zip(leaks::of_trace(&trace)) {
             let number = device.device;
-            let expected = match leaking.contains(&Value::from(number)) {
+            let expected = match leaking.contains(&Value::from(number.0)) {
                 true => Verdict::Leak,
                 false => Verdict::Clean,
             };

@@ -22,7 +22,7 @@ use presentation::questions::what_if_tab::{
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
-use trace::trace::{PINNED, Series};
+use trace::trace::Series;
 use trace::units::Bytes;
 
 /// How many call sites the list offers to leave out.
@@ -135,7 +135,7 @@ fn shown(
 }
 
 fn is_pinned(asker: Asker) -> bool {
-    asker.device.with_value(|device| device.device) == PINNED
+    asker.device.with_value(|device| device.device.is_pinned())
 }
 
 /// Shown instead of the form.

@@ -22,6 +22,7 @@ use presentation::timeline::input::{Command, FLAT_BOX, Glide};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use trace::device::DeviceIdx;
 use trace::tiles::{MountainTile, SeriesTile};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
@@ -44,7 +45,7 @@ pub struct Source {
     /// The run.
     pub run: RunId,
     /// CUDA ordinal of the device.
-    pub device: u32,
+    pub device: DeviceIdx,
     /// The key of the loop whose iterations are the steps; `None` for the one that Tidemark finds.
     pub steps: Option<String>,
 }

@@ -8,7 +8,7 @@ use trace::compare::gate::{Outcome, Verdicts, Weight};
 use trace::compare::sites::SiteDelta;
 use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
 use trace::compare::{Difference, Leaks, leak_places};
-use trace::trace::{Series, device_name};
+use trace::trace::Series;
 
 /// Sites listed.
 const SITES: usize = 3;
@@ -134,14 +134,14 @@ fn verdict(against: &Against, difference: &Difference) -> String {
     let word = word(difference.change);
     match against.devices.len() {
         0 | 1 => capital(word),
-        _ => format!("{}: {word}", capital(&device_name(difference.new.device))),
+        _ => format!("{}: {word}", capital(&difference.new.device.name())),
     }
 }
 
 /// The other devices that are not the same, a line each, with what `told` says of them.
 fn others(against: &Against, told: impl Fn(&Difference) -> String) -> String {
     let lines = against.others().take(DEVICES).map(|other| {
-        let (name, word) = (device_name(other.new.device), word(other.change));
+        let (name, word) = (other.new.device.name(), word(other.change));
         format!("- {name}: {word}: {}\n", told(other))
     });
     let lines: String = lines.collect();
@@ -155,7 +155,7 @@ fn others(against: &Against, told: impl Fn(&Difference) -> String) -> String {
 fn numbers(against: &Against, difference: &Difference) -> String {
     let name = match against.devices.len() {
         0 | 1 => String::new(),
-        _ => format!("{} ", device_name(difference.new.device)),
+        _ => format!("{} ", difference.new.device.name()),
     };
     let mut out = format!("| {name}| baseline | new | change |\n|---|--:|--:|--:|\n");
     let (base, new) = (&difference.base, &difference.new);
@@ -246,6 +246,7 @@ mod tests {
     use api::routes;
     use trace::compare::gate::Limits;
     use trace::compare::profile::Profile;
+    use trace::device::DeviceIdx;
     use trace::trace::Trace;
 
     /// A pass on two devices that hold so many MiB.
@@ -259,7 +260,7 @@ mod tests {
         trace
             .devices
             .extend(device.map(|device| trace::trace::DeviceTrace {
-                device: 1,
+                device: DeviceIdx(1),
                 ..device
             }));
         Profile::of(&trace)

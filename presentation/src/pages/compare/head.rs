@@ -73,6 +73,7 @@ pub const fn next_pick(chosen: usize, others: usize) -> &'static str {
 mod tests {
     use super::*;
     use api::leaks::Verdict;
+    use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
     use trace::units::Bytes;
 
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn a_run_to_pick_says_how_long_it_is_where_that_is_known() {
         let leaks = |recording, step: &str| LeakSummary {
-            device: 0,
+            device: DeviceIdx(0),
             recording,
             verdict: Verdict::Clean,
             reason: String::new(),

@@ -8,6 +8,7 @@ use api::view_state::{Selection, ViewState};
 use timeline::order;
 use trace::code::file_name;
 use trace::compare::sites::{SiteChange, SiteDelta};
+use trace::device::DeviceIdx;
 use trace::units::Bytes;
 
 /// The rows that a state shows, in its order.
@@ -85,7 +86,7 @@ pub fn apart(site: &SiteDelta, sites: &[SiteDelta]) -> Option<String> {
 }
 
 /// The page of a run with the band of this stack selected.
-pub fn band_page(run: &RunId, device: u32, stack: u32) -> String {
+pub fn band_page(run: &RunId, device: DeviceIdx, stack: u32) -> String {
     let state = ViewState {
         device: Some(device),
         selection: Some(Selection::Group(stack)),
@@ -195,6 +196,9 @@ mod tests {
     #[test]
     fn a_band_has_an_address() {
         let run = "run_a".parse().unwrap();
-        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=5&dev=1&sel=g17");
+        assert_eq!(
+            band_page(&run, DeviceIdx(1), 17),
+            "/runs/run_a?v=5&dev=1&sel=g17"
+        );
     }
 }

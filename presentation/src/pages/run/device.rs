@@ -2,12 +2,13 @@
 
 use super::recording::Cut;
 use api::runs::{DeviceSummary, RunDetail};
+use trace::device::DeviceIdx;
 use trace::steps::choices;
-use trace::trace::{PINNED, StepSource};
+use trace::trace::StepSource;
 
 /// The device of a view: the one that it names, which may be the host's pinned memory; otherwise
 /// the main one.
-pub fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
+pub fn chosen_device(run: &RunDetail, wanted: Option<DeviceIdx>) -> Option<DeviceSummary> {
     let devices = &run.summary.devices;
     let mut all = devices.iter().chain(&run.summary.pinned);
     let named = wanted.and_then(|device| all.find(|d| d.device == device));
@@ -18,10 +19,10 @@ pub fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSumma
 }
 
 /// What is said where a view names a device that the recording does not have.
-pub fn missing_device(wanted: Option<u32>, shown: Option<u32>) -> Option<String> {
+pub fn missing_device(wanted: Option<DeviceIdx>, shown: Option<DeviceIdx>) -> Option<String> {
     let (wanted, shown) = (wanted?, shown?);
     let name = |device| match device {
-        PINNED => "pinned memory".to_owned(),
+        DeviceIdx::PINNED => "pinned memory".to_owned(),
         device => format!("device {device}"),
     };
     (shown != wanted).then(|| {
@@ -49,6 +50,7 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_is_told() {
         let check = |wanted: Option<u32>, shown: Option<u32>, expected: Option<&str>| {
+            let (wanted, shown) = (wanted.map(DeviceIdx), shown.map(DeviceIdx));
             assert_eq!(missing_device(wanted, shown).as_deref(), expected);
         };
         check(None, Some(0), None);
@@ -57,6 +59,6 @@ mod tests {
         let told = "This recording has no device 7, which the link names; you see device 0.";
         check(Some(7), Some(0), Some(told));
         let told = "This recording has no pinned memory, which the link names; you see device 0.";
-        check(Some(PINNED), Some(0), Some(told));
+        check(Some(DeviceIdx::PINNED.0), Some(0), Some(told));
     }
 }

@@ -6,7 +6,6 @@ use ::timeline::oom;
 use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::{Marks, OomMark};
-use trace::trace::device_name;
 use trace::units::Bytes;
 
 /// How many failed allocations are listed one by one.
@@ -19,7 +18,7 @@ pub fn failed(device: &DeviceSummary) -> usize {
 
 /// That a device leaks, or the pinned memory of the host.
 pub fn leaks_there(found: &LeakSummary) -> String {
-    let place = words::capital(&device_name(found.device));
+    let place = words::capital(&found.device.name());
     let step = &found.step;
     match found.bytes_per_step {
         Bytes::ZERO => format!("{place} leaks within each {step}."),
@@ -67,6 +66,7 @@ pub fn more(marks: &Marks) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::device::DeviceIdx;
     use trace::phases::Phase;
     use trace::span::Span;
     use trace::trace::Step;
@@ -128,7 +128,7 @@ mod tests {
     fn a_leak_elsewhere_is_counted_by_what_its_steps_are() {
         let told = |step: &str, bytes| {
             leaks_there(&LeakSummary {
-                device: 1,
+                device: DeviceIdx(1),
                 recording: trace::steps::recording::Kind::Loop,
                 verdict: api::leaks::Verdict::Leak,
                 reason: String::new(),

@@ -8,6 +8,7 @@ use api::leaks::LeakSummary;
 use api::runs::DeviceSummary;
 use api::timeline::Marks;
 use api::view_state::ViewState;
+use trace::device::DeviceIdx;
 use trace::steps::Word;
 use trace::trace::{QualityNote, Series, StepSource};
 
@@ -33,7 +34,11 @@ pub fn merged<'a>(notes: impl Iterator<Item = &'a QualityNote>) -> Vec<(Badge, S
 
 /// Whether it leaks, for a device whose steps are those that the run was judged by. With other
 /// steps the verdict may be another one.
-pub fn judged(leaks: Option<&LeakSummary>, device: u32, steps: Option<&str>) -> Option<Badge> {
+pub fn judged(
+    leaks: Option<&LeakSummary>,
+    device: DeviceIdx,
+    steps: Option<&str>,
+) -> Option<Badge> {
     let leaks = leaks.filter(|leaks| leaks.device == device && steps.is_none());
     leaks.map(verdict)
 }
@@ -76,7 +81,7 @@ pub fn device_facts(device: &DeviceSummary, marks: Option<&Marks>) -> Vec<(Strin
 }
 
 /// Selects another device, which has other events and other blocks.
-pub fn choose_device(state: &mut ViewState, device: u32) {
+pub fn choose_device(state: &mut ViewState, device: DeviceIdx) {
     *state = ViewState {
         device: Some(device),
         steps: None,
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn steps_are_called_what_the_loop_calls_them() {
         let mut device = DeviceSummary {
-            device: 0,
+            device: DeviceIdx(0),
             events: 40,
             blocks: 20,
             series: Default::default(),
@@ -145,7 +150,7 @@ mod tests {
     #[test]
     fn the_verdict_stands_beside_what_was_judged() {
         let leaks = LeakSummary {
-            device: 1,
+            device: DeviceIdx(1),
             recording: Kind::Loop,
             verdict: Verdict::Leak,
             reason: String::new(),
@@ -156,10 +161,15 @@ mod tests {
             let badge = judged(leaks, device, steps);
             assert_eq!(badge.as_ref().map(|badge| badge.label.as_str()), expected);
         };
-        check(Some(&leaks), 1, None, Some("leaks 8.00 MiB a step"));
-        check(Some(&leaks), 0, None, None);
-        check(Some(&leaks), 1, Some("calls"), None);
-        check(None, 1, None, None);
+        check(
+            Some(&leaks),
+            DeviceIdx(1),
+            None,
+            Some("leaks 8.00 MiB a step"),
+        );
+        check(Some(&leaks), DeviceIdx(0), None, None);
+        check(Some(&leaks), DeviceIdx(1), Some("calls"), None);
+        check(None, DeviceIdx(1), None, None);
     }
 
     #[test]

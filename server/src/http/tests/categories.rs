@@ -11,6 +11,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use trace::device::DeviceIdx;
 use trace::units::Bytes;
 
 const ROUTE: &str = "/api/categories";
@@ -26,7 +27,7 @@ async fn step(server: &Server) -> RunSummary {
 
 /// What the peak of a run is made of.
 async fn at_peak(server: &Server, run: &RunSummary) -> Vec<(String, Bytes)> {
-    let answer = server.get(&routes::contents(&run.id, 0)).await;
+    let answer = server.get(&routes::contents(&run.id, DeviceIdx(0))).await;
     let contents: Contents = answer.expect(StatusCode::OK).read();
     let shares = contents.peak.unwrap().categories.into_iter();
     shares
@@ -76,7 +77,10 @@ async fn a_team_s_own_names_stand_everywhere_at_once() {
     let peak = explained.device.unwrap().peak.unwrap();
     assert_eq!(peak.categories[0].category.name(), expected[0].0);
     // Verdicts do not depend on names.
-    let leaks: Leaks = server.get(&routes::leaks(&run.id, 0)).await.read();
+    let leaks: Leaks = server
+        .get(&routes::leaks(&run.id, DeviceIdx(0)))
+        .await
+        .read();
     assert_eq!(leaks.steps, run.steps);
 
     // Without rules everything is as it was.
@@ -117,7 +121,7 @@ async fn a_redacted_link_does_not_show_them() {
     let made = server.json(Method::POST, "/api/shares", &link);
     let made: Value = made.await.expect(StatusCode::CREATED).read();
     let link: ShareId = serde_json::from_value(made["share"]["id"].clone()).expect("a link");
-    let path = routes::for_link(&routes::contents(&run.id, 0), &link);
+    let path = routes::for_link(&routes::contents(&run.id, DeviceIdx(0)), &link);
     let seen: Contents = server.get(&path).await.expect(StatusCode::OK).read();
     let seen = seen.peak.unwrap().categories;
     let names: Vec<_> = seen

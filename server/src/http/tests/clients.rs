@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 
 /// Longer than any step here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -180,7 +181,7 @@ async fn a_question_ends_when_its_client_hangs_up_and_a_change_does_not() {
         assert!(reached.is_ok(), "{expected} wait for a turn");
     };
     for by in [Dimension::Category, Dimension::Site] {
-        let asks = ask(address, &get(&routes::growth(&run, 0, by))).await;
+        let asks = ask(address, &get(&routes::growth(&run, DeviceIdx(0), by))).await;
         waiting(1).await;
         drop(asks);
         waiting(0).await;

@@ -10,6 +10,7 @@ use api::timeline::{Marks, Moment};
 use axum::http::StatusCode;
 use trace::alive::Dimension;
 use trace::categories::Category;
+use trace::device::DeviceIdx;
 use trace::phases::Phase;
 use trace::steps::recording::Kind;
 use trace::units::{Bytes, EventIdx};
@@ -25,7 +26,7 @@ async fn plain(server: &Server, name: &str) -> RunSummary {
 }
 
 async fn contents(server: &Server, run: &RunSummary) -> Contents {
-    let answer = server.get(&routes::contents(&run.id, 0)).await;
+    let answer = server.get(&routes::contents(&run.id, DeviceIdx(0))).await;
     answer.expect(StatusCode::OK).read()
 }
 
@@ -63,17 +64,23 @@ async fn another_loop_is_taken_for_steps_everywhere() {
     assert_eq!((chosen.count, run.steps), (6, 6));
     for level in &found.levels {
         let asked = |path| routes::with_steps(path, Some(&level.key));
-        let marks: Marks = server.get(&asked(routes::marks(&run.id, 0))).await.read();
+        let marks: Marks = server
+            .get(&asked(routes::marks(&run.id, DeviceIdx(0))))
+            .await
+            .read();
         assert_eq!(marks.steps.len(), level.count as usize, "{}", level.key);
-        let leaks: Leaks = server.get(&asked(routes::leaks(&run.id, 0))).await.read();
+        let leaks: Leaks = server
+            .get(&asked(routes::leaks(&run.id, DeviceIdx(0))))
+            .await
+            .read();
         assert_eq!(leaks.steps, level.count, "{}", level.key);
-        let path = routes::growth(&run.id, 0, Dimension::Stack);
+        let path = routes::growth(&run.id, DeviceIdx(0), Dimension::Stack);
         let growth: Growth = server.get(&asked(path)).await.read();
         let stepped = growth.moments.iter().filter(|moment| moment.step.is_some());
         assert_eq!(stepped.count(), level.count as usize, "{}", level.key);
         let first = marks.steps[0].events.start();
         let moment: Moment = server
-            .get(&asked(routes::moment(&run.id, 0, first)))
+            .get(&asked(routes::moment(&run.id, DeviceIdx(0), first)))
             .await
             .read();
         assert_eq!(moment.step.as_ref(), Some(&marks.steps[0].name));
@@ -82,18 +89,21 @@ async fn another_loop_is_taken_for_steps_everywhere() {
     for level in &found.levels {
         let server = &server;
         let [word, key] = [&level.label, &level.key].map(|name| {
-            let path = routes::with_steps(routes::marks(&run.id, 0), Some(name));
+            let path = routes::with_steps(routes::marks(&run.id, DeviceIdx(0)), Some(name));
             async move { server.get(&path).await.read::<Marks>() }
         });
         assert_eq!(word.await.steps, key.await.steps, "{}", level.label);
     }
-    let unknown = routes::with_steps(routes::marks(&run.id, 0), Some("no.such"));
+    let unknown = routes::with_steps(routes::marks(&run.id, DeviceIdx(0)), Some("no.such"));
     let problem = server.get(&unknown).await.problem();
     assert_eq!(problem.status, 404);
     for level in &found.levels {
         let said = format!("{} ({})", level.label, level.key);
         assert!(problem.detail.contains(&said), "{}", problem.detail);
     }
-    let unknown = routes::with_steps(routes::moment(&run.id, 0, EventIdx(0)), Some("no.such"));
+    let unknown = routes::with_steps(
+        routes::moment(&run.id, DeviceIdx(0), EventIdx(0)),
+        Some("no.such"),
+    );
     assert_eq!(server.get(&unknown).await.problem().status, 404);
 }

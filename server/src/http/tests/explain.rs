@@ -11,6 +11,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use std::sync::atomic::AtomicU64;
+use trace::device::DeviceIdx;
 use trace::main_device;
 use trace::watch::Watch;
 
@@ -35,7 +36,7 @@ async fn a_run_is_told_as_its_file_is() {
         explain(&run.name, &trace, main_device::of(&trace), None, watch)
     });
 
-    let path = routes::explain(&run.id, 0, None);
+    let path = routes::explain(&run.id, DeviceIdx(0), None);
     let answer = server.get(&path).await.expect(StatusCode::OK);
     assert_eq!(
         answer.headers[header::CONTENT_TYPE],
@@ -94,16 +95,18 @@ async fn words_that_are_kept_are_told_again() {
         told.torch
     };
     let bare = format!("/api/runs/{}/explain", run.id);
-    let own_steps = routes::explain(&run.id, 0, None);
+    let own_steps = routes::explain(&run.id, DeviceIdx(0), None);
     keep(VERSION - 1, "of an older version").await;
     assert_ne!(told(&bare).await.unwrap(), "of an older version");
     keep(VERSION, "kept").await;
     assert_eq!(told(&own_steps).await.unwrap(), "kept");
-    let contents = server.get(&routes::contents(&run.id, 0)).await;
+    let contents = server.get(&routes::contents(&run.id, DeviceIdx(0))).await;
     let contents: api::contents::Contents = contents.read();
-    let other_steps = routes::explain(&run.id, 0, Some(&contents.levels[0].key));
+    let other_steps = routes::explain(&run.id, DeviceIdx(0), Some(&contents.levels[0].key));
     assert_ne!(told(&other_steps).await.unwrap(), "kept");
-    let other_device = server.get(&routes::explain(&run.id, 7, None)).await;
+    let other_device = server
+        .get(&routes::explain(&run.id, DeviceIdx(7), None))
+        .await;
     assert_eq!(other_device.problem().status, 404);
 }
 
@@ -111,10 +114,10 @@ async fn words_that_are_kept_are_told_again() {
 async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
     let server = Server::start().await;
     let run = sample(&server).await;
-    let contents = server.get(&routes::contents(&run.id, 0)).await;
+    let contents = server.get(&routes::contents(&run.id, DeviceIdx(0))).await;
     let contents: api::contents::Contents = contents.read();
     for level in &contents.levels {
-        let path = routes::explain(&run.id, 0, Some(&level.key));
+        let path = routes::explain(&run.id, DeviceIdx(0), Some(&level.key));
         let told = asked(&server, &path, "application/json").await;
         let told: Explanation = told.expect(StatusCode::OK).read();
         let device = told.device.expect("a device");
@@ -122,16 +125,16 @@ async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
     }
     let found = asked(
         &server,
-        &routes::explain(&run.id, 0, None),
+        &routes::explain(&run.id, DeviceIdx(0), None),
         "application/json",
     )
     .await;
     let found: Explanation = found.read();
     assert_eq!(found.device.unwrap().leaks.verdict, Verdict::Leak);
     for path in [
-        routes::explain(&run.id, 7, None),
-        routes::explain(&run.id, 0, Some("no such loop")),
-        routes::explain(&"run_0000000000000000".parse().unwrap(), 0, None),
+        routes::explain(&run.id, DeviceIdx(7), None),
+        routes::explain(&run.id, DeviceIdx(0), Some("no such loop")),
+        routes::explain(&"run_0000000000000000".parse().unwrap(), DeviceIdx(0), None),
     ] {
         let problem = server.get(&path).await.problem();
         assert_eq!(
@@ -150,7 +153,9 @@ async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
     let told: Explanation = told.expect(StatusCode::OK).read();
     assert_eq!(told.limit, Some(trace::units::Bytes::gib(64)));
     server.json(Method::DELETE, &routes::run(&run.id), "").await;
-    let gone = server.get(&routes::explain(&run.id, 0, None)).await;
+    let gone = server
+        .get(&routes::explain(&run.id, DeviceIdx(0), None))
+        .await;
     assert_eq!(gone.problem().status, 404);
 }
 
@@ -200,7 +205,9 @@ async fn a_large_recording_is_judged_and_explained_after_it_has_arrived() {
         read.await.unwrap()
     });
     let kept = page(&words.await);
-    let page = server.get(&routes::explain(&run.id, 0, None)).await;
+    let page = server
+        .get(&routes::explain(&run.id, DeviceIdx(0), None))
+        .await;
     let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
     let below_the_name = |text: &str| text.split_once('\n').unwrap().1.to_owned();
     assert_eq!(below_the_name(&page), below_the_name(&kept));

@@ -7,6 +7,7 @@ use api::runs::{FinishedUpload, RunSummary};
 use api::timeline::{BlockDetail, Marks, Moment};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
+use trace::device::DeviceIdx;
 use trace::tiles::{GroupBy, MountainTile, SeriesTile, TileId};
 use trace::trace::{Action, BlockIdx, Series};
 use trace::units::EventIdx;
@@ -26,7 +27,7 @@ async fn get_coded(server: &Server, path: &str, accepted: &str) -> Answer {
 
 async fn series_tile(server: &Server, run: &RunId, id: TileId) -> SeriesTile {
     let answer = server
-        .get(&routes::series_tile(run, 0, id))
+        .get(&routes::series_tile(run, DeviceIdx(0), id))
         .await
         .expect(StatusCode::OK);
     SeriesTile::decode(&answer.body).unwrap()
@@ -48,7 +49,7 @@ async fn tiles_agree_with_the_summary_at_every_level() {
         }
     }
     for group in GroupBy::ALL {
-        let path = routes::mountain_tile(&run.id, 0, group, whole);
+        let path = routes::mountain_tile(&run.id, DeviceIdx(0), group, whole);
         let answer = server.get(&path).await.expect(StatusCode::OK);
         let tile = MountainTile::decode(&answer.body).unwrap();
         assert_eq!(tile.group_by, group);
@@ -66,14 +67,16 @@ async fn the_first_picture_needs_no_decoding() {
     let lost = server.app.store.write_now(|writer| writer.lose_chunks());
     assert!(lost.unwrap() > 0);
     for path in [
-        routes::series_tile(&run.id, 0, whole),
-        routes::mountain_tile(&run.id, 0, GroupBy::Stack, whole),
-        routes::marks(&run.id, 0),
+        routes::series_tile(&run.id, DeviceIdx(0), whole),
+        routes::mountain_tile(&run.id, DeviceIdx(0), GroupBy::Stack, whole),
+        routes::marks(&run.id, DeviceIdx(0)),
     ] {
         server.get(&path).await.expect(StatusCode::OK);
     }
     let finer = TileId { level: 0, index: 1 };
-    let undecodable = server.get(&routes::series_tile(&run.id, 0, finer)).await;
+    let undecodable = server
+        .get(&routes::series_tile(&run.id, DeviceIdx(0), finer))
+        .await;
     undecodable.expect(StatusCode::SERVICE_UNAVAILABLE);
 }
 
@@ -82,7 +85,7 @@ async fn a_stored_trace_draws_the_same_as_the_fresh_one() {
     let server = Server::start().await;
     let run = sample(&server, "streams").await;
     let fresh = series_tile(&server, &run.id, TileId { level: 0, index: 1 }).await;
-    let moment = routes::moment(&run.id, 0, EventIdx(77));
+    let moment = routes::moment(&run.id, DeviceIdx(0), EventIdx(77));
     let fresh_moment: Moment = server.get(&moment).await.read();
     server.app.pictures.traces.forget_all();
     let lost = server.app.store.write_now(|writer| writer.lose_tiles());
@@ -98,7 +101,7 @@ async fn a_stored_trace_draws_the_same_as_the_fresh_one() {
 async fn pictures_are_packed_tagged_and_kept() {
     let server = Server::start().await;
     let run = sample(&server, "plain_lm").await;
-    let path = routes::series_tile(&run.id, 0, TileId { level: 4, index: 0 });
+    let path = routes::series_tile(&run.id, DeviceIdx(0), TileId { level: 4, index: 0 });
     let plain = get_coded(&server, &path, "identity").await;
     let zstd = get_coded(&server, &path, "gzip, deflate, br, zstd").await;
     let gzip = get_coded(&server, &path, "gzip").await;
@@ -141,7 +144,10 @@ async fn pictures_are_packed_tagged_and_kept() {
 async fn marks_hold_steps_scopes_and_failures() {
     let server = Server::start().await;
     let run = sample(&server, "oom").await;
-    let marks: Marks = server.get(&routes::marks(&run.id, 0)).await.read();
+    let marks: Marks = server
+        .get(&routes::marks(&run.id, DeviceIdx(0)))
+        .await
+        .read();
     assert_eq!(marks.steps.len(), run.steps as usize);
     assert!(!marks.annotations.is_empty());
     assert_eq!(marks.annotations_left_out, 0);
@@ -162,10 +168,10 @@ async fn blocks_and_moments_tell_one_story() {
     let run = sample(&server, "leak_hook_cache").await;
     let mut seen = 0;
     for event in 0..run.devices[0].events.min(60) {
-        let path = routes::moment(&run.id, 0, EventIdx(event));
+        let path = routes::moment(&run.id, DeviceIdx(0), EventIdx(event));
         let moment: Moment = server.get(&path).await.read();
         if let (Action::Alloc, Some(block)) = (moment.action, moment.block) {
-            let path = routes::block(&run.id, 0, BlockIdx(block));
+            let path = routes::block(&run.id, DeviceIdx(0), BlockIdx(block));
             let block: BlockDetail = server.get(&path).await.read();
             assert_eq!(block.alloc, Some((moment.event, moment.time)));
             assert_eq!(Some(block.addr), moment.addr);
@@ -176,9 +182,9 @@ async fn blocks_and_moments_tell_one_story() {
     }
     assert!(seen > 5);
     for path in [
-        routes::block(&run.id, 0, BlockIdx(u32::MAX)),
-        routes::moment(&run.id, 0, EventIdx(u32::MAX)),
-        routes::moment(&run.id, 7, EventIdx(0)),
+        routes::block(&run.id, DeviceIdx(0), BlockIdx(u32::MAX)),
+        routes::moment(&run.id, DeviceIdx(0), EventIdx(u32::MAX)),
+        routes::moment(&run.id, DeviceIdx(7), EventIdx(0)),
     ] {
         assert_eq!(server.get(&path).await.problem().status, 404);
     }

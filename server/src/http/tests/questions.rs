@@ -17,6 +17,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::json;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -30,13 +31,18 @@ async fn ok(server: &Server, path: &str) -> Answer {
 }
 
 async fn growth(server: &Server, run: &RunId, by: Dimension) -> Growth {
-    ok(server, &routes::growth(run, 0, by)).await.read()
+    ok(server, &routes::growth(run, DeviceIdx(0), by))
+        .await
+        .read()
 }
 
 async fn allocations(server: &Server, run: &RunId, filter: &AllocationFilter) -> AllocationPage {
-    ok(server, &routes::allocations(run, 0, filter, 0, 500))
-        .await
-        .read()
+    ok(
+        server,
+        &routes::allocations(run, DeviceIdx(0), filter, 0, 500),
+    )
+    .await
+    .read()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +53,9 @@ async fn a_run_arrives_with_its_verdict() {
     assert_eq!(found.verdict, Verdict::Leak);
     assert_eq!(found.bytes_per_step, Bytes::mib(8));
 
-    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, 0)).await.read();
+    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, DeviceIdx(0)))
+        .await
+        .read();
     assert_eq!((leaks.verdict, leaks.steps), (Verdict::Leak, 12));
     assert!(leaks.reason.contains("8.00 MiB a step"), "{}", leaks.reason);
     let group = &leaks.groups[0];
@@ -85,7 +93,9 @@ async fn the_fix_is_clean_and_what_it_fixes_is_not() {
     let server = Server::start().await;
     let verdict = async |name| {
         let run = sample(&server, name).await;
-        let leaks: Leaks = ok(&server, &routes::leaks(&run.id, 0)).await.read();
+        let leaks: Leaks = ok(&server, &routes::leaks(&run.id, DeviceIdx(0)))
+            .await
+            .read();
         let function = leaks.groups.first().and_then(|g| g.frame.clone());
         (leaks.verdict, function.map(|frame| frame.name))
     };
@@ -103,7 +113,9 @@ async fn a_run_that_nobody_judged_is_judged_when_somebody_asks() {
     assert_eq!(server.app.store.write(forget).await.unwrap(), 1);
     let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
     assert_eq!(listed[0].leaks, None);
-    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, 0)).await.read();
+    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, DeviceIdx(0)))
+        .await
+        .read();
     assert_eq!(leaks.verdict, Verdict::Leak);
     let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
     assert!(listed[0].leaks.is_some(), "and then it is kept");
@@ -113,13 +125,15 @@ async fn a_run_that_nobody_judged_is_judged_when_somebody_asks() {
 async fn bands_sum_to_allocated_and_the_leak_has_one() {
     let server = Server::start().await;
     let run = sample(&server, "leak_hook_cache").await;
-    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, 0)).await.read();
+    let leaks: Leaks = ok(&server, &routes::leaks(&run.id, DeviceIdx(0)))
+        .await
+        .read();
     for by in Dimension::ALL {
         let growth = growth(&server, &run.id, by).await;
         assert_eq!(growth.moments.len(), 12);
         for (i, moment) in growth.moments.iter().enumerate() {
             let sum: u64 = growth.bands.iter().map(|band| band.bytes[i]).sum();
-            let path = routes::moment(&run.id, 0, moment.event);
+            let path = routes::moment(&run.id, DeviceIdx(0), moment.event);
             let at: Moment = ok(&server, &path).await.read();
             assert_eq!(Bytes(sum), at.levels.get(Series::Allocated), "{by:?} {i}");
         }
@@ -169,7 +183,9 @@ async fn what_is_alive_and_what_changed_agree() {
     let moments = growth(&server, &run.id, Dimension::Stack).await.moments;
     let (from, to) = (moments[2].event, moments[3].event);
     let alive = async |at: EventIdx, by| -> Alive {
-        ok(&server, &routes::alive(&run.id, 0, at, by)).await.read()
+        ok(&server, &routes::alive(&run.id, DeviceIdx(0), at, by))
+            .await
+            .read()
     };
     let (before, after) = (
         alive(from, Dimension::Stack).await,
@@ -180,7 +196,7 @@ async fn what_is_alive_and_what_changed_agree() {
         before.groups.iter().map(|g| g.tally.bytes).sum()
     );
     assert_eq!(after.tree[0].tally, after.total);
-    let path = routes::changes(&run.id, 0, (from, to), Dimension::Stack);
+    let path = routes::changes(&run.id, DeviceIdx(0), (from, to), Dimension::Stack);
     let changes: Changes = ok(&server, &path).await.read();
     assert_eq!(changes.allocated_from, before.total.bytes);
     assert_eq!(changes.allocated_to, after.total.bytes);
@@ -233,7 +249,7 @@ async fn a_state_alone_is_asked_what_is_alive() {
         );
         assert_eq!(alive.tree[0].tally, alive.total);
     }
-    let map: MemoryMap = ok(&server, &routes::memory_map(&run.id, 0, None))
+    let map: MemoryMap = ok(&server, &routes::memory_map(&run.id, DeviceIdx(0), None))
         .await
         .read();
     assert_eq!((map.event, map.step), (None, None));
@@ -244,7 +260,7 @@ async fn a_state_alone_is_asked_what_is_alive() {
     assert_eq!(held, (Bytes::mib(2), Bytes(5120), Bytes((2 << 20) - 5120)));
     assert_eq!(pool.segments[0].sizes, [Bytes(4096), Bytes(1024)]);
     assert_eq!(pool.segments[0].pending, [1]);
-    let named = routes::memory_map(&run.id, 0, EventIdx(0));
+    let named = routes::memory_map(&run.id, DeviceIdx(0), EventIdx(0));
     server.get(&named).await.expect(StatusCode::NOT_FOUND);
     let named = server
         .get(&format!("/api/runs/{}/devices/0/alive?at=0", run.id))
@@ -258,9 +274,13 @@ async fn a_map_holds_what_is_reserved_and_active() {
     let run = sample(&server, "streams").await.id;
     let mut any_waits = false;
     for at in (0..6000).step_by(500).map(EventIdx) {
-        let map: MemoryMap = ok(&server, &routes::memory_map(&run, 0, at)).await.read();
+        let map: MemoryMap = ok(&server, &routes::memory_map(&run, DeviceIdx(0), at))
+            .await
+            .read();
         let pools = map.pools.expect("no segment is missing");
-        let moment: Moment = ok(&server, &routes::moment(&run, 0, at)).await.read();
+        let moment: Moment = ok(&server, &routes::moment(&run, DeviceIdx(0), at))
+            .await
+            .read();
         let reserved: Bytes = pools.iter().map(|pool| pool.reserved).sum();
         let used: Bytes = pools.iter().map(|pool| pool.used).sum();
         assert_eq!(reserved, moment.levels.get(Series::Reserved), "{at}");
@@ -274,7 +294,7 @@ async fn a_map_holds_what_is_reserved_and_active() {
         }
     }
     assert!(any_waits, "some block waits for another stream");
-    let beyond = routes::memory_map(&run, 0, EventIdx(4_000_000_000));
+    let beyond = routes::memory_map(&run, DeviceIdx(0), EventIdx(4_000_000_000));
     server.get(&beyond).await.expect(StatusCode::NOT_FOUND);
 }
 
@@ -282,13 +302,15 @@ async fn a_map_holds_what_is_reserved_and_active() {
 async fn room_over_time_is_what_the_maps_of_its_moments_say() {
     let server = Server::start().await;
     let run = sample(&server, "streams").await.id;
-    let route = routes::room_over_time(&run, 0);
+    let route = routes::room_over_time(&run, DeviceIdx(0));
     let rooms: RoomOverTime = ok(&server, &route).await.read();
     assert!(rooms.events.len() > 100 && rooms.events.is_sorted());
     assert!(rooms.waiting.iter().any(|bytes| *bytes > Bytes::ZERO));
     for moment in (0..rooms.events.len()).step_by(40) {
         let at = rooms.events[moment];
-        let map: MemoryMap = ok(&server, &routes::memory_map(&run, 0, at)).await.read();
+        let map: MemoryMap = ok(&server, &routes::memory_map(&run, DeviceIdx(0), at))
+            .await
+            .read();
         let pools = map.pools.expect("no segment is missing");
         let sum = |of: fn(&api::memory_map::PoolMap) -> Bytes| pools.iter().map(of).sum::<Bytes>();
         assert_eq!(rooms.reserved[moment], sum(|pool| pool.reserved), "{at}");
@@ -309,7 +331,7 @@ async fn allocations_are_filtered_sorted_and_paged() {
     let run = sample(&server, "plain_lm").await;
     let all = AllocationFilter::default();
     let first = allocations(&server, &run.id, &all).await;
-    let path = routes::allocations(&run.id, 0, &all, 3, 2);
+    let path = routes::allocations(&run.id, DeviceIdx(0), &all, 3, 2);
     let page: AllocationPage = ok(&server, &path).await.read();
     assert_eq!(page.items, first.items[3..5]);
     assert_eq!(page.total.count, u64::from(run.devices[0].blocks));
@@ -327,14 +349,14 @@ async fn allocations_are_filtered_sorted_and_paged() {
     assert!(!found.items.is_empty());
     assert!(found.items.windows(2).all(|w| w[0].size >= w[1].size));
     for row in &found.items {
-        let path = routes::block(&run.id, 0, BlockIdx(row.block));
+        let path = routes::block(&run.id, DeviceIdx(0), BlockIdx(row.block));
         let block: BlockDetail = ok(&server, &path).await.read();
         assert!(block.size >= Bytes::mib(4));
         let named = |f: &api::frames::FrameText| f.name.contains("forward");
         assert!(block.alloc_stack.iter().any(named));
     }
     let block = found.items[0].block;
-    let path = routes::beside(&run.id, 0, BlockIdx(block));
+    let path = routes::beside(&run.id, DeviceIdx(0), BlockIdx(block));
     let beside: AllocationPage = ok(&server, &path).await.read();
     assert!(beside.items.iter().any(|row| row.block == block) && beside.items.len() > 8);
 }
@@ -387,17 +409,17 @@ async fn what_was_there_at_the_start_is_listed_and_can_be_left_out() {
     let server = Server::start().await;
     let run = sample(&server, "off_v1_moe").await;
     let allocated = run.devices[0].series[Series::Allocated as usize];
-    let path = routes::alive_at_start(&run.id, 0, Dimension::Site);
+    let path = routes::alive_at_start(&run.id, DeviceIdx(0), Dimension::Site);
     let there: Alive = ok(&server, &path).await.read();
     assert_eq!((there.event, there.step), (None, None));
     assert_eq!(there.total.bytes, allocated.start);
     assert!(there.total.bytes > Bytes::ZERO);
-    let at_end = routes::alive(&run.id, 0, None, Dimension::Site);
+    let at_end = routes::alive(&run.id, DeviceIdx(0), None, Dimension::Site);
     let at_end: Alive = ok(&server, &at_end).await.read();
     assert_ne!(there.total, at_end.total, "another moment, another answer");
     let mut conditions = Conditions::default();
     conditions.toggle(&there.groups[0].key);
-    let path = routes::what_if(&run.id, 0, &conditions);
+    let path = routes::what_if(&run.id, DeviceIdx(0), &conditions);
     let answer: WhatIfDrawn = ok(&server, &path).await.read();
     let gone = answer.answer.otherwise.gone;
     assert!(gone >= there.groups[0].tally.count, "{gone}");
@@ -409,12 +431,17 @@ async fn answers_are_asked_for_once() {
     let run = sample(&server, "plain_lm").await.id;
     let all = AllocationFilter::default();
     for path in [
-        routes::leaks(&run, 0),
-        routes::growth(&run, 0, Dimension::Site),
-        routes::alive(&run, 0, EventIdx(99), Dimension::File),
-        routes::changes(&run, 0, (EventIdx(5), EventIdx(99)), Dimension::Pool),
-        routes::allocations(&run, 0, &all, 0, 10),
-        routes::beside(&run, 0, BlockIdx(40)),
+        routes::leaks(&run, DeviceIdx(0)),
+        routes::growth(&run, DeviceIdx(0), Dimension::Site),
+        routes::alive(&run, DeviceIdx(0), EventIdx(99), Dimension::File),
+        routes::changes(
+            &run,
+            DeviceIdx(0),
+            (EventIdx(5), EventIdx(99)),
+            Dimension::Pool,
+        ),
+        routes::allocations(&run, DeviceIdx(0), &all, 0, 10),
+        routes::beside(&run, DeviceIdx(0), BlockIdx(40)),
     ] {
         let first = ok(&server, &path).await;
         let etag = first.headers[header::ETAG].clone();
@@ -422,7 +449,7 @@ async fn answers_are_asked_for_once() {
         let again = server.send(again.body(Body::empty()).unwrap()).await;
         assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{path}");
     }
-    let kept = ok(&server, &routes::leaks(&run, 0)).await;
+    let kept = ok(&server, &routes::leaks(&run, DeviceIdx(0))).await;
     let control = kept.headers[header::CACHE_CONTROL].to_str().unwrap();
     assert!(control.contains("immutable"), "{control}");
 }

@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use trace::device::DeviceIdx;
 
 /// What must stay secret. No part of it occurs in a word that the program or PyTorch writes.
 const SECRETS: [&str; 4] = ["zqalicexj", "zqapolloxj", "zqnarwhalxj", "zqhunterxj"];
@@ -477,7 +478,7 @@ async fn two_links_have_no_name_in_common_and_one_keeps_to_its_own() {
         let cookie = session(&server, &link).await;
         let mut of_link = BTreeSet::new();
         for path in [
-            routes::block(&runs[0], 0, trace::trace::BlockIdx(3)),
+            routes::block(&runs[0], DeviceIdx(0), trace::trace::BlockIdx(3)),
             routes::run(&runs[0]),
         ] {
             let first = stranger(&server, Method::GET, &path, &cookie).await;

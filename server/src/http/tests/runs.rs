@@ -14,6 +14,7 @@ use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
 use axum::http::{Method, StatusCode};
 use std::time::Duration;
 use timeline::format::{UnixMillis, date_time};
+use trace::device::DeviceIdx;
 use trace::testing::bombs;
 use trace::tiles::TileId;
 
@@ -371,7 +372,7 @@ async fn what_is_derived_comes_back_from_the_blob() {
     drop(store);
     let server = reopened(config, folder).await;
     let tile = TileId { level: 0, index: 0 };
-    let path = routes::series_tile(&before[0].id, 0, tile);
+    let path = routes::series_tile(&before[0].id, DeviceIdx(0), tile);
     let rebuilt = async {
         while server.get(&path).await.status != StatusCode::OK {
             tokio::time::sleep(Duration::from_millis(20)).await;

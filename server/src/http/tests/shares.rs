@@ -12,6 +12,7 @@ use api::shares::{
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use trace::device::DeviceIdx;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::BlockIdx;
 
@@ -115,11 +116,11 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
     let tile = TileId::covering(0, u64::from(run.devices[0].events));
     for path in [
         routes::run(&run.id),
-        routes::marks(&run.id, 0),
-        routes::contents(&run.id, 0),
-        routes::series_tile(&run.id, 0, tile),
-        routes::mountain_tile(&run.id, 0, GroupBy::Stack, tile),
-        routes::block(&run.id, 0, BlockIdx(7)),
+        routes::marks(&run.id, DeviceIdx(0)),
+        routes::contents(&run.id, DeviceIdx(0)),
+        routes::series_tile(&run.id, DeviceIdx(0), tile),
+        routes::mountain_tile(&run.id, DeviceIdx(0), GroupBy::Stack, tile),
+        routes::block(&run.id, DeviceIdx(0), BlockIdx(7)),
     ] {
         let named = format!(
             "{path}{}share={}",
@@ -135,7 +136,7 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
     let refused = [
         (Method::GET, routes::RUNS.to_owned()),
         (Method::GET, routes::run(&other)),
-        (Method::GET, routes::marks(&other, 0)),
+        (Method::GET, routes::marks(&other, DeviceIdx(0))),
         (Method::GET, routes::SHARES.to_owned()),
         (Method::GET, routes::SAMPLES.to_owned()),
         (Method::GET, routes::EVENTS.to_owned()),
@@ -376,13 +377,17 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     let tile = TileId::covering(0, u64::from(run.devices[0].events));
     let mut paths = vec![
         routes::run(&run.id),
-        routes::marks(&run.id, 0),
-        routes::contents(&run.id, 0),
+        routes::marks(&run.id, DeviceIdx(0)),
+        routes::contents(&run.id, DeviceIdx(0)),
     ];
     paths.extend(["svg", "md"].map(|format| routes::card(&run.id, format)));
-    paths.extend(GroupBy::ALL.map(|group| routes::mountain_tile(&run.id, 0, group, tile)));
-    paths.extend((0..200).map(|block| routes::block(&run.id, 0, BlockIdx(block))));
-    paths.extend((0..200).map(|event| routes::moment(&run.id, 0, trace::units::EventIdx(event))));
+    paths.extend(
+        GroupBy::ALL.map(|group| routes::mountain_tile(&run.id, DeviceIdx(0), group, tile)),
+    );
+    paths.extend((0..200).map(|block| routes::block(&run.id, DeviceIdx(0), BlockIdx(block))));
+    paths.extend(
+        (0..200).map(|event| routes::moment(&run.id, DeviceIdx(0), trace::units::EventIdx(event))),
+    );
     let mut told = 0;
     for path in paths {
         let full = team(&server, Method::GET, &path, "").await;

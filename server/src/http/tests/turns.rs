@@ -16,6 +16,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use std::time::Duration;
 use trace::alive::Dimension;
+use trace::device::DeviceIdx;
 use trace::ranks::Rank;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -57,15 +58,15 @@ fn questions([run, other]: &[RunId; 2], level: &str, job: &JobId) -> Vec<Questio
     let (block, event) = (BlockIdx(0), EventIdx(0));
     let cut = |path| routes::with_steps(path, Some(level));
     let asked = [
-        routes::growth(run, 0, Dimension::Site),
-        routes::alive(run, 0, event, Dimension::Site),
-        routes::memory_map(run, 0, event),
-        routes::room_over_time(run, 0),
-        routes::beside(run, 0, block),
-        cut(routes::marks(run, 0)),
-        cut(routes::block(run, 0, block)),
-        cut(routes::moment(run, 0, event)),
-        cut(routes::leaks(run, 0)),
+        routes::growth(run, DeviceIdx(0), Dimension::Site),
+        routes::alive(run, DeviceIdx(0), event, Dimension::Site),
+        routes::memory_map(run, DeviceIdx(0), event),
+        routes::room_over_time(run, DeviceIdx(0)),
+        routes::beside(run, DeviceIdx(0), block),
+        cut(routes::marks(run, DeviceIdx(0))),
+        cut(routes::block(run, DeviceIdx(0), block)),
+        cut(routes::moment(run, DeviceIdx(0), event)),
+        cut(routes::leaks(run, DeviceIdx(0))),
         routes::compare(&both),
         format!("/api/compare/curves?{runs}"),
         routes::compare_markdown(&runs, None, true),
@@ -110,7 +111,10 @@ async fn no_question_takes_memory_before_its_turn() {
         sample(&server, "leak_hook_cache").await,
         sample(&server, "plain_lm").await,
     ];
-    let contents: Contents = server.get(&routes::contents(&runs[0], 0)).await.read();
+    let contents: Contents = server
+        .get(&routes::contents(&runs[0], DeviceIdx(0)))
+        .await
+        .read();
     let level = &contents.levels[0].key;
     let job = job(&server).await;
     let app = &server.app;

@@ -9,6 +9,7 @@ use api::runs::FinishedUpload;
 use api::what_if::{Conditions, WhatIfDrawn};
 use axum::http::{Method, StatusCode, header};
 use std::sync::atomic::AtomicU64;
+use trace::device::DeviceIdx;
 use trace::units::Bytes;
 use trace::watch::Watch;
 
@@ -23,7 +24,7 @@ async fn a_run_answers_as_its_file_does() {
     let device = &trace.devices[0];
 
     let ask = async |conditions: &Conditions| {
-        let path = routes::what_if(&run.id, 0, conditions);
+        let path = routes::what_if(&run.id, DeviceIdx(0), conditions);
         server.get(&path).await.expect(StatusCode::OK)
     };
     let recorded = ask(&Conditions::default()).await;
@@ -49,7 +50,7 @@ async fn a_run_answers_as_its_file_does() {
     assert_eq!(peak, Some(&expected.what_if.peak_reserved));
 
     let site = {
-        let leaks = server.get(&routes::leaks(&run.id, 0)).await;
+        let leaks = server.get(&routes::leaks(&run.id, DeviceIdx(0))).await;
         leaks.read::<api::leaks::Leaks>().groups[0].site.clone()
     };
     let gone = Conditions {
@@ -84,7 +85,7 @@ async fn what_cannot_be_asked_is_said() {
     check("gone=x", "not an allocation site").await;
     check(&format!("gone={sites}"), "64 at most").await;
     check("without_leaks=perhaps", "without_leaks").await;
-    let path = routes::what_if(&run.id, 7, &Conditions::default());
+    let path = routes::what_if(&run.id, DeviceIdx(7), &Conditions::default());
     let problem = server
         .get(&path)
         .await

@@ -6,8 +6,8 @@ use crate::compare::LeakChange;
 use crate::compare::pairs::Pairs;
 use crate::compare::profile::{DeviceProfile, Profile};
 use crate::compare::rates::{Counted, Rates};
+use crate::device::DeviceIdx;
 use crate::leaks::Verdict;
-use crate::trace::{PINNED, device_name};
 use crate::units::Bytes;
 
 /// What is found there.
@@ -22,7 +22,7 @@ pub(super) fn findings(base: &Profile, new: &Profile) -> Vec<Finding> {
 }
 
 fn unpaired_device(device: &DeviceProfile) -> Vec<Finding> {
-    let name = device_name(device.device);
+    let name = device.device.name();
     let mut found = Vec::new();
     if device.oom.is_some() {
         let detail = format!("{name}, which the baseline does not have, runs out of memory");
@@ -47,7 +47,7 @@ fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Vec<Finding> {
     if new.leaks.verdict != Verdict::Leak {
         return Vec::new();
     }
-    let (name, leak) = (device_name(PINNED), told(new));
+    let (name, leak) = (DeviceIdx::PINNED.name(), told(new));
     let (weight, detail) = match base {
         Some(base) if base.leaks.verdict == Verdict::Clean => (
             Weight::Fail,
@@ -68,7 +68,7 @@ fn pinned(base: Option<&DeviceProfile>, new: &DeviceProfile) -> Vec<Finding> {
 
 /// Leaks of one kind, where both runs leak.
 fn pinned_in_both(sides: [&DeviceProfile; 2], counted: Counted) -> Option<Finding> {
-    let name = device_name(PINNED);
+    let name = DeviceIdx::PINNED.name();
     let [base, new] = sides.map(|side| &side.leaks.rates);
     let [before, leak] = sides.map(|side| told_of(side, counted));
     let (weight, detail) = match Rates::change_of(counted, base, new) {

@@ -2,6 +2,7 @@
 
 use super::numbers::part_of;
 use super::*;
+use crate::device::DeviceIdx;
 
 #[test]
 fn too_few_steps_and_wrapped_rings_are_not_judged_unless_nothing_differs() {
@@ -186,8 +187,8 @@ fn a_device_that_holds_next_to_nothing_takes_nobodys_place() {
     let beside = |program: Program| {
         let mut trace = program.trace();
         let mut idle = crate::testing::trace("x alloc 1KiB").devices.remove(0);
-        trace.devices[0].device = 1;
-        idle.device = 0;
+        trace.devices[0].device = DeviceIdx(1);
+        idle.device = DeviceIdx(0);
         trace.devices.insert(0, idle);
         trace
     };

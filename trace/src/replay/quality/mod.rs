@@ -5,10 +5,11 @@ mod ring;
 use super::matching::Anomalies;
 use super::simulate::Lost;
 use crate::clip::clipped;
+use crate::device::DeviceIdx;
 use crate::quality_code;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{FrameIdx, StackIdx, Stacks};
-use crate::trace::{Action, BlockKind, DeviceTrace, PINNED, QualityNote, Series, StepSource};
+use crate::trace::{Action, BlockKind, DeviceTrace, QualityNote, Series, StepSource};
 
 pub(super) fn note(code: &'static str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -381,7 +382,7 @@ pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
 /// The note where nothing says which step of the devices an event of pinned memory is of.
 pub fn of_lost_steps() -> QualityNote {
     let text = "the clock was set back, so leaks there are not looked for";
-    note(quality_code::PINNED_NOT_JUDGED, text).of_device(PINNED)
+    note(quality_code::PINNED_NOT_JUDGED, text).of_device(DeviceIdx::PINNED)
 }
 
 #[cfg(test)]

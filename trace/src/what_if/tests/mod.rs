@@ -10,6 +10,7 @@ use super::*;
 use crate::allocator::caching::Caching;
 use crate::allocator::conf;
 use crate::allocator::{PoolKey, Slot, Ties};
+use crate::device::DeviceIdx;
 use crate::levels::GivenBack;
 use crate::reader::keys::Key;
 use crate::snapshot::{BlockState, EventKind, KeysSeen, RawBlock, RawEvents, RawSegment, Snapshot};
@@ -277,7 +278,7 @@ impl Process {
                 metadata: None,
             }));
             snapshot.segments.push(RawSegment {
-                device: 0,
+                device: DeviceIdx(0),
                 addr: DeviceAddr(addr),
                 total_size: Bytes(size),
                 allocated_size: Bytes::ZERO,

@@ -14,9 +14,10 @@ use leptos::prelude::*;
 use presentation::pages::run::failures::{TOLD, facts, failed, headline, leaks_there, more};
 use presentation::pages::run::head::choose_device;
 use std::sync::Arc;
+use trace::device::DeviceIdx;
 
 /// What marks the picture of a device, by its ordinal, or why that is not known.
-pub type MarksOf = RwSignal<Option<(u32, Result<Arc<Marks>, Problem>)>>;
+pub type MarksOf = RwSignal<Option<(DeviceIdx, Result<Arc<Marks>, Problem>)>>;
 
 /// Failed allocations on this device; empty if there are none. What is known of the device stays
 /// until more is known, and there is room for what is not known yet: nothing below jumps.

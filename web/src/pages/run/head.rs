@@ -22,7 +22,7 @@ use presentation::components::labels::label_line;
 use presentation::pages::run::head::{choose_device, device_facts, judged, merged};
 use presentation::query::Query;
 use std::sync::Arc;
-use trace::trace::{PINNED, Series, device_name};
+use trace::trace::Series;
 
 /// Name, findings, facts about the device, and actions for the view.
 #[component]
@@ -34,7 +34,7 @@ pub fn RunHead(
 ) -> impl IntoView {
     let noted = Arc::clone(&run);
     let of_pinned =
-        Memo::new(move |_| device.with(|d| d.as_ref().is_some_and(|d| d.device == PINNED)));
+        Memo::new(move |_| device.with(|d| d.as_ref().is_some_and(|d| d.device.is_pinned())));
     let badges = move || {
         let notes = noted.quality_notes.iter();
         // What is found about pinned memory would repeat what is found about the devices.
@@ -225,7 +225,7 @@ fn DevicePicker(
     }
     let options = all.map(|d| {
         let ordinal = d.device;
-        let name = device_name(ordinal);
+        let name = ordinal.name();
         let text = format!("{name} · {}", d.series[Series::Allocated as usize].peak);
         let selected = move || device.with(|d| d.as_ref().is_some_and(|d| d.device == ordinal));
         view! { <option value=ordinal.to_string() prop:selected=selected>{text}</option> }

@@ -37,7 +37,7 @@ use presentation::questions::band_colours::Orders;
 use presentation::questions::step_numbers::StepNumbers;
 use recording::RecordingStrip;
 use std::sync::Arc;
-use trace::trace::{PINNED, Series};
+use trace::trace::Series;
 
 /// The run: being fetched, there, or refused.
 #[derive(Clone)]
@@ -314,7 +314,7 @@ fn DeviceView(
         .summary
         .pinned
         .as_ref()
-        .filter(|_| device.device != PINNED);
+        .filter(|_| !device.device.is_pinned());
     let pinned = beside.map(|pinned| pinned.series[Series::Allocated as usize].peak);
     let handle = Handle::new(source.clone(), &device, pinned, contents, view);
     // They are shown above, where they stay while other steps are chosen.
