@@ -69,8 +69,8 @@ pub struct BenchArgs {
     #[arg(required_unless_present_any = ["copies", "frontier"], value_name = "CONFIG")]
     configs: Vec<String>,
     /// Sets of patches, a row each: `baseline`, ids (p3 is short for p3-exit-sync-and-clear),
-    /// several joined by `+`; `all` for the baseline, each applicable patch and the published
-    /// combination, as far as the base is without them
+    /// several joined by `+`; `all`: the baseline, each patch that applies, and the published
+    /// combination. What the base already contains is left out
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
     #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE",
@@ -375,9 +375,11 @@ fn options_apply(args: &BenchArgs, bases: &[Base]) -> Result<(), CliError> {
 
 fn for_people(table: &Table) -> String {
     let mut text = format!(
-        "device: {}{}\ncomputed (peak; growth a step; what stays allocated at the end): here; \
-         measured: the real software; on H200: this engine on a card; published: by others, not \
-         checked\n",
+        "device: {}{}\n\
+         computed: here (peak; growth a step; what stays allocated at the end)\n\
+         measured: the real software\n\
+         on H200: this engine on a card\n\
+         published: by others, not checked\n",
         table.device,
         match &table.compute {
             Some(compute) => format!("; products: {compute}"),

@@ -27,7 +27,7 @@ Examples:
   tidemark compare before.pickle after.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
 
 Exit status: 0 when every file was compared, 2 when one could not be read, 1 when Tidemark failed
-on one; the others are compared all the same, but for the baseline.";
+on one. If the baseline cannot be read, nothing is compared; otherwise the other files still are.";
 
 /// Rows printed of long tables.
 const SITES_SHOWN: usize = 20;
@@ -171,7 +171,7 @@ fn beside(against: &Against) -> String {
 fn device(difference: &Difference) -> String {
     let mut out = format!("\n  {}: {}\n", word(difference.change), difference.headline);
     if !difference.conditions.is_empty() {
-        out += "\n  differs before any memory does\n";
+        out += "\n  other differences between the runs\n";
     }
     for condition in &difference.conditions {
         let (name, base, new) = (&condition.name, &condition.base, &condition.new);

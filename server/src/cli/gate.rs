@@ -39,8 +39,9 @@ pub struct GateArgs {
     /// The run to judge
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// How much higher the peak of allocated may be: a percentage or a size. 1 MiB always passes,
-    /// and so does as much as the baseline's own steps differ by
+    /// How much higher the peak of allocated may be: a percentage or a size. A rise of up to 1 MiB
+    /// always passes. So does a rise no larger than the difference between the baseline's own
+    /// steps
     #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance)]
     max_peak_growth: Allowance,
     /// How much more allocated may grow with each step

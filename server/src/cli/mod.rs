@@ -80,7 +80,8 @@ A snapshot is made by the training program itself:
 enum Command {
     /// Serve the dashboard (the default command)
     Serve(Box<serve::ServeArgs>),
-    /// Serve the page that keeps files in the browser: no data folder; only Share sends anything
+    /// Serve the page that keeps files in the browser. It has no data folder, and sends nothing
+    /// unless you use Share
     Page(page::PageArgs),
     /// Make an access token for `tidemark serve --token-file`
     Token(token::TokenArgs),
@@ -100,7 +101,7 @@ enum Command {
     Push(push::PushArgs),
     /// How peak, end and growth went from run to run, and where they changed for good
     History(history::HistoryArgs),
-    /// Delete old runs of a dashboard that nobody holds; without --delete only say which
+    /// List old runs of a dashboard that nothing keeps; with --delete, delete them
     Prune(prune::PruneArgs),
     /// Write all runs of a dashboard as Parquet, for questions over many of them
     Tables(tables::TablesArgs),

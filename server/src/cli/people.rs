@@ -47,7 +47,7 @@ pub struct PeopleArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Everybody
+    /// List all people
     List,
     /// Add a person and print the token that they sign in with
     Add {

@@ -1,4 +1,4 @@
-//! `tidemark prune`: deletes old runs that nobody holds, or says which it would delete.
+//! `tidemark prune`: lists old runs that nothing keeps, or deletes them.
 
 use super::CliError;
 use super::number::from_to;

@@ -438,10 +438,10 @@ fn not_sent(in_folders: usize, in_archives: usize) -> Vec<String> {
     let told = |n: usize, [one, several]: [&str; 2]| match n {
         0 => None,
         1 => Some(format!(
-            "1 other file is no rank of a job and was not sent: {one}"
+            "1 other file is not a rank of a job and was not sent: {one}"
         )),
         n => Some(format!(
-            "{n} other files are no ranks of a job and were not sent: {several}"
+            "{n} other files are not ranks of a job and were not sent: {several}"
         )),
     };
     let to_name = ["name it to send it", "name them to send them"];

@@ -141,8 +141,8 @@ fn local_ranks(jobs: &[JobFiles]) -> String {
 fn left_out(found: &Found, failed: &FailedApart) -> String {
     let head = match found.others.len() {
         0 => return String::new(),
-        1 => "1 other file is no rank of a job:".to_owned(),
-        n => format!("{n} other files are no ranks of a job:"),
+        1 => "1 other file is not a rank of a job:".to_owned(),
+        n => format!("{n} other files are not ranks of a job:"),
     };
     let lines = found.listed(found.others.iter(), |file| failed.says(file));
     format!("\n{head}\n{}\n", lines.join("\n"))
@@ -371,7 +371,7 @@ mod tests {
         let found = files::find(&[folder.path().to_owned()]).unwrap();
         let at = folder.path().display();
         let expected = format!(
-            "\n2 other files are no ranks of a job:\n  {at}/notes_rank0.txt\n  \
+            "\n2 other files are not ranks of a job:\n  {at}/notes_rank0.txt\n  \
              {at}/step_8_exit/rank1_s.pickle.zst: rank 1 ran out of memory\n"
         );
         assert_eq!(told(&found), expected);

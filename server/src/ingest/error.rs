@@ -66,7 +66,8 @@ pub enum IngestError {
     },
     /// The disk would be too full.
     #[error(
-        "the disk has {free} free; {needed} are needed, with what must stay free (--keep-free)"
+        "the disk has {free} free; {needed} are needed: for files, and for what must stay free \
+         (--keep-free)"
     )]
     NoSpace {
         /// Bytes free.

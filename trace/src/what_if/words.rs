@@ -208,7 +208,7 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
         n => format!(", after {n} retries with an empty cache"),
     };
     let peak = format!(
-        "reserved memory would peak at {}{}, {}{retries}",
+        "peak at {}{}, {}{retries}",
         size(outcome.peak_reserved),
         range(outcome),
         against(outcome.peak_reserved, recorded.peak_reserved)
@@ -223,10 +223,13 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>, steps: 
             );
             format!(
                 "{it} {would} get past {past}, {whence} the recorded run ran out of memory; up to \
-                 there {peak}. What it would have asked for next was not recorded."
+                 there reserved memory would {peak}. What it would have asked for next was not \
+                 recorded."
             )
         }
-        _ => format!("It {would} fit{under}: {peak}."),
+        // Without a limit everything fits.
+        _ if limit.is_none() => format!("Reserved memory {would} {peak}."),
+        _ => format!("It {would} fit{under}: reserved memory would {peak}."),
     }
 }
 
@@ -509,7 +512,7 @@ mod tests {
                 ..Outcome::NOTHING
             };
             let told = outcome(&recorded, &told, None, &[]);
-            let peak = format!("It might fit: reserved memory would peak at 8 MiB{expected}, ");
+            let peak = format!("Reserved memory might peak at 8 MiB{expected}, ");
             assert_eq!(told, format!("{peak}as recorded."));
         };
         let without = " (3 MiB without what was cached before the recording)";

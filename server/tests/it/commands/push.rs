@@ -65,12 +65,12 @@ fn what_a_folder_has_besides_ranks_is_told() {
     check(
         "one",
         &[("lone.pickle", "plain_lm.pickle.zst")],
-        "1 other file is no rank of a job and was not sent",
+        "1 other file is not a rank of a job and was not sent",
     );
     check(
         "two",
         &[("lone.pickle", "plain_lm.pickle.zst"), ("notes.txt", "")],
-        "2 other files are no ranks of a job and were not sent",
+        "2 other files are not ranks of a job and were not sent",
     );
 }
 

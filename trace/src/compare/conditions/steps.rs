@@ -68,8 +68,8 @@ pub(super) fn beginning(
                 .to_owned()
         }
         Beginnings::Together => {
-            "one recording begins later, or holds other things from before it; \
-                            what is from before has no stack"
+            "one recording began later, or the program held other memory before it; \
+                            such memory has no stack"
                 .to_owned()
         }
     };

@@ -402,7 +402,7 @@ fn a_cache_from_before_the_recording_leaves_a_doubt() {
         (Bytes::mib(300), true)
     );
     assert_eq!(earlier.peak_reserved, Bytes::mib(20));
-    let expected = "It might fit: reserved memory would peak at 320 MiB (20 MiB without what was";
+    let expected = "Reserved memory might peak at 320 MiB (20 MiB without what was";
     assert!(said.starts_with(expected), "{said}");
     // Nothing else is asked for; and nothing is cached when a program begins.
     assert_eq!(asked(&late, &own).0, None);
