@@ -159,8 +159,8 @@ fn what_addresses_decide_is_not_told_as_certain() {
         let answer = ask(&trace, &truth.setting, truth.limit);
         let told = words::sentence(&answer, &trace.devices[0].steps);
         let (fails, failed) = (answer.what_if.failed.is_some(), truth.oom_step.is_some());
-        let certainly = ["It would", "Reserved memory would"];
-        let is_certain = certainly.iter().any(|words| told.starts_with(words));
+        let mut certainly = ["It would", "Reserved memory would"].into_iter();
+        let is_certain = certainly.any(|start| told.starts_with(start));
         assert!(!is_certain || fails == failed, "{name}: {told}");
         certain += u32::from(is_certain);
         if fails || failed {
