@@ -64,6 +64,11 @@ pub fn request_id() -> String {
     by_chance("req_")
 }
 
+/// A new number for a form.
+pub fn form_number() -> String {
+    by_chance("form_")
+}
+
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
     id(SessionId::PREFIX)

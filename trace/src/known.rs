@@ -46,6 +46,9 @@ pub struct Unknown {
     #[cfg_attr(feature = "openapi", schema(max_items = 3))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reserved: Vec<Point>,
+    /// Whether a peak may have been higher: a ring of events no longer holds all of the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_cut: bool,
 }
 
 /// Findings that say so: of which series, and which levels.
@@ -75,7 +78,12 @@ const SAID: [(&str, &[Series], &[Point]); 4] = [
 impl Unknown {
     /// Of a device, by the findings about the data.
     pub fn of(device: DeviceIdx, notes: &[QualityNote]) -> Unknown {
-        let mut unknown = Unknown::default();
+        let is_cut =
+            |note: &QualityNote| note.code == quality_code::RING_WRAPPED && note.concerns(device);
+        let mut unknown = Unknown {
+            is_cut: notes.iter().any(is_cut),
+            ..Unknown::default()
+        };
         for (code, series, points) in SAID {
             let says = |note: &QualityNote| note.code == code && note.concerns(device);
             if notes.iter().any(says) {
@@ -112,17 +120,23 @@ impl Unknown {
         self.of_series(series).contains(&point)
     }
 
+    /// Whether a peak is only known to have been no lower.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Whether all are known.
     pub fn is_empty(&self) -> bool {
         let mut all = Series::ALL.into_iter();
-        all.all(|series| self.of_series(series).is_empty())
+        !self.is_cut && all.all(|series| self.of_series(series).is_empty())
     }
 
-    /// A level in words: as it is told, or that it is not known.
+    /// A level in words: as it is told, or that it is a bound, or not known.
     pub fn told(&self, series: Series, point: Point, level: impl ToString) -> String {
-        match self.has(series, point) {
-            true => NOT_KNOWN.to_owned(),
-            false => level.to_string(),
+        match (self.has(series, point), point) {
+            (true, _) => NOT_KNOWN.to_owned(),
+            (false, Point::Peak) if self.is_cut => format!("≥ {}", level.to_string()),
+            (false, _) => level.to_string(),
         }
     }
 
@@ -175,5 +189,13 @@ mod tests {
         assert!(unknown.is_of_state() && !unknown.is_empty() && !unknown.hides_reserved());
         let told = |point| unknown.told(Series::Allocated, point, 7);
         assert_eq!([told(Point::Peak), told(Point::End)], ["unknown", "7"]);
+        let notes = [QualityNote {
+            code: "ring_wrapped".to_owned(),
+            detail: String::new(),
+        }];
+        let unknown = Unknown::of(DeviceIdx(0), &notes);
+        let told = |point| unknown.told(Series::Reserved, point, 7);
+        assert_eq!([told(Point::Peak), told(Point::End)], ["≥ 7", "7"]);
+        assert!(!unknown.is_empty() && !unknown.is_of_state());
     }
 }

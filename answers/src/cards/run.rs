@@ -167,7 +167,7 @@ impl RunCard {
         let first = headline(&told, out_of_memory.as_ref());
         let card = Card {
             title,
-            subtitle: subtitle(head, device),
+            subtitle: subtitle(head, device, &unknown),
             numbers,
             verdict: first.word,
             tone: first.tone,
@@ -248,7 +248,7 @@ fn model(
     Ok(model)
 }
 
-fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
+fn subtitle(head: &Head<'_>, device: &DeviceTrace, unknown: &Unknown) -> String {
     let mut parts = vec![device.device.name()];
     let word = Word::of(&device.steps);
     let steps = doing(device.steps.len() as u64, word.one(), word.many());
@@ -259,6 +259,9 @@ fn subtitle(head: &Head<'_>, device: &DeviceTrace) -> String {
     }
     let events = u64::from(device.events.len());
     parts.push(format!("{} events", short_count(events)));
+    if unknown.is_cut() {
+        parts.push("history cut".to_owned());
+    }
     parts.extend(head.written_by.clone());
     parts.join(" · ")
 }
@@ -481,7 +484,7 @@ mod tests {
                 written_by: None,
                 devices: &[],
             };
-            subtitle(&head, &device)
+            subtitle(&head, &device, &Unknown::default())
         };
         assert_eq!(of(Word::Step, 1200), "device 0 · 1,200 steps · 0 events");
         assert_eq!(of(Word::Request, 12), "device 0 · 12 requests · 0 events");

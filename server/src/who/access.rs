@@ -7,6 +7,7 @@ use crate::store::{Store, StoreError, StoreResult};
 use crate::who::people::{self, People, PeopleError};
 use crate::who::server_token::Token;
 use crate::who::sessions::{Found, Opener, Sessions, Visitor};
+use crate::who::used_forms::UsedForms;
 use api::ids::{PersonId, SessionId, TokenId};
 use api::people::{ChangePerson, NewPerson, Person, PersonalToken, Role, Scope, Scopes};
 use api::projects::ProjectName;
@@ -30,6 +31,8 @@ pub struct Gate {
     /// ask for links, but not show a token.
     of_links: Guesses,
     newcomers: Option<Role>,
+    /// Forms that were sent.
+    pub forms: UsedForms,
     /// Held while a session is opened, and while a person's access ends: none is opened in between.
     opening: Mutex<()>,
 }
@@ -229,6 +232,7 @@ impl Gate {
             people,
             guesses: Guesses::default(),
             of_links: Guesses::default(),
+            forms: UsedForms::default(),
             newcomers,
             opening: Mutex::default(),
         })

@@ -10,3 +10,4 @@ pub mod oidc;
 pub mod people;
 pub mod server_token;
 pub mod sessions;
+pub mod used_forms;

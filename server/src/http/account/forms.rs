@@ -3,11 +3,12 @@
 
 use super::super::audited::{self, Subject};
 use super::super::cookies;
-use super::super::extract::{Client, Form, Path, session_id};
+use super::super::extract::{Client, Form, Path, Query, session_id};
 use super::super::people as api_people;
 use super::super::permits;
 use super::super::session;
 use super::pages::{account_with, secret, sign_in_form};
+use super::sent::{AGAIN, Sent};
 use super::token_form::TokenForm;
 use super::{SignedIn, refused, within};
 use crate::app::App;
@@ -102,8 +103,12 @@ pub async fn end_other_sessions(
 pub async fn make_token(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,
+    Query(sent): Query<Sent>,
     Form(form): Form<TokenForm>,
 ) -> Result<Response, Error> {
+    if sent.is_again(&app) {
+        return Ok(account_with(&app, &entry, None, Some((&form, AGAIN))));
+    }
     let made = match form.asked() {
         Ok(asked) => api_people::make(&app, &entry, &asked).await,
         Err(error) => Err(error),
@@ -116,6 +121,7 @@ pub async fn make_token(
             Ok((Extension(told), page).into_response())
         }
         Err(error) => {
+            sent.give_back(&app);
             let why = error.problem().detail;
             let page = account_with(&app, &entry, None, Some((&form, &why)));
             Ok(refused(&error, page))

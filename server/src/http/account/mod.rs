@@ -6,6 +6,7 @@ mod forms;
 mod oidc;
 mod pages;
 mod people;
+mod sent;
 mod token_form;
 
 pub use forms::{end_other_sessions, end_session, end_token, make_token, sign_in, sign_out};

@@ -2,12 +2,13 @@
 
 use super::super::audited::Subject;
 use super::super::cookies;
-use super::super::extract::{Client, Form, Path, person_id};
+use super::super::extract::{Client, Form, Path, Query, person_id};
 use super::super::people as api_people;
 use super::super::session;
 use super::super::shell::{date, page, problem};
 use super::SignedIn;
 use super::pages::secret;
+use super::sent::{AGAIN, Sent, good_once};
 use crate::app::App;
 use crate::problems::Error;
 use crate::who::access::{Entry, Shown};
@@ -105,7 +106,7 @@ fn add_form(is_first: bool, typed: Option<(&NewPerson, &str)>) -> Markup {
     let (typed, why) = typed.unzip();
     let chosen = typed.map_or(Role::Member, |typed| typed.role);
     html! {
-        form class="account-form" method="post" action=(routes::PEOPLE_PAGE) {
+        form class="account-form" method="post" action=(good_once(routes::PEOPLE_PAGE)) {
             h2 { "Add a person" }
             label for="name" { "Name" }
             @if let Some(why) = why { (problem(why)) }
@@ -147,7 +148,7 @@ fn rows(people: &[Person], links: &BTreeMap<String, u64>) -> Markup {
                 } }
                 td data-label="Since" { (date(person.created_ms)) }
                 td { @if person.left_ms.is_none() {
-                    form method="post" action=(routes::person_token_page(&person.id)) {
+                    form method="post" action=(good_once(&routes::person_token_page(&person.id))) {
                         button class="link-button" type="submit"
                             aria-label={ "New token for " (person.name) } { "New token" }
                     }
@@ -208,15 +209,20 @@ pub async fn add_person(
     client: Client,
     headers: HeaderMap,
     SignedIn(entry): SignedIn,
+    Query(sent): Query<Sent>,
     Form(new): Form<NewPerson>,
 ) -> Result<Response, Error> {
     admin(&entry)?;
+    if sent.is_again(&app) {
+        return Ok(shown(&app, &entry, Some(&News::NotAdded(&new, AGAIN))).await);
+    }
     let was_open = app.gate.is_open();
     let added = match api_people::add_by(&app, &entry, &new).await {
         Ok(added) => added,
         // Somebody else was first, and the page is not for everybody any more.
         Err(error) if was_open && !app.gate.is_open() => return Err(error),
         Err(error) => {
+            sent.give_back(&app);
             let why = error.problem().detail;
             let page = shown(&app, &entry, Some(&News::NotAdded(&new, &why))).await;
             return Ok(super::refused(&error, page));
@@ -330,9 +336,13 @@ async fn revoke_links(app: &Arc<App>, entry: &Entry, id: PersonId) -> Result<Res
 pub async fn new_token(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,
+    Query(sent): Query<Sent>,
     Path(person): Path<String>,
 ) -> Result<Response, Error> {
     admin(&entry)?;
+    if sent.is_again(&app) {
+        return Ok(shown(&app, &entry, Some(&News::Refused(AGAIN))).await);
+    }
     let id = person_id(&person)?;
     let name = app.gate.people.active(&id).map(|person| person.name);
     match token_for(&app, &entry, id).await {
@@ -347,7 +357,10 @@ pub async fn new_token(
             ));
             Ok((Extension(told), page).into_response())
         }
-        Err(error) => Ok(refused(&app, &entry, &error).await),
+        Err(error) => {
+            sent.give_back(&app);
+            Ok(refused(&app, &entry, &error).await)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The form to make a token: its fields, and how it looks.
 
 use super::super::shell::problem;
+use super::sent::good_once;
 use crate::app::App;
 use crate::problems::Error;
 use crate::who::access::Entry;
@@ -84,7 +85,7 @@ pub fn token_form(app: &App, entry: &Entry, refused: Option<(&TokenForm, &str)>)
     let offered = Scope::ALL.into_iter().filter(|scope| reach.has(*scope));
     let places = app.projects.visible(entry);
     html! {
-        form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
+        form class="account-form" method="post" action=(good_once(routes::TOKENS_PAGE)) {
             h2 { "Make a token" }
             @if let Some(why) = why(false) { (problem(why)) }
             label for="name" { "What is it for?" }

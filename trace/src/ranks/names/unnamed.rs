@@ -401,7 +401,11 @@ mod tests {
         let found: Vec<u32> = by_file.into_iter().map(|(_, rank)| rank).collect();
         assert_eq!(found, ranks, "{paths:?}");
         assert_eq!(left.len() + found.len(), paths.len(), "{paths:?}");
-        let told = job.ordered.as_ref().map(super::Ordered::told).unwrap_or_default();
+        let told = job
+            .ordered
+            .as_ref()
+            .map(super::Ordered::told)
+            .unwrap_or_default();
         let told = told.strip_prefix("No file names its rank, so the ranks are numbered ");
         let told = told.and_then(|told| told.split_once(". If the program"));
         let told = told.map_or("", |(told, _)| told);
