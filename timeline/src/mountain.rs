@@ -194,7 +194,7 @@ impl<'a> Pen<'a> {
             if below > high {
                 break;
             }
-            let group = layout.group_of_index(ItemIdx(index));
+            let group = layout.group_of_index(index);
             if group != climb.group {
                 self.end_band(climb, below, run);
                 climb = Climb::new(group, below);
@@ -204,7 +204,7 @@ impl<'a> Pen<'a> {
             } else {
                 self.melt(&mut climb, below, run);
                 let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(below)));
-                self.lay(ItemIdx(index), rect(run, y0, y1));
+                self.lay(index, rect(run, y0, y1));
             }
             below = top;
         }

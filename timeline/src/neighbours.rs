@@ -78,9 +78,9 @@ fn stacked(
     let column = tile.samples.partition_point(|&s| s < middle);
     let column = column.min(tile.samples.len().checked_sub(1)?);
     let (items, _) = layout.column(column);
-    let own = layout.index(Item::Block(index as u32)).0;
+    let own = layout.index(Item::Block(index as u32));
     let at = items.iter().position(|&item| item == own)?;
-    let drawn_alone = |&item: &u32| match layout.item(ItemIdx(item)) {
+    let drawn_alone = |&item: &ItemIdx| match layout.item(item) {
         Item::Block(b) => Some(tile.blocks[b as usize].block),
         Item::Base | Item::Rest(_) | Item::Pending => None,
     };

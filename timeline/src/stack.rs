@@ -41,7 +41,7 @@ pub struct StackLayout {
     n_groups: u32,
     /// Where each column's entries start; one more than there are columns.
     starts: Vec<u32>,
-    items: Vec<u32>,
+    items: Vec<ItemIdx>,
     /// Upper edge of each entry, in quanta; its lower edge is the upper edge of the one before.
     tops: Vec<u32>,
     /// Upper edge of each column without pending memory, in quanta: what is allocated.
@@ -106,7 +106,7 @@ impl StackLayout {
         let (items, tops) = self.column(column);
         let mut below = 0;
         for (&item, &top) in items.iter().zip(tops) {
-            if let Some(group) = self.group_of_index(ItemIdx(item)) {
+            if let Some(group) = self.group_of_index(item) {
                 levels[group as usize] += u64::from(top - below) * QUANTUM;
             }
             below = top;
@@ -171,7 +171,7 @@ impl StackLayout {
     }
 
     /// A column's entries: dense item numbers and upper edges in quanta.
-    pub fn column(&self, column: usize) -> (&[u32], &[u32]) {
+    pub fn column(&self, column: usize) -> (&[ItemIdx], &[u32]) {
         let range = self.starts[column] as usize..self.starts[column + 1] as usize;
         (&self.items[range.clone()], &self.tops[range])
     }
@@ -186,7 +186,7 @@ impl StackLayout {
 
     /// An item's edges in a column; `None` when it is not there.
     pub fn find(&self, column: usize, item: Item) -> Option<Band> {
-        let wanted = self.index(item).0;
+        let wanted = self.index(item);
         let (items, _) = self.column(column);
         let entry = items.iter().position(|&i| i == wanted)?;
         Some(self.band(column, entry))
@@ -195,7 +195,7 @@ impl StackLayout {
     /// The edges of a whole group in a column; `None` when nothing of it is there.
     pub fn find_group(&self, column: usize, group: u16) -> Option<(Bytes, Bytes)> {
         let (items, _) = self.column(column);
-        let belongs = |&i: &u32| self.group_of_index(ItemIdx(i)) == Some(group);
+        let belongs = |&i: &ItemIdx| self.group_of_index(i) == Some(group);
         let first = items.iter().position(belongs)?;
         let last = items.iter().rposition(belongs)?;
         Some((self.band(column, first).bottom, self.band(column, last).top))
@@ -205,7 +205,7 @@ impl StackLayout {
         let (items, tops) = self.column(column);
         let bottom = if entry == 0 { 0 } else { tops[entry - 1] };
         Band {
-            item: self.item(ItemIdx(items[entry])),
+            item: self.item(items[entry]),
             bottom: Bytes(u64::from(bottom) * QUANTUM),
             top: Bytes(u64::from(tops[entry]) * QUANTUM),
         }
@@ -238,7 +238,7 @@ struct Builder<'a> {
     tile: &'a MountainTile,
     /// Group and bytes of each block.
     blocks: Vec<(u16, u64)>,
-    items: Vec<u32>,
+    items: Vec<ItemIdx>,
     tops: Vec<u32>,
     /// How many entries are written.
     written: usize,
@@ -253,7 +253,7 @@ impl<'a> Builder<'a> {
         Builder {
             tile,
             blocks: blocks.collect(),
-            items: vec![0; most],
+            items: vec![ItemIdx(0); most],
             tops: vec![0; most],
             written: 0,
             level: 0,
@@ -291,7 +291,7 @@ impl<'a> Builder<'a> {
     fn push(&mut self, item: ItemIdx, bytes: u64) {
         if bytes > 0 {
             self.level += bytes;
-            self.items[self.written] = item.0;
+            self.items[self.written] = item;
             self.tops[self.written] = quanta(self.level);
             self.written += 1;
         }
@@ -465,7 +465,7 @@ mod tests {
                 prop_assert_eq!(items.len(), 1 + live.count());
                 prop_assert_eq!(u64::from(*tops.last().unwrap()) * QUANTUM, sum.get());
                 let n_blocks = tile.blocks.len() as u32;
-                prop_assert!(items.windows(2).all(|w| w[0] < w[1] || w[1] > n_blocks));
+                prop_assert!(items.windows(2).all(|w| w[0] < w[1] || w[1].0 > n_blocks));
             }
         }
     }
