@@ -1,15 +1,13 @@
 //! What runs may be called: by the file they come from, and by people. The same here and in a
 //! browser without a server.
 
+use api::runs::MAX_NAME;
 use trace::code::file_name;
 use trace::plain::is_plain;
 
-/// The longest name, characters.
-const LONGEST: usize = 200;
-
 /// A name that no run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to 200 characters, none of which hides or turns others")]
+#[error("a name has 1 to {MAX_NAME} characters, none of which hides or turns others")]
 pub struct BadName;
 
 /// A file's name without folders, and without characters that hide or reorder others; never empty.
@@ -17,7 +15,7 @@ pub fn of_file(text: &str) -> String {
     let printable = file_name(text)
         .chars()
         .filter(|&c| is_plain(c))
-        .take(LONGEST);
+        .take(MAX_NAME);
     let name = printable.collect::<String>();
     match name.trim() {
         "" => "snapshot".to_owned(),
@@ -31,7 +29,7 @@ pub fn of_file(text: &str) -> String {
 /// [`BadName`].
 pub fn typed(text: &str) -> Result<String, BadName> {
     let name = text.trim();
-    let fits = (1..=LONGEST).contains(&name.chars().count()) && name.chars().all(is_plain);
+    let fits = (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(is_plain);
     fits.then(|| name.to_owned()).ok_or(BadName)
 }
 
@@ -49,7 +47,7 @@ mod tests {
         check("run\u{202e}elkcip.exe", "runelkcip.exe");
         check("\u{200b}\u{2066}", "snapshot");
         check("runs/", "snapshot");
-        check(&"x".repeat(999), &"x".repeat(LONGEST));
+        check(&"x".repeat(999), &"x".repeat(MAX_NAME));
     }
 
     #[test]
@@ -65,6 +63,6 @@ mod tests {
         check("", Err(BadName));
         check("  ", Err(BadName));
         check("a\u{202e}b", Err(BadName));
-        check(&"x".repeat(LONGEST + 1), Err(BadName));
+        check(&"x".repeat(MAX_NAME + 1), Err(BadName));
     }
 }

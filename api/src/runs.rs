@@ -12,6 +12,9 @@ use trace::ranks::Rank;
 use trace::trace::{Fidelity, QualityNote, Series, SeriesSummary, StepSource, is_of_engine};
 use trace::units::Bytes;
 
+/// The longest name of a run, characters.
+pub const MAX_NAME: usize = 200;
+
 /// Where a run came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -240,23 +240,9 @@ mod tests {
             steps_run: 100,
             peak_allocated: Bytes::gib(10),
             peak_reserved: Bytes::gib(10),
-            began: None,
             allocated_end: Bytes::gib(9),
-            growth_per_step: 0.0,
-            growth_error: 0.0,
-            host_growth_per_step: 0.0,
-            oom_step: None,
-            crash: None,
-            corrupted_tensors: 0,
-            races: 0,
-            tracker_end: 0,
-            bwd_stash_end: 0,
-            host_pinned_end: Bytes::ZERO,
-            host_pinned_peak: Bytes::ZERO,
-            d2h_bytes: Bytes::ZERO,
-            h2d_bytes: Bytes::ZERO,
             step_seconds: 0.1,
-            card: None,
+            ..BenchResult::default()
         }
     }
 

@@ -51,43 +51,22 @@ const INFERRED: &str = "Not recorded: inferred from where, in what order and in 
 #[derive(Clone, Copy)]
 pub struct Asker {
     /// The run and device that is asked about.
-    source: StoredValue<Source>,
+    pub source: StoredValue<Source>,
     /// The device.
-    device: StoredValue<DeviceSummary>,
+    pub device: StoredValue<DeviceSummary>,
     /// The run.
-    run: StoredValue<Arc<RunDetail>>,
+    pub run: StoredValue<Arc<RunDetail>>,
     /// The user's choices.
-    view: UrlState<ViewState>,
+    pub view: UrlState<ViewState>,
     /// The event under the pointer in the picture.
-    pointed: Memo<Option<EventIdx>>,
+    pub pointed: Memo<Option<EventIdx>>,
     /// What gives groups their colours in the picture.
-    orders: Memo<Orders>,
+    pub orders: Memo<Orders>,
     /// The numbers of the steps, once they are known.
-    steps: Memo<Option<StepNumbers>>,
+    pub steps: Memo<Option<StepNumbers>>,
 }
 
 impl Asker {
-    /// The questions about a device.
-    pub fn new(
-        run: Arc<RunDetail>,
-        source: Source,
-        device: &DeviceSummary,
-        view: UrlState<ViewState>,
-        pointed: Memo<Option<EventIdx>>,
-        orders: Memo<Orders>,
-        steps: Memo<Option<StepNumbers>>,
-    ) -> Asker {
-        Asker {
-            source: StoredValue::new(source),
-            device: StoredValue::new(device.clone()),
-            run: StoredValue::new(run),
-            view,
-            pointed,
-            orders,
-            steps,
-        }
-    }
-
     fn path(self, of: impl FnOnce(&Source) -> String) -> String {
         self.source.with_value(|source| source.asks(of(source)))
     }

@@ -195,7 +195,7 @@ fn LinkForm(
                 <input
                     id="share-note"
                     class="input"
-                    maxlength="200"
+                    maxlength=NewShare::MAX_TEXT
                     placeholder="What it is for; shown with the link"
                     bind:value=fields.note
                 />
@@ -205,7 +205,7 @@ fn LinkForm(
                 <input
                     id="share-name"
                     class="input"
-                    maxlength="200"
+                    maxlength=NewShare::MAX_TEXT
                     placeholder="Whom to ask; shown with the link"
                     bind:value=fields.name
                 />

@@ -162,7 +162,11 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         let run = Arc::clone(&run);
         Memo::new(move |_| chosen_device(&run, wanted.get()))
     };
-    let (contents, awaited, cut) = recorded(&id, found, view);
+    let Recorded {
+        contents,
+        awaited,
+        cut,
+    } = recorded(&id, found, view);
     let marks: MarksOf = RwSignal::new(None);
     let device = Memo::new(move |_| found.get().map(|found| with_cut(found, &cut.get())));
     let asked = Arc::clone(&run);
@@ -236,13 +240,21 @@ fn LinkNotes(found: Memo<Option<DeviceSummary>>, view: UrlState<ViewState>) -> i
     view! { <div class="run-link-notes" role="status">{texts}</div> }
 }
 
-/// What the recording of a device holds, once it is known; whether it will be known; and which loop
-/// gives the steps.
+/// What is known of the recording of a device.
+struct Recorded {
+    /// What it holds, once that is known.
+    contents: Signal<Option<Arc<Contents>>>,
+    /// Whether that will be known.
+    awaited: Signal<bool>,
+    /// Which loop gives the steps.
+    cut: Memo<Cut>,
+}
+
 fn recorded(
     id: &RunId,
     device: Memo<Option<DeviceSummary>>,
     view: UrlState<ViewState>,
-) -> (Signal<Option<Arc<Contents>>>, Signal<bool>, Memo<Cut>) {
+) -> Recorded {
     let id = id.clone();
     let ordinal = Memo::new(move |_| device.with(|d| d.as_ref().map(|d| d.device)));
     let answer = ask::<Contents>(move || Some(routes::contents(&id, ordinal.get()?)));
@@ -259,7 +271,11 @@ fn recorded(
         view.state()
             .with(|state| Cut::of(state.steps.as_deref(), levels.as_deref()))
     });
-    (contents, awaited, cut)
+    Recorded {
+        contents,
+        awaited,
+        cut,
+    }
 }
 
 #[component]
@@ -291,9 +307,15 @@ fn StateView(
         device: device.device,
         steps: None,
     };
-    let (pointed, orders) = (Memo::new(|_| None), Memo::new(|_| Orders::default()));
-    let steps = Memo::new(|_| Some(StepNumbers::default()));
-    let asker = Asker::new(run, source, &device, view, pointed, orders, steps);
+    let asker = Asker {
+        source: StoredValue::new(source),
+        device: StoredValue::new(device),
+        run: StoredValue::new(run),
+        view,
+        pointed: Memo::new(|_| None),
+        orders: Memo::new(|_| Orders::default()),
+        steps: Memo::new(|_| Some(StepNumbers::default())),
+    };
     view! {
         <NoEvents holds="memory but no history"/>
         <TabBar view=view has_events=false/>
@@ -338,7 +360,15 @@ fn DeviceView(
         let marks = handle.marks;
         marks.with(|marks| marks.as_ref().map(|marks| StepNumbers::of(&marks.steps)))
     });
-    let asker = Asker::new(run, source, &device, view, pointed, orders, steps);
+    let asker = Asker {
+        source: StoredValue::new(source),
+        device: StoredValue::new(device.clone()),
+        run: StoredValue::new(run),
+        view,
+        pointed,
+        orders,
+        steps,
+    };
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // Shows only the first problem: tiles that keep failing should not repeat it.
     let problem = move || {

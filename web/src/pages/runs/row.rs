@@ -13,7 +13,7 @@ use crate::upload::driver::Uploads;
 use api::ids::RunId;
 use api::quality::is_least;
 use api::routes;
-use api::runs::RunSummary;
+use api::runs::{MAX_NAME, RunSummary};
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
@@ -24,9 +24,6 @@ use std::time::Duration;
 use trace::units::Bytes;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
-
-/// Longest name that the server accepts, characters.
-const NAME_LIMIT: &str = "200";
 
 /// What a row needs, in one `Copy` bundle.
 #[derive(Clone, Copy)]
@@ -218,7 +215,7 @@ fn NameField(row: Row) -> impl IntoView {
         <input
             class="input run-name-field"
             aria-label="New name"
-            maxlength=NAME_LIMIT
+            maxlength=MAX_NAME
             node_ref=input
             on:keydown=keys
             on:input=move |_| drafts::keep(&row.draft(), &value())
