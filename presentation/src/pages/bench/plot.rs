@@ -109,15 +109,26 @@ impl Plot {
     /// Sizes to write beside the plot, with their height.
     pub fn sizes(&self) -> Vec<(Bytes, f64)> {
         const GIB: f64 = (1_u64 << 30) as f64;
-        let sizes = ticks(self.low / GIB, self.high / GIB).into_iter();
+        let sizes = ticks(self.low / GIB, self.high / GIB, 4.0).into_iter();
         let sized = |gib: f64| (Bytes((gib * GIB) as u64), self.place(0.0, gib * GIB).y);
         sizes.map(sized).collect()
     }
 
-    /// Seconds to write below the plot, with their distance from the left.
-    pub fn times(&self) -> Vec<(f64, f64)> {
-        let times = ticks(0.0, self.seconds).into_iter();
-        times.map(|at| (at, self.place(at, self.low).x)).collect()
+    /// Times to write below the plot, with their distance from the left: so few and so short that
+    /// there is room for them on the narrowest screen.
+    pub fn times(&self) -> Vec<(String, f64)> {
+        let (unit, in_a_second) = match self.seconds < 1.0 {
+            true => ("ms", 1e3),
+            false => ("s", 1.0),
+        };
+        let times = ticks(0.0, self.seconds * in_a_second, 2.0);
+        let is_whole = times.get(1).is_none_or(|step| *step >= 1.0);
+        let digits = if is_whole { 0 } else { 1 };
+        let placed = |at: f64| {
+            let text = format!("{at:.digits$} {unit}");
+            (text, self.place(at / in_a_second, self.low).x)
+        };
+        times.into_iter().map(placed).collect()
     }
 }
 
@@ -130,11 +141,10 @@ fn ran(points: &[FrontierPoint]) -> impl Iterator<Item = &FrontierPoint> {
     points.iter().filter(|point| point.failure.is_none())
 }
 
-/// Round numbers between two values, four to ten of them: multiples of 1, 2 or 5 times a power of
-/// ten.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
-    const FEWEST: f64 = 4.0;
-    let widest = (high - low) / FEWEST;
+/// Round numbers between two values: multiples of 1, 2 or 5 times a power of ten. The range has
+/// room for `fewest` steps between them, and for less than two and a half times as many.
+fn ticks(low: f64, high: f64, fewest: f64) -> Vec<f64> {
+    let widest = (high - low) / fewest;
     let power = 10_f64.powf(widest.log10().floor());
     let step = [5.0, 2.0, 1.0].map(|times| times * power);
     let step = step.into_iter().find(|step| *step <= widest);
@@ -259,10 +269,32 @@ mod tests {
         }
     }
 
+    /// The plot is 204 pixels wide on a screen of 320, and a character at most 7.
+    #[test]
+    fn times_do_not_touch_on_a_narrow_screen() {
+        for width in 1..400 {
+            let right = 0.002 * f64::from(width) * f64::from(width);
+            let frontier = frontier(vec![point("none", right, 16), point("all", 0.001, 9)]);
+            let times = Plot::of(&frontier).unwrap().times();
+            assert!((3..=6).contains(&times.len()), "{right}: {times:?}");
+            let half = |text: &str| text.chars().count() as f64 * 7.0 / 2.0;
+            for pair in times.windows(2) {
+                let [(left, from), (right, to)] = pair else {
+                    unreachable!("windows of two")
+                };
+                let apart = (to - from) / 100.0 * 204.0;
+                assert!(
+                    half(left) + half(right) < apart,
+                    "{left} and {right}: {apart}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn ticks_are_round_and_neither_few_nor_many() {
         let check = |low: f64, high: f64, expected: &[f64]| {
-            let found = ticks(low, high);
+            let found = ticks(low, high, 4.0);
             assert_eq!(found.len(), expected.len(), "{found:?}");
             let near = found
                 .iter()
@@ -274,7 +306,7 @@ mod tests {
         check(8.8, 16.3, &[9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0]);
         check(0.0, 100.0, &[0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         for width in 1..200 {
-            let count = ticks(3.0, 3.0 + f64::from(width) / 7.0).len();
+            let count = ticks(3.0, 3.0 + f64::from(width) / 7.0, 4.0).len();
             assert!((4..=11).contains(&count), "{width}: {count}");
         }
     }

@@ -29,7 +29,7 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
     });
     let sizes = sizes.collect_view();
     let times = plot.times().into_iter().map(|(time, x)| {
-        view! { <span class="frontier-time" style:left=percent(x)>{seconds(time)}</span> }
+        view! { <span class="frontier-time" style:left=percent(x)>{time}</span> }
     });
     let times = times.collect_view();
     let middle = Place {
