@@ -2,6 +2,7 @@
 //!
 //! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
 
+use crate::components::badge::badges;
 use crate::letters::lower;
 use crate::query::Query;
 use api::query::{decode, encode};
@@ -160,11 +161,15 @@ impl ListState {
     /// The runs to show, in order.
     pub fn arrange(&self, runs: &[RunSummary]) -> Vec<RunSummary> {
         let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
-        let mut shown: Vec<RunSummary> = runs
-            .iter()
-            .filter(|run| matches(run, &words))
-            .cloned()
-            .collect();
+        // The words of a finding, such as `no leak`, are not looked for one by one: all runs that
+        // leak hold `leak`, and many hold `no`.
+        let phrase = words.join(" ");
+        let is_finding = words.len() > 1 && runs.iter().any(|run| shows(run, &phrase));
+        let is_sought = |run: &&RunSummary| match is_finding {
+            true => shows(run, &phrase),
+            false => matches(run, &words),
+        };
+        let mut shown: Vec<RunSummary> = runs.iter().filter(is_sought).cloned().collect();
         let label = words.iter().find_map(|word| word.strip_suffix('='));
         // Rows that are equal are ordered by age, newest first, in every column: rows must not jump
         // on refresh.
@@ -218,6 +223,16 @@ fn natural_order(a: &str, b: &str) -> Ordering {
     by_number(&lower(a), &lower(b))
 }
 
+/// Whether the row of a run shows a finding that begins so (lower case).
+fn shows(run: &RunSummary, phrase: &str) -> bool {
+    findings(run).any(|finding| finding.starts_with(phrase))
+}
+
+/// The findings in the row of a run, in lower case.
+fn findings(run: &RunSummary) -> impl Iterator<Item = String> {
+    badges(run).into_iter().map(|badge| lower(&badge.label))
+}
+
 /// Whether every word (lower case) occurs in the run's data. Of an id and a hash only the beginning
 /// counts: any three letters are somewhere in such noise.
 fn matches(run: &RunSummary, words: &[String]) -> bool {
@@ -229,15 +244,10 @@ fn matches(run: &RunSummary, words: &[String]) -> bool {
         .map(|(key, value)| lower(&format!("{key}={value}")));
     let labels: Vec<String> = labels.collect();
     let occurs = |word: &String| {
-        let in_quality = || {
-            run.quality
-                .iter()
-                .any(|code| code.replace('_', " ").contains(word))
-        };
         name.contains(word)
             || word.starts_with("run_") && id.starts_with(word.as_str())
             || word.len() >= HASH_LETTERS && run.content_hash.starts_with(word.as_str())
-            || in_quality()
+            || findings(run).any(|finding| finding.contains(word))
             || labels.iter().any(|label| label.contains(word))
     };
     words.iter().all(occurs)
@@ -288,7 +298,9 @@ impl Query for ListState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::leaks::{LeakSummary, Verdict};
     use api::runs::RunSource;
+    use trace::steps::recording::Kind;
     use trace::units::Bytes;
 
     fn run(name: &str, peak: u64, created_ms: i64) -> RunSummary {
@@ -321,6 +333,48 @@ mod tests {
             .into_iter()
             .map(|run| run.name)
             .collect()
+    }
+
+    /// A run is found by every word that its row shows, and by no other.
+    #[test]
+    fn findings_are_found_as_they_are_shown() {
+        let leaks = |verdict, bytes_per_step| LeakSummary {
+            device: 0,
+            recording: Kind::Loop,
+            step: "step".to_owned(),
+            verdict,
+            reason: String::new(),
+            bytes_per_step: Bytes(bytes_per_step),
+        };
+        let judged = |name: &str, leaks| RunSummary {
+            leaks: Some(leaks),
+            ..run(name, 1, 1)
+        };
+        let runs = [
+            judged("leak-two", leaks(Verdict::Leak, 1 << 20)),
+            judged("fine", leaks(Verdict::Clean, 0)),
+            judged("open", leaks(Verdict::CannotTell, 0)),
+        ];
+        let found = |filter: &str| {
+            let filter = filter.to_owned();
+            let state = ListState {
+                filter,
+                ..ListState::default()
+            };
+            names(&state, &runs)
+        };
+        for run in &runs {
+            for badge in badges(run) {
+                let found = found(&badge.label);
+                assert!(found.contains(&run.name), "{}: {found:?}", badge.label);
+            }
+        }
+        assert_eq!(found("No leak"), ["fine"]);
+        assert_eq!(found("leaks"), ["leak-two"]);
+        assert_eq!(found("cannot tell"), ["open"]);
+        assert_eq!(found("two leaks"), ["leak-two"], "words of the name, too");
+        assert_eq!(found("history cut").len(), 3);
+        assert_eq!(found("ring"), [""; 0], "no row shows this word");
     }
 
     #[test]
@@ -433,7 +487,7 @@ mod tests {
         };
         check("VL", &["vl after", "vl before"]);
         check("  before vl ", &["vl before"]);
-        check("wrapped before", &["vl before"]);
+        check("cut before", &["vl before"]);
         check("abc1", &["vl after", "vl before"]);
         check("bc1", &[]);
         check("ab", &[]);
