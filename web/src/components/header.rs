@@ -15,8 +15,8 @@ use leptos_router::components::A;
 use presentation::connection::Connection;
 use presentation::theme::Theme;
 
-/// Pages that the server makes, over many runs. A narrow screen has them below the list of runs.
-pub const MORE_PAGES: [(&str, &str); 6] = [
+/// Pages that the server makes, over many runs.
+const MORE_PAGES: [(&str, &str); 6] = [
     (routes::LIVE_PAGE, "Live"),
     (routes::JOBS_PAGE, "Jobs"),
     (routes::HISTORY_PAGE, "History"),
@@ -40,7 +40,7 @@ pub fn Header() -> impl IntoView {
         (!link.is_all()).then(|| {
             let more = MORE_PAGES.map(|(page, name)| {
                 let page = project::page(page);
-                view! { <a href=page rel="external" class="app-nav-more">{name}</a> }
+                view! { <a href=page rel="external">{name}</a> }
             });
             view! {
                 <A href=routes::RUNS_PAGE exact=true>"Runs"</A>

@@ -5,12 +5,10 @@ mod row;
 mod table;
 mod toolbar;
 
-use crate::components::header::MORE_PAGES;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
 use crate::pages::runs_store::{Loaded, RunsStore};
-use crate::project;
 use crate::url_state::use_url_state;
 use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
@@ -53,17 +51,12 @@ pub fn RunsPage() -> impl IntoView {
     });
     let body = move || match shown.get() {
         Shown::Loading => view! { <TableSkeleton/> }.into_any(),
-        Shown::Empty => view! {
-            <FirstSteps/>
-            <MorePages/>
-        }
-        .into_any(),
+        Shown::Empty => view! { <FirstSteps/> }.into_any(),
         Shown::List => view! {
             <Toolbar list=list shown=arranged/>
             <RunTable list=list runs=arranged/>
             <PickedBar/>
             <MoreSteps/>
-            <MorePages/>
         }
         .into_any(),
         Shown::Failed(problem) => {
@@ -76,18 +69,4 @@ pub fn RunsPage() -> impl IntoView {
         }
     };
     view! { <div class="runs-page">{body}</div> }
-}
-
-/// Where the header has no room for them: the pages over many runs.
-#[component]
-fn MorePages() -> impl IntoView {
-    let links = MORE_PAGES.map(|(page, name)| {
-        view! { <a href=project::page(page) rel="external">{name}</a> }
-    });
-    view! {
-        <nav class="more-pages" aria-label="More pages">
-            <span class="muted">"More"</span>
-            {links.collect_view()}
-        </nav>
-    }
 }
