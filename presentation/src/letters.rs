@@ -3,6 +3,10 @@
 
 /// The text in lower case.
 pub fn lower(text: &str) -> String {
+    // The filter asks for the letters of some ten thousand texts at each key.
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     #[cfg(target_arch = "wasm32")]
     return js_sys::JsString::from(text).to_lower_case().into();
     #[cfg(not(target_arch = "wasm32"))]

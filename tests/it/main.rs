@@ -17,6 +17,7 @@ mod late;
 mod live;
 mod local;
 mod local_page;
+mod long_list;
 mod manifests;
 mod oidc;
 mod pinned;

@@ -30,13 +30,31 @@ pub fn show(selector: &'static str) {
 /// Otherwise the Tab key would begin at the top of the page again. Nothing scrolls.
 pub fn rescue(selector: &'static str) {
     request_animation_frame(move || {
-        let found = document().query_selector(selector).ok().flatten();
-        let element = found.filter(|_| is_on(&["BODY"]));
-        if let Some(element) = element.and_then(|found| found.dyn_into::<HtmlElement>().ok()) {
+        if let Some(element) = found(selector).filter(|_| is_on(&["BODY"])) {
             let options = FocusOptions::new();
             options.set_prevent_scroll(true);
             // Fails only for an element that has left the page.
             let _ = element.focus_with_options(&options);
         }
     });
+}
+
+/// As [`rescue`], but what gets the focus is scrolled to.
+pub fn rescue_at(selector: String) {
+    request_animation_frame(move || {
+        if is_nowhere() {
+            give(&selector);
+        }
+    });
+}
+
+/// Gives the focus to the first element of this kind. Whether there is one.
+pub fn give(selector: &str) -> bool {
+    // Fails only for an element that has left the page.
+    found(selector).is_some_and(|element| element.focus().is_ok())
+}
+
+fn found(selector: &str) -> Option<HtmlElement> {
+    let element = document().query_selector(selector).ok().flatten();
+    element.and_then(|found| found.dyn_into().ok())
 }

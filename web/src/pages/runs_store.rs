@@ -3,8 +3,10 @@
 
 use crate::client::{self, Method};
 use crate::components::drafts;
+use crate::components::focus;
 use crate::components::toasts::{ToastAction, Toasts};
 use api::ids::RunId;
+use api::page;
 use api::problem::Problem;
 use api::routes;
 use api::runs::{RenameRun, RunSummary};
@@ -31,8 +33,14 @@ pub enum Loaded<T> {
 #[derive(Clone, Copy)]
 pub struct RunsStore {
     runs: RwSignal<Loaded<Vec<RunSummary>>>,
-    /// Number of the newest request: an older answer must not overwrite a newer one.
-    newest: StoredValue<u32>,
+    /// Whether the list was read to its end once. Until then it has its first pages only.
+    whole: RwSignal<bool>,
+    /// How often it was asked to be read.
+    asked: StoredValue<u32>,
+    /// Whether it is being read.
+    reading: StoredValue<bool>,
+    /// How often it was changed here: what was read meanwhile does not count.
+    changes: StoredValue<u32>,
 }
 
 impl RunsStore {
@@ -40,13 +48,21 @@ impl RunsStore {
     pub fn new() -> RunsStore {
         RunsStore {
             runs: RwSignal::new(Loaded::Loading),
-            newest: StoredValue::new(0),
+            whole: RwSignal::new(false),
+            asked: StoredValue::new(0),
+            reading: StoredValue::new(false),
+            changes: StoredValue::new(0),
         }
     }
 
     /// All runs that are not deleted.
     pub fn runs(self) -> Signal<Loaded<Vec<RunSummary>>> {
         self.runs.into()
+    }
+
+    /// Whether these are all of them: of a long list the first page is there before the others.
+    pub fn is_whole(self) -> bool {
+        self.whole.get()
     }
 
     /// One run.
@@ -59,43 +75,76 @@ impl RunsStore {
 
     /// Reads them again if a page has read them: changes may have been missed.
     pub fn read_again(self) {
-        if self.newest.get_value() > 0 {
+        if self.asked.get_value() > 0 {
             self.refresh();
         }
     }
 
     /// Reads them again. The old data stays until the answer is there, also if none comes; but not
-    /// for someone who may not see them any more.
+    /// for someone who may not see them any more. One at a time reads: of a long list, each event
+    /// would ask for many pages. Whoever asks meanwhile gets another reading after it.
     pub fn refresh(self) {
-        let request = self.newest.get_value().wrapping_add(1);
-        self.newest.set_value(request);
+        self.asked.update_value(|asked| *asked += 1);
+        if self.reading.get_value() {
+            return;
+        }
+        self.reading.set_value(true);
         leptos::task::spawn_local(async move {
-            let answer = client::list::<RunSummary>(routes::RUNS).await;
+            let mut done = 0;
+            while done != self.asked.get_value() {
+                done = self.asked.get_value();
+                self.read().await;
+            }
+            self.reading.set_value(false);
+        });
+    }
+
+    async fn read(self) {
+        let changes = self.changes.get_value();
+        match self.pages().await {
+            Ok(runs) => {
+                // Every change here asks for another reading, once the server has done it.
+                if self.changes.get_value() != changes {
+                    return;
+                }
+                let runs = Loaded::Ready(runs);
+                if self.runs.with_untracked(|old| *old != runs) {
+                    self.runs.set(runs);
+                }
+                self.whole.set(true);
+            }
+            Err(problem) => self.runs.update(|runs| match runs {
+                Loaded::Ready(_) if may_go_better(&problem) => {}
+                _ => *runs = Loaded::Failed(problem),
+            }),
+        }
+    }
+
+    /// All pages. Where no runs were shown before, the first page is shown at once.
+    async fn pages(self) -> Result<Vec<RunSummary>, Problem> {
+        let mut all = Vec::new();
+        let mut from = Some(0);
+        while let Some(offset) = from {
+            let page: Vec<RunSummary> = client::get(&page::from(routes::RUNS, offset)).await?;
+            from = page::next(offset, page.len());
+            all.extend(page.into_iter().filter(|run| run.deleted_ms.is_none()));
             let shows_none = self
                 .runs
                 .with_untracked(|runs| matches!(runs, Loaded::Loading));
-            if self.newest.get_value() != request && !shows_none {
-                return;
+            if shows_none && from.is_some() {
+                self.runs.set(Loaded::Ready(all.clone()));
             }
-            match answer {
-                Ok(mut runs) => {
-                    runs.retain(|run| run.deleted_ms.is_none());
-                    let runs = Loaded::Ready(runs);
-                    if self.runs.with_untracked(|old| *old != runs) {
-                        self.runs.set(runs);
-                    }
-                }
-                Err(problem) => self.runs.update(|runs| match runs {
-                    Loaded::Ready(_) if may_go_better(&problem) => {}
-                    _ => *runs = Loaded::Failed(problem),
-                }),
-            }
-        });
+        }
+        Ok(all)
     }
 
     /// Renames a run immediately; undoes that if the server refuses.
     pub fn rename(self, toasts: Toasts, id: RunId, name: String) {
-        self.change(&id, |run| run.name.clone_from(&name));
+        self.change(|runs| {
+            if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
+                run.name.clone_from(&name);
+            }
+        });
         leptos::task::spawn_local(async move {
             let body = RenameRun { name };
             let path = routes::run(&id);
@@ -111,15 +160,15 @@ impl RunsStore {
 
     /// Deletes a run immediately, with a button to undo it.
     pub fn delete(self, toasts: Toasts, run: &RunSummary) {
-        let (id, name) = (run.id.clone(), run.name.clone());
-        self.runs.update(|runs| {
-            if let Loaded::Ready(runs) = runs {
-                runs.retain(|run| run.id != id);
-            }
-        });
+        let run = run.clone();
+        let id = run.id.clone();
+        self.change(|runs| runs.retain(|run| run.id != id));
         leptos::task::spawn_local(async move {
             match client::send::<serde::de::IgnoredAny>(Method::Delete, &routes::run(&id)).await {
-                Ok(_) => toasts.show(format!("Deleted “{name}”"), Some(self.undo(toasts, id))),
+                Ok(_) => toasts.show(
+                    format!("Deleted “{}”", run.name),
+                    Some(self.undo(toasts, run)),
+                ),
                 Err(problem) => toasts.fail("Not deleted", &problem),
             }
             self.refresh();
@@ -138,19 +187,25 @@ impl RunsStore {
         });
     }
 
-    fn undo(self, toasts: Toasts, id: RunId) -> ToastAction {
+    /// The button that brings a deleted run back immediately, with the focus on it.
+    fn undo(self, toasts: Toasts, run: RunSummary) -> ToastAction {
+        let act = move |()| {
+            self.change(|runs| runs.push(run.clone()));
+            focus::rescue_at(format!(".run-link[href*={}]", run.id));
+            self.restore(toasts, &run.id);
+        };
         ToastAction {
             label: "Undo",
-            act: Callback::new(move |()| self.restore(toasts, &id)),
+            act: Callback::new(act),
         }
     }
 
-    fn change(self, id: &RunId, change: impl FnOnce(&mut RunSummary)) {
+    /// Changes the list here, before the server does.
+    fn change(self, change: impl FnOnce(&mut Vec<RunSummary>)) {
+        self.changes.update_value(|changes| *changes += 1);
         self.runs.update(|runs| {
-            if let Loaded::Ready(runs) = runs
-                && let Some(run) = runs.iter_mut().find(|run| run.id == *id)
-            {
-                change(run);
+            if let Loaded::Ready(runs) = runs {
+                change(runs);
             }
         });
     }

@@ -1,6 +1,7 @@
 //! The order and filter of the list: the query of its page, and the effect on the runs.
 //!
-//! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
+//! `v=1&sort=peak&dir=asc&q=leak&from=51`; defaults are left out, the default list has a clean
+//! address.
 
 use crate::components::badge::badges;
 use crate::letters::lower;
@@ -132,10 +133,19 @@ pub struct ListState {
     /// The typed text; every word must occur. A word such as `config=` also sorts: by the value of
     /// that label first, and by the column among runs with the same value.
     pub filter: String,
+    /// How many runs come before the first that is shown: a long list is shown in parts.
+    pub skipped: usize,
 }
 
 impl ListState {
-    /// The state after a click on a column's head: first its natural order, then the opposite.
+    /// Filters by another text. What it finds is shown from its beginning.
+    pub fn filter_by(&mut self, text: String) {
+        self.filter = text;
+        self.skipped = 0;
+    }
+
+    /// The state after a click on a column's head: first its natural order, then the opposite. The
+    /// list is shown from its beginning.
     pub fn clicked(self, column: Column) -> ListState {
         let direction = match self.sort == column {
             true => self.direction.flipped(),
@@ -144,6 +154,7 @@ impl ListState {
         ListState {
             sort: column,
             direction,
+            skipped: 0,
             ..self
         }
     }
@@ -158,8 +169,8 @@ impl ListState {
         (self.sort == column).then_some(shown)
     }
 
-    /// The runs to show, in order.
-    pub fn arrange(&self, runs: &[RunSummary]) -> Vec<RunSummary> {
+    /// The runs that the filter finds, in order.
+    pub fn arrange<'a>(&self, runs: &'a [RunSummary]) -> Vec<&'a RunSummary> {
         let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
         // The words of a finding, such as `no leak`, are not looked for one by one: all runs that
         // leak hold `leak`, and many hold `no`.
@@ -169,24 +180,63 @@ impl ListState {
             true => shows(run, &phrase),
             false => matches(run, &words),
         };
-        let mut shown: Vec<RunSummary> = runs.iter().filter(is_sought).cloned().collect();
         let label = words.iter().find_map(|word| word.strip_suffix('='));
+        let found = runs.iter().filter(is_sought);
+        let mut found: Vec<Sorted> = found
+            .map(|run| Sorted::new(run, self.sort, label))
+            .collect();
         // Rows that are equal are ordered by age, newest first, in every column: rows must not jump
         // on refresh.
-        order::sort_by(&mut shown, |a, b| {
-            let by_label = label.map_or(Ordering::Equal, |key| {
-                natural_order(value_of(a, key), value_of(b, key))
-            });
+        order::sort_by(&mut found, |a, b| {
             let by_column = match self.direction {
-                Direction::Ascending => compare(self.sort, a, b),
-                Direction::Descending => compare(self.sort, b, a),
+                Direction::Ascending => a.compare(self.sort, b),
+                Direction::Descending => b.compare(self.sort, a),
             };
-            by_label
+            by_number(&a.label, &b.label)
                 .then(by_column)
-                .then_with(|| compare(Column::Age, a, b))
-                .then_with(|| a.id.cmp(&b.id))
+                .then_with(|| a.compare(Column::Age, b))
+                .then_with(|| a.run.id.cmp(&b.run.id))
         });
-        shown
+        let mut found: Vec<&RunSummary> = found.into_iter().map(|sorted| sorted.run).collect();
+        // One that arrived while the list was read, page by page, is at the end of one page and at
+        // the beginning of the next.
+        found.dedup_by(|a, b| a.id == b.id);
+        found
+    }
+}
+
+/// A run with the texts that sort it. Case is ignored, and numbers are compared by value: `rank2`
+/// comes before `rank10`.
+struct Sorted<'a> {
+    run: &'a RunSummary,
+    label: String,
+    name: String,
+}
+
+impl<'a> Sorted<'a> {
+    fn new(run: &'a RunSummary, column: Column, label: Option<&str>) -> Sorted<'a> {
+        Sorted {
+            run,
+            label: label.map_or_else(String::new, |key| lower(value_of(run, key))),
+            name: match column {
+                Column::Name => lower(&run.name),
+                _ => String::new(),
+            },
+        }
+    }
+
+    fn compare(&self, column: Column, other: &Sorted) -> Ordering {
+        let (a, b) = (self.run, other.run);
+        match column {
+            Column::Name => by_number(&self.name, &other.name),
+            Column::Peak => a.peak_allocated.cmp(&b.peak_allocated),
+            Column::Steps => a.steps.cmp(&b.steps),
+            Column::Events => events(a).cmp(&events(b)),
+            Column::Devices => a.devices.len().cmp(&b.devices.len()),
+            Column::Size => a.file_bytes.cmp(&b.file_bytes),
+            // A small age is a late arrival.
+            Column::Age => b.created_ms.cmp(&a.created_ms),
+        }
     }
 }
 
@@ -198,29 +248,11 @@ pub fn events(run: &RunSummary) -> u64 {
         .sum()
 }
 
-fn compare(column: Column, a: &RunSummary, b: &RunSummary) -> Ordering {
-    match column {
-        Column::Name => natural_order(&a.name, &b.name),
-        Column::Peak => a.peak_allocated.cmp(&b.peak_allocated),
-        Column::Steps => a.steps.cmp(&b.steps),
-        Column::Events => events(a).cmp(&events(b)),
-        Column::Devices => a.devices.len().cmp(&b.devices.len()),
-        Column::Size => a.file_bytes.cmp(&b.file_bytes),
-        // A small age is a late arrival.
-        Column::Age => b.created_ms.cmp(&a.created_ms),
-    }
-}
-
 /// The value of the label with this key, in any case.
 fn value_of<'a>(run: &'a RunSummary, key: &str) -> &'a str {
     let mut labels = run.labels.iter();
     let found = labels.find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map_or("", |(_, value)| value)
-}
-
-/// Ignores case, and compares numbers by value: `rank2` comes before `rank10`.
-fn natural_order(a: &str, b: &str) -> Ordering {
-    by_number(&lower(a), &lower(b))
 }
 
 /// Whether the row of a run shows a finding that begins so (lower case).
@@ -236,16 +268,17 @@ fn findings(run: &RunSummary) -> impl Iterator<Item = String> {
 /// Whether every word (lower case) occurs in the run's data. Of an id and a hash only the beginning
 /// counts: any three letters are somewhere in such noise.
 fn matches(run: &RunSummary, words: &[String]) -> bool {
+    if words.is_empty() {
+        return true;
+    }
     let name = lower(&run.name);
-    let id = lower(run.id.as_str());
-    let labels = run
-        .labels
-        .iter()
-        .map(|(key, value)| lower(&format!("{key}={value}")));
-    let labels: Vec<String> = labels.collect();
+    let labels = run.labels.iter();
+    let labels: Vec<String> = labels
+        .map(|(key, value)| lower(&format!("{key}={value}")))
+        .collect();
     let occurs = |word: &String| {
         name.contains(word)
-            || word.starts_with("run_") && id.starts_with(word.as_str())
+            || word.starts_with("run_") && lower(run.id.as_str()).starts_with(word.as_str())
             || word.len() >= HASH_LETTERS && run.content_hash.starts_with(word.as_str())
             || findings(run).any(|finding| finding.contains(word))
             || labels.iter().any(|label| label.contains(word))
@@ -270,6 +303,14 @@ impl Query for ListState {
                     _ => notes.push(BadViewState::Field("dir")),
                 },
                 "q" => state.filter = decode(value),
+                "from" => match value
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|from| from.checked_sub(1))
+                {
+                    Some(skipped) => state.skipped = skipped,
+                    None => notes.push(BadViewState::Field("from")),
+                },
                 _ => {}
             }
         }
@@ -291,48 +332,33 @@ impl Query for ListState {
         if !self.filter.is_empty() {
             query += &format!("&q={}", encode(&self.filter));
         }
+        if self.skipped > 0 {
+            query += &format!("&from={}", self.skipped + 1);
+        }
         query
+    }
+
+    /// Another part of the same list is like another page.
+    fn is_left_for(&self, next: &ListState) -> bool {
+        let part = ListState {
+            skipped: next.skipped,
+            ..self.clone()
+        };
+        self.skipped != next.skipped && part == *next
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::example::run;
     use super::*;
     use api::leaks::{LeakSummary, Verdict};
-    use api::runs::RunSource;
     use trace::steps::recording::Kind;
     use trace::units::Bytes;
 
-    fn run(name: &str, peak: u64, created_ms: i64) -> RunSummary {
-        RunSummary {
-            pinned: None,
-            id: format!("run_{name}")
-                .replace([' ', '-', '.'], "")
-                .parse()
-                .unwrap(),
-            name: name.to_owned(),
-            source: RunSource::Upload,
-            created_ms,
-            file_bytes: Bytes(10),
-            content_hash: "abc123".to_owned(),
-            devices: vec![],
-            steps: 0,
-            peak_allocated: Bytes(peak),
-            quality: vec!["ring_wrapped".to_owned()],
-            leaks: None,
-            job: None,
-            labels: Default::default(),
-            uploaded_by: None,
-            deleted_ms: None,
-        }
-    }
-
     fn names(state: &ListState, runs: &[RunSummary]) -> Vec<String> {
-        state
-            .arrange(runs)
-            .into_iter()
-            .map(|run| run.name)
-            .collect()
+        let found = state.arrange(runs).into_iter();
+        found.map(|run| run.name.clone()).collect()
     }
 
     /// A run is found by every word that its row shows, and by no other.
@@ -384,6 +410,7 @@ mod tests {
                 sort,
                 direction,
                 filter: filter.to_owned(),
+                skipped: filter.len() * 100,
             };
             assert_eq!(ListState::read(&state.write()), (state, vec![]));
         };
@@ -396,8 +423,8 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_keeps_its_default() {
-        let (state, notes) = ListState::read("sort=colour&dir=up&q=%zz%4&new=1");
-        assert_eq!(notes, ["sort", "dir"].map(BadViewState::Field));
+        let (state, notes) = ListState::read("sort=colour&dir=up&q=%zz%4&from=0&new=1");
+        assert_eq!(notes, ["sort", "dir", "from"].map(BadViewState::Field));
         assert_eq!(
             state,
             ListState {
@@ -435,6 +462,27 @@ mod tests {
     }
 
     #[test]
+    fn another_order_or_filter_shows_the_list_from_its_beginning() {
+        let far = ListState {
+            skipped: 300,
+            ..ListState::default()
+        };
+        assert_eq!(far.clone().clicked(Column::Name).skipped, 0);
+        let mut filtered = far.clone();
+        filtered.filter_by("leak".to_owned());
+        assert_eq!((filtered.filter.as_str(), filtered.skipped), ("leak", 0));
+        let first = ListState::default();
+        assert!(far.is_left_for(&first), "back leads to the part before");
+        assert!(!far.is_left_for(&filtered), "and does not undo a letter");
+    }
+
+    #[test]
+    fn a_run_that_was_read_twice_is_listed_once() {
+        let runs = [run("a", 1, 2), run("b", 1, 1), run("b", 1, 1)];
+        assert_eq!(names(&ListState::default(), &runs), ["a", "b"]);
+    }
+
+    #[test]
     fn equal_values_stay_newest_first_in_both_directions() {
         let runs = [run("old", 5, 1), run("new", 5, 2)];
         let down = ListState::default().clicked(Column::Peak);
@@ -444,7 +492,14 @@ mod tests {
 
     #[test]
     fn numbers_in_names_sort_by_value() {
-        let check = |a, b, expected| assert_eq!(natural_order(a, b), expected, "{a} {b}");
+        let compare = |a: &str, b: &str| {
+            let mut runs = [run("a", 0, 0), run("b", 0, 0)];
+            runs[0].name = a.to_owned();
+            runs[1].name = b.to_owned();
+            let [a, b] = [&runs[0], &runs[1]].map(|run| Sorted::new(run, Column::Name, None));
+            a.compare(Column::Name, &b)
+        };
+        let check = |a, b, expected| assert_eq!(compare(a, b), expected, "{a} {b}");
         check("rank2", "rank10", Ordering::Less);
         check("Rank2", "rank2", Ordering::Equal);
         check("rank02", "rank2", Ordering::Equal);

@@ -1,6 +1,7 @@
 //! The list of runs; if the store is empty, the first steps.
 
 mod empty;
+mod focus;
 mod row;
 mod table;
 mod toolbar;
@@ -10,10 +11,10 @@ use crate::context::expect_context;
 use crate::pages::compare::pick::PickedBar;
 use crate::pages::runs_store::{Loaded, RunsStore};
 use crate::url_state::use_url_state;
-use api::runs::RunSummary;
 use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::ListState;
+use presentation::pages::runs::table::Part;
 use table::{RunTable, TableSkeleton};
 use toolbar::Toolbar;
 
@@ -35,10 +36,10 @@ pub fn RunsPage() -> impl IntoView {
     document().set_title("Runs · Tidemark");
 
     let all = store.runs();
-    let arranged = Memo::new(move |_| {
+    let part = Memo::new(move |_| {
         all.with(|runs| match runs {
-            Loaded::Ready(runs) => list.state().with(|state| state.arrange(runs)),
-            Loaded::Loading | Loaded::Failed(_) => Vec::<RunSummary>::new(),
+            Loaded::Ready(runs) => list.state().with(|state| Part::of(runs, state)),
+            Loaded::Loading | Loaded::Failed(_) => Part::default(),
         })
     });
     let shown = Memo::new(move |_| {
@@ -53,8 +54,8 @@ pub fn RunsPage() -> impl IntoView {
         Shown::Loading => view! { <TableSkeleton/> }.into_any(),
         Shown::Empty => view! { <FirstSteps/> }.into_any(),
         Shown::List => view! {
-            <Toolbar list=list shown=arranged/>
-            <RunTable list=list runs=arranged/>
+            <Toolbar list=list part=part/>
+            <RunTable list=list part=part/>
             <PickedBar/>
             <MoreSteps/>
         }

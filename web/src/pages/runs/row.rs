@@ -1,5 +1,6 @@
 //! One run in the list, with rename and delete in place.
 
+use super::focus::{focus_soon, position};
 use crate::components::badge::BadgeView;
 use crate::components::drafts;
 use crate::components::icon::{Icon, IconView};
@@ -82,7 +83,10 @@ impl Row {
 
     fn delete(self) {
         if let Some(run) = self.run.get_untracked() {
+            let row = self.element.get_untracked();
+            let at = row.and_then(|row| position(&row)).unwrap_or_default();
             self.store.delete(self.toasts, &run);
+            focus_soon(at);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The table: clicks on its head sort it, arrow keys move between rows; on narrow screens rows are
-//! cards.
+//! cards. A long list is shown in parts.
 
+use super::focus::{focus_row, focus_soon, focused_row};
 use super::row::RunRow;
 use crate::clock::ticking;
 use crate::components::focus::is_nowhere;
@@ -11,14 +12,11 @@ use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::pages::runs_store::RunsStore;
 use crate::url_state::UrlState;
-use api::runs::RunSummary;
-use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::{Column, Direction, ListState};
-use presentation::pages::runs::table::first_run;
+use presentation::pages::runs::table::{Move, Part, first_run};
 use std::time::Duration;
-use wasm_bindgen::JsCast;
-use web_sys::{HtmlElement, HtmlTableSectionElement, KeyboardEvent};
+use web_sys::KeyboardEvent;
 
 /// Rows shown while the list is loading.
 const SKELETON_ROWS: usize = 6;
@@ -28,43 +26,38 @@ const AGES_EVERY: Duration = Duration::from_secs(30);
 
 /// The list as a table.
 #[component]
-pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl IntoView {
-    let largest = Memo::new(move |_| {
-        runs.with(|runs| {
-            let peaks = runs.iter().map(|run| run.peak_allocated);
-            peaks.max().unwrap_or_default()
-        })
-    });
-    let ids = move || runs.with(|runs| runs.iter().map(|run| run.id.clone()).collect::<Vec<_>>());
-    let none = move || runs.with(Vec::is_empty);
-    let clear = Callback::new(move |()| list.update(|state| state.filter.clear()));
+pub fn RunTable(list: UrlState<ListState>, part: Memo<Part>) -> impl IntoView {
+    let largest = Memo::new(move |_| part.with(|part| part.largest));
+    let ids = move || part.with(|part| part.rows.clone());
     let store: RunsStore = expect_context();
+    let none = move || part.with(|part| part.found == 0) && store.is_whole();
+    let clear = Callback::new(move |()| list.update(|state| state.filter_by(String::new())));
     let toasts: Toasts = expect_context();
     let now = ticking(AGES_EVERY);
-    let body = NodeRef::<html::Tbody>::new();
     // From nowhere, an arrow leads into the list, as the help says.
     on_key(move |event| {
-        let body = body.get_untracked().filter(|_| is_shortcut(event));
-        let to = first_run(&event.key(), is_nowhere());
-        if let (Some(body), Some(at)) = (body, to) {
-            focus_run(&body, at);
+        let to = first_run(&event.key(), is_nowhere()).filter(|_| is_shortcut(event));
+        if let Some(at) = to {
+            focus_row(at);
             event.prevent_default();
         }
     });
     let keys = move |event: KeyboardEvent| {
-        let Some(body) = body.get_untracked().filter(|_| is_shortcut(&event)) else {
+        if !is_shortcut(&event) {
             return;
-        };
+        }
+        let at = focused_row();
         match event.key().as_str() {
-            "ArrowDown" => focus_run(&body, focused_run(&body).map_or(0, |at| at + 1)),
-            "ArrowUp" => focus_run(&body, focused_run(&body).unwrap_or(0).saturating_sub(1)),
+            "ArrowDown" => go(list, part.with_untracked(|part| part.down(at))),
+            "ArrowUp" => go(list, part.with_untracked(|part| part.up(at))),
             "Delete" if may_manage() => {
-                let Some(at) = focused_run(&body) else { return };
-                let run = runs.with_untracked(|runs| runs.get(at as usize).cloned());
-                let Some(run) = run else { return };
+                let Some(at) = at else { return };
+                let id = part.with_untracked(|part| part.rows.get(at as usize).cloned());
+                let Some(run) = id.and_then(|id| untrack(|| store.run(&id))) else {
+                    return;
+                };
                 store.delete(toasts, &run);
-                // The run that takes the place of a deleted one gets the focus, once it is there.
-                set_timeout(move || focus_run(&body, at), Duration::ZERO);
+                focus_soon(at);
             }
             _ => return,
         }
@@ -78,7 +71,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
                     <th role="columnheader"><span class="visually-hidden">"Actions"</span></th>
                 </tr>
             </thead>
-            <tbody role="rowgroup" node_ref=body on:keydown=keys>
+            <tbody role="rowgroup" on:keydown=keys>
                 <For
                     each=ids
                     key=|id| id.clone()
@@ -86,9 +79,50 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
                 />
             </tbody>
         </table>
+        {parts(list, part)}
         <Show when=none>
             {no_match("No run matches the filter.".into(), clear)}
         </Show>
+    }
+}
+
+/// Below a part of a long list: which it is, and buttons to the parts before and after it.
+fn parts(list: UrlState<ListState>, part: Memo<Part>) -> impl IntoView {
+    let told = Memo::new(move |_| part.with(Part::told));
+    let button = move |text, to: fn(&Part) -> Option<usize>| {
+        let to = Memo::new(move |_| part.with(to));
+        let click = move |_| {
+            if let Some(to) = to.get_untracked() {
+                go(list, Move::Part(to, 0));
+            }
+        };
+        view! {
+            <button class="button" disabled=move || to.get().is_none() on:click=click>
+                {text}
+            </button>
+        }
+    };
+    move || {
+        told.get().map(|told| {
+            view! {
+                <nav class="runs-parts" aria-label="Parts of the list">
+                    <span class="muted">{told}</span>
+                    {button("Previous", Part::previous)}
+                    {button("Next", Part::next)}
+                </nav>
+            }
+        })
+    }
+}
+
+/// Goes where an arrow key leads.
+fn go(list: UrlState<ListState>, to: Move) {
+    match to {
+        Move::Row(at) => focus_row(at),
+        Move::Part(skipped, at) => {
+            list.update(|state| state.skipped = skipped);
+            focus_soon(at);
+        }
     }
 }
 
@@ -104,34 +138,6 @@ fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
                 <span class="sort-mark" aria-hidden="true"></span>
             </button>
         </th>
-    }
-}
-
-/// Position of the run that has the focus.
-fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
-    let row = document().active_element()?.closest("tr").ok().flatten()?;
-    let links = body.query_selector_all(".run-link").ok()?;
-    (0..links.length()).find(|i| links.get(*i).is_some_and(|link| row.contains(Some(&link))))
-}
-
-/// Gives the focus to the first run of the list.
-pub fn focus_first() {
-    let link = document().query_selector(".runs .run-link").ok().flatten();
-    if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
-        // Fails only for an element that has left the page.
-        let _ = link.focus();
-    }
-}
-
-/// Gives the focus to the run at a position, or to the last one.
-fn focus_run(body: &HtmlTableSectionElement, at: u32) {
-    let Ok(links) = body.query_selector_all(".run-link") else {
-        return;
-    };
-    let link = links.get(at.min(links.length().saturating_sub(1)));
-    if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
-        // Fails only for an element that has left the page.
-        let _ = link.focus();
     }
 }
 

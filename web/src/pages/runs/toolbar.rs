@@ -1,24 +1,23 @@
 //! Title, count and filter above the list.
 
-use super::table::focus_first;
+use super::focus::focus_row;
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::context::expect_context;
-use crate::format;
-use crate::pages::runs_store::{Loaded, RunsStore};
+use crate::pages::runs_store::RunsStore;
 use crate::project;
 use crate::url_state::UrlState;
 use api::routes;
-use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
 use presentation::pages::runs::list_state::ListState;
+use presentation::pages::runs::table::Part;
 use web_sys::KeyboardEvent;
 
 /// `/` moves to the filter, and an arrow from there into the list. Escape clears it; pressed again,
 /// it leaves it.
 #[component]
-pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl IntoView {
+pub fn Toolbar(list: UrlState<ListState>, part: Memo<Part>) -> impl IntoView {
     let store: RunsStore = expect_context();
     let input = NodeRef::<html::Input>::new();
     let focus = move || {
@@ -32,30 +31,20 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
             focus();
         }
     });
-    let all = move || {
-        store.runs().with(|runs| match runs {
-            Loaded::Ready(runs) => runs.len(),
-            Loaded::Loading | Loaded::Failed(_) => 0,
-        })
-    };
-    let count = move || match (shown.with(Vec::len), all()) {
-        (shown, all) if shown == all => format::plural(all as u64, "run"),
-        (shown, all) => format!("{shown} of {}", format::plural(all as u64, "run")),
-    };
+    let count = move || part.with(|part| part.counted(store.is_whole()));
     // Only runs with labels have a history.
-    let labelled =
-        Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| !run.labels.is_empty())));
+    let labelled = Memo::new(move |_| part.with(|part| part.are_labelled));
     let history = move || {
         let link =
             || view! { <a href=project::page(routes::HISTORY_PAGE) rel="external">"History"</a> };
         labelled.get().then(link)
     };
-    let of_jobs = Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| run.job.is_some())));
+    let of_jobs = Memo::new(move |_| part.with(|part| part.are_of_jobs));
     let jobs = move || {
         let link = || view! { <a href=project::page(routes::JOBS_PAGE) rel="external">"Jobs"</a> };
         of_jobs.get().then(link)
     };
-    let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
+    let typed = move |event| list.update(|state| state.filter_by(event_target_value(&event)));
     let leave = move |event| leave(&event, list, input);
     view! {
         <div class="toolbar">
@@ -86,13 +75,13 @@ fn leave(event: &KeyboardEvent, list: UrlState<ListState>, input: NodeRef<html::
     match event.key().as_str() {
         "ArrowDown" if !event.is_composing() => {
             event.prevent_default();
-            focus_first();
+            focus_row(0);
         }
         "Escape" => {
             if list.state().with_untracked(|state| state.filter.is_empty()) {
                 input.get_untracked().map(|input| input.blur());
             }
-            list.update(|state| state.filter.clear());
+            list.update(|state| state.filter_by(String::new()));
         }
         _ => {}
     }

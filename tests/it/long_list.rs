@@ -1,0 +1,110 @@
+//! Lists of many runs: they are shown in parts, and each key finds its way among all of them. Where
+//! the focus goes when a run leaves the list, and comes back.
+
+use super::eyes::world::upload_fixture;
+use tests::{Browser, TestServer, Theme, Viewport, fleet};
+
+/// The rows that the page has at most.
+const ROWS: usize = 50;
+
+/// Types into the field that has the focus, at once.
+fn typed(text: &str) -> String {
+    format!(
+        "const field = document.activeElement;
+         field.value = '{text}';
+         field.dispatchEvent(new Event('input', {{ bubbles: true }}));
+         return null;"
+    )
+}
+
+/// Whether the page has so many rows, and what it says of them.
+fn shows(rows: usize, count: &str, told: &str) -> String {
+    format!(
+        "const text = name => document.querySelector(name)?.innerText ?? '';
+         return document.querySelectorAll('tr.run').length === {rows}
+             && text('.toolbar [role=status]') === '{count}'
+             && text('.runs-parts .muted') === '{told}';"
+    )
+}
+
+/// Whether the focus is on the n-th row, counted from 1.
+fn is_on_row(nth: usize) -> String {
+    format!(
+        "const rows = [...document.querySelectorAll('tr.run')];
+         return rows[{nth} - 1]?.querySelector('.run-link') === document.activeElement;"
+    )
+}
+
+#[tokio::test]
+async fn a_long_list_is_shown_in_parts_that_keys_walk_through() {
+    let server = TestServer::start();
+    fleet::fill(&server, 2 * ROWS + 30);
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let first = shows(ROWS, "130 runs", "1 to 50 of 130");
+    let second = shows(ROWS, "130 runs", "51 to 100 of 130");
+    browser.wait_until("the first part", &first).await;
+    let elements = "return document.querySelectorAll('*').length;";
+    let elements = browser.eval(elements).await.as_u64();
+    assert!(elements < Some(2_000), "{elements:?}, however many runs");
+    let last = "[...document.querySelectorAll('.run-link')].at(-1).focus(); return null;";
+    browser.eval(last).await;
+    browser.press("ArrowDown").await;
+    browser.wait_until("the second part", &second).await;
+    browser.wait_until("its first row", &is_on_row(1)).await;
+    let address = "return location.search.endsWith('from=51');";
+    browser.wait_until("an address of its own", address).await;
+    browser.press("ArrowUp").await;
+    browser.wait_until("the first part again", &first).await;
+    browser.wait_until("its last row", &is_on_row(ROWS)).await;
+    browser.click(".runs-parts button:last-child").await;
+    browser.wait_until("the next part", &second).await;
+    browser.wait_until("the first of it", &is_on_row(1)).await;
+    // The filter finds a run of any part, and the list is whole again without it.
+    browser.press("/").await;
+    browser.eval(&typed(&format!("commit={:040x}", 7))).await;
+    let found = shows(1, "1 of 130 runs", "");
+    browser.wait_until("a run of another part", &found).await;
+    browser.press("Escape").await;
+    browser.wait_until("all parts", &first).await;
+    browser.eval(&typed("config-1")).await;
+    browser
+        .wait_until("those found", &shows(30, "30 of 130 runs", ""))
+        .await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_focus_stays_in_the_list_when_a_run_is_deleted_and_comes_back() {
+    let server = TestServer::start();
+    for name in ["leak_hook_cache", "plain_lm", "oom"] {
+        upload_fixture(&server, name);
+    }
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let rows = |n| format!("return document.querySelectorAll('tr.run').length === {n};");
+    browser.wait_until("the list", &rows(3)).await;
+    let bin = "document.querySelector('tr.run:nth-child(2) [aria-label^=Delete]').focus();
+               return null;";
+    browser.eval(bin).await;
+    browser.press("Enter").await;
+    browser.wait_until("it is gone", &rows(2)).await;
+    browser.wait_until("the next row", &is_on_row(2)).await;
+    let undo = "
+        const undo = document.querySelector('.toast .link-button');
+        undo?.focus();
+        return !!undo;";
+    browser.wait_until("Undo", undo).await;
+    browser.press("Enter").await;
+    browser.wait_until("it is back", &rows(3)).await;
+    browser.wait_until("the focus on it", &is_on_row(2)).await;
+    // Without a row that is left, the filter has it.
+    browser.press("/").await;
+    browser.eval(&typed("plain")).await;
+    browser.wait_until("one", &rows(1)).await;
+    browser.press("ArrowDown").await;
+    browser.wait_until("the row", &is_on_row(1)).await;
+    browser.press("Delete").await;
+    let filter = "return document.activeElement.getAttribute('aria-label') === 'Filter runs';";
+    browser.wait_until("the filter", filter).await;
+}
