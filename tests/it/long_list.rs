@@ -2,6 +2,7 @@
 //! the focus goes when a run leaves the list, and comes back.
 
 use super::eyes::world::upload_fixture;
+use serde_json::json;
 use tests::{Browser, TestServer, Theme, Viewport, fleet};
 
 /// The rows that the page has at most.
@@ -107,4 +108,40 @@ async fn the_focus_stays_in_the_list_when_a_run_is_deleted_and_comes_back() {
     browser.press("Delete").await;
     let filter = "return document.activeElement.getAttribute('aria-label') === 'Filter runs';";
     browser.wait_until("the filter", filter).await;
+}
+
+#[tokio::test]
+async fn a_run_is_added_to_a_comparison_by_its_name_and_none_while_it_is_typed() {
+    let server = TestServer::start();
+    fleet::fill(&server, 70);
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/compare")).await;
+    let offered = "return document.querySelectorAll('.pick-row').length === 50;";
+    browser.wait_until("some of the runs", offered).await;
+    for _ in 0..2 {
+        browser.click(".pick-row").await;
+    }
+    let chips = |n| format!("return document.querySelectorAll('.chip').length === {n};");
+    browser.wait_until("two runs", &chips(2)).await;
+    let button = "return document.activeElement.innerText === 'Add a run…';";
+    browser.wait_until("the button", button).await;
+    browser.press("Enter").await;
+    let field = "return document.activeElement.matches('.compare-add .pick-filter');";
+    browser.wait_until("the field", field).await;
+    for key in ["r", "e", "c"] {
+        browser.press(key).await;
+    }
+    browser.eval(&typed("recording-7")).await;
+    let sought = "return document.querySelectorAll('.pick-row').length === 1;";
+    browser.wait_until("those with the name", sought).await;
+    assert_eq!(browser.eval(&chips(2)).await, json!(true), "none is added");
+    browser.press("Tab").await;
+    browser.press("Enter").await;
+    browser.wait_until("one more", &chips(3)).await;
+    browser.wait_until("the button again", button).await;
+    browser.press("Enter").await;
+    browser.wait_until("the field again", field).await;
+    browser.press("Escape").await;
+    browser.wait_until("the button, as before", button).await;
+    assert_eq!(browser.eval(&chips(3)).await, json!(true));
 }

@@ -1,7 +1,7 @@
 //! Which runs are compared: their order, and what is picked next.
 
 use crate::letters::{lower, several};
-use ::timeline::format::doing;
+use ::timeline::format::{count, doing};
 use api::compare::RUNS;
 use api::compare_view::CompareState;
 use api::ids::RunId;
@@ -35,12 +35,42 @@ pub fn moved(runs: &mut [RunId], at: usize, back: bool) {
 /// A longer list of runs to pick from gets a field that filters it.
 pub const FILTERED_FROM: usize = 12;
 
-/// Whether a run is one of those that are looked for.
-pub fn is_sought(run: &RunSummary, text: &str) -> bool {
-    let name = lower(&run.name);
-    lower(text)
-        .split_whitespace()
-        .all(|word| name.contains(word))
+/// So many runs are offered at a time. A part of its name finds any other.
+pub const OFFERED: usize = 50;
+
+/// Runs to pick from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The newest whose names have the words that are looked for.
+    pub runs: Vec<RunSummary>,
+    /// How many have them.
+    pub found: usize,
+    /// How many there are.
+    pub all: usize,
+}
+
+impl Offer {
+    /// Of the runs that are not chosen yet, those whose names have the words of a text.
+    pub fn of(runs: &[RunSummary], chosen: &[RunId], text: &str) -> Offer {
+        let words = lower(text);
+        let others = || runs.iter().filter(|run| !chosen.contains(&run.id));
+        let is_sought = |run: &&RunSummary| {
+            let name = lower(&run.name);
+            words.split_whitespace().all(|word| name.contains(word))
+        };
+        let found = others().filter(is_sought);
+        Offer {
+            runs: found.clone().take(OFFERED).cloned().collect(),
+            found: found.count(),
+            all: others().count(),
+        }
+    }
+
+    /// That others are found too, if so.
+    pub fn more(&self) -> Option<String> {
+        let more = || format!("the newest {OFFERED} of {}", count(self.found as u64));
+        (self.runs.len() < self.found).then(more)
+    }
 }
 
 /// What is said of a run that can be picked: its peak, and how long it is where that is known.
@@ -72,6 +102,7 @@ pub const fn next_pick(chosen: usize, others: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::runs::example::run;
     use api::leaks::Verdict;
     use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
@@ -82,6 +113,25 @@ mod tests {
             .iter()
             .map(|name| format!("run_{name}").parse().unwrap())
             .collect()
+    }
+
+    #[test]
+    fn of_many_runs_a_few_are_offered_and_any_is_found_by_its_name() {
+        let runs: Vec<RunSummary> = (0..1_000)
+            .map(|at| run(&format!("Train-{at:04}"), 1, -at))
+            .collect();
+        let chosen = [runs[0].id.clone()];
+        let offered = Offer::of(&runs, &chosen, "");
+        assert_eq!((offered.runs.len(), offered.all), (OFFERED, 999));
+        assert_eq!(offered.runs[0].name, "Train-0001", "the newest");
+        assert_eq!(offered.more().unwrap(), "the newest 50 of 999");
+        let sought = Offer::of(&runs, &chosen, "777 tr");
+        assert_eq!(
+            (sought.runs[0].name.as_str(), sought.found),
+            ("Train-0777", 1)
+        );
+        assert_eq!((sought.more(), sought.all), (None, 999));
+        assert_eq!(Offer::of(&runs, &chosen, "0000").found, 0, "it is chosen");
     }
 
     #[test]

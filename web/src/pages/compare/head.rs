@@ -1,6 +1,7 @@
 //! Which runs are compared: their order and baseline, and buttons to add and remove runs.
 
 use super::pick::Picked;
+use crate::components::focus;
 use crate::components::no_match::no_match;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
@@ -14,10 +15,16 @@ use api::runs::RunSummary;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::pages::compare::head::{
-    FILTERED_FROM, facts, is_sought, moved, next_pick, with_runs,
+    FILTERED_FROM, Offer, facts, moved, next_pick, with_runs,
 };
+use web_sys::KeyboardEvent;
 
-/// Chips of the runs, and a menu to add one.
+/// Where the next run is chosen, once one was: at the button, or in the list of an empty page. The
+/// last chip of a full comparison, which has no next one.
+const NEXT_CHOICE: &str = ".compare-runs li:nth-child(8) a, .compare-add:not([hidden]) button, \
+                           .pick-filter, .pick-row";
+
+/// Chips of the runs, and a button to add one.
 #[component]
 pub fn Chooser(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();
@@ -123,51 +130,49 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
     }
 }
 
-/// Runs that could be added.
-fn others(all: &Loaded<Vec<RunSummary>>, chosen: &[RunId]) -> Vec<RunSummary> {
-    match all {
-        Loaded::Ready(runs) => {
-            let rest = runs.iter().filter(|run| !chosen.contains(&run.id));
-            rest.cloned().collect()
-        }
-        Loaded::Loading | Loaded::Failed(_) => Vec::new(),
-    }
-}
-
+/// A button that opens a list of runs, of which one is added.
 #[component]
 fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();
-    let rest = Memo::new(move |_| {
-        let chosen = view.state().with(|state| state.runs.clone());
-        store.runs().with(|all| others(all, &chosen))
-    });
-    let none = move || rest.with(Vec::is_empty);
-    let full = move || view.state().with(|state| state.runs.len() >= *RUNS.end());
-    let options = move || {
-        let rest = rest.get().into_iter();
-        let option = |run: RunSummary| {
-            let text = format!("{} · {}", run.name, run.peak());
-            view! { <option value=run.id.to_string()>{text}</option> }
-        };
-        rest.map(option).collect_view()
+    let chosen = Memo::new(move |_| view.state().with(|state| state.runs.len()));
+    // With fewer than two, the page itself is such a list.
+    let none = move || {
+        let all = store.runs().with(|all| match all {
+            Loaded::Ready(runs) => runs.len(),
+            Loaded::Loading | Loaded::Failed(_) => 0,
+        });
+        chosen.get() < *RUNS.start() || all <= chosen.get()
     };
-    let add = move |event: web_sys::Event| {
-        if let Ok(id) = event_target_value(&event).parse::<RunId>() {
-            let state = view.state().get_untracked();
-            view.set(with_runs(&state, |runs| runs.push(id)));
+    let open = RwSignal::new(false);
+    // What was chosen: the list has done its work.
+    Effect::new(move |_| {
+        chosen.track();
+        open.set(false);
+    });
+    let toggle = move |_| {
+        open.update(|open| *open = !*open);
+        request_animation_frame(|| {
+            let _ = focus::give(".compare-add input") || focus::give(".compare-add .pick-row");
+        });
+    };
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "Escape" {
+            open.set(false);
+            focus::rescue_at(NEXT_CHOICE.to_owned());
         }
     };
     view! {
-        <select
-            class="input compare-add"
-            aria-label="Add a run"
-            on:change=add
-            disabled=full
-            hidden=none
-        >
-            <option value="" selected=true>"Add a run…"</option>
-            {options}
-        </select>
+        <div class="compare-add" hidden=none on:keydown=keys>
+            <button
+                class="button"
+                aria-expanded=move || open.get().to_string()
+                disabled=move || { chosen.get() >= *RUNS.end() }
+                on:click=toggle
+            >
+                "Add a run…"
+            </button>
+            {move || open.get().then(|| view! { <Picks view=view/> })}
+        </div>
     }
 }
 
@@ -183,8 +188,19 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             Loaded::Failed(problem) => Loaded::Failed(problem.clone()),
         })
     });
+    let sentence = move || {
+        let chosen = view.state().with(|state| state.runs.clone());
+        store.runs().with(|all| match all {
+            Loaded::Ready(runs) => next_pick(chosen.len(), Offer::of(runs, &chosen, "").all),
+            Loaded::Loading | Loaded::Failed(_) => "",
+        })
+    };
     let body = move || match came.get() {
-        Loaded::Ready(()) => view! { <Picks view=view/> }.into_any(),
+        Loaded::Ready(()) => view! {
+            <p class="muted">{sentence}</p>
+            <Picks view=view/>
+        }
+        .into_any(),
         Loaded::Loading => view! {
             <div class="skeleton" aria-busy="true">
                 <p class="visually-hidden">"Loading the runs"</p>
@@ -212,20 +228,29 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     }
 }
 
-/// The runs to pick from.
+/// The runs to pick from: the newest, or those whose names have what is typed.
 #[component]
 fn Picks(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();
     let picked: Picked = expect_context();
-    let chosen = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
-    let rest = Memo::new(move |_| store.runs().with(|all| others(all, &chosen.get())));
-    let sentence = move || next_pick(chosen.with(Vec::len), rest.with(Vec::len));
+    let sought = RwSignal::new(String::new());
+    let offer = Memo::new(move |_| {
+        let chosen = view.state().with(|state| state.runs.clone());
+        store.runs().with(|all| match all {
+            Loaded::Ready(runs) => sought.with(|text| Offer::of(runs, &chosen, text)),
+            Loaded::Loading | Loaded::Failed(_) => Offer::default(),
+        })
+    });
     let row = move |run: RunSummary| {
         let id = run.id.clone();
         let add = move |_| {
-            picked.clear();
             let state = view.state().get_untracked();
+            // With fewer, this is another choice than that of the list.
+            if state.runs.len() < *RUNS.start() {
+                picked.clear();
+            }
             view.set(with_runs(&state, |runs| runs.push(id.clone())));
+            focus::rescue_at(NEXT_CHOICE.to_owned());
         };
         let facts = facts(&run.peak(), run.steps, run.leaks.as_ref());
         view! {
@@ -237,25 +262,29 @@ fn Picks(view: UrlState<CompareState>) -> impl IntoView {
             </li>
         }
     };
-    let sought = RwSignal::new(String::new());
     let rows = move || {
-        let found = rest.get().into_iter();
-        let found = found.filter(|run| sought.with(|text| is_sought(run, text)));
-        let found: Vec<_> = found.map(row).collect();
-        match found.is_empty() && sought.with(|text| !text.is_empty()) {
+        let Offer { runs, found, all } = offer.get();
+        match found == 0 && all > 0 && store.is_whole() {
             true => {
                 let clear = Callback::new(move |()| sought.set(String::new()));
                 no_match("No run matches the filter.".into(), clear)
             }
-            false => view! { <ul class="pick-list">{found}</ul> }.into_any(),
+            false => {
+                let rows = runs.into_iter().map(row).collect_view();
+                view! { <ul class="pick-list">{rows}</ul> }.into_any()
+            }
         }
     };
-    let is_long = Memo::new(move |_| rest.with(Vec::len) > FILTERED_FROM);
+    let is_long = Memo::new(move |_| offer.with(|offer| offer.all > FILTERED_FROM));
     let filter = move || is_long.get().then(|| name_field(sought));
+    let more = move || {
+        let more = offer.with(Offer::more);
+        more.map(|more| view! { <p class="muted">{more}</p> })
+    };
     view! {
-        <p class="muted">{sentence}</p>
         {filter}
         {rows}
+        {more}
     }
 }
 
