@@ -156,6 +156,18 @@ impl Levels {
         Some(((x.clamp(0.0, 1.0) * self.n_columns as f64) as usize).min(last))
     }
 
+    /// The column that a key leads to.
+    pub fn moved(&self, from: Option<usize>, key: &str) -> Option<usize> {
+        let last = self.n_columns.checked_sub(1)?;
+        match key {
+            "Home" => Some(0),
+            "End" => Some(last),
+            "ArrowLeft" => Some(from.map_or(last, |at| at.saturating_sub(1))),
+            "ArrowRight" => Some(from.map_or(0, |at| (at + 1).min(last))),
+            _ => None,
+        }
+    }
+
     /// Where a column stands.
     pub fn place(&self, column: usize) -> Place {
         let wide = u64::from(self.curves.events_per_column);
@@ -223,6 +235,20 @@ mod tests {
         assert_eq!(chart.computed(), "M0.0 750.0L500.0 750.0");
         assert_eq!((chart.end(), chart.band()), (Some(500.0), None));
         assert_eq!(levels(&[1], &[1], 0.0).end(), None);
+    }
+
+    #[test]
+    fn keys_lead_along_the_curve() {
+        let levels = levels(&[1, 2, 3], &[1, 2, 3], 0.0);
+        let check = |from, key: &str, expected| assert_eq!(levels.moved(from, key), expected);
+        check(None, "ArrowRight", Some(0));
+        check(None, "ArrowLeft", Some(2));
+        check(Some(1), "ArrowLeft", Some(0));
+        check(Some(0), "ArrowLeft", Some(0));
+        check(Some(2), "ArrowRight", Some(2));
+        check(Some(2), "Home", Some(0));
+        check(Some(0), "End", Some(2));
+        check(Some(0), "x", None);
     }
 
     #[test]

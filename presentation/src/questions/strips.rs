@@ -103,11 +103,19 @@ impl Strips {
         let mut path = String::new();
         for (at, segment) in pool.segments.iter().enumerate() {
             for block in (0..segment.blocks.len()).filter(|&block| is_drawn(segment, block)) {
-                let start = self.starts[at] + segment.offsets[block].get();
-                let end = start + segment.sizes[block].get();
-                self.draw(start..end.min(self.starts[at + 1]), &mut path);
+                path += &self.block(pool, at, block);
             }
         }
+        path
+    }
+
+    /// One block.
+    pub fn block(&self, pool: &PoolMap, segment: usize, block: usize) -> String {
+        let found = &pool.segments[segment];
+        let start = self.starts[segment] + found.offsets[block].get();
+        let end = start + found.sizes[block].get();
+        let mut path = String::new();
+        self.draw(start..end.min(self.starts[segment + 1]), &mut path);
         path
     }
 
@@ -132,6 +140,36 @@ impl Strips {
             block,
         })
     }
+}
+
+/// The block that a key leads to: left and right to the next one, up and down to the first of the
+/// next segment.
+pub fn moved(pool: &PoolMap, from: Option<Hit>, key: &str) -> Option<Hit> {
+    let segments = pool.segments.iter().enumerate();
+    let blocks = segments.flat_map(|(at, s)| (0..s.blocks.len()).map(move |block| (at, block)));
+    let blocks: Vec<(usize, usize)> = blocks.collect();
+    let last = blocks.len().checked_sub(1)?;
+    let first_from = |segment: usize| blocks.partition_point(|block| block.0 < segment);
+    let at = from.map(|hit| blocks.partition_point(|b| *b < (hit.segment, hit.block.unwrap_or(0))));
+    let segment = from.map_or(0, |hit| hit.segment);
+    let to = match (key, at) {
+        ("Home", _) | ("ArrowLeft" | "ArrowRight" | "ArrowUp" | "ArrowDown", None) => 0,
+        ("End", _) => last,
+        ("ArrowLeft", Some(at)) => at.saturating_sub(1),
+        ("ArrowRight", Some(at)) => at + 1,
+        ("ArrowDown", Some(_)) => first_from(segment + 1),
+        ("ArrowUp", Some(_)) => {
+            let before = first_from(segment).saturating_sub(1);
+            first_from(blocks[before].0)
+        }
+        _ => return None,
+    };
+    let (segment, block) = blocks[to.min(last)];
+    Some(Hit {
+        segment,
+        offset: pool.segments[segment].offsets[block].get(),
+        block: Some(block),
+    })
 }
 
 #[cfg(test)]
@@ -174,6 +212,45 @@ mod tests {
         assert_eq!(strips.blocks(&pool, |_, _| true), used);
         assert_eq!(strips.borders(), "M0.00 0v10M500.00 0v10");
         assert_eq!(strips.hit(&pool, 0.6, 0.9), None);
+    }
+
+    #[test]
+    fn keys_lead_from_block_to_block() {
+        let pool = pool(&[
+            (4 * MIB, &[(0, MIB), (2 * MIB, MIB)]),
+            (MIB, &[]),
+            (2 * MIB, &[(MIB, MIB)]),
+        ]);
+        let mut at = None;
+        for (key, expected) in [
+            ("ArrowRight", (0, 0)),
+            ("ArrowLeft", (0, 0)),
+            ("ArrowRight", (0, 1)),
+            ("ArrowRight", (2, 0)),
+            ("ArrowRight", (2, 0)),
+            ("ArrowUp", (0, 0)),
+            ("ArrowUp", (0, 0)),
+            ("ArrowDown", (2, 0)),
+            ("ArrowDown", (2, 0)),
+            ("Home", (0, 0)),
+            ("End", (2, 0)),
+        ] {
+            at = moved(&pool, at, key);
+            let found = at.map(|hit| (hit.segment, hit.block.unwrap()));
+            assert_eq!(found, Some(expected), "{key}");
+        }
+        assert_eq!(at.map(|hit| hit.offset), Some(MIB));
+        assert_eq!(moved(&pool, at, "x"), None);
+        // From free memory, where a pointer may lie.
+        let free = Hit {
+            segment: 1,
+            offset: 0,
+            block: None,
+        };
+        let next = moved(&pool, Some(free), "ArrowLeft");
+        assert_eq!(next.map(|hit| hit.segment), Some(0));
+        let none = super::tests::pool(&[(MIB, &[])]);
+        assert_eq!(moved(&none, None, "Home"), None);
     }
 
     proptest! {

@@ -95,7 +95,7 @@ fn Plot(
             class="growth-plot"
             viewBox="0 0 1000 1000"
             preserveAspectRatio="none"
-            role="img"
+            role="application"
             tabindex="0"
             aria-label=ABOUT
             aria-describedby="growth-readout"

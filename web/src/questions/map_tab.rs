@@ -13,11 +13,11 @@ use api::view_state::Selection;
 use leptos::prelude::*;
 use presentation::questions::map_tab::{blocks, in_use, readout};
 use presentation::questions::picture::middle;
-use presentation::questions::strips::{Hit, Strips, WIDTH};
+use presentation::questions::strips::{Hit, Strips, WIDTH, moved};
 use std::sync::Arc;
 use trace::trace::Series;
 use trace::units::{Bytes, EventIdx};
-use web_sys::MouseEvent;
+use web_sys::{KeyboardEvent, MouseEvent};
 
 /// Pixels of a unit of height.
 const PIXELS: f64 = 1.2;
@@ -149,12 +149,17 @@ fn pool_view(asker: Asker, pool: PoolMap) -> AnyView {
         pool.largest_gap,
         Bytes(strips.per_line),
     );
-    let pointed = RwSignal::new(None::<String>);
-    let words = move || pointed.get().unwrap_or_else(|| POINT.to_owned());
+    let pointed = RwSignal::new(None::<Hit>);
+    let laid = Laid(Arc::new((strips, pool)));
+    let shown = laid.clone();
+    let words = move || match pointed.get() {
+        Some(hit) => readout(&shown.0.1, hit),
+        None => POINT.to_owned(),
+    };
     view! {
         <figure class="map-pool">
             <h3>{head.clone()}</h3>
-            {plot(asker, Laid(Arc::new((strips, pool))), head, pointed)}
+            {plot(asker, laid, head, pointed)}
             <figcaption class="growth-readout" aria-live="polite">{words}</figcaption>
         </figure>
     }
@@ -171,9 +176,8 @@ impl Laid {
         self.0.0.hit(&self.0.1, x, y)
     }
 
-    /// The block under a pointer.
-    fn block(&self, event: &MouseEvent) -> Option<u32> {
-        let hit = self.hit(event)?;
+    /// The block at a point.
+    fn block(&self, hit: Hit) -> Option<u32> {
         self.0.1.segments[hit.segment]
             .blocks
             .get(hit.block?)
@@ -187,7 +191,7 @@ impl Laid {
     }
 }
 
-fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String>>) -> AnyView {
+fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<Hit>>) -> AnyView {
     let (strips, pool) = &*laid.0;
     let height = strips.height();
     let (used, pending) = blocks(strips, pool);
@@ -207,13 +211,28 @@ fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String
         let path = kept.with_value(|laid| chosen.get().map(|block| laid.outline(block)))?;
         Some(view! { <path class="map-selected" d=path></path> })
     };
-    let point = move |event: MouseEvent| {
-        let words = kept.with_value(|laid| Some(readout(&laid.0.1, laid.hit(&event)?)));
-        pointed.set(words);
+    let walked = move || {
+        let hit = pointed.get()?;
+        let block = hit.block?;
+        let path = kept.with_value(|laid| laid.0.0.block(&laid.0.1, hit.segment, block));
+        Some(view! { <path class="map-pointed" d=path></path> })
     };
-    let choose = move |event: MouseEvent| {
-        if let Some(block) = kept.with_value(|laid| laid.block(&event)) {
+    let hit = move |event: &MouseEvent| kept.with_value(|laid| laid.hit(event));
+    let choose = move |hit: Option<Hit>| {
+        if let Some(block) = hit.and_then(|hit| kept.with_value(|laid| laid.block(hit))) {
             asker.select_block(block);
+        }
+    };
+    let keys = move |event: KeyboardEvent| {
+        let from = pointed.get_untracked();
+        if event.key() == "Enter" {
+            return choose(from);
+        }
+        let next = kept.with_value(|laid| moved(&laid.0.1, from, &event.key()));
+        if next.is_some() {
+            event.prevent_default();
+            event.stop_propagation();
+            pointed.set(next);
         }
     };
     view! {
@@ -222,17 +241,22 @@ fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String
             viewBox=format!("0 0 {WIDTH} {height}")
             preserveAspectRatio="none"
             style:height=format!("{}px", height * PIXELS)
-            role="img"
-            aria-label=about
-            on:mousemove=point
+            role="application"
+            tabindex="0"
+            aria-label=[&about, KEYS].concat()
+            on:mousemove=move |event| pointed.set(hit(&event))
             on:mouseleave=move |_| pointed.set(None)
-            on:click=choose
+            on:click=move |event| choose(hit(&event))
+            on:keydown=keys
         >
             {paths}
             {selected}
+            {walked}
         </svg>
     }
     .into_any()
 }
 
 const POINT: &str = "Point at a block for its address and size; click it for its stack.";
+
+const KEYS: &str = ". Arrow keys walk from block to block, Enter selects.";

@@ -8,7 +8,7 @@ use presentation::questions::areas::SIDE;
 use presentation::questions::levels::Levels;
 use presentation::questions::what_if_chart::readout;
 use std::sync::Arc;
-use web_sys::MouseEvent;
+use web_sys::{KeyboardEvent, MouseEvent};
 
 const POINT: &str = "Point at the curves for their values.";
 
@@ -28,6 +28,14 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
         let x = fractions(&event).map(|(x, _)| x);
         column.set(x.and_then(|x| levels.with_value(|l| l.column(x))));
     };
+    let keys = move |event: KeyboardEvent| {
+        let next = levels.with_value(|l| l.moved(column.get_untracked(), &event.key()));
+        if next.is_some() {
+            event.prevent_default();
+            event.stop_propagation();
+            column.set(next);
+        }
+    };
     let words = move || match column.get() {
         Some(column) => levels.with_value(|l| readout(l, column)),
         None => POINT.to_owned(),
@@ -45,8 +53,10 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>, n_events: u64) -> impl IntoView {
                     class="growth-plot"
                     viewBox="0 0 1000 1000"
                     preserveAspectRatio="none"
-                    role="img"
-                    aria-label="Reserved memory as recorded, and as it would be"
+                    role="application"
+                    tabindex="0"
+                    aria-label="Reserved memory as recorded, and as it would be. Arrow keys walk."
+                    on:keydown=keys
                     on:mousemove=point
                     on:mouseleave=move |_| column.set(None)
                 >
