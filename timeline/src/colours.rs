@@ -66,7 +66,7 @@ impl Rgba {
         // At this luminance, the WCAG contrast with black equals that with white.
         const BALANCE: f64 = 0.179;
         if self.luminance() > BALANCE {
-            Rgba(10, 14, 20, 255)
+            Rgba(0, 0, 0, 255)
         } else {
             Rgba(255, 255, 255, 255)
         }

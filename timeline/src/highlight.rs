@@ -2,7 +2,7 @@
 
 use super::colours::Rgba;
 use super::hit_test::{Hit, Target};
-use super::mountain::{Frame, Mountain};
+use super::mountain::{Frame, Mountain, colour_of};
 use super::plot::{PxRect, Run};
 use super::scene::{Anchor, Scene, Text, text_width};
 use super::stack::Item;
@@ -23,7 +23,8 @@ enum Subject {
 /// How it is highlighted.
 #[derive(Clone, Copy)]
 struct Look {
-    tint: Rgba,
+    /// How opaque the tint is.
+    tint: f64,
     edge: Rgba,
     thick: i32,
 }
@@ -36,7 +37,7 @@ pub fn selection(
     frame: Frame<'_>,
 ) {
     let look = Look {
-        tint: frame.palette.text.with_alpha(0.3),
+        tint: 0.3,
         edge: frame.palette.text,
         thick: frame.layout.px(1.5),
     };
@@ -55,6 +56,14 @@ pub fn selection(
         if let Some(subject) = subject {
             stand_out(scene, piece, subject, look, frame);
         }
+    }
+}
+
+/// What is laid over a colour: away from that of the labels on it, which then read better.
+fn tint(fill: Rgba) -> Rgba {
+    match fill.ink() {
+        Rgba(255, ..) => Rgba(0, 0, 0, 255),
+        _ => Rgba(255, 255, 255, 255),
     }
 }
 
@@ -84,7 +93,12 @@ fn stand_out(
         }
     }
     for (i, rect) in rects.iter().enumerate() {
-        scene.fill(*rect, look.tint);
+        let item = match subject {
+            Subject::Block(block) => Item::Block(block),
+            Subject::Group(group) => Item::Rest(group),
+        };
+        let fill = colour_of(frame.palette, &piece.tile.tile, item, rect.height());
+        scene.fill(*rect, tint(fill).with_alpha(look.tint));
         let before = i
             .checked_sub(1)
             .map(|i| rects[i])
@@ -255,7 +269,7 @@ fn hovered(scene: &mut Scene, hit: &Hit, pieces: &[Piece<Mountain>], frame: Fram
         Some(Target::Base { .. } | Target::Pending { .. }) | None => return,
     };
     let look = Look {
-        tint: frame.palette.surface.with_alpha(0.28),
+        tint: 0.28,
         edge: frame.palette.text.with_alpha(0.8),
         thick: frame.layout.px(0.75),
     };
@@ -305,4 +319,28 @@ fn level_tag(scene: &mut Scene, y: i32, frame: Frame<'_>) {
         colour: frame.palette.surface,
         text,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colours::{N_GROUP_COLOURS, Palette, TURNS};
+
+    /// In both themes, on all shades of all groups.
+    #[test]
+    fn labels_read_on_what_stands_out() {
+        for palette in [Palette::light(), Palette::dark()] {
+            for order in 0..(N_GROUP_COLOURS * TURNS) as u32 {
+                for block in 0..4 {
+                    let fill = palette.block(palette.group(1, order), block, 99.0);
+                    for share in [0.0, 0.28, 0.3] {
+                        let under = fill.mixed(tint(fill), share).luminance() + 0.05;
+                        let ink = fill.ink().luminance() + 0.05;
+                        let contrast = ink.max(under) / ink.min(under);
+                        assert!(contrast >= 4.5, "{order} {block} {share}: {contrast:.2}");
+                    }
+                }
+            }
+        }
+    }
 }
