@@ -8,6 +8,7 @@ use api::timeline::Marks;
 use trace::device::DeviceIdx;
 use trace::steps::Word;
 use trace::trace::{SeriesSummary, StepSource};
+use trace::units::Bytes;
 
 /// What the whole trace shows.
 pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
@@ -76,8 +77,12 @@ pub fn window(viewport: &Viewport, n_events: u32) -> String {
         return "Showing everything.".to_owned();
     }
     let last = (viewport.to.ceil() as u64).saturating_sub(1);
+    let levels = viewport.levels.map_or_else(String::new, |(low, high)| {
+        let [low, high] = [low, high].map(|level| Bytes(level.max(0.0) as u64));
+        format!(", from {low} to {high}")
+    });
     format!(
-        "Showing events {} to {} of {}.",
+        "Showing events {} to {} of {}{levels}.",
         count(viewport.from.floor() as u64),
         count(last),
         count(u64::from(n_events))
@@ -90,6 +95,19 @@ mod tests {
     use trace::span::Span;
     use trace::trace::{Fidelity, Step};
     use trace::units::{Bytes, EventIdx};
+
+    #[test]
+    fn a_window_is_told_with_its_levels() {
+        let part = |levels| Viewport {
+            from: 0.0,
+            to: 100.0,
+            levels,
+        };
+        assert_eq!(window(&part(None), 100), "Showing everything.");
+        let levels = Some(((204 << 20) as f64, (224 << 20) as f64));
+        let expected = "Showing events 0 to 99 of 100, from 204 MiB to 224 MiB.";
+        assert_eq!(window(&part(levels), 100), expected);
+    }
 
     #[test]
     fn the_picture_is_told_in_sentences() {

@@ -1,9 +1,11 @@
 //! The facts about an allocation or a group, for the panel beside the picture.
 
+use crate::components::frames::short_path;
 use ::timeline::facts::GroupFacts;
 use ::timeline::format::{self, count};
 use ::timeline::{lanes, ticks};
 use api::timeline::{BlockDetail, TensorDetail};
+use trace::code::is_framework;
 use trace::trace::{Origin, PoolId, PoolSize};
 use trace::units::{EventIdx, Micros};
 
@@ -23,6 +25,26 @@ pub fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64
     facts.extend(life_facts(detail, since_start));
     facts.extend(place_facts(detail));
     facts
+}
+
+/// A block in a sentence, for people who hear the page: its size, where its program allocated it,
+/// and its life.
+pub fn told(detail: &BlockDetail) -> String {
+    let mut stack = detail.alloc_stack.iter();
+    let own = stack.find(|frame| !is_framework(&frame.filename, frame.line));
+    let place = own.map_or_else(String::new, |frame| {
+        format!(
+            ", {} {}:{}",
+            frame.name,
+            short_path(&frame.filename),
+            frame.line
+        )
+    });
+    let life = life_facts(detail, |_| None).into_iter().take(2);
+    let life: String = life
+        .map(|(name, value)| format!(", {name}: {value}"))
+        .collect();
+    format!("{}{place}{life}", detail.size)
 }
 
 /// What the engine knows about a tensor.
@@ -148,6 +170,7 @@ pub fn group_facts(facts: &GroupFacts) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::frames::FrameText;
     use trace::units::{Bytes, DeviceAddr};
 
     fn detail() -> BlockDetail {
@@ -197,6 +220,28 @@ mod tests {
             None,
             "completed at the next event"
         );
+    }
+
+    #[test]
+    fn a_block_is_told_in_a_sentence() {
+        let frame = |name: &str, filename: &str, line| FrameText {
+            name: name.to_owned(),
+            filename: filename.to_owned(),
+            line,
+        };
+        let mut block = detail();
+        let life = ", allocated: event 10, freed: event 40";
+        assert_eq!(told(&block), format!("1.00 KiB{life}"));
+        block.alloc_stack = vec![
+            frame(
+                "linear",
+                "/usr/lib/python3/site-packages/torch/nn/functional.py",
+                1,
+            ),
+            frame("step", "/srv/job/train/gen.py", 113),
+        ];
+        let expected = format!("1.00 KiB, step train/gen.py:113{life}");
+        assert_eq!(told(&block), expected);
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             {copy}
             <Honesty asker=asker/>
         </div>
+        <p class="visually-hidden" aria-live="polite">{move || said(answer)}</p>
         <Advice asker=asker asked=asked/>
         {match is_pinned(asker) {
             true => not_of_pinned().into_any(),
@@ -94,6 +95,14 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             .into_any(),
         }}
     }
+}
+
+/// What is read out once it is there.
+fn said(answer: RwSignal<Answer<WhatIfDrawn>>) -> Option<String> {
+    answer.with(|answer| match answer {
+        Answer::There(drawn) => Some(drawn.answer.sentence.clone()),
+        _ => None,
+    })
 }
 
 /// The answer, or what stands in its place.

@@ -17,7 +17,7 @@ use api::timeline::BlockDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use presentation::components::frames::{short_path, stack_text};
-use presentation::timeline::facts::{Fact, block_facts, group_facts};
+use presentation::timeline::facts::{Fact, block_facts, group_facts, told};
 use std::sync::Arc;
 use trace::code::is_framework;
 use trace::tiles::with_caller;
@@ -40,6 +40,8 @@ pub fn SelectionPanel(
     below_block: Callback<BlockIdx, AnyView>,
 ) -> impl IntoView {
     let selection = Memo::new(move |_| view.state().with(|view| view.selection));
+    // Keys in the picture select without leaving it.
+    let said = RwSignal::new(String::new());
     let content = move || {
         // A row that selects something goes away with the list that it is in.
         if holds_focus() {
@@ -48,14 +50,17 @@ pub fn SelectionPanel(
         match selection.get() {
             None => view! { <WindowContents handle=handle view=view/> }.into_any(),
             Some(Selection::Block(block)) => view! {
-                <BlockPanel handle=handle block=block/>
+                <BlockPanel handle=handle block=block said=said/>
                 {below_block.run(block)}
             }
             .into_any(),
             Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
         }
     };
-    view! { <aside class="panel" aria-label="Details" tabindex="-1">{content}</aside> }
+    view! {
+        <aside class="panel" aria-label="Details" tabindex="-1">{content}</aside>
+        <p class="visually-hidden" aria-live="polite">{said}</p>
+    }
 }
 
 /// Whether something in the panel has the focus.
@@ -108,12 +113,13 @@ fn fetched(handle: Handle, block: BlockIdx) -> RwSignal<Loaded> {
 }
 
 #[component]
-fn BlockPanel(handle: Handle, block: BlockIdx) -> impl IntoView {
+fn BlockPanel(handle: Handle, block: BlockIdx, said: RwSignal<String>) -> impl IntoView {
     let loaded = fetched(handle, block);
     Effect::new(move |_| {
         let Loaded::There(detail) = loaded.get() else {
             return;
         };
+        said.set(told(&detail));
         // The block's life is marked on the axis, even if the block is too small to be seen.
         let end = detail.free_requested.map(|(event, _)| event);
         handle.with(|driver| {

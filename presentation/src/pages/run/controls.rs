@@ -15,6 +15,13 @@ pub const fn group_name(group: GroupBy) -> &'static str {
     }
 }
 
+/// Draws bands or lines. Levels that show a band may lie where no line is, so all are shown.
+pub fn draw(state: &mut ViewState, picture: Picture) {
+    if state.picture != picture {
+        (state.picture, state.levels) = (picture, None);
+    }
+}
+
 /// Bands instead of lines, or the other way round.
 pub const fn other_picture(picture: Picture) -> Picture {
     match picture {
@@ -48,6 +55,19 @@ pub fn regroup(state: &mut ViewState, group_by: GroupBy) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_are_those_of_a_picture() {
+        let levels = Some((1.0, 2.0));
+        let mut state = ViewState {
+            levels,
+            ..ViewState::default()
+        };
+        draw(&mut state, Picture::Mountain);
+        assert_eq!(state.levels, levels);
+        draw(&mut state, Picture::Lines);
+        assert_eq!((state.picture, state.levels), (Picture::Lines, None));
+    }
 
     #[test]
     fn grouping_goes_round() {

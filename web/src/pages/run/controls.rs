@@ -6,7 +6,7 @@ use crate::url_state::UrlState;
 use api::view_state::{Axis, Picture, ViewState};
 use leptos::prelude::*;
 use presentation::pages::run::controls::{
-    group_name, next_group, other_axis, other_picture, regroup,
+    draw, group_name, next_group, other_axis, other_picture, regroup,
 };
 use trace::tiles::GroupBy;
 
@@ -19,7 +19,7 @@ pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
             return;
         }
         match event.key().as_str() {
-            "m" => view.update(|state| state.picture = other_picture(state.picture)),
+            "m" => view.update(|state| draw(state, other_picture(state.picture))),
             "g" => view.update(|state| regroup(state, next_group(state.group_by))),
             "t" => view.update(|state| state.axis = other_axis(state.axis)),
             _ => {}
@@ -41,7 +41,7 @@ pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
                 label="Picture"
                 options=[("Mountain", Picture::Mountain), ("Lines", Picture::Lines)]
                 chosen=Signal::derive(move || state.with(|s| s.picture))
-                choose=Callback::new(move |picture| view.update(|s| s.picture = picture))
+                choose=Callback::new(move |picture| view.update(|s| draw(s, picture)))
             />
             <label class="control">
                 "Group by"
