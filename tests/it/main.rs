@@ -13,6 +13,7 @@ mod folders;
 mod front_page;
 mod heads;
 mod job_page;
+mod keyboard;
 mod late;
 mod live;
 mod local;

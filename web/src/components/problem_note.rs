@@ -63,6 +63,7 @@ pub fn ProblemPage(
     problem: Problem,
     retry: Callback<()>,
 ) -> impl IntoView {
+    document().set_title(&[title, " · Tidemark"].concat());
     view! {
         <h1 class="visually-hidden">{title}</h1>
         <ProblemNote problem=problem retry=retry/>

@@ -7,6 +7,7 @@ use leptos_router::components::A;
 /// Says so, and leads back.
 #[component]
 pub fn NotFoundPage() -> impl IntoView {
+    document().set_title("Nothing at this address · Tidemark");
     view! {
         <section class="blank-page">
             <LogoMark/>

@@ -74,6 +74,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
     );
     // The next page is the one after that which is shown, also for whoever presses twice.
     let at = page.offset;
+    // A button that cannot go further keeps the focus, so it is not `disabled`.
     let (back, on) = (at > 0, at + n < total.count);
     let steps = new_steps(&page.items);
     let rows = page.items.into_iter().zip(steps);
@@ -86,15 +87,15 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
             <div class="control">
                 <button
                     class="button"
-                    disabled=!back
+                    aria-disabled=(!back).to_string()
                     on:click=move |_| offset.set(at.saturating_sub(PAGE as u64))
                 >
                     "Previous"
                 </button>
                 <button
                     class="button"
-                    disabled=!on
-                    on:click=move |_| offset.set(at + PAGE as u64)
+                    aria-disabled=(!on).to_string()
+                    on:click=move |_| offset.set(if on { at + PAGE as u64 } else { at })
                 >
                     "Next"
                 </button>

@@ -72,6 +72,8 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
     let steps = format!("{} – {}", group.first_number, group.last_number);
     let exact = format::exact_bytes(group.live_bytes.get());
     let a = words::a(step);
+    // Several groups may have the same name.
+    let (name, place) = (words::group_name(group), words::whereabouts(group, step));
     view! {
         <tr role="row" class="group" class:selected=selected on:click=move |_| choose()>
             <th role="rowheader" scope="row">
@@ -79,11 +81,12 @@ fn row(asker: Asker, group: &LeakGroup, step: &str) -> AnyView {
                 <button
                     class="link-button group-name"
                     aria-pressed=move || selected.get().to_string()
+                    aria-label=[&name, ", ", &place].concat()
                 >
-                    {words::group_name(group)}
+                    {name.clone()}
                 </button>
                 {inferred}
-                <span class="muted group-place">{words::whereabouts(group, step)}</span>
+                <span class="muted group-place">{place}</span>
             </th>
             <td role="cell" class="num" data-label=a.clone()>
                 {words::rate(group.bytes_per_step, group.slope_error)}

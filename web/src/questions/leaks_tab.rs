@@ -9,6 +9,7 @@ use super::group_table::GroupTable;
 use super::growth_chart::GrowthChart;
 use super::honesty::Honesty;
 use crate::components::copy_button::CopyButton;
+use crate::components::focus;
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use ::timeline::lanes::step_name;
@@ -175,19 +176,14 @@ fn Selected(
         });
         Some(format!("{}: {what}", band.unwrap_or(key)))
     };
-    let close = move |_| {
-        asker.view.update(|state| {
-            state.filter.site = None;
-            state.filter.of = None;
-            state.selection = None;
-        });
-    };
     let forward = move || group()?.forward.as_ref().map(backward);
     view! {
         <Show when=move || chosen.with(|(site, of)| site.is_some() || of.is_some())>
             <div class="selected-group">
                 <h3>{title}</h3>
-                <button class="button" on:click=close>"Let go of the group"</button>
+                <button class="button" on:click=move |_| let_go(asker)>
+                    "Let go of the group"
+                </button>
             </div>
             {forward}
             <AllocationList
@@ -197,6 +193,17 @@ fn Selected(
             />
         </Show>
     }
+}
+
+/// The button for this goes away: the group in the table gets the focus.
+fn let_go(asker: Asker) {
+    focus::give(".group-name");
+    focus::give(".group-name[aria-pressed=true]");
+    asker.view.update(|state| {
+        state.filter.site = None;
+        state.filter.of = None;
+        state.selection = None;
+    });
 }
 
 /// The text about a group that a backward pass made.

@@ -5,6 +5,7 @@ use super::{forget_draft, store_draft, store_name, stored_draft};
 use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::copy_for_pr::CopyForPr;
+use crate::components::focus::rescue;
 use crate::components::problem_note::told;
 use api::problem::Problem;
 use api::routes;
@@ -122,6 +123,7 @@ pub fn NewLink(
             request.send(new, move |created| {
                 forget_draft();
                 let _ = made.try_set(Some(created));
+                rescue(".share-made .button");
                 let _ = changed.try_update(|n| *n += 1);
             });
         })
@@ -142,7 +144,10 @@ pub fn NewLink(
             let open_to_all = created.share.kind == ShareKind::Capability;
             let block =
                 open_to_all.then(|| view! { <CopyForPr target=about query=query link=slug/> });
-            let again = move |_| made.set(None);
+            let again = move |_| {
+                made.set(None);
+                rescue("#share-note");
+            };
             view! {
                 <Made created=created/>
                 <div class="share-buttons">

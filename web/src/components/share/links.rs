@@ -2,6 +2,7 @@
 
 use super::store_name;
 use crate::client;
+use crate::components::focus::rescue;
 use crate::components::problem_note::told;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
@@ -26,7 +27,11 @@ pub fn Links(
         let path = routes::shares_of(&run);
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             match client::list(&path).await {
-                Ok(found) => drop(links.try_set(found)),
+                Ok(found) => {
+                    let _ = links.try_set(found);
+                    // A link that was revoked has no button any more.
+                    rescue(".share-links");
+                }
                 Err(failed) => drop(problem.try_set(Some(failed))),
             }
         });
@@ -55,7 +60,7 @@ pub fn Links(
             .collect();
         (!rows.is_empty()).then(|| {
             view! {
-                <section class="share-links" aria-label=title>
+                <section class="share-links" aria-label=title tabindex="-1">
                     <h3>{title}</h3>
                     <ul>{rows}</ul>
                 </section>

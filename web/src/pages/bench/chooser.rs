@@ -2,6 +2,7 @@
 //! columns.
 
 use super::store::BenchStore;
+use crate::components::focus::rescue;
 use crate::components::toasts::Toasts;
 use crate::context::expect_context;
 use crate::format;
@@ -58,6 +59,7 @@ impl Choice {
                 bench,
                 ..BenchState::default()
             });
+            rescue("#main");
             // The rows come in where the folded form was.
             window().scroll_to_with_x_and_y(0.0, 0.0);
         }

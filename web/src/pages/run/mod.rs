@@ -323,6 +323,17 @@ fn StateView(
     }
 }
 
+/// What gives groups their colours. Known groups stay known: an order is that of the whole
+/// recording, not of the window.
+fn orders(handle: Handle) -> Memo<Orders> {
+    Memo::new(move |known: Option<&Orders>| {
+        handle.outputs.settled.track();
+        let mut orders = known.cloned().unwrap_or_default();
+        handle.with(|driver| driver.ask(|model| orders.extend(model.stack_orders())));
+        orders
+    })
+}
+
 #[component]
 fn DeviceView(
     run: Arc<RunDetail>,
@@ -349,13 +360,6 @@ fn DeviceView(
     });
     let readout = handle.outputs.readout;
     let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
-    // Known groups stay known: an order is that of the whole recording, not of the window.
-    let orders = Memo::new(move |known: Option<&Orders>| {
-        handle.outputs.settled.track();
-        let mut orders = known.cloned().unwrap_or_default();
-        handle.with(|driver| driver.ask(|model| orders.extend(model.stack_orders())));
-        orders
-    });
     let steps = Memo::new(move |_| {
         let marks = handle.marks;
         marks.with(|marks| marks.as_ref().map(|marks| StepNumbers::of(&marks.steps)))
@@ -366,7 +370,7 @@ fn DeviceView(
         run: StoredValue::new(run),
         view,
         pointed,
-        orders,
+        orders: orders(handle),
         steps,
     };
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();

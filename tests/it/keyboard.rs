@@ -1,0 +1,205 @@
+//! Pages without a mouse: the focus is never lost, long lists do not hold the browser up, and what
+//! is chosen shows where people choose the colours.
+
+use crate::eyes::world::upload_fixture;
+use serde_json::json;
+use tests::{Browser, TestServer, Theme, Viewport, fleet};
+
+async fn wait_for(browser: &Browser, selector: &str) {
+    let there = format!("return !!document.querySelector({selector:?});");
+    browser.wait_until(selector, &there).await;
+}
+
+async fn focus(browser: &Browser, selector: &str) {
+    let focus = format!(
+        "const it = document.querySelector({selector:?}); it?.focus(); \
+         return !!it && document.activeElement === it;"
+    );
+    browser.wait_until(selector, &focus).await;
+}
+
+/// Waits until the focus is where it should be; otherwise the message says where it is.
+async fn holds_focus(browser: &Browser, after: &str, selector: &str) {
+    let held = format!("return document.activeElement?.matches({selector:?}) ?? false;");
+    let started = std::time::Instant::now();
+    while browser.eval(&held).await != true {
+        let on = "return document.activeElement?.outerHTML.slice(0, 200);";
+        let on = browser.eval(on).await;
+        assert!(started.elapsed().as_secs() < 20, "{after}: on {on}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_focus_stays_in_the_list_of_runs() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    for name in ["plain_lm", "streams", "oom"] {
+        upload_fixture(&server, name);
+    }
+    browser.goto(&server.url("/")).await;
+    focus(&browser, "[aria-label^=Delete]").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "the bin", ".run-link").await;
+    // The only row that is found.
+    browser.goto(&server.url("/?v=1&q=plain")).await;
+    focus(&browser, ".run-link").await;
+    browser.press("Delete").await;
+    holds_focus(&browser, "Delete", ".toolbar input").await;
+}
+
+#[tokio::test]
+async fn the_focus_stays_beside_an_answer() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let leaking = upload_fixture(&server, "off_v1_moe");
+    let run = |query: &str| server.url(&format!("/runs/{leaking}?v=5{query}"));
+    browser.goto(&run("&tab=leaks")).await;
+    focus(&browser, ".group-name").await;
+    browser.press("Enter").await;
+    focus(&browser, ".selected-group .button").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "Let go of the group", ".group-name").await;
+
+    browser.goto(&run("&tab=allocations")).await;
+    for button in ["first-child", "last-child"] {
+        let button = format!(".allocations-head .button:{button}");
+        focus(&browser, &button).await;
+        browser.press("Enter").await;
+        holds_focus(&browser, "Previous or Next", &button).await;
+    }
+}
+
+#[tokio::test]
+async fn the_blocks_of_a_map_are_walked_and_told() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let run = upload_fixture(&server, "off_v1_moe");
+    let map = server.url(&format!("/runs/{run}?v=5&tab=map"));
+    browser.goto(&map).await;
+    focus(&browser, ".map-plot").await;
+    browser.press("ArrowRight").await;
+    // The block that the arrow led to.
+    wait_for(&browser, ".map-pointed").await;
+    browser.press("Enter").await;
+    wait_for(&browser, ".panel .facts").await;
+    let said = "return [...document.querySelectorAll('[aria-live=polite]')]
+        .some(line => / [KM]iB, .*allocated.*freed/.test(line.textContent));";
+    browser.wait_until("the block is told", said).await;
+}
+
+#[tokio::test]
+async fn a_dialog_keeps_the_focus() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let run = upload_fixture(&server, "plain_lm");
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    focus(&browser, ".share-open").await;
+    browser.press("Enter").await;
+    focus(&browser, "#share-note").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "Make the link", ".share-made .button").await;
+    focus(&browser, ".share-buttons .button:last-child").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "Make another", "#share-note").await;
+    focus(&browser, ".share-entry .link-button").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "Revoke", ".share-links").await;
+}
+
+#[tokio::test]
+async fn a_list_of_many_runs_is_drawn_piece_by_piece() {
+    const RUNS: usize = 120;
+    let server = TestServer::start();
+    fleet::fill(&server, RUNS);
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    wait_for(&browser, ".more-rows").await;
+    let rows = "return document.querySelectorAll('tr.run').length;";
+    assert_eq!(browser.eval(rows).await, 100);
+    assert_eq!(browser.text(".more-rows").await, "Show the last 20 runs");
+    focus(&browser, ".more-rows").await;
+    browser.press("Enter").await;
+    holds_focus(&browser, "Show more", "tr.run:nth-child(101) .run-link").await;
+    assert_eq!(browser.eval(rows).await, RUNS);
+
+    browser.goto(&server.url("/")).await;
+    focus(&browser, "tr.run:nth-child(100) .run-link").await;
+    browser.press("ArrowDown").await;
+    holds_focus(&browser, "ArrowDown", "tr.run:nth-child(101) .run-link").await;
+}
+
+#[tokio::test]
+async fn what_is_chosen_shows_in_forced_colours() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let run = upload_fixture(&server, "off_v1_moe");
+    let forced = json!({ "features": [{ "name": "forced-colors", "value": "active" }] });
+    browser.cdp("Emulation.setEmulatedMedia", forced).await;
+    let pages = [
+        ("/bench".to_owned(), "[aria-current=page]"),
+        (format!("/runs/{run}?v=5&tab=map"), ".map-plot"),
+    ];
+    for (page, there) in pages {
+        browser.goto(&server.url(&page)).await;
+        wait_for(&browser, there).await;
+        let alike = "
+            const chosen = '[aria-selected=true], [aria-pressed=true], [aria-current=page]';
+            return [...document.querySelectorAll(chosen)]
+                .filter(one => one.checkVisibility() && one !== document.activeElement)
+                .filter(one => getComputedStyle(one).outlineStyle === 'none')
+                .map(one => one.outerHTML.slice(0, 120));";
+        assert_eq!(browser.eval(alike).await, json!([]), "{page}");
+        let plain = "
+            const kept = (one, part) =>
+                getComputedStyle(one, part).forcedColorAdjust === 'none';
+            const swatches = [...document.querySelectorAll('[class*=swatch], .legend-line')];
+            const keys = [...document.querySelectorAll('.level-legend li')];
+            return [...swatches.filter(one => !kept(one)),
+                    ...keys.filter(one => !kept(one, '::before'))]
+                .map(one => one.outerHTML.slice(0, 120));";
+        assert_eq!(browser.eval(plain).await, json!([]), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_is_in_the_head_of_a_narrow_screen() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Phone, Theme::Light).await;
+    browser.goto(&server.url("/bench")).await;
+    wait_for(&browser, "[aria-current=page]").await;
+    let pages = "
+        const shown = [...document.querySelectorAll('.app-nav a')].filter(a => a.checkVisibility());
+        const last = shown.at(-1);
+        last.focus();
+        const [link, row] = [last, last.parentElement].map(it => it.getBoundingClientRect());
+        return [shown.length, link.right <= row.right];";
+    assert_eq!(browser.eval(pages).await, json!([9, true]));
+}
+
+#[tokio::test]
+async fn runs_are_added_to_a_comparison_one_by_one() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let names = ["plain_lm", "streams", "oom", "off_v1_moe", "off_v3_moe"];
+    let runs = names.map(|name| upload_fixture(&server, name));
+    let two = runs[..2].join(",");
+    browser
+        .goto(&server.url(&format!("/compare?v=1&runs={two}")))
+        .await;
+    focus(&browser, ".compare-add summary").await;
+    browser.press("Enter").await;
+    focus(&browser, ".compare-add .pick-row").await;
+    for (chosen, then) in [(3, ".pick-row"), (4, ".pick-row"), (5, "#main")] {
+        browser.press("Enter").await;
+        let chips = format!("return document.querySelectorAll('.chip').length === {chosen};");
+        browser.wait_until("its chip", &chips).await;
+        holds_focus(&browser, "a run is added", then).await;
+    }
+    let names = "return [...document.querySelectorAll('.compare-runs [aria-label^=Remove]')]
+        .map(button => button.ariaLabel);";
+    let names = browser.eval(names).await;
+    let names = names.as_array().expect("buttons").iter();
+    let names: std::collections::BTreeSet<String> = names.map(ToString::to_string).collect();
+    assert_eq!(names.len(), 5, "they tell which run: {names:?}");
+}
