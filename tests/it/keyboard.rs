@@ -1,9 +1,9 @@
-//! Pages without a mouse: the focus is never lost, long lists do not hold the browser up, and what
-//! is chosen shows where people choose the colours.
+//! Pages without a mouse: the focus is never lost, and what is chosen shows where people choose the
+//! colours.
 
 use crate::eyes::world::upload_fixture;
 use serde_json::json;
-use tests::{Browser, TestServer, Theme, Viewport, fleet};
+use tests::{Browser, TestServer, Theme, Viewport};
 
 async fn wait_for(browser: &Browser, selector: &str) {
     let there = format!("return !!document.querySelector({selector:?});");
@@ -108,28 +108,6 @@ async fn a_dialog_keeps_the_focus() {
 }
 
 #[tokio::test]
-async fn a_list_of_many_runs_is_drawn_piece_by_piece() {
-    const RUNS: usize = 120;
-    let server = TestServer::start();
-    fleet::fill(&server, RUNS);
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    browser.goto(&server.url("/")).await;
-    wait_for(&browser, ".more-rows").await;
-    let rows = "return document.querySelectorAll('tr.run').length;";
-    assert_eq!(browser.eval(rows).await, 100);
-    assert_eq!(browser.text(".more-rows").await, "Show the last 20 runs");
-    focus(&browser, ".more-rows").await;
-    browser.press("Enter").await;
-    holds_focus(&browser, "Show more", "tr.run:nth-child(101) .run-link").await;
-    assert_eq!(browser.eval(rows).await, RUNS);
-
-    browser.goto(&server.url("/")).await;
-    focus(&browser, "tr.run:nth-child(100) .run-link").await;
-    browser.press("ArrowDown").await;
-    holds_focus(&browser, "ArrowDown", "tr.run:nth-child(101) .run-link").await;
-}
-
-#[tokio::test]
 async fn what_is_chosen_shows_in_forced_colours() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
@@ -175,31 +153,4 @@ async fn every_page_is_in_the_head_of_a_narrow_screen() {
         const [link, row] = [last, last.parentElement].map(it => it.getBoundingClientRect());
         return [shown.length, link.right <= row.right];";
     assert_eq!(browser.eval(pages).await, json!([9, true]));
-}
-
-#[tokio::test]
-async fn runs_are_added_to_a_comparison_one_by_one() {
-    let server = TestServer::start();
-    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
-    let names = ["plain_lm", "streams", "oom", "off_v1_moe", "off_v3_moe"];
-    let runs = names.map(|name| upload_fixture(&server, name));
-    let two = runs[..2].join(",");
-    browser
-        .goto(&server.url(&format!("/compare?v=1&runs={two}")))
-        .await;
-    focus(&browser, ".compare-add summary").await;
-    browser.press("Enter").await;
-    focus(&browser, ".compare-add .pick-row").await;
-    for (chosen, then) in [(3, ".pick-row"), (4, ".pick-row"), (5, "#main")] {
-        browser.press("Enter").await;
-        let chips = format!("return document.querySelectorAll('.chip').length === {chosen};");
-        browser.wait_until("its chip", &chips).await;
-        holds_focus(&browser, "a run is added", then).await;
-    }
-    let names = "return [...document.querySelectorAll('.compare-runs [aria-label^=Remove]')]
-        .map(button => button.ariaLabel);";
-    let names = browser.eval(names).await;
-    let names = names.as_array().expect("buttons").iter();
-    let names: std::collections::BTreeSet<String> = names.map(ToString::to_string).collect();
-    assert_eq!(names.len(), 5, "they tell which run: {names:?}");
 }

@@ -76,42 +76,40 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
         let state = view.state().get_untracked();
         view.set(with_runs(&state, change));
     };
+    let named = {
+        let shown = shown.clone();
+        move |what: String| {
+            let shown = shown.clone();
+            move || [what.as_str(), &shown()].concat()
+        }
+    };
     let role = if at == 0 { "baseline" } else { "" };
     let baseline = (at > 0).then(|| {
         view! {
             <button
                 class="chip-button"
                 title="Make it the baseline"
+                aria-label=named("make baseline: ".to_owned())
                 on:click=move |_| change(&|runs| runs[..=at].rotate_right(1))
             >
                 "make baseline"
             </button>
         }
     });
-    let earlier = (at > 1).then(|| {
+    let move_to = |what: &'static str, back: bool| {
         view! {
             <button
                 class="chip-button"
-                aria-label="Move forward"
-                title="Move forward"
-                on:click=move |_| change(&|runs| moved(runs, at, false))
+                aria-label=named([what, " "].concat())
+                title=what
+                on:click=move |_| change(&|runs| moved(runs, at, back))
             >
-                "‹"
+                {if back { "›" } else { "‹" }}
             </button>
         }
-    });
-    let later = (at > 0 && at < last).then(|| {
-        view! {
-            <button
-                class="chip-button"
-                aria-label="Move back"
-                title="Move back"
-                on:click=move |_| change(&|runs| moved(runs, at, true))
-            >
-                "›"
-            </button>
-        }
-    });
+    };
+    let earlier = (at > 1).then(|| move_to("Move forward", false));
+    let later = (at > 0 && at < last).then(|| move_to("Move back", true));
     view! {
         <li class="chip">
             <span class=format!("run-swatch run-{at}") aria-hidden="true"></span>
@@ -120,7 +118,7 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
             {baseline} {earlier} {later}
             <button
                 class="chip-button"
-                aria-label="Remove"
+                aria-label=named("Remove ".to_owned())
                 title="Remove from the comparison"
                 on:click=move |_| change(&|runs| { runs.remove(at); })
             >
