@@ -33,7 +33,7 @@ use trace::leaks::MAX_EVIDENCE;
 use trace::naming::MOST_RULES;
 use trace::oom::MAX_FAILURES;
 use trace::ranks::curves::PARTS as RANK_PARTS;
-use trace::ranks::profile::MAX_PLACES;
+use trace::ranks::leaking_place::MAX_PLACES;
 use trace::ranks::sites::MAX_NAMED;
 use trace::ranks::{MAX_GROUPS as RANK_GROUPS, MAX_RANKS, odd};
 use trace::reader::{MAX_DEVICES, MAX_SETTINGS};

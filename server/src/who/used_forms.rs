@@ -1,5 +1,5 @@
-//! Forms that were sent. Each is good for one time: a page that is loaded again sends its form again,
-//! and must not make a second token.
+//! Forms that were sent. Each is good for one time: a page that is loaded again sends its form
+//! again, and must not make a second token.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

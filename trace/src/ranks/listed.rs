@@ -15,14 +15,22 @@ pub(super) fn listed(ranks: &[Rank]) -> String {
     match ranks {
         [] => "No rank".to_owned(),
         [one] => format!("Rank {one}"),
-        [first @ .., last] if ranks.len() <= NAMED => {
-            let first: Vec<String> = first.iter().map(Rank::to_string).collect();
-            format!("Ranks {} and {last}", first.join(", "))
+        _ if ranks.len() <= NAMED => {
+            let all: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+            format!("Ranks {}", listed_words(&all))
         }
         _ => {
             let first: Vec<String> = ranks.iter().take(NAMED).map(Rank::to_string).collect();
             format!("{} ranks ({}, …)", ranks.len(), first.join(", "))
         }
+    }
+}
+
+/// `1, 2 and 7`.
+pub(super) fn listed_words(words: &[String]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => words.concat(),
     }
 }
 

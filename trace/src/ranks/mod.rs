@@ -14,11 +14,13 @@ mod backward;
 mod begin;
 pub mod curves;
 pub mod failure;
+pub mod leaking_place;
 mod listed;
 pub mod moment;
 pub mod names;
 mod notes;
 pub mod odd;
+pub mod other_devices;
 pub mod profile;
 pub mod rank_site;
 mod roles;
@@ -36,8 +38,10 @@ use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use curves::{Aligned, Band, Curve};
 use failure::RankFailure;
+use leaking_place::RankPlace;
 use odd::Odd;
-use profile::{RankPlace, RankProfile};
+use other_devices::OtherDevice;
+use profile::RankProfile;
 use roles::Code;
 use serde::{Deserialize, Serialize};
 use sites::{Across, SiteAcross};
@@ -192,6 +196,12 @@ pub struct RankRow {
     pub leaked_per_step: f64,
     /// Where: what grows from step to step first, then the fastest first.
     pub leaks: Vec<RankPlace>,
+    /// The device that leaks, if it is another than the one that is compared.
+    #[serde(skip)]
+    pub leaks_on: Option<DeviceIdx>,
+    /// What it has on other devices.
+    #[serde(skip)]
+    pub others: Vec<OtherDevice>,
     /// What sets it apart from the others, the gravest first.
     pub odd: Vec<Odd>,
     /// Its position when ranks are sorted by how odd they are; 0 is the oddest.
@@ -215,6 +225,12 @@ impl RankRow {
             true => format!("reaches {}", self.peak()),
             false => format!("peaks at {}", self.peak()),
         }
+    }
+
+    /// ` on device 1`, where another device than the one that is compared leaks.
+    fn on_which(&self) -> String {
+        self.leaks_on
+            .map_or_else(String::new, |device| format!(" on {}", device.name()))
     }
 
     /// Whether it leaks within steps only: then its rate is bytes a part of a step.
@@ -262,6 +278,8 @@ impl Surveyor {
             reason: profile.reason,
             leaked_per_step: profile.leaked_per_step,
             leaks: profile.leaks,
+            leaks_on: profile.leaks_on,
+            others: profile.others,
             odd: Vec::new(),
             by_oddness: 0,
         });
@@ -316,7 +334,7 @@ impl Surveyor {
             sites: found.rows,
             sites_left_out: found.left_out,
             sites_same: found.same,
-            sites_unclear: found.unclear,
+            sites_unclear: found.unclear + found.on_other_devices,
             none_differs,
             moments_differ: found.moments_differ,
             ranks,

@@ -171,7 +171,7 @@ fn leaks(ranks: &mut [RankRow]) {
                 push(
                     row,
                     OddKind::Leaks,
-                    format!("leaks {rate} {unit}; {others}"),
+                    format!("leaks {rate} {unit}{}; {others}", row.on_which()),
                     rate,
                 );
             }

@@ -4,21 +4,20 @@ use super::backward;
 use super::begin;
 use super::curves::{Curve, PARTS};
 use super::failure::RankFailure;
+use super::leaking_place::{RankPlace, places};
 use super::moment::Moment;
+use super::other_devices::{self, OtherDevice};
 use super::rank_site::RankSite;
 use super::together::{self, Together};
 use crate::allocator::conf;
-use crate::code;
 use crate::compare::curves::{Align, Alignment};
 use crate::compare::noise::SITE_FLOOR;
 use crate::compare::numbering::Numbering;
-use crate::compare::profile::{DeviceProfile, Place, Profile};
+use crate::compare::profile::{DeviceProfile, Profile};
 use crate::device::DeviceIdx;
 use crate::growth::{Growth, wobble};
-use crate::leaks::{Pattern, Verdict};
+use crate::leaks::Verdict;
 use crate::main_device;
-use crate::site::SiteKey;
-use crate::stacks::Frame;
 use crate::trace::{Series, StepSource, Trace};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
@@ -28,8 +27,6 @@ use std::cmp::Reverse;
 
 /// How many sites of a rank are kept, the largest ones.
 pub const MAX_SITES: usize = 256;
-/// How many places of leaks are kept for a rank.
-pub const MAX_PLACES: usize = 8;
 
 /// One rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,29 +71,18 @@ pub struct RankProfile {
     pub leaked_per_step: f64,
     /// Where: what grows from step to step first, then the fastest first.
     pub leaks: Vec<RankPlace>,
+    /// The device that this verdict is about, if it is another one.
+    #[serde(default)]
+    pub leaks_on: Option<DeviceIdx>,
+    /// The other devices of its file.
+    #[serde(default)]
+    pub others: Vec<OtherDevice>,
     /// The sites that hold most.
     pub sites: Vec<RankSite>,
     /// Every site that was left out holds at most this much.
     pub floor: Bytes,
     /// *Allocated*.
     pub curve: Curve,
-}
-
-/// A site that leaks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RankPlace {
-    /// Names its row among the sites.
-    pub site: String,
-    /// The function that explains it best.
-    pub place: Place,
-    /// The innermost line of the program itself, if that function is in a package.
-    #[serde(default)]
-    pub caller: Option<Place>,
-    /// Bytes a step (a part of a step, when it grows within steps).
-    pub bytes_per_step: f64,
-    /// Whether it grows within steps and is given back at their ends.
-    pub within_step: bool,
 }
 
 impl RankProfile {
@@ -108,16 +94,23 @@ impl RankProfile {
     pub fn of(trace: &Trace, judging: Watch<'_>, watch: Watch<'_>) -> Result<RankProfile, Stopped> {
         let profile = Profile::judged_while(trace, judging, watch)?;
         let devices = profile.devices.iter().zip(&trace.devices);
-        let main = devices.max_by_key(|(_, device)| main_device::weight_of(device));
+        let main = devices
+            .clone()
+            .max_by_key(|(_, device)| main_device::weight_of(device));
         let Some((profile, device)) = main else {
             return Ok(RankProfile::of_device(&DeviceProfile::default(), &[]));
         };
+        let others = devices
+            .filter(|(_, other)| other.device != device.device)
+            .map(|(profile, other)| OtherDevice::of(profile, other, &trace.stacks, watch))
+            .collect::<Result<Vec<OtherDevice>, Stopped>>()?;
         let mut sites = together::sites(profile, device, &trace.stacks, watch)?;
         backward::name(&mut sites, device, &trace.stacks, watch)?;
         let alignment = Alignment::new(device, Align::Step, &[]);
         let domain = alignment.domain();
         let (extents, _) = alignment.curve(Series::Allocated, domain, PARTS);
         let parts = extents.into_iter();
+        let own = RankProfile::of_device(profile, &sites);
         Ok(RankProfile {
             moment: Moment::of_peak(profile, device, &trace.stacks),
             from_before: begin::from_before(device, watch)?,
@@ -128,23 +121,36 @@ impl RankProfile {
                 window: domain,
                 parts: parts.map(|part| part.map(|e| [e.min, e.max])).collect(),
             },
-            ..RankProfile::of_device(profile, &sites)
-        })
+            others,
+            ..own
+        }
+        .judged_over_devices())
+    }
+
+    /// A leak on another device is one of the rank, too: its own device may be without.
+    pub(super) fn judged_over_devices(self) -> RankProfile {
+        let leaking = other_devices::fastest(&self.others);
+        let Some(other) = leaking.filter(|_| self.verdict != Verdict::Leak) else {
+            return self;
+        };
+        RankProfile {
+            verdict: other.verdict,
+            reason: format!("{}: {}", other.device.name(), other.reason),
+            leaked_per_step: other.leaked_per_step,
+            leaks: other.leaks.clone(),
+            leaks_on: Some(other.device),
+            ..self
+        }
     }
 
     /// `sites` are all that the device has.
     fn of_device(device: &DeviceProfile, sites: &[Together]) -> RankProfile {
         let leaks = &device.leaks;
-        let name = |frame| device.names.place(frame);
         let summary = |series: Series| device.summary[series as usize];
         let whole = &device.steps[..device.steps.len().min(device.whole_steps as usize)];
         // The first one makes what lasts; what a later one alone does counts.
         let peaks: Vec<u64> = whole.iter().skip(1).map(|step| step.peak.0).collect();
         let (largest, floor) = largest(sites);
-        let id_of = |key: SiteKey| {
-            let found = sites.iter().find(|site| site.keys.contains(&key));
-            found.map_or_else(|| key.id(), |site| site.held.id.clone())
-        };
         RankProfile {
             device: device.device,
             peak_allocated: summary(Series::Allocated).peak,
@@ -170,38 +176,14 @@ impl RankProfile {
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
             leaked_per_step: leaks.told().0,
-            leaks: leaks
-                .groups
-                .iter()
-                .take(MAX_PLACES)
-                .map(|group| RankPlace {
-                    site: id_of(group.key),
-                    place: group.place.map(name).unwrap_or_default(),
-                    caller: group
-                        .place
-                        .and_then(|place| caller(device, group.key, place)),
-                    bytes_per_step: group.bytes_per_step,
-                    within_step: group.pattern == Pattern::WithinStep,
-                })
-                .collect(),
+            leaks: places(device, sites),
+            leaks_on: None,
+            others: Vec::new(),
             sites: largest,
             floor,
             curve: Curve::default(),
         }
     }
-}
-
-/// The innermost frame of the program itself in the stack of a leak, for a place in a package.
-fn caller(device: &DeviceProfile, key: SiteKey, place: Frame) -> Option<Place> {
-    let place = device.names.place(place);
-    code::is_installed(&place.filename).then_some(())?;
-    let site = device.sites.iter().find(|site| site.key == key)?;
-    let mut frames = site.frames.iter().map(|&frame| device.names.place(frame));
-    frames.find(|frame| {
-        let file = &frame.filename;
-        let is_package = code::is_installed(file) || code::is_framework(file, frame.line);
-        !is_package && !code::is_generated(file)
-    })
 }
 
 /// The largest sites, those that leak first; and the most that any other site holds.

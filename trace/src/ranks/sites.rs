@@ -6,7 +6,8 @@
 //! sites were left out, it may hold up to its floor; a difference below that does not count. Nor
 //! does one that is no larger than the differences between the steps of a rank, at their peaks or
 //! at their ends, whichever is compared; unless the ranks that hold less never hold nearly as much.
-//! Nor does one that may lie in what a rank holds from before its recording ([`super::begin`]).
+//! Nor does one that may lie in what a rank holds from before its recording ([`super::begin`]), or
+//! in what it holds of that site on another device ([`super::other_devices`]).
 //! Ends are not compared where a rank ran out of memory and ends within a step.
 //!
 //! What a site holds at the peaks of its ranks is compared only if these are the same moment of the
@@ -160,6 +161,8 @@ pub(super) struct Found {
     pub left_out: u32,
     pub same: u32,
     pub unclear: u32,
+    /// Sites that differ, but by no more than ranks hold of them on other devices.
+    pub on_other_devices: u32,
     /// The ranks that were compared.
     pub compared: Vec<Rank>,
     /// Ranks that could not be compared.
@@ -184,6 +187,8 @@ pub(super) struct Across {
     ends_differ: bool,
     floor: Bytes,
     sites: FxHashMap<String, Site>,
+    /// By site, the most that ranks hold of it on other devices: positions among the ranks.
+    elsewhere: FxHashMap<String, Vec<(u32, Bytes)>>,
 }
 
 #[derive(Default)]
@@ -229,6 +234,14 @@ impl Across {
         for site in &profile.sites {
             self.add_site(at, site);
         }
+        for (id, most) in profile.others.iter().flat_map(|other| &other.sites) {
+            if self.elsewhere.contains_key(id) || self.elsewhere.len() < MAX_KNOWN {
+                self.elsewhere
+                    .entry(id.clone())
+                    .or_default()
+                    .push((at, *most));
+            }
+        }
     }
 
     fn add_site(&mut self, at: u32, site: &RankSite) {
@@ -272,16 +285,23 @@ impl Across {
             ranks,
             floor,
             sites,
+            elsewhere: on_others,
             ..
         } = self;
         let elsewhere = apart.odd.iter().map(|&at| ranks[at]).collect();
         let n = sites.len();
         let mut rows: Vec<SiteAcross> = Vec::new();
-        let mut unclear = 0;
+        let (mut unclear, mut on_other_devices) = (0, 0);
         for (at, (id, site)) in sites.into_iter().enumerate() {
             watch.at_row(at, || 0)?;
+            let mut hidden = hidden.clone();
+            let more = on_others.get(&id);
+            for &(at, most) in more.into_iter().flatten() {
+                hidden[at as usize] = hidden[at as usize].saturating_add(most);
+            }
             match row(id, site, (&ranks, times), (floor, &hidden)) {
                 Compared::Differs(row) => rows.push(*row),
+                Compared::Unclear if more.is_some() => on_other_devices += 1,
                 Compared::Unclear => unclear += 1,
                 Compared::Same => {}
             }
@@ -296,8 +316,9 @@ impl Across {
         tell_apart(&mut rows, ranks.len());
         Ok(Found {
             left_out: (differ - rows.len()) as u32,
-            same: (n - differ) as u32 - unclear,
+            same: (n - differ) as u32 - unclear - on_other_devices,
             unclear,
+            on_other_devices,
             rows,
             silent,
             moments_differ: apart.differ,
@@ -329,6 +350,16 @@ impl Across {
                 None => false,
             });
             !site.held.is_empty()
+        });
+        self.elsewhere.retain(|_, held| {
+            held.retain_mut(|(at, _)| match place[*at as usize] {
+                Some(new) => {
+                    *at = new;
+                    true
+                }
+                None => false,
+            });
+            !held.is_empty()
         });
         self.moments = kept_of(std::mem::take(&mut self.moments), &silent);
         self.before = kept_of(std::mem::take(&mut self.before), &silent);

@@ -1,15 +1,17 @@
 //! What a person should know first.
 
 use super::failure::RankFailure;
+use super::leaking_place::RankPlace;
 use super::listed::{all_ranks, lower, named, others};
 use super::notes::{differ, groups_apart, settings};
 use super::odd::{OddKind, groups, known_peaks, rate};
-use super::profile::RankPlace;
+use super::other_devices;
 use super::sites::SiteAcross;
 use super::{Rank, RankRow, Spread};
 use crate::code::is_of_inductor;
 use crate::compare::noise;
 use crate::compare::profile::Place;
+use crate::device::DeviceIdx;
 use crate::leaks::{Verdict, rate_unit};
 use crate::median;
 use crate::site::size_of_id;
@@ -39,6 +41,7 @@ pub(super) fn sentences(
     let mut found = Vec::new();
     found.extend(out_of_memory(ranks));
     found.extend(leaks(ranks));
+    found.extend(other_devices::leak_too(ranks));
     if found.is_empty() && odd.is_empty() {
         found.push(alike(ranks, peaks, sites));
         found.extend(settings(ranks));
@@ -56,6 +59,7 @@ pub(super) fn sentences(
             });
         }
     }
+    found.extend(other_devices::used(ranks));
     found.extend(reserves(ranks, peaks));
     found.extend(unknown(ranks));
     found
@@ -70,6 +74,8 @@ fn has_odd_peak(row: &RankRow) -> bool {
 #[derive(PartialEq)]
 struct Spot {
     place: Option<Place>,
+    /// The device, if it is another than the one that is compared.
+    device: Option<DeviceIdx>,
     /// Whether within its steps only.
     is_within: bool,
 }
@@ -85,6 +91,7 @@ fn where_it_leaks(row: &RankRow) -> Spot {
     });
     Spot {
         place,
+        device: row.leaks_on,
         is_within: row.leaks_within(),
     }
 }
@@ -166,9 +173,10 @@ fn leak(rows: &[&RankRow], who: &str) -> String {
         return String::new();
     };
     let what = format!(
-        "{} {}{}",
+        "{} {}{}{}",
         rate(fastest),
         rate_unit(fastest.leaks_within()),
+        fastest.on_which(),
         fastest.leaks.first().map_or_else(String::new, place)
     );
     let first = where_it_leaks(fastest);
@@ -403,7 +411,11 @@ fn reserves(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
 
 fn alike(ranks: &[RankRow], peaks: &Spread, sites: &[SiteAcross]) -> String {
     let clean = ranks.iter().all(|row| row.verdict == Verdict::Clean);
-    let leaks = if clean { ", and none leaks" } else { "" };
+    let leaks = match (clean, other_devices::some_are_unknown(ranks)) {
+        (false, _) => "",
+        (true, false) => ", and none leaks",
+        (true, true) => ", and none leaks on the device that is compared",
+    };
     match (ranks.len(), differ(peaks)) {
         (1, _) => format!(
             "One rank, which {}{}.",

@@ -26,8 +26,8 @@ impl Sent {
 }
 
 /// What is said of a form that was sent before.
-pub const AGAIN: &str = "This was sent before, and a token was made and shown then. Nothing was done \
-                         now; send it from here to make another one.";
+pub const AGAIN: &str = "This was sent before, and a token was made and shown then. Nothing was \
+                         done now; send it from here to make another one.";
 
 /// Where a form is sent to that is good for one time.
 pub fn good_once(path: &str) -> String {

@@ -1,5 +1,6 @@
 //! Jobs made of made-up programs and of profiles written by hand.
 
+mod devices;
 mod oddness;
 mod peaks;
 mod places;
