@@ -197,6 +197,19 @@ pub enum BackupError {
     NotEmpty(String),
 }
 
+impl BackupError {
+    /// Whether another folder was meant: nothing is damaged then.
+    pub fn names_wrong_folder(&self) -> bool {
+        matches!(
+            self,
+            BackupError::NoDatabase(_)
+                | BackupError::NotABackup(_)
+                | BackupError::OfAnother(_)
+                | BackupError::None(_)
+        )
+    }
+}
+
 /// Backs a data folder up into the folder `to`, with all its projects: each into a folder of its
 /// own, as in the data folder. What the backup holds of projects that were removed for good goes.
 /// On a blocking thread.

@@ -21,7 +21,8 @@ Examples:
 
 A folder holds one backup, the latest; files that it has are not copied again. A backup that is
 killed leaves the one before as it was. The exit status is 1 when a stored file could not be
-copied, because it is damaged or gone where it should be; all else is then in the backup.";
+copied, because it is damaged or gone where it should be; all else is then in the backup. It is 2
+when a folder is not the right one.";
 
 /// Examples of `tidemark restore`.
 pub const RESTORE_EXAMPLES: &str = "\
@@ -31,8 +32,8 @@ Examples:
 
 All of the backup is read first. Nothing is overwritten: the data folder must be empty or not there.
 The exit status is 1 when something was not restored: files that the backup lacks, and projects
-whose first backup did not end. Links that were revoked and runs that were deleted after the backup
-are there again.";
+whose first backup did not end; 2 when a folder is not the right one. Links that were revoked and
+runs that were deleted after the backup are there again.";
 
 /// Options of `tidemark backup`.
 #[derive(Args)]
@@ -229,7 +230,10 @@ where
     let runtime = runtime.map_err(|error| CliError::Failed(format!("no threads: {error}")))?;
     let done = runtime.block_on(async { tokio::task::spawn_blocking(work).await });
     match done {
-        Ok(done) => done.map_err(|error| CliError::Failed(error.to_string())),
+        Ok(done) => done.map_err(|error| match error.names_wrong_folder() {
+            true => CliError::Usage(error.to_string()),
+            false => CliError::Failed(error.to_string()),
+        }),
         Err(_) => Err(CliError::Failed("it stopped in the middle".to_owned())),
     }
 }

@@ -12,8 +12,8 @@ use super::rates::{Counted, Rate, Rates};
 use super::stays;
 use crate::categories::{Categories, Named};
 use crate::footprint::of_vec;
-use crate::growth::{settled, wobble};
-use crate::leaks::{self, LeakGroup, LeakReport};
+use crate::growth::{Growth, settled, wobble};
+use crate::leaks::{self, LeakGroup, LeakReport, Verdict};
 use crate::levels::{Effect, GivenBack};
 use crate::oom;
 use crate::quality_code;
@@ -113,8 +113,12 @@ fn device_profile(
     let groups = report.groups.iter().rev();
     let leaking = groups.map(|group| (group.site, group.stack)).collect();
     let (mut sites, has_native) = survey.site_profiles(&leaking, namer, watch)?;
+    let proven = proven_rates(&report);
     for site in &mut sites {
         site.leaks = leaking.contains_key(&site.key);
+        if let Some(rate) = proven.get(&site.key) {
+            site.growth = *rate;
+        }
     }
     let noted = |code: &str| {
         let mut notes = trace.quality.iter().filter(|note| note.code == code);
@@ -145,6 +149,18 @@ fn device_profile(
         stays: stays::sizes(device, whole),
         steps,
     })
+}
+
+/// What sites that leak keep with each step, bytes. That is exact; a line through the ends of steps
+/// is not.
+fn proven_rates(report: &LeakReport) -> FxHashMap<SiteKey, f64> {
+    let mut rates = FxHashMap::default();
+    let groups = report.groups.iter();
+    let by_steps = groups.filter(|group| Counted::of(group.pattern) == Counted::BySteps);
+    for group in by_steps.filter(|_| report.verdict == Verdict::Leak) {
+        *rates.entry(group.site).or_insert(0.0) += group.bytes_per_step;
+    }
+    rates
 }
 
 /// What a search for leaks found.
@@ -560,7 +576,7 @@ impl<'a> Survey<'a> {
                 at_peak: Bytes(self.asked_at_peak[site]),
                 at_end: Bytes(self.asked[site]),
             },
-            growth: crate::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
+            growth: Growth::of(&ends).map_or(0.0, Growth::told),
             wobble: Bytes(wobble(&column(&self.step_peaks))),
             end_wobble: Bytes(end_wobble(&ends, self.live[site])),
             sizes,
