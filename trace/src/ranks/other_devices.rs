@@ -161,6 +161,9 @@ pub(super) fn used(ranks: &[RankRow]) -> Vec<String> {
     for (device, by) in users {
         alike.entry(by).or_default().insert(device);
     }
+    if alike.len() > SENTENCES {
+        return Vec::from_iter(used_by_many(ranks));
+    }
     let of = |by: &[Rank], on: &BTreeSet<DeviceIdx>| -> Vec<&OtherDevice> {
         let rows = ranks.iter().filter(|row| by.contains(&row.rank));
         let others = rows.flat_map(|row| &row.others);
@@ -168,21 +171,35 @@ pub(super) fn used(ranks: &[RankRow]) -> Vec<String> {
             .filter(|other| other.is_told() && on.contains(&other.device))
             .collect()
     };
-    if alike.len() > SENTENCES {
-        let by: BTreeSet<Rank> = alike.keys().flatten().copied().collect();
-        let by: Vec<Rank> = by.into_iter().collect();
-        let on = alike.into_values().flatten().collect();
-        let most = of(&by, &on).iter().map(|other| other.peak_allocated).max();
-        let most = most.unwrap_or_default();
-        let who = listed(&by);
-        return vec![format!(
-            "{who} also used other devices: up to {most}, in none of these rows."
-        )];
-    }
-    alike
-        .iter()
-        .filter_map(|(by, on)| used_by(ranks, by, on, &of(by, on)))
+    let told = alike.iter();
+    told.filter_map(|(by, on)| used_by(ranks, by, on, &of(by, on)))
         .collect()
+}
+
+/// One sentence for many ranks, with the one that has most.
+fn used_by_many(ranks: &[RankRow]) -> Option<String> {
+    let others = |row: &RankRow| row.others.iter().any(OtherDevice::is_told);
+    let by: Vec<&RankRow> = ranks.iter().filter(|row| others(row)).collect();
+    let all = by.iter();
+    let all = all.flat_map(|row| row.others.iter().map(move |other| (row.rank, other)));
+    let size = |(rank, other): &(Rank, &OtherDevice)| {
+        (
+            other.peak_allocated,
+            other.end,
+            Reverse(*rank),
+            Reverse(other.device),
+        )
+    };
+    let (rank, most) = all.max_by_key(size)?;
+    let (who, device) = (named(&by), most.device);
+    let left = match most.end >= TOLD {
+        true => format!(", of which {} are still there at the end", most.end),
+        false => String::new(),
+    };
+    Some(format!(
+        "{who} also used other devices: up to {} (rank {rank} on device {device}){left}.",
+        most.peak_allocated
+    ))
 }
 
 fn used_by(

@@ -107,8 +107,8 @@ fn many_ranks_with_other_devices_are_told_in_one_sentence() {
         )
     };
     let told = survey((0..8).map(two)).sentences;
-    let all = "8 ranks (0, 1, 2, 3, …) also used other devices: up to 90.0 MiB, in none of these \
-               rows.";
+    let all = "8 ranks (0, 1, 2, 3, …) also used other devices: up to 90.0 MiB (rank 0 on device \
+               1).";
     assert_eq!(told[1], all);
     let one = survey([two(0), with(2, Vec::new(), peaking(100))]).sentences;
     let left = "Rank 0 also used device 1: up to 90.0 MiB, most of it in keep (train.py:41); \
