@@ -321,6 +321,9 @@ fn mostly(oom: &OutOfMemory) -> String {
 
 /// What would have got past it: first what ends the cause, then what only gets past.
 pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String {
+    if let Some(hopeless) = hopeless(oom) {
+        return hopeless;
+    }
     if !replays.fails {
         let too_much = oom.whole_pass.as_ref().filter(|pass| pass.is_too_much);
         let needs = too_much.map(|pass| needs_more(pass, replays.step));
@@ -382,6 +385,22 @@ pub fn helped(oom: &OutOfMemory, leaks: &Leaks, replays: Replays<'_>) -> String 
     sentences.extend(replays.lowers.map(str::to_owned));
     sentences.push(what_came_next(oom, replays.lowers.is_some()).to_owned());
     sentences.join(" ")
+}
+
+/// That the request would not have fitted had the process held nothing else: what it held is not to
+/// blame then, and to hold less of it would not have helped.
+fn hopeless(oom: &OutOfMemory) -> Option<String> {
+    let free = oom.free.filter(|_| oom.refused_by == Refusal::Device)?;
+    let all = free.saturating_add(oom.held.reserved);
+    let is_hopeless = oom.remedies.is_empty() && oom.asked > all;
+    is_hopeless.then(|| {
+        format!(
+            "Nothing that the process held: with nothing else in memory the request would not have \
+             fitted either, since the device had {all} for this process. If the card is larger, \
+             other processes held the rest; the message of the error lists them. Else the request \
+             itself has to be smaller."
+        )
+    })
 }
 
 /// Where the step needs more than there is, a setting only puts off the end.

@@ -607,6 +607,24 @@ fn an_optimizer_that_makes_its_state_is_told() {
 }
 
 /// Expandable segments are no advice where they were in use, or were tried in vain.
+/// 970 MiB are all that there was for this process, whatever it held.
+#[test]
+fn what_the_process_held_is_not_to_blame_where_nothing_would_have_fitted() {
+    let told = |asked: u64, refused_by| {
+        let oom = OutOfMemory {
+            asked: Bytes::mib(asked),
+            refused_by,
+            ..failure(Cause::Demand)
+        };
+        words::helped(&oom, &no_leaks(), FAILS)
+    };
+    let hopeless = "Nothing that the process held: with nothing else in memory the request would \
+                    not have fitted either, since the device had 970 MiB for this process.";
+    assert!(told(980, Refusal::Device).starts_with(hopeless));
+    assert!(!told(960, Refusal::Device).contains("nothing else in memory"));
+    assert!(!told(980, Refusal::ProcessLimit).contains("nothing else in memory"));
+}
+
 #[test]
 fn what_did_not_help_is_no_advice() {
     let check = |fails: bool, expands: bool, advised: bool| {
