@@ -12,6 +12,7 @@ use std::fs;
 use tests::{TestServer, workspace_root};
 use trace::alive::Dimension;
 use trace::compare::curves::Align;
+use trace::device::DeviceIdx;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::{BlockIdx, Series};
 use trace::units::EventIdx;

@@ -353,6 +353,7 @@ mod tests {
     use super::super::example::run;
     use super::*;
     use api::leaks::{LeakSummary, Verdict};
+    use trace::device::DeviceIdx;
     use trace::steps::recording::Kind;
     use trace::units::Bytes;
 
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn findings_are_found_as_they_are_shown() {
         let leaks = |verdict, bytes_per_step| LeakSummary {
-            device: 0,
+            device: DeviceIdx(0),
             recording: Kind::Loop,
             step: "step".to_owned(),
             verdict,
