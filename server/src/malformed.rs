@@ -87,9 +87,12 @@ fn fault(said: &str) -> String {
     };
     let found = FAULTS.iter().find_map(|(theirs, ours)| {
         let at = said.find(theirs)?;
-        let field = &said[..at];
-        let is_first = field.is_empty() || field.ends_with(": ");
-        is_first.then(|| format!("{field}{ours}{}", &said[at + theirs.len()..]))
+        let rest = &said[at + theirs.len()..];
+        match said[..at].strip_suffix(": ") {
+            Some(field) if ours.starts_with("there") => Some(format!("`{field}`: {ours}{rest}")),
+            Some(field) => Some(format!("`{field}` {ours}{rest}")),
+            None => (at == 0).then(|| format!("{ours}{rest}")),
+        }
     });
     found.unwrap_or_else(|| said.to_owned()) + &expected
 }
@@ -119,11 +122,11 @@ mod tests {
         check(
             "Failed to deserialize query string: limit: invalid value: integer `0`, expected a \
              nonzero usize",
-            "limit: cannot be integer `0`; it must be a whole number above 0",
+            "`limit` cannot be integer `0`; it must be a whole number above 0",
         );
         check(
             "Failed to deserialize query string: at: invalid digit found in string",
-            "at: must be a whole number, 0 or more",
+            "`at` must be a whole number, 0 or more",
         );
         check(
             "Failed to deserialize the JSON body into the target type: missing field `kind` at \
@@ -133,12 +136,17 @@ mod tests {
         check(
             "Failed to deserialize the JSON body into the target type: size: invalid type: string \
              \"x\", expected u64 at line 1 column 9",
-            "size: cannot be string \"x\"; it must be a whole number (line 1 column 9)",
+            "`size` cannot be string \"x\"; it must be a whole number (line 1 column 9)",
         );
         check(
             "Failed to deserialize query string: by: unknown variant `colour`, expected one of \
              `site`, `category`",
-            "by: cannot be `colour`; it must be one of `site`, `category`",
+            "`by` cannot be `colour`; it must be one of `site`, `category`",
+        );
+        check(
+            "Failed to deserialize the JSON body into the target type: rows[0]: missing field `y` \
+             at line 1 column 23",
+            "`rows[0]`: there must be a field `y` at line 1 column 23",
         );
         check(
             "Failed to parse the request body as JSON: expected value at line 1 column 1",

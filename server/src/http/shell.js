@@ -65,7 +65,9 @@ if (who === undefined) {
     if (names.length === 0) continue;
     // A page has several forms with one address, which differ in what is hidden in them.
     const hidden = [...form.elements].filter(({ type }) => type === "hidden");
-    const texts = [who, form.getAttribute("action"), ...names, ...hidden.map(({ value }) => value)];
+    // The number of a form that is good once is another one each time.
+    const action = form.getAttribute("action").replace(/\?form=.*/, "");
+    const texts = [who, action, ...names, ...hidden.map(({ value }) => value)];
     const about = { form: JSON.stringify(texts) };
     const isIt = sent?.form === about.form;
     if (isIt && sent.isLate) typedAgain(form);

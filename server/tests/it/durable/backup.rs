@@ -216,8 +216,10 @@ fn a_damaged_backup_says_which_file_and_the_rest_can_be_restored() {
     passed(&tidemark(&["doctor", "--adopt", "--data", place_text]));
     assert_eq!(Server::start(&place).runs(), server.runs());
     std::fs::remove_file(kept.join("backup.json")).unwrap();
-    let said = refused(&restore(&kept, &folder.path().join("none"), &[]));
-    assert!(said.contains("there is no backup in"), "{said}");
+    // Nothing is damaged here: another folder was meant.
+    let wrong = restore(&kept, &folder.path().join("none"), &[]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    assert!(text(&wrong).contains("there is no backup in"));
 }
 
 #[test]

@@ -285,3 +285,37 @@ async fn what_somebody_shared_who_left_is_counted_and_can_be_revoked() {
         .any(|entry| entry.subject == "bo: 1 link revoked");
     assert!(told, "{audit:?}");
 }
+
+/// A page that is loaded again sends its form again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_makes_a_token_makes_one() {
+    let (server, ada) = with_admin().await;
+    let ada = cookie_of(&form(&server, "", "/sign-in", &format!("token={ada}")).await);
+    let tokens = async || {
+        let (_, text) = page(&server, &ada, "/account").await;
+        text.matches("/end\"").count()
+    };
+    let before = tokens().await;
+    let (sent, fields) = ("/account/tokens?form=form_a", "name=CI&upload=1&days=30");
+    secret_in(&form(&server, &ada, sent, fields).await);
+    let again = form(&server, &ada, sent, fields).await;
+    assert!(String::from_utf8_lossy(&again.body).contains("This was sent before"));
+    assert_eq!(tokens().await, before + 1);
+    // One that was refused may be corrected.
+    let refused = form(
+        &server,
+        &ada,
+        "/account/tokens?form=form_b",
+        "name=CI&days=30",
+    )
+    .await;
+    assert!(!refused.status.is_success());
+    secret_in(&form(&server, &ada, "/account/tokens?form=form_b", fields).await);
+    assert_eq!(tokens().await, before + 2);
+
+    let sent = "/people?form=form_c";
+    secret_in(&form(&server, &ada, sent, "name=lo&role=reader").await);
+    let again = form(&server, &ada, sent, "name=mo&role=reader").await;
+    assert!(String::from_utf8_lossy(&again.body).contains("This was sent before"));
+    assert!(!page(&server, &ada, "/people").await.1.contains(">mo<"));
+}
