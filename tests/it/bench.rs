@@ -139,7 +139,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
         .wait_until("the address names the bench", address)
         .await;
     let spark = "return document.querySelectorAll('.spark polyline').length >= 2;";
-    assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
+    browser.wait_until("the steps are drawn", spark).await;
     pictures(&browser, "bench-matrix").await;
     offloaders_are_told(&browser).await;
     the_frontier_is_told(&browser).await;
