@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// So many are remembered, the newest ones.
 const MOST: usize = 1000;
+/// The number of a form is shorter; another one is not ours, and is not remembered.
+const LONGEST: usize = 64;
 
 /// The numbers of the forms that were sent.
 #[derive(Debug, Default)]
@@ -16,6 +18,9 @@ pub struct UsedForms {
 impl UsedForms {
     /// Whether the form with this number is sent for the first time.
     pub fn is_first(&self, number: &str) -> bool {
+        if number.len() > LONGEST {
+            return true;
+        }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.iter().any(|known| known == number) {
             return false;
@@ -47,6 +52,7 @@ mod tests {
         for n in 0..=MOST {
             assert!(forms.is_first(&n.to_string()));
         }
+        assert!(forms.is_first(&"x".repeat(LONGEST + 1)));
         assert_eq!(forms.used.lock().unwrap().len(), MOST);
     }
 }
