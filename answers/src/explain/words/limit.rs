@@ -1,0 +1,12 @@
+//! How exactly the limit is known.
+
+use api::explain::OutOfMemory;
+use trace::units::Bytes;
+
+/// Whether it is known to the byte what the process could reserve.
+pub(super) fn is_known(oom: &OutOfMemory) -> bool {
+    match (oom.limit_at_least, oom.limit_below) {
+        (Some(least), Some(below)) => below.saturating_sub(least) <= Bytes(1),
+        _ => false,
+    }
+}
