@@ -23,6 +23,19 @@ say() { printf '==> %s\n' "$*" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Whole gigabytes that are free where we build; nothing where the system does not say it.
+free_gb() { df -Pk "$target" 2>/dev/null | awk 'NR == 2 { print int($4 / 1000000) }' || true; }
+
+# warn_of_room GIGABYTES: says so if less is free. A full disk stops the compiler after minutes, and
+# what it says then names one of its own files.
+warn_of_room() {
+    local free
+    free=$(free_gb)
+    [ "${free:-$1}" -ge "$1" ] ||
+        say "only $free GB are free for $target, and a build from nothing writes up to $1 GB:" \
+            "make room, or name a folder on another disk with CARGO_TARGET_DIR"
+}
+
 # ---------------------------------------------------------------------------------------- packages
 
 as_root() {
