@@ -556,7 +556,7 @@ fn of_answer(refused: &Refused) -> Kind {
 
 fn of_memory(error: &NoMemory) -> Kind {
     match error {
-        NoMemory::TooMuch { .. } => (
+        NoMemory::TooMuch { .. } | NoMemory::Window { .. } => (
             StatusCode::PAYLOAD_TOO_LARGE,
             ProblemCode::TooLarge,
             "Takes too much memory",

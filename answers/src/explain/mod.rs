@@ -49,7 +49,7 @@ use trace::what_if;
 pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
-pub const VERSION: u32 = 17 << 16 | api::leaks::Leaks::VERSION;
+pub const VERSION: u32 = 18 << 16 | api::leaks::Leaks::VERSION;
 
 /// The version of explanations that are stored, where these names hold.
 pub fn version(own: OwnNames) -> u32 {

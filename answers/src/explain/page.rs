@@ -11,7 +11,7 @@ use api::explain::{
 use api::frames::FrameText;
 use api::leaks::{Pattern, Verdict};
 use std::fmt::Write;
-use timeline::format::plural;
+use timeline::format::{count, plural};
 use trace::device::DeviceIdx;
 use trace::known::{Point, Unknown};
 use trace::steps::recording::Kind;
@@ -53,7 +53,12 @@ pub fn page(explanation: &Explanation) -> String {
     if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
         let peak = device.peak.as_ref();
         let when = match peak.and_then(|peak| peak.event) {
-            Some(event) => format!("At the peak of *allocated* (event {}), ", event.0),
+            Some(event) => {
+                format!(
+                    "At the peak of *allocated* (event {}), ",
+                    count(event.0.into())
+                )
+            }
             None if device.unknown.is_of_state() => String::new(),
             None => "Before the first event, ".to_owned(),
         };
@@ -84,7 +89,8 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
         _ if fidelity.allocs == 0 => String::new(),
         _ => format!(
             "The allocator's rules give {} of {} recorded addresses.",
-            fidelity.predicted, fidelity.allocs
+            count(fidelity.predicted),
+            count(fidelity.allocs)
         ),
     };
     let is_known = !device.unknown.has(Series::Reserved, Point::Peak);
@@ -116,10 +122,7 @@ fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
          | allocated | {allocated} |\n| reserved | {reserved} |\n{limit}",
         device.device.name(),
         escaped(&device.recording.sentence),
-        match device.events {
-            1 => "1 event".to_owned(),
-            n => format!("{n} events"),
-        },
+        plural(device.events.into(), "event"),
     )
 }
 
@@ -193,7 +196,7 @@ fn moment(moment: &Moment, room: Option<&Room>, unknown: &Unknown) -> String {
     let event = moment.event;
     let event = event.map_or_else(
         || "Before the first event".to_owned(),
-        |e| format!("Event {}", e.0),
+        |e| format!("Event {}", count(e.0.into())),
     );
     let step = moment.step.as_ref();
     let step = step.map_or_else(String::new, |step| format!(", in {}", escaped(step)));

@@ -5,12 +5,13 @@ use super::CliError;
 use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use crate::own_categories::{hints, read, taken};
-use crate::system::table::{Table, grouped};
+use crate::system::table::Table;
 use api::categories::TakenOfDevice;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use trace::naming::Rules;
+use trace::units::grouped;
 use trace::watch::Watch;
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use super::output::{json, print};
 use super::reading::{apart, trace_of};
 use super::{CliError, files};
 
-use crate::system::table::{Table, grouped};
+use crate::system::table::Table;
 use answers::cards::{self, markdown, place_among, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
@@ -18,7 +18,7 @@ use trace::compare::words::{common_peaks, growth_by, growth_with_error, signed};
 use trace::compare::{Difference, Leaks, StepSide, leak_places};
 use trace::naming::Rules;
 use trace::trace::Series;
-use trace::units::Bytes;
+use trace::units::{Bytes, grouped};
 
 const EXAMPLES: &str = "\
 Examples:

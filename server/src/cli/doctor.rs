@@ -262,10 +262,11 @@ async fn rebuild(config: &Config, tell: &impl Fn(&str)) -> Result<Repaired, CliE
         plural(links as u64, "link")
     ));
     if locked_out {
-        tell(
-            "nobody's tokens could be read: `tidemark people list` says who there is, and \
-             `tidemark people token NAME` makes a new one",
-        );
+        let data = config.data.display();
+        tell(&format!(
+            "nobody's tokens could be read: `tidemark people list --data {data}` says who there \
+             is, and `tidemark people token NAME --data {data}` makes a new one"
+        ));
     }
     repaired.rebuilt = Some(Rebuilt {
         aside,

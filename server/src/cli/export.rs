@@ -2,7 +2,8 @@
 
 use super::files;
 use super::output::{json, print};
-use super::reading::read_from;
+use super::progress::Shown;
+use super::reading::{read_from, shown};
 use super::remote::{Remote, RemoteArgs};
 use super::written::{Target, Written};
 use super::{CliError, whose};
@@ -134,7 +135,7 @@ fn of_file(args: &ExportArgs, path: &Path) -> Result<Written, CliError> {
 
 /// What a file holds, and the id that its run has wherever it is sent to.
 fn hashed(path: &Path) -> Result<(Snapshot, RunId), String> {
-    let mut file = files::open(path)?;
+    let mut file = shown(path)?;
     let mut hasher = blake3::Hasher::new();
     let snapshot = read_from(Box::new(Hashing {
         file: &mut file,
@@ -148,7 +149,7 @@ fn hashed(path: &Path) -> Result<(Snapshot, RunId), String> {
 
 /// A file whose bytes are hashed while they are read.
 struct Hashing<'h> {
-    file: &'h mut File,
+    file: &'h mut Shown,
     hasher: &'h mut blake3::Hasher,
 }
 

@@ -42,10 +42,16 @@ pub struct GateArgs {
     /// How much higher the peak of allocated may be: a percentage or a size. A rise of up to 1 MiB
     /// always passes. So does a rise no larger than the difference between the baseline's own
     /// steps
-    #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance)]
+    #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance,
+          allow_hyphen_values = true)]
     max_peak_growth: Allowance,
     /// How much more allocated may grow with each step
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1MiB",
+        allow_hyphen_values = true
+    )]
     max_step_growth: Bytes,
     /// Print one JSON document; sizes in bytes
     #[arg(long)]

@@ -23,6 +23,7 @@ mod oidc;
 mod output;
 mod page;
 mod people;
+mod progress;
 mod prune;
 mod pull_request;
 mod push;
@@ -42,8 +43,9 @@ pub use output::tell;
 
 use crate::page_files::FrontEnd;
 use clap::builder::Resettable;
+use clap::error::ContextKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where GPU memory went.
 ///
@@ -217,12 +219,29 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_empty_variables)
 }
 
+/// What to say to who names a file where a command is expected.
+fn file_for_command(error: &clap::Error) -> Option<CliError> {
+    let word = error.get(ContextKind::InvalidSubcommand)?.to_string();
+    let path = Path::new(&word);
+    path.exists().then(|| {
+        let (what, command) = match path.is_dir() {
+            true => ("folder", "ranks"),
+            false => ("file", "inspect"),
+        };
+        CliError::Usage(format!(
+            "`{word}` is a {what}, no command; to see what is in it: tidemark {command} {word}"
+        ))
+    })
+}
+
 /// Parses the command line and runs the command; `serve` shows this front end.
 ///
 /// # Errors
 /// Why it failed.
 pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
-    let mut found = without_empty_variables(Line::command()).get_matches();
+    let found = without_empty_variables(Line::command()).try_get_matches();
+    let mut found =
+        found.map_err(|error| file_for_command(&error).unwrap_or_else(|| error.exit()))?;
     let line = Line::from_arg_matches_mut(&mut found).unwrap_or_else(|error| error.exit());
     match line.command {
         None => serve::serve(line.serve, front_end),

@@ -5,11 +5,12 @@ use super::{CliError, whose};
 use crate::app::OpenError;
 use crate::store::Store;
 use crate::system::data_folder::DATABASE;
-use crate::system::data_lock::{DataLock, For};
+use crate::system::data_lock::{DataLock, For, Unusable};
 use crate::system::private;
 use crate::system::table::Table;
 use crate::who::people::{People, PeopleError};
 use api::people::{ChangePerson, NewPerson, NewToken, Person, Role, Scope, Scopes};
+use api::routes;
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,18 @@ pub fn people(args: PeopleArgs) -> Result<(), CliError> {
     written.map_err(|error| CliError::Failed(format!("cannot print: {error}")))
 }
 
+/// Why the data folder cannot be had. Another folder, as elsewhere, would not help.
+fn not_ours(error: Unusable) -> CliError {
+    match error {
+        Unusable::InUse(folder) => CliError::Failed(format!(
+            "a server uses the data folder {}: stop it first, or use its page {}",
+            folder.display(),
+            routes::PEOPLE_PAGE
+        )),
+        error => OpenError::from(error).into(),
+    }
+}
+
 async fn run(args: PeopleArgs) -> Result<String, CliError> {
     let database = args.data.join(DATABASE);
     if !database.is_file() {
@@ -100,7 +113,7 @@ async fn run(args: PeopleArgs) -> Result<String, CliError> {
         }
     }
     whose::check(&args.data)?;
-    let _lock = DataLock::take(&args.data, For::Serving).map_err(OpenError::from)?;
+    let _lock = DataLock::take(&args.data, For::Serving).map_err(not_ours)?;
     let store = Store::open(&database).map_err(OpenError::from)?;
     let people = People::load(&store).await.map_err(OpenError::from)?;
     let now = store.latest_ms();

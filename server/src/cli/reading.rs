@@ -1,5 +1,6 @@
 //! Reads a snapshot from a file or from the standard input, and replays it.
 
+use super::progress::Shown;
 use super::{CliError, files};
 use crate::ingest::parse;
 use std::io::Read;
@@ -51,8 +52,15 @@ pub(super) fn apart<T>(
 pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
     read_from(match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
-        false => Box::new(files::open(path)?),
+        false => Box::new(shown(path)?),
     })
+}
+
+/// A file whose reading is shown on stderr when it takes longer.
+pub(super) fn shown(path: &Path) -> Result<Shown, String> {
+    let file = files::open(path)?;
+    let size = file.metadata().map_or(0, |found| found.len());
+    Ok(Shown::new(file, size, ""))
 }
 
 /// Reads and parses at the same time; the two are a few megabytes apart.

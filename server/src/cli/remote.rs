@@ -1,5 +1,6 @@
 //! A dashboard over HTTP, for commands that use one.
 
+use super::progress::Shown;
 use super::{CliError, files};
 use crate::system::plain::plain;
 use crate::who::host_names::Authority;
@@ -12,18 +13,13 @@ use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trace::ranks::Rank;
-use trace::units::Bytes;
 use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
-
-/// How often the progress line is updated.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Enough for a comparison of eight runs with all its stacks; a larger answer is not from a
 /// dashboard.
@@ -324,9 +320,8 @@ impl<'a> Remote<'a> {
             .header("content-length", size.to_string())
             // Whoever is refused hears why, not that the connection broke while the file was sent.
             .header("expect", "100-continue");
-        let mut body = Shown::new(file, size);
+        let mut body = Shown::new(file, size, ", the server is storing it");
         let answer = request.send(SendBody::from_reader(&mut body));
-        body.clear();
         self.answer(answer, bad)
     }
 
@@ -399,82 +394,10 @@ fn read_json<T: DeserializeOwned>(body: &mut Body) -> Result<T, CliError> {
     })
 }
 
-/// A file that shows on stderr how much of it was read, if a person is watching.
-struct Shown {
-    file: File,
-    size: u64,
-    read: u64,
-    began: Instant,
-    shown: Option<Instant>,
-    terminal: bool,
-}
-
-impl Shown {
-    fn new(file: File, size: u64) -> Shown {
-        let terminal = std::io::stderr().is_terminal();
-        Shown {
-            file,
-            size,
-            read: 0,
-            began: Instant::now(),
-            shown: None,
-            terminal,
-        }
-    }
-
-    fn show(&mut self) {
-        if !self.terminal || self.shown.is_some_and(|at| at.elapsed() < TICK) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let line = progress_line(self.read, self.size, self.began.elapsed());
-        // A failed progress line is not an error.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            // A failed progress line is not an error.
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-impl Read for Shown {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.read += read as u64;
-        self.show();
-        Ok(read)
-    }
-}
-
-fn progress_line(read: u64, size: u64, elapsed: Duration) -> String {
-    const WIDTH: usize = 30;
-    let share = if size == 0 {
-        1.0
-    } else {
-        (read as f64 / size as f64).min(1.0)
-    };
-    let filled = (share * WIDTH as f64) as usize;
-    let rate = Bytes((read as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
-    let last = if read >= size {
-        ", the server is storing it"
-    } else {
-        ""
-    };
-    format!(
-        "[{}{}] {:3.0} % of {}, {rate}/s{last}",
-        "█".repeat(filled),
-        "·".repeat(WIDTH - filled),
-        share * 100.0,
-        Bytes(size)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_token_goes_unencrypted_to_this_machine_only() {
@@ -531,13 +454,5 @@ mod tests {
         let remote = remote.of(Some(&audio));
         assert_eq!(remote.page_in(None, "/jobs"), "http://x/jobs?project=audio");
         assert_eq!(remote.page_in(Some(&vision), "/jobs"), named);
-    }
-
-    #[test]
-    fn progress_says_share_size_and_rate() {
-        let line = progress_line(512 << 20, 1 << 30, Duration::from_secs(2));
-        assert!(line.contains(" 50 % of 1.00 GiB, 256 MiB/s"), "{line}");
-        let line = progress_line(1 << 30, 1 << 30, Duration::from_secs(2));
-        assert!(line.contains("the server is storing it"), "{line}");
     }
 }

@@ -323,10 +323,11 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
         std::io::stdout(),
         "Others can reach {address}, so everybody has to sign in. You are `admin`; this token is \
          shown only once:\n\n    {}\n\nSign in at {origin}{} and add people at {origin}{}. If it \
-         is lost: `tidemark people token admin`.",
+         is lost, stop the server and run `tidemark people token admin --data {}`.",
         added.token.secret,
         routes::SIGN_IN_PAGE,
         routes::PEOPLE_PAGE,
+        app.config.data.display(),
     );
     said.map_err(|error| failed("print the admin's token", &error))
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use trace::layout::MOST_MOMENTS;
 use trace::trace::Series;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
 /// Errors are problems; all of them have this media type.
@@ -16,6 +17,9 @@ const PROBLEM: &str = "application/problem+json";
 
 /// The file that an upload sends.
 const FILE: &str = "application/octet-stream";
+
+/// The name of the way in which a program signs in.
+const TOKEN: &str = "token";
 
 /// Gives every operation a unique name. For each error, adds its meaning and that it is a problem;
 /// the handlers only list the statuses that mean something of their own.
@@ -28,6 +32,25 @@ pub fn finish(document: &mut OpenApi) {
             describe_file(operation);
         }
     }
+    add_token(document);
+}
+
+/// How a program signs in. Where nobody signs in, no token is needed.
+fn add_token(document: &mut OpenApi) {
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "A person's token, made on the page `/account`, or the server's. Not needed where \
+             nobody signs in.",
+        ))
+        .build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
+    let no_scopes: [&str; 0] = [];
+    document.security = Some(vec![
+        SecurityRequirement::default(),
+        SecurityRequirement::new(TOKEN, no_scopes),
+    ]);
 }
 
 /// The document in the words of its readers, who do not see the code that it is made from.

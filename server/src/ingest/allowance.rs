@@ -125,6 +125,27 @@ impl Allowance {
         self.resize(wanted)
     }
 
+    /// The same where `unpacking` more bytes are needed beside them to unpack the file.
+    ///
+    /// # Errors
+    /// Why the upload must end: a window that is too large is told as the cause.
+    pub fn go_on_unpacking(&mut self, bytes: usize, unpacking: usize) -> Result<(), IngestError> {
+        self.go_on(bytes + unpacking).map_err(|error| match error {
+            IngestError::NoMemory(NoMemory::TooMuch { limit, total })
+                if Bytes(bytes as u64) <= limit =>
+            {
+                let window = Bytes(unpacking as u64);
+                NoMemory::Window {
+                    window,
+                    limit,
+                    total,
+                }
+                .into()
+            }
+            other => other,
+        })
+    }
+
     /// The error for an upload that uses more than it may.
     pub fn too_much(&self) -> IngestError {
         let (limit, total) = (self.most(), self.total);
@@ -234,6 +255,27 @@ mod tests {
             refused.contains("192 MiB") && refused.contains("--memory"),
             "{refused}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_window_that_is_too_large_is_told_as_the_cause() {
+        let allowances = Allowances::new(Budget::new(Bytes::mib(64)));
+        let refusal = async |bytes: usize| {
+            let mut allowance = allowances.begin(turn(), CancellationToken::new());
+            let asked = spawn_blocking(move || allowance.go_on_unpacking(bytes, 128 << 20));
+            asked
+                .await
+                .unwrap()
+                .expect_err("128 MiB are too much")
+                .to_string()
+        };
+        let small = refusal(1 << 20).await;
+        assert!(
+            small.contains("a window of 128 MiB") && small.contains("--long"),
+            "{small}"
+        );
+        let large = refusal(100 << 20).await;
+        assert!(large.contains("record fewer events"), "{large}");
     }
 
     fn bomb(name: &str, n: usize) -> Snapshot {

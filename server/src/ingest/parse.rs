@@ -123,7 +123,7 @@ impl Reading {
                 });
             }
             let unpacking = self.unpacking.load(Ordering::Relaxed);
-            allowance.go_on(self.reader.memory_soon() + unpacking)?;
+            allowance.go_on_unpacking(self.reader.memory_soon(), unpacking)?;
         }
         Ok(())
     }

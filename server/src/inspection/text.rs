@@ -1,6 +1,6 @@
 //! The facts of a recording as aligned text.
 
-use crate::system::table::{Table, grouped};
+use crate::system::table::Table;
 use answers::names::frame_line;
 use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, OutOfMemory, Remedy, StepLevels};
 use api::leaks::{Pattern, Verdict};
@@ -12,7 +12,7 @@ use trace::known::{NOT_KNOWN, Point, Unknown};
 use trace::plain::one_line;
 use trace::steps::{Word, choices};
 use trace::trace::{Series, SeriesSummary, StepSource};
-use trace::units::{Bytes, size};
+use trace::units::{Bytes, grouped, size};
 use trace::what_if::Change;
 
 /// Steps printed at each end of a long list.

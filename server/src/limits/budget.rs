@@ -40,6 +40,20 @@ pub enum NoMemory {
         /// The whole budget.
         total: Bytes,
     },
+    /// The work would fit, but not beside the window with which its file has to be unpacked.
+    #[error(
+        "unpacking this takes a window of {window} of memory, as `zstd --long` asks for, and one \
+         upload may have {limit} of the server's {total}; send it unpacked, pack it without \
+         --long, or start the server with a larger --memory"
+    )]
+    Window {
+        /// What unpacking takes.
+        window: Bytes,
+        /// The most that the work may have.
+        limit: Bytes,
+        /// The whole budget.
+        total: Bytes,
+    },
     /// Other work has the memory.
     #[error(
         "all of the server's memory ({total}, --memory) is in use by other work; try again in a \
@@ -55,7 +69,7 @@ impl NoMemory {
     /// When to ask again, if that can help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
-            NoMemory::TooMuch { .. } => None,
+            NoMemory::TooMuch { .. } | NoMemory::Window { .. } => None,
             NoMemory::Busy { .. } => Some(RETRY),
         }
     }

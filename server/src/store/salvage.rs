@@ -10,6 +10,7 @@ use super::rows::{source_name, source_of};
 use super::schema::{self, Opening};
 use super::{IdentityRow, MemberRow, ProjectRow, Reader, ShareRow, StoreResult, TokenRow, Writer};
 use crate::identity;
+use crate::system::clock::now_ms;
 use crate::system::data_folder::HAS_PEOPLE;
 use api::compare::RecordedComparison;
 use api::ids::{JobId, RunId};
@@ -131,7 +132,7 @@ fn unread_people(database: &Path) -> Vec<Person> {
         id: identity::person_id(),
         name: "admin".to_owned(),
         role: Role::Admin,
-        created_ms: 0,
+        created_ms: now_ms(),
         left_ms: None,
     };
     let were_there = database.with_file_name(HAS_PEOPLE).exists();

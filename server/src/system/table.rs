@@ -1,18 +1,5 @@
 //! Tables in plain text.
 
-/// Digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// A table: the first column is aligned left, the others right.
 pub struct Table<const N: usize> {
     rows: Vec<[String; N]>,
@@ -62,13 +49,5 @@ mod tests {
             table.print(" "),
             "         a   b  c  d\n x       1  22\n long  333   4\n"
         );
-    }
-
-    #[test]
-    fn digits_come_in_threes() {
-        let check = |n: u64, expected: &str| assert_eq!(grouped(n), expected);
-        check(0, "0");
-        check(999, "999");
-        check(11_027_735, "11\u{202f}027\u{202f}735");
     }
 }

@@ -258,7 +258,11 @@ fn at_other_addresses_everybody_signs_in_and_the_first_token_is_printed_once() {
         assert_eq!(server.status("/api/runs", token), status);
     }
     let busy = tidemark(&["people", "list", "--data", data]);
-    assert!(String::from_utf8(busy.stderr).unwrap().contains("in use"));
+    assert!(
+        String::from_utf8(busy.stderr)
+            .unwrap()
+            .contains("a server uses the data folder")
+    );
 }
 
 #[test]
@@ -309,6 +313,26 @@ fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
     check("cut.pickle.zst", &SNAPSHOT[..1000], "byte 1000");
     let output = tidemark(&["inspect", "/does/not/exist"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_where_a_command_is_expected_is_told_as_one() {
+    let check = |args: &[&str], expected: &str| {
+        let output = tidemark(args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(output.status.code(), Some(2));
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.pickle");
+    std::fs::write(&file, OOM).unwrap();
+    check(&[file.to_str().unwrap()], "tidemark inspect ");
+    check(&[folder.path().to_str().unwrap()], "tidemark ranks ");
+    check(&["nothing"], "unrecognized subcommand");
+    check(
+        &["gate", "a", "b", "--max-peak-growth", "-1%"],
+        "expected a percentage",
+    );
 }
 
 #[test]

@@ -84,6 +84,8 @@ impl Rules {
             let why = format!("the file has more than {LONGEST_FILE} bytes");
             return Err(BadRule { line: 1, why });
         }
+        // Some editors begin a file with the mark of UTF-8.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()) {
             let bad = |why: String| BadRule { line: number, why };
             let words = words(line).map_err(bad)?;
@@ -286,6 +288,12 @@ fn shapes(text: &str) -> impl Iterator<Item = String> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_of_utf_8_is_no_part_of_a_name() {
+        let rules = Rules::parse("\u{feff}attention function=a").unwrap();
+        assert_eq!(rules, Rules::parse("attention function=a").unwrap());
+    }
 
     #[test]
     fn a_bad_line_is_named() {

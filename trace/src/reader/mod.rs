@@ -344,8 +344,9 @@ fn foreign(start: &[u8], end: u64) -> ReadError {
 fn looks_like(start: &[u8]) -> &'static str {
     match start {
         [b'P', b'K', ..] => {
-            "starts a zip archive, as torch.save writes it: write the snapshot with \
-             torch.cuda.memory._dump_snapshot() or pickle.dump(), or unpack the archive"
+            "starts a zip archive: unpack it if it holds snapshots (`tidemark push` and \
+             `tidemark ranks` take it as it is); torch.save writes one, too: write the snapshot \
+             with torch.cuda.memory._dump_snapshot() or pickle.dump()"
         }
         [0x1f, 0x8b, ..] => {
             "starts gzip data once more: the file was packed twice, so unpack it once"

@@ -47,9 +47,9 @@ impl Listening {
     pub async fn on(address: SocketAddr) -> std::io::Result<Listening> {
         let (files, least) = (open_files(), OTHER_FILES + LEAST_CONNECTIONS);
         if files.is_some_and(|files| files < least) {
-            let why = "the system allows too few open files (`ulimit -n`)";
             return Err(std::io::Error::other(format!(
-                "{why}: {} of at least {least}",
+                "the system allows {} open files, and {least} are needed: `ulimit -n 1024` before \
+                 the server starts, or LimitNOFILE=1024 in its systemd unit",
                 files.unwrap_or_default()
             )));
         }
