@@ -54,6 +54,7 @@ mod what_if;
 
 pub use layers::serve::Listening;
 
+use layers::parameters::{self, Parameters};
 use layers::{cors, guard, hang_up, log, measure, problem_page};
 
 use crate::app::App;
@@ -209,6 +210,7 @@ pub async fn serve(listening: Listening, app: Arc<App>) {
 pub fn router(app: Arc<App>) -> Router {
     let (routes, mut document) = api().split_for_parts();
     document::finish(&mut document);
+    let parameters = Arc::new(Parameters::of(&document));
     let mut document = bounds::stated(&document);
     document::in_words(&mut document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
@@ -229,6 +231,9 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), problem_page::show))
         .layer(from_fn(hang_up::end_questions));
     routes
+        .route_layer(from_fn(move |request, next| {
+            parameters::check(Arc::clone(&parameters), request, next)
+        }))
         .route(api::routes::OPENAPI, get(openapi))
         .route(api::routes::MCP, post(mcp::ask))
         .route(api::routes::COMPARE_PAGE, get(unfold::compare))

@@ -1,6 +1,8 @@
 //! The API's document: reviewed, and valid OpenAPI 3.1.
 
 use super::Server;
+use api::problem::Problem;
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -17,6 +19,33 @@ async fn the_api_is_the_reviewed_one() {
     let mut document = document().await;
     document["info"]["version"] = "any".into();
     insta::assert_json_snapshot!("openapi", document);
+}
+
+/// What is not in the document is refused: passed over, it would answer what nobody asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_that_the_document_does_not_name_is_refused() {
+    let server = Server::start().await;
+    let check = async |path: &str, expected: &str| {
+        let answer = server.get(path).await.expect(StatusCode::BAD_REQUEST);
+        let problem: Problem = answer.read();
+        assert!(
+            problem.detail.contains(expected),
+            "{path}: {}",
+            problem.detail
+        );
+    };
+    check(
+        "/api/runs?labl=branch%3Dmain",
+        "no parameter `labl` here; it takes `",
+    )
+    .await;
+    check("/api/runs?limit=1&Limit=2", "no parameter `Limit` here").await;
+    check("/api/server?limit=1", "it takes none").await;
+    for path in ["/api/runs?limit=1", "/api/runs?project=main"] {
+        server.get(path).await.expect(StatusCode::OK);
+    }
+    // Addresses of pages may have what others append to them.
+    server.get("/?utm_source=x").await.expect(StatusCode::OK);
 }
 
 /// Readers do not see the code that the document is made from.
