@@ -3,7 +3,7 @@
 use super::CliError;
 use super::alert;
 use super::categories::OwnArgs;
-use super::number::from_to;
+use super::number::{at_least, from_to};
 use super::oidc::{OidcArgs, read_secret};
 use crate::app::{App, FIRST_REQUESTS};
 use crate::bench::BenchSettings;
@@ -118,7 +118,7 @@ pub struct ServeArgs {
     newcomers: Role,
     #[command(flatten)]
     oidc: OidcArgs,
-    /// Connections open at a time
+    /// Connections open at a time, at least 16
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = from_to(16, u32::MAX))]
     connections: u32,
@@ -126,11 +126,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = from_to(1, u32::MAX))]
     connections_per_address: u32,
-    /// Slowest allowed upload or download, bytes per second over 30 seconds
+    /// Slowest allowed upload or download, bytes per second over 30 seconds; 0: however slow
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
     min_rate: Bytes,
     /// Largest upload accepted
-    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB",
+          value_parser = at_least(Bytes::kib(1)))]
     upload_limit: Bytes,
     /// Refuse uploads that would leave less free on the disk
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -154,7 +155,8 @@ pub struct ServeArgs {
           value_parser = from_to(1, u64::from(u32::MAX)))]
     row_seconds: u64,
     /// Memory that the process of a row may take; on a GPU sixteen times as much
-    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB",
+          value_parser = at_least(Bytes::mib(64)))]
     row_memory: Bytes,
     /// Tell a chat when memory of a training that reports live grows, or nears its limit: post a
     /// JSON message to this address, such as a webhook of Slack or Mattermost; prefer the variable
