@@ -311,7 +311,7 @@ fn a_training_run_is_told_apart_by_every_dimension() {
     assert_eq!(names(Dimension::Stream), ["stream 0"]);
     assert_eq!(
         names(Dimension::Category),
-        ["from before the recording", "unknown"]
+        ["unknown from before", "unknown"]
     );
 }
 

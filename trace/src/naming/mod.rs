@@ -78,7 +78,7 @@ impl Category {
             Category::Input => "inputs",
             Category::KvCache => "KV cache",
             Category::Temporary => "temporaries",
-            Category::Before => "from before the recording",
+            Category::Before => "unknown from before",
             Category::Unknown => "unknown",
         }
     }

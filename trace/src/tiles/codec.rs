@@ -17,7 +17,7 @@ use crate::varint::{BadBytes, Cursor, put, put_difference, put_text};
 
 /// The version that is written; older ones are drawn again. It goes up, too, when rules of
 /// categories change, because pictures are kept by it.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 const SERIES: u8 = 1;
 const MOUNTAIN: u8 = 2;
 /// Begins the line of pinned host memory.
@@ -530,11 +530,14 @@ mod tests {
         bytes.push(0);
         let left_over = TileError::Malformed("bytes are left over");
         assert_eq!(SeriesTile::decode(&bytes), Err(left_over));
-        bytes[0] = 9;
+        bytes[0] = VERSION + 1;
         let error = SeriesTile::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("the tile has version 9, this program reads {VERSION}")
+            format!(
+                "the tile has version {}, this program reads {VERSION}",
+                VERSION + 1
+            )
         );
     }
 }

@@ -9,8 +9,9 @@ use crate::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 
 pub(super) const NO_STACK: &str = "no stack recorded";
 
-/// The name for blocks from before the recording whose stack the recorder did not keep.
-pub const FROM_BEFORE: &str = "from before the recording";
+/// The name for blocks from before the recording whose stack the recorder did not keep. What they
+/// are for is another question: their category may be known.
+pub const FROM_BEFORE: &str = "allocated before the recording";
 
 /// `forward model.py:12`; only the function where file or line are unknown.
 pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {

@@ -214,7 +214,7 @@ fn StackView(
             {empty
                 .then(|| {
                     let why = match from_before {
-                        true => "From before the recording: its allocation was not recorded.",
+                        true => "Allocated before the recording: by what was not recorded.",
                         false => "No stack was recorded for this allocation.",
                     };
                     view! { <p class="muted">{why}</p> }
