@@ -9,7 +9,7 @@ use super::colours::{Palette, Rgba};
 use super::order;
 use super::plot::{Columns, Layout, PxRect, Rows, Run, TilePart};
 use super::scene::{Anchor, Scene, Text, fitted, text_width};
-use super::stack::{Item, ItemIdx, QUANTUM, StackLayout};
+use super::stack::{Item, ItemIdx, StackLayout};
 use super::tile_cache::Piece;
 use crate::format::count;
 use trace::tiles::MountainTile;
@@ -154,11 +154,6 @@ impl Climb {
     }
 }
 
-/// Quanta in bytes.
-fn bytes(quanta: u32) -> f64 {
-    f64::from(quanta) * QUANTUM as f64
-}
-
 impl<'a> Pen<'a> {
     fn new(scene: &'a mut Scene, mountain: &'a Mountain, frame: Frame<'a>) -> Pen<'a> {
         Pen {
@@ -178,6 +173,12 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// The row of a level in quanta.
+    fn row(&self, quanta: u32) -> i32 {
+        let bytes = self.mountain.layout.bytes(quanta);
+        self.frame.rows.row(bytes.get() as f64)
+    }
+
     /// Goes up one column. This is the inner loop of a frame: a column may hold a thousand entries,
     /// so each merged entry must cost only one comparison.
     fn draw_run(&mut self, run: Run) {
@@ -185,9 +186,10 @@ impl<'a> Pen<'a> {
         let layout = &self.mountain.layout;
         let (items, tops) = layout.column(layout.highest(run.first, run.end));
         let rows = self.frame.rows;
-        let crumb = (CRUMB_PX / rows.height_of(QUANTUM as f64)).ceil() as u32;
-        let first = tops.partition_point(|&top| bytes(top) <= rows.low());
-        let high = (rows.level(f64::from(self.frame.layout.plot.y0)) / QUANTUM as f64) as u32;
+        let quantum = layout.quantum() as f64;
+        let crumb = (CRUMB_PX / rows.height_of(quantum)).ceil() as u32;
+        let first = tops.partition_point(|&top| f64::from(top) * quantum <= rows.low());
+        let high = (rows.level(f64::from(self.frame.layout.plot.y0)) / quantum) as u32;
         let mut below = if first == 0 { 0 } else { tops[first - 1] };
         let mut climb = Climb::new(None, below);
         for (&index, &top) in items[first..].iter().zip(&tops[first..]) {
@@ -203,7 +205,7 @@ impl<'a> Pen<'a> {
                 climb.crumbs_from.get_or_insert(below);
             } else {
                 self.melt(&mut climb, below, run);
-                let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(below)));
+                let (y0, y1) = (self.row(top), self.row(below));
                 self.lay(index, rect(run, y0, y1));
             }
             below = top;
@@ -214,9 +216,8 @@ impl<'a> Pen<'a> {
     /// Draws the merged entries up to a level as one rectangle of their group.
     fn melt(&mut self, climb: &mut Climb, top: u32, run: Run) {
         if let (Some(from), Some(group)) = (climb.crumbs_from.take(), climb.group) {
-            let rows = self.frame.rows;
             let index = self.mountain.layout.index(Item::Rest(group));
-            let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(from)));
+            let (y0, y1) = (self.row(top), self.row(from));
             self.lay(index, rect(run, y0, y1));
         }
     }
@@ -226,8 +227,7 @@ impl<'a> Pen<'a> {
         let Some(group) = climb.group else {
             return;
         };
-        let rows = self.frame.rows;
-        let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(climb.band_from)));
+        let (y0, y1) = (self.row(top), self.row(climb.band_from));
         if y1 - y0 < self.seam_from {
             return;
         }

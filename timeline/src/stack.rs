@@ -8,14 +8,14 @@
 //!
 //! Levels are stored in quanta of 512 bytes, the unit to which the caching allocator rounds. They
 //! are exact for its blocks, and take half the memory of bytes (a tile may hold millions of
-//! entries).
+//! entries). Above 2 TiB, which only an absurd recording has, quanta are as large as is needed.
 
 use super::order;
 use trace::tiles::MountainTile;
 use trace::units::{Bytes, EventIdx};
 
-/// Bytes of a level's unit.
-pub const QUANTUM: u64 = 512;
+/// Bytes of a level's unit, up to 2 TiB.
+const QUANTUM: u64 = 512;
 
 /// What a band is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +39,8 @@ pub struct ItemIdx(pub u32);
 pub struct StackLayout {
     n_blocks: u32,
     n_groups: u32,
+    /// Bytes of a level's unit.
+    quantum: u64,
     /// Where each column's entries start; one more than there are columns.
     starts: Vec<u32>,
     items: Vec<ItemIdx>,
@@ -67,9 +69,23 @@ pub struct Band {
 impl StackLayout {
     /// Computes the layout of the tile.
     pub fn new(tile: &MountainTile) -> StackLayout {
+        let (layout, highest) = StackLayout::of(tile, QUANTUM);
+        let most = QUANTUM << 32;
+        match highest < most {
+            true => layout,
+            false => {
+                let times = (highest / most + 1).next_power_of_two();
+                StackLayout::of(tile, QUANTUM * times).0
+            }
+        }
+    }
+
+    /// In such a quantum; with the highest level, bytes.
+    fn of(tile: &MountainTile, quantum: u64) -> (StackLayout, u64) {
         let mut layout = StackLayout {
             n_blocks: tile.blocks.len() as u32,
             n_groups: tile.groups.len() as u32,
+            quantum,
             starts: vec![0],
             items: Vec::new(),
             tops: Vec::new(),
@@ -81,8 +97,25 @@ impl StackLayout {
         for column in 0..tile.samples.len() {
             builder.push_column(&mut layout, column, live.at(tile.samples[column]));
         }
+        let highest = builder.highest;
         builder.finish(&mut layout);
-        layout
+        (layout, highest)
+    }
+
+    /// A level in bytes.
+    pub fn bytes(&self, quanta: u32) -> Bytes {
+        Bytes(u64::from(quanta) * self.quantum)
+    }
+
+    /// Bytes of a level's unit.
+    pub fn quantum(&self) -> u64 {
+        self.quantum
+    }
+
+    /// More than there is room for only while the quantum is too small.
+    #[inline(always)]
+    fn quanta(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes / self.quantum).unwrap_or(u32::MAX)
     }
 
     /// The column among `first..end` with the most allocated memory. It is shown for all of them,
@@ -97,7 +130,7 @@ impl StackLayout {
 
     /// What is allocated at a column.
     pub fn body(&self, column: usize) -> Bytes {
-        Bytes(u64::from(self.bodies[column]) * QUANTUM)
+        self.bytes(self.bodies[column])
     }
 
     /// What each group holds at a column.
@@ -107,7 +140,7 @@ impl StackLayout {
         let mut below = 0;
         for (&item, &top) in items.iter().zip(tops) {
             if let Some(group) = self.group_of_index(item) {
-                levels[group as usize] += u64::from(top - below) * QUANTUM;
+                levels[group as usize] += self.bytes(top - below).get();
             }
             below = top;
         }
@@ -126,7 +159,7 @@ impl StackLayout {
             alike = (0..most).take_while(same).count();
         }
         let quanta = if alike == 0 { 0 } else { tops[alike - 1] };
-        Bytes(u64::from(quanta) * QUANTUM)
+        self.bytes(quanta)
     }
 
     /// The dense number of an item.
@@ -179,7 +212,7 @@ impl StackLayout {
     /// What lies at a level of a column; `None` above the mountain.
     pub fn at(&self, column: usize, level: Bytes) -> Option<Band> {
         let (_, tops) = self.column(column);
-        let quanta = level.get() / QUANTUM;
+        let quanta = level.get() / self.quantum;
         let entry = tops.partition_point(|&top| u64::from(top) <= quanta);
         (entry < tops.len()).then(|| self.band(column, entry))
     }
@@ -206,8 +239,8 @@ impl StackLayout {
         let bottom = if entry == 0 { 0 } else { tops[entry - 1] };
         Band {
             item: self.item(items[entry]),
-            bottom: Bytes(u64::from(bottom) * QUANTUM),
-            top: Bytes(u64::from(tops[entry]) * QUANTUM),
+            bottom: self.bytes(bottom),
+            top: self.bytes(tops[entry]),
         }
     }
 
@@ -225,12 +258,6 @@ fn item_groups(tile: &MountainTile) -> Vec<u16> {
     groups
 }
 
-/// 2^32 quanta are 2 TiB: more than any device has.
-#[inline(always)]
-fn quanta(bytes: u64) -> u32 {
-    u32::try_from(bytes / QUANTUM).unwrap_or(u32::MAX)
-}
-
 /// Makes a layout column by column. This is most of the work between the first tile and the first
 /// picture, and a browser runs it before it has optimised it. So what is read for each entry lies
 /// side by side, and entries are written into vectors that are long enough from the beginning.
@@ -244,6 +271,8 @@ struct Builder<'a> {
     written: usize,
     /// Upper edge of the last entry, bytes.
     level: u64,
+    /// The highest level of all columns, bytes.
+    highest: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -257,6 +286,7 @@ impl<'a> Builder<'a> {
             tops: vec![0; most],
             written: 0,
             level: 0,
+            highest: 0,
         }
     }
 
@@ -264,7 +294,7 @@ impl<'a> Builder<'a> {
     fn push_column(&mut self, layout: &mut StackLayout, column: usize, live: &[u32]) {
         let tile = self.tile;
         self.level = 0;
-        self.push(layout.index(Item::Base), tile.base.bytes.get());
+        self.push(layout, layout.index(Item::Base), tile.base.bytes.get());
         let mut group = 0;
         for &block in live {
             let (of, size) = self.blocks[block as usize];
@@ -272,27 +302,32 @@ impl<'a> Builder<'a> {
                 self.push_rest(layout, group, column);
                 group += 1;
             }
-            self.push(ItemIdx(1 + block), size);
+            self.push(layout, ItemIdx(1 + block), size);
         }
         for rest in group..tile.groups.len() as u16 {
             self.push_rest(layout, rest, column);
         }
-        layout.bodies.push(quanta(self.level));
-        self.push(layout.index(Item::Pending), tile.pending[column].get());
+        layout.bodies.push(layout.quanta(self.level));
+        self.push(
+            layout,
+            layout.index(Item::Pending),
+            tile.pending[column].get(),
+        );
+        self.highest = self.highest.max(self.level);
         layout.starts.push(self.written as u32);
     }
 
     fn push_rest(&mut self, layout: &StackLayout, group: u16, column: usize) {
         let rest = self.tile.groups[group as usize].rest_level[column];
-        self.push(layout.index(Item::Rest(group)), rest.get());
+        self.push(layout, layout.index(Item::Rest(group)), rest.get());
     }
 
     #[inline(always)]
-    fn push(&mut self, item: ItemIdx, bytes: u64) {
+    fn push(&mut self, layout: &StackLayout, item: ItemIdx, bytes: u64) {
         if bytes > 0 {
             self.level += bytes;
             self.items[self.written] = item;
-            self.tops[self.written] = quanta(self.level);
+            self.tops[self.written] = layout.quanta(self.level);
             self.written += 1;
         }
     }
@@ -443,6 +478,17 @@ mod tests {
         assert_eq!(layout.highest(0, 4), 0, "the first of the highest");
         assert_eq!(layout.quiet_level(0, 2), Bytes::mib(18));
         assert_eq!(layout.quiet_level(0, 4), Bytes::mib(1));
+    }
+
+    #[test]
+    fn levels_above_2_tib_have_room() {
+        let tib = 1 << 20;
+        let tile = mountain(4, 1, &[(0, 0, 2, 3 * tib), (0, 1, 4, 16 * tib)]);
+        let layout = StackLayout::new(&tile);
+        assert_eq!(layout.body(1), Bytes::mib(19 * tib + 1));
+        assert_eq!(layout.highest(0, 4), 1);
+        let levels = layout.group_levels(1, 1);
+        assert_eq!(levels, [Bytes::mib(19 * tib)]);
     }
 
     proptest! {
