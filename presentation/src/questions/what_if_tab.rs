@@ -1,6 +1,7 @@
 //! What can be asked about a run under other conditions.
 
 use super::sizes::size_of;
+use super::words;
 use ::timeline::format;
 use api::problem::{Problem, ProblemCode};
 use api::what_if::{Conditions, WhatIf};
@@ -27,11 +28,11 @@ pub fn asked_limit(conditions: &Conditions) -> Option<String> {
 
 /// Why what is said of a failure does not take the limit into account: the recording held more, or
 /// has none. `None` where the server did not look at the limit.
-pub fn limit_refused(limit: &str, problem: &Problem) -> Option<String> {
+pub fn limit_refused(problem: &Problem) -> Option<String> {
     let why = problem.detail.strip_prefix("limit: ");
     let why = why.unwrap_or(&problem.detail).trim_end_matches('.');
-    let told =
-        format!("Not under a limit of {limit}: {why}. This is said of the recording as it is.");
+    let why = words::capital(why);
+    let told = format!("{why}. What follows is about the recording as it is.");
     (problem.code == ProblemCode::BadRequest).then_some(told)
 }
 
@@ -178,10 +179,10 @@ mod tests {
             detail: held.to_owned(),
             offset: None,
         };
-        let told = limit_refused("1 GiB", &problem(ProblemCode::BadRequest));
-        let expected = "Not under a limit of 1 GiB: the recording reserved more: 1.50 GiB. This is \
-                        said of the recording as it is.";
+        let told = limit_refused(&problem(ProblemCode::BadRequest));
+        let expected = "The recording reserved more: 1.50 GiB. What follows is about the recording \
+                        as it is.";
         assert_eq!(told.as_deref(), Some(expected));
-        assert_eq!(limit_refused("1 GiB", &problem(ProblemCode::Busy)), None);
+        assert_eq!(limit_refused(&problem(ProblemCode::Busy)), None);
     }
 }

@@ -257,7 +257,8 @@ impl Item {
         }
     }
 
-    /// Why it failed. A file of an archive is told with the archive: that is what was chosen.
+    /// Why it failed. A file of an archive is told with the archive: that is what was chosen, and
+    /// it may hold many files.
     pub fn why(&self) -> Option<String> {
         let State::Failed(problem) = &self.state else {
             return None;
@@ -267,7 +268,10 @@ impl Item {
         }
         Some(match &self.archive {
             None => sentence(&problem.detail),
-            Some(archive) => format!("In {archive}: {}", behind_colon(&problem.detail)),
+            Some(archive) => {
+                let why = behind_colon(&problem.detail);
+                format!("{} in {archive}: {why}", self.name)
+            }
         })
     }
 
@@ -476,7 +480,10 @@ pub(super) mod tests {
             item.why().unwrap()
         };
         assert_eq!(failed(None), "Not a memory snapshot.");
-        assert_eq!(failed(Some("b.zip")), "In b.zip: not a memory snapshot.");
+        assert_eq!(
+            failed(Some("b.zip")),
+            "a.pickle in b.zip: not a memory snapshot."
+        );
     }
 
     #[test]

@@ -26,8 +26,7 @@ pub enum NotTheLimit {
     },
     /// What was refused would have been granted.
     #[error(
-        "under a limit of {} nothing would have been refused; the recording shows that it was less \
-         than {}",
+        "under a limit of {} nothing would have been refused; the recording's own was less than {}",
         exact(.told.0 as f64), exact(.below.0 as f64)
     )]
     TooLarge {
@@ -181,8 +180,8 @@ mod tests {
             Refuser::Process,
             2048,
             Err(
-                "under a limit of 2.000 GiB nothing would have been refused; the recording shows \
-                 that it was less than 1.039 GiB",
+                "under a limit of 2.000 GiB nothing would have been refused; the recording's own \
+                 was less than 1.039 GiB",
             ),
         );
         check(

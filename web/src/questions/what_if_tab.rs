@@ -371,9 +371,9 @@ fn Advice(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     });
     // The recording may contradict the limit. What is said without one is better than nothing.
     let refused = Memo::new(move |_| {
-        let limit = limit.get()?;
+        limit.get()?;
         under.with(|answer| match answer {
-            Answer::Failed(problem) => limit_refused(&limit, problem),
+            Answer::Failed(problem) => limit_refused(problem),
             _ => None,
         })
     });

@@ -133,7 +133,7 @@ fn failure(marks: &Marks, (nth, oom): (usize, &OomMark), view: UrlState<ViewStat
     });
     let asker = match oom::asker(oom) {
         Some(asker) => view! { <p>"Asked by " <code>{asker}</code></p> }.into_any(),
-        None => view! { <p>"No stack was recorded of who asked."</p> }.into_any(),
+        None => view! { <p>"Who asked for it is not known: no stack was recorded."</p> }.into_any(),
     };
     view! {
         <article class="failure">
