@@ -11,6 +11,7 @@ use crate::Workshop;
 use crate::error::Error;
 use crate::fold::{BadModule, fold};
 use crate::names::shorten;
+use crate::positions::shorten_positions;
 use crate::progress::Progress;
 use crate::toolchain::Toolchain;
 
@@ -149,6 +150,7 @@ fn made_from(module: &[u8], profile: Profile) -> String {
         include_str!("compile.rs"),
         include_str!("fold.rs"),
         include_str!("names.rs"),
+        include_str!("positions.rs"),
     ];
     (module, profile.name(), how).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
@@ -184,7 +186,8 @@ fn shorten_in(dir: &Path) -> Result<(), Error> {
         let script_path = dir.join(format!("{name}.js"));
         let script = fs::read_to_string(&script_path).map_err(Error::io(&script_path))?;
         let module = fs::read(&path).map_err(Error::io(&path))?;
-        let folded = fold(&module).map_err(bad)?;
+        let mut folded = fold(&module).map_err(bad)?;
+        shorten_positions(&mut folded).map_err(bad)?;
         let (short, script) = shorten(&folded, &script).map_err(bad)?;
         fs::write(&path, short).map_err(Error::io(&path))?;
         fs::write(&script_path, script).map_err(Error::io(&script_path))?;

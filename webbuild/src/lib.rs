@@ -23,6 +23,7 @@ mod fold;
 mod inner;
 mod names;
 pub mod page;
+mod positions;
 pub mod progress;
 pub mod site;
 pub mod toolchain;
