@@ -88,6 +88,52 @@ async fn the_blocks_of_a_map_are_walked_and_told() {
     browser.wait_until("the block is told", said).await;
 }
 
+/// Waits until this is read out.
+async fn is_told(browser: &Browser, what: &str, pattern: &str) {
+    let told = format!(
+        "return [...document.querySelectorAll('[aria-live=polite]')]
+            .some(line => /{pattern}/.test(line.textContent));"
+    );
+    browser.wait_until(what, &told).await;
+}
+
+#[tokio::test]
+async fn lines_are_read_and_groups_are_told() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let run = upload_fixture(&server, "plain_lm");
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    wait_for(&browser, ".shares .share-row").await;
+    focus(&browser, ".shares button").await;
+    browser.press("Enter").await;
+    is_told(
+        &browser,
+        "the group",
+        "blocks? in this window, .* at its highest",
+    )
+    .await;
+    browser.press("Escape").await;
+    browser.press("m").await;
+    wait_for(&browser, ".segment.pressed:last-child").await;
+    focus(&browser, ".timeline-stage").await;
+    let levels = "events? [0-9].*requested .*allocated .*active .*reserved ";
+    browser.press("ArrowRight").await;
+    is_told(&browser, "the lines in the middle", levels).await;
+    let middle = "return document.querySelector('#timeline-window').textContent;";
+    let before = browser.eval(middle).await;
+    browser.press("ArrowRight").await;
+    let moved =
+        format!("return document.querySelector('#timeline-window').textContent !== {before};");
+    browser.wait_until("the next place", &moved).await;
+    is_told(&browser, "the lines there", levels).await;
+    browser.press("Escape").await;
+    is_told(&browser, "what is shown", "^Showing everything").await;
+    // What the words of the legend mean is said without a pointer, too.
+    focus(&browser, ".legend summary").await;
+    browser.press("Enter").await;
+    wait_for(&browser, ".legend details[open] dd").await;
+}
+
 #[tokio::test]
 async fn a_dialog_keeps_the_focus() {
     let server = TestServer::start();

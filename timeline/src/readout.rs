@@ -6,7 +6,7 @@ use super::ticks;
 use crate::format::{count, exact_bytes};
 use trace::span::Span;
 use trace::stays::HostStay;
-use trace::trace::Step;
+use trace::trace::{Series, Step};
 use trace::units::{Bytes, EventIdx};
 
 /// One line of the tooltip: a label and a value.
@@ -62,6 +62,24 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
         extents: series.map(|(extents, _)| extents),
         pinned: model.pinned(x),
     })
+}
+
+/// A point in a sentence, for people who hear the page: `event 12, step 3, requested 1.00 GiB, …`.
+pub fn told(readout: &Readout) -> String {
+    let mut parts = Vec::new();
+    for Line { label, value } in &readout.lines {
+        parts.push(match value.starts_with(label.as_str()) {
+            true => value.clone(),
+            false => [label, " ", value].concat(),
+        });
+    }
+    for (series, &extent) in Series::ALL.iter().zip(readout.extents.iter().flatten()) {
+        parts.push([series.name(), " ", &extent_text(extent)].concat());
+    }
+    if let Some(pinned) = readout.pinned {
+        parts.push(["pinned ", &extent_text(pinned)].concat());
+    }
+    parts.join(", ").replace('–', "to")
 }
 
 fn line(label: &str, value: impl Into<String>) -> Line {
@@ -189,6 +207,23 @@ pub fn extent_text((low, high): (Bytes, Bytes)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_point_is_told_in_a_sentence() {
+        let gib = |low, high| (Bytes::gib(low), Bytes::gib(high));
+        let readout = Readout {
+            at: (0.0, 0.0),
+            title: None,
+            lines: vec![line("events", "10 – 19 (10)"), line("step", "step 3")],
+            event: None,
+            last: EventIdx(19),
+            extents: Some([gib(1, 1), gib(1, 2), gib(2, 2), gib(3, 3)]),
+            pinned: Some(gib(4, 4)),
+        };
+        let expected = "events 10 to 19 (10), step 3, requested 1.00 GiB, allocated 1.00 to 2.00 \
+                        GiB, active 2.00 GiB, reserved 3.00 GiB, pinned 4.00 GiB";
+        assert_eq!(told(&readout), expected);
+    }
 
     #[test]
     fn a_range_names_its_unit_once() {

@@ -6,6 +6,7 @@ use ::timeline::format::{self, count};
 use ::timeline::{lanes, ticks};
 use api::timeline::{BlockDetail, TensorDetail};
 use trace::code::is_framework;
+use trace::tiles::with_caller;
 use trace::trace::{Origin, PoolId, PoolSize};
 use trace::units::{EventIdx, Micros};
 
@@ -45,6 +46,20 @@ pub fn told(detail: &BlockDetail) -> String {
         .map(|(name, value)| format!(", {name}: {value}"))
         .collect();
     format!("{}{place}{life}", detail.size)
+}
+
+/// A group in a sentence, in the same way.
+pub fn group_told(facts: &GroupFacts) -> String {
+    let GroupFacts {
+        label,
+        caller,
+        blocks,
+        peak,
+        ..
+    } = facts;
+    let name = with_caller(label, caller);
+    let blocks = format::plural(*blocks, "block");
+    format!("{name}: {blocks} in this window, {peak} at its highest")
 }
 
 /// What the engine knows about a tensor.
@@ -242,6 +257,21 @@ mod tests {
         ];
         let expected = format!("1.00 KiB, step train/gen.py:113{life}");
         assert_eq!(told(&block), expected);
+    }
+
+    #[test]
+    fn a_group_is_told_in_a_sentence() {
+        let facts = GroupFacts {
+            label: "forward gen.py:98".to_owned(),
+            caller: String::new(),
+            events: (0, 100),
+            blocks: 1200,
+            peak: Bytes::gib(2),
+            peak_event: None,
+            member: None,
+        };
+        let expected = "forward gen.py:98: 1,200 blocks in this window, 2.00 GiB at its highest";
+        assert_eq!(group_told(&facts), expected);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ::timeline::viewport::Action;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
-use api::view_state::{Selection, ViewState};
+use api::view_state::{Picture, Selection, ViewState};
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -29,6 +29,9 @@ use wasm_bindgen_futures::JsFuture;
 
 /// What could not be fetched is asked for again after this time.
 pub const AGAIN: Duration = Duration::from_millis(3200);
+
+/// The place in the plot that is still in its last column.
+const LAST_COLUMN: f64 = 0.9995;
 
 /// What must be painted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +65,8 @@ impl Source {
 pub struct Outputs {
     /// What is under the pointer.
     pub readout: RwSignal<Option<Readout>>,
+    /// Whether keys moved there, and no pointer.
+    pub by_keys: RwSignal<bool>,
     /// The four series at the pointer, for the legend.
     pub extents: RwSignal<Option<Extents>>,
     /// Whether anything on screen will become finer when tiles arrive.
@@ -79,6 +84,7 @@ impl Outputs {
     pub fn new() -> Outputs {
         Outputs {
             readout: RwSignal::new(None),
+            by_keys: RwSignal::new(false),
             extents: RwSignal::new(None),
             waiting: RwSignal::new(true),
             drawn: RwSignal::new(false),
@@ -328,7 +334,27 @@ impl Driver {
         self.act(Action::Events { from, to }, Motion::Eased);
     }
 
+    /// Whether the picture is the lines alone.
+    pub fn shows_lines(&self) -> bool {
+        let state = self.0.view.state();
+        state.with_untracked(|state| state.picture == Picture::Lines)
+    }
+
+    /// Moves the place whose values are shown by a share of the plot, as a pointer would. Without
+    /// one, it begins in the middle.
+    pub fn move_cursor(&self, by: f64) {
+        let (width, height) = self.0.size.get();
+        let plot = |x: f64| self.ask(|model| model.fractions(x, 0.0)).0;
+        let (left, right) = (plot(0.0), plot(width));
+        let before = self.0.pointer.get().map_or(0.5, |(x, _)| plot(x));
+        let at = (before + by).clamp(0.0, LAST_COLUMN);
+        let x = (at - left) / (right - left) * width;
+        self.hover(Some((x, height / 2.0)));
+        update(self.0.outputs.by_keys, true);
+    }
+
     fn hover(&self, at: Option<(f64, f64)>) {
+        update(self.0.outputs.by_keys, false);
         self.0.pointer.set(at);
         self.change_overlay(|model| model.set_pointer(at));
     }

@@ -55,7 +55,30 @@ pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
     view! {
         <div class="legend">
             <p class="muted">{move || if at_pointer() { "At the pointer" } else { "Peaks" }}</p>
-            <ul>{items}{pinned}</ul>
+            <ul>
+                {items}
+                {pinned}
+                <li>
+                    <details class="note">
+                        <summary class="badge" aria-label="What the lines are">"?"</summary>
+                        <dl>
+                            <dt>"requested"</dt>
+                            <dd>"What the program asked for, of blocks in use."</dd>
+                            <dt>"allocated"</dt>
+                            <dd>
+                                "Blocks from their allocation to their free: "
+                                "torch.cuda.memory_allocated()."
+                            </dd>
+                            <dt>"active"</dt>
+                            <dd>
+                                "Allocated, plus blocks freed while another stream still uses them."
+                            </dd>
+                            <dt>"reserved"</dt>
+                            <dd>"Segments got from the driver: torch.cuda.memory_reserved()."</dd>
+                        </dl>
+                    </details>
+                </li>
+            </ul>
         </div>
     }
 }

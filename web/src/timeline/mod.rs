@@ -22,7 +22,7 @@ use crate::client;
 use crate::clock::sleep;
 use crate::url_state::UrlState;
 use ::timeline::model::Model;
-use ::timeline::{lanes, summary};
+use ::timeline::{lanes, readout, summary};
 use api::contents::Contents;
 use api::problem::Problem;
 use api::routes;
@@ -145,8 +145,14 @@ pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
                 .with(|marks| summary::trace(&device, marks.as_deref()))
         }
     };
+    let outputs = handle.outputs;
     let window = move || {
-        handle.outputs.settled.track();
+        if outputs.by_keys.get() {
+            return outputs
+                .readout
+                .with(|read| read.as_ref().map(readout::told));
+        }
+        outputs.settled.track();
         handle.with(|driver| driver.ask(|model| summary::window(model.target(), n_events)))
     };
     let waiting = move || handle.outputs.waiting.get();
@@ -162,6 +168,9 @@ pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
             </Stage>
             <MinimapStrip handle=handle/>
             <p id="timeline-summary" class="visually-hidden">{summary}</p>
+            <p id="timeline-keys" class="visually-hidden">
+                "Arrow keys select allocations. On the lines, left and right read values."
+            </p>
             <p id="timeline-window" class="visually-hidden" aria-live="polite">{window}</p>
         </section>
     }

@@ -7,7 +7,7 @@ use crate::components::copy_button::CopyButton;
 use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
-use crate::format::{self, count};
+use crate::format::{count, exact_bytes};
 use crate::url_state::UrlState;
 use ::timeline::facts::{Composition, GroupFacts, GroupShare};
 use api::frames::FrameText;
@@ -17,7 +17,7 @@ use api::timeline::BlockDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use presentation::components::frames::{short_path, stack_text};
-use presentation::timeline::facts::{Fact, block_facts, group_facts, told};
+use presentation::timeline::facts::{Fact, block_facts, group_facts, group_told, told};
 use std::sync::Arc;
 use trace::code::is_framework;
 use trace::tiles::with_caller;
@@ -48,13 +48,18 @@ pub fn SelectionPanel(
             rescue(".panel");
         }
         match selection.get() {
-            None => view! { <WindowContents handle=handle view=view/> }.into_any(),
+            None => {
+                said.set(String::new());
+                view! { <WindowContents handle=handle view=view/> }.into_any()
+            }
             Some(Selection::Block(block)) => view! {
                 <BlockPanel handle=handle block=block said=said/>
                 {below_block.run(block)}
             }
             .into_any(),
-            Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
+            Some(Selection::Group(key)) => {
+                view! { <GroupPanel handle=handle key=key said=said/> }.into_any()
+            }
         }
     };
     view! {
@@ -156,7 +161,7 @@ fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
     let size = detail.size;
     view! {
         <p class="panel-size">
-            {size.to_string()} <small>{format::exact_bytes(size.get())}</small>
+            {size.to_string()} <small>{exact_bytes(size.get())}</small>
         </p>
         <dl class="facts">{move || facts.get().into_iter().map(fact).collect_view()}</dl>
         <StackView
@@ -225,7 +230,7 @@ fn StackView(
 }
 
 #[component]
-fn GroupPanel(handle: Handle, key: u32) -> impl IntoView {
+fn GroupPanel(handle: Handle, key: u32, said: RwSignal<String>) -> impl IntoView {
     let facts = Memo::new(move |_| {
         handle.outputs.settled.track();
         handle
@@ -239,7 +244,14 @@ fn GroupPanel(handle: Handle, key: u32) -> impl IntoView {
             .map(|block| view! { <MemberStack handle=handle block=block/> })
     };
     let body = move || match facts.get() {
-        Some(facts) => group_view(&facts).into_any(),
+        Some(facts) => {
+            // Once: its numbers change with the window.
+            let name = [&with_caller(&facts.label, &facts.caller), ":"].concat();
+            if !said.with_untracked(|said| said.starts_with(&name)) {
+                said.set(group_told(&facts));
+            }
+            group_view(&facts).into_any()
+        }
         None => {
             view! { <p class="muted">"Nothing of this group is live in the window."</p> }.into_any()
         }
@@ -256,7 +268,8 @@ fn group_view(facts: &GroupFacts) -> impl IntoView + use<> {
     view! {
         <p class="panel-label">{with_caller(&facts.label, &facts.caller)}</p>
         <p class="panel-size">
-            {facts.peak.to_string()} <small>"at its highest here"</small>
+            {facts.peak.to_string()}
+            <small>{exact_bytes(facts.peak.get())} ", at its highest here"</small>
         </p>
         <dl class="facts">{rows.into_iter().map(fact).collect_view()}</dl>
     }

@@ -6,6 +6,7 @@ use super::observe;
 use crate::components::keys;
 use ::timeline::minimap::{Grip, Strip};
 use ::timeline::model::Motion;
+use ::timeline::neighbours::Neighbour;
 use ::timeline::viewport::Action;
 use api::view_state::Selection;
 use leptos::ev;
@@ -50,7 +51,7 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
             pointers.try_update_value(Pointers::cancel).flatten(),
         );
     };
-    let leave = move |_| perform(handle, [Command::Leave]);
+    let leave = move || perform(handle, [Command::Leave]);
     let wheel = move |event: WheelEvent| {
         let command = input::wheel(wheel_of(handle, &event));
         let window = || handle.with(|driver| driver.ask(|model| *model.target()));
@@ -71,7 +72,8 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
             tabindex="0"
             role="application"
             aria-label="Timeline"
-            aria-describedby="timeline-summary timeline-window"
+            aria-describedby="timeline-summary timeline-window timeline-keys"
+            on:blur=move |_| leave()
         >
             <canvas class="timeline-canvas" node_ref=base aria-hidden="true"></canvas>
             <canvas
@@ -82,7 +84,7 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
                 on:pointermove=moved
                 on:pointerup=up
                 on:pointercancel=cancel
-                on:pointerleave=leave
+                on:pointerleave=move |_| leave()
                 on:wheel=wheel
                 on:dblclick=double
             ></canvas>
@@ -234,6 +236,7 @@ fn listen_to_keys(
                     handle,
                     pointers.try_update_value(Pointers::cancel).flatten(),
                 );
+                perform(handle, [Command::Leave]);
                 if !drawing {
                     handle.select(None);
                 }
@@ -272,6 +275,9 @@ fn focus(stage: NodeRef<Div>, event: &KeyboardEvent) -> Focus {
     }
 }
 
+/// How far an arrow key goes on the lines, as a share of the plot.
+const NEAR: f64 = 1.0 / 200.0;
+
 fn obey(handle: Handle, command: KeyCommand, repeated: bool) {
     handle.with(|driver| match command {
         KeyCommand::Glide(glide) if !repeated => start_gliding(driver, glide),
@@ -280,6 +286,11 @@ fn obey(handle: Handle, command: KeyCommand, repeated: bool) {
         KeyCommand::Fit => driver.fit(),
         KeyCommand::FitLevels => driver.fit_levels(),
         KeyCommand::ShowSelection => driver.show_selection(),
+        KeyCommand::Step(towards) if driver.shows_lines() => match towards {
+            Neighbour::Earlier => driver.move_cursor(-NEAR),
+            Neighbour::Later => driver.move_cursor(NEAR),
+            Neighbour::Above | Neighbour::Below => {}
+        },
         KeyCommand::Step(towards) => {
             if let Some(block) = driver.ask(|model| model.neighbour(towards)) {
                 driver.select(Some(Selection::Block(block)));
