@@ -4,8 +4,38 @@ use api::alive::Growth;
 use std::collections::BTreeMap;
 use timeline::colours::{N_GROUP_COLOURS, Palette, TURNS};
 
-/// The orders of groups of stacks in the picture, by the stack. An order gives a colour.
-pub type Orders = BTreeMap<u32, u32>;
+/// The orders of groups of stacks in the picture. An order gives a colour.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Orders {
+    stacks: BTreeMap<u32, u32>,
+    /// Of the first group with a name, by its [`hash`].
+    lines: BTreeMap<u32, u32>,
+}
+
+/// FNV-1a. Two names that share one would share a colour.
+fn hash(line: &str) -> u32 {
+    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    line.bytes().fold(0x811c_9dc5, mix)
+}
+
+impl Orders {
+    /// The picture shows a stack.
+    pub fn add(&mut self, stack: u32, line: &str, order: u32) {
+        if self.stacks.insert(stack, order).is_none() {
+            let line = hash(line);
+            let first = self
+                .lines
+                .get(&line)
+                .map_or(order, |&first| order.min(first));
+            self.lines.insert(line, first);
+        }
+    }
+
+    /// That of a line of code, with who called it where other groups have the same line.
+    pub fn of_line(&self, line: &str) -> Option<u32> {
+        self.lines.get(&hash(line)).copied()
+    }
+}
 
 /// The colour of the first group in the picture, which is what was there before the recording.
 const BEFORE: usize = 0;
@@ -14,7 +44,7 @@ const BEFORE: usize = 0;
 pub fn colours(growth: &Growth, orders: &Orders) -> Vec<String> {
     let mut taken: Vec<Option<(usize, usize)>> = Vec::new();
     for band in &growth.bands {
-        let order = band.stack.and_then(|stack| orders.get(&stack));
+        let order = band.stack.and_then(|stack| orders.stacks.get(&stack));
         let colour = order.map(|&order| of(order as usize));
         // Two bands that lie on one another must differ.
         taken.push(colour.filter(|colour| !taken.contains(&Some(*colour))));
@@ -65,7 +95,10 @@ mod tests {
         for (band, stack) in growth.bands.iter_mut().zip([7, 8, 9]) {
             band.stack = Some(stack);
         }
-        let orders = Orders::from([(7, 15), (8, 1), (9, 1)]);
+        let mut orders = Orders::default();
+        for (stack, order) in [(7, 15), (8, 1), (9, 1)] {
+            orders.add(stack, "", order);
+        }
         assert_eq!(
             colours(&growth, &orders),
             [
@@ -77,7 +110,7 @@ mod tests {
             ],
             "what has none gets one that nothing else has"
         );
-        let unknown = colours(&growth, &Orders::new());
+        let unknown = colours(&growth, &Orders::default());
         assert_eq!(unknown[..2], ["var(--cat-1)", "var(--cat-2)"]);
     }
 }

@@ -95,6 +95,26 @@ impl Shape {
         begin
     }
 
+    /// A node and all below it.
+    pub fn below(&self, node: usize) -> Vec<usize> {
+        let mut nodes = vec![node];
+        let mut at = 0;
+        while let Some(&node) = nodes.get(at) {
+            nodes.extend(&self.children[node]);
+            at += 1;
+        }
+        nodes
+    }
+
+    /// The memory of a node that is of none below it, bytes.
+    pub fn own(&self, node: usize) -> u64 {
+        let mut own = self.bytes[node];
+        for &child in &self.children[node] {
+            own -= self.bytes[child];
+        }
+        own as u64
+    }
+
     /// The path from the root to a node, including both.
     pub fn way(&self, node: usize) -> Vec<usize> {
         let parent = |&at: &usize| self.parents[at];

@@ -12,7 +12,7 @@ use crate::viewport::Viewport;
 use api::view_state::{Axis, Selection};
 use std::rc::Rc;
 use trace::span::Span;
-use trace::tiles::{GroupBy, SeriesTile};
+use trace::tiles::{GroupBy, SeriesTile, with_caller};
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -104,12 +104,19 @@ impl Model {
         facts::group(&self.prepared.mountains, key)
     }
 
-    /// The groups of the picture, with the orders that give them their colours, if they are stacks.
-    pub fn stack_orders(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    /// The groups of the picture, if they are stacks: their keys, their names with who called them
+    /// where others have the same, and the orders that give them their colours.
+    pub fn stack_orders(&self) -> impl Iterator<Item = (u32, String, u32)> + '_ {
         let tiles = self.prepared.mountains.iter().map(|piece| &piece.tile.tile);
         let of_stacks = tiles.filter(|tile| tile.group_by == GroupBy::Stack);
         let groups = of_stacks.flat_map(|tile| &tile.groups);
-        groups.map(|group| (group.key, group.order))
+        groups.map(|group| {
+            (
+                group.key,
+                with_caller(&group.label, &group.caller),
+                group.order,
+            )
+        })
     }
 
     /// What the memory consists of at the event of the window with the most allocated memory.

@@ -4,7 +4,7 @@ use super::Asker;
 use api::alive::{Alive, TreeNode};
 use api::view_state::Chart;
 use leptos::prelude::*;
-use presentation::questions::box_chart::{colour, key, readout, root_of};
+use presentation::questions::box_chart::{BranchColours, key, readout, root_of};
 use presentation::questions::boxes::{Placed, Shape};
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -39,13 +39,25 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
             Chart::Treemap => shape.treemap(root, ASPECT),
             Chart::Flame => shape.flame(root),
         });
+        let colours = alive.with_value(|alive| {
+            shape.with_value(|shape| {
+                let of = |orders: &_| BranchColours::of(&alive.tree, shape, orders);
+                asker.orders.with(of)
+            })
+        });
         let draw = |(at, place): (usize, Placed)| {
-            let (label, class) = alive.with_value(|alive| {
-                let class = shape.with_value(|shape| colour(&alive.tree, shape, place.node));
-                (readout(&alive.tree, place.node), class)
+            let (label, name) = alive.with_value(|alive| {
+                let name = alive.tree[place.node].label.clone();
+                (readout(&alive.tree, place.node), name)
             });
-            let name = alive.with_value(|alive| alive.tree[place.node].label.clone());
-            box_view(place, Labels { name, label, class }, at == 0, pointed, zoom)
+            let (class, colour) = shape.with_value(|shape| colours.of_node(shape, place.node));
+            let labels = Labels {
+                name,
+                label,
+                class,
+                colour,
+            };
+            box_view(place, labels, at == 0, pointed, zoom)
         };
         placed.into_iter().enumerate().map(draw).collect_view()
     };
@@ -96,6 +108,7 @@ struct Labels {
     name: String,
     label: String,
     class: String,
+    colour: String,
 }
 
 fn box_view(
@@ -112,6 +125,7 @@ fn box_view(
         <button
             class=format!("box {}", labels.class)
             class:pointed=move || pointed.get() == Some(node)
+            style:background=labels.colour
             style:left=percent(place.x)
             style:top=percent(place.y)
             style:width=percent(place.w)

@@ -329,7 +329,13 @@ fn orders(handle: Handle) -> Memo<Orders> {
     Memo::new(move |known: Option<&Orders>| {
         handle.outputs.settled.track();
         let mut orders = known.cloned().unwrap_or_default();
-        handle.with(|driver| driver.ask(|model| orders.extend(model.stack_orders())));
+        handle.with(|driver| {
+            driver.ask(|model| {
+                for (stack, line, order) in model.stack_orders() {
+                    orders.add(stack, &line, order);
+                }
+            });
+        });
         orders
     })
 }
