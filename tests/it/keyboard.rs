@@ -135,6 +135,50 @@ async fn lines_are_read_and_groups_are_told() {
 }
 
 #[tokio::test]
+async fn the_help_is_about_the_page_and_a_number_leads_along_the_tabs() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let runs = ["plain_lm", "streams"].map(|name| upload_fixture(&server, name));
+    let titles = async || {
+        browser.press("?").await;
+        wait_for(&browser, "dialog[open] .help h3").await;
+        let titles = "return [...document.querySelectorAll('dialog[open] .help h3')]
+            .map(title => title.innerText);";
+        let titles = browser.eval(titles).await;
+        browser.press("Escape").await;
+        titles
+    };
+    browser
+        .goto(&server.url(&format!("/runs/{}?v=5&tab=alive", runs[0])))
+        .await;
+    focus(&browser, "#tab-alive").await;
+    browser.press("4").await;
+    holds_focus(
+        &browser,
+        "the number of a tab",
+        "#tab-allocations[aria-selected=true]",
+    )
+    .await;
+    let of_run = json!(["Everywhere", "Timeline of a run", "Below the timeline"]);
+    assert_eq!(titles().await, of_run);
+
+    let [base, new] = &runs;
+    browser
+        .goto(&server.url(&format!("/compare?v=1&runs={base},{new}")))
+        .await;
+    wait_for(&browser, ".overlay-stage").await;
+    let of_comparison = json!([
+        "Everywhere",
+        "Picture of a comparison, while it has the focus"
+    ]);
+    assert_eq!(titles().await, of_comparison);
+
+    browser.goto(&server.url("/")).await;
+    wait_for(&browser, "tr.run").await;
+    assert_eq!(titles().await, json!(["Everywhere", "Runs"]));
+}
+
+#[tokio::test]
 async fn a_dialog_keeps_the_focus() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;

@@ -22,29 +22,39 @@ const fn key(keys: &'static [&'static str], does: &'static str) -> Shortcut {
     Shortcut { keys, does }
 }
 
-/// Keys by the part of the page where they work.
-const SECTIONS: [(&str, &[Shortcut]); 4] = [
-    (
-        "Everywhere",
-        &[
+/// Keys of one part of a page.
+struct Section {
+    title: &'static str,
+    /// What is on the page where they work; empty for everywhere.
+    at: &'static str,
+    shortcuts: &'static [Shortcut],
+}
+
+const SECTIONS: [Section; 5] = [
+    Section {
+        title: "Everywhere",
+        at: "",
+        shortcuts: &[
             key(&["?"], "Show or hide this help"),
             key(&["Esc"], "Close, clear, or leave"),
             key(&["drop", "paste"], "Upload snapshots, on any page"),
         ],
-    ),
-    (
-        "Runs",
-        &[
+    },
+    Section {
+        title: "Runs",
+        at: "tr.run",
+        shortcuts: &[
             key(&["/"], "Filter"),
             key(&["↑", "↓"], "Move along the list"),
             key(&["Enter"], "Open the run"),
             key(&["F2"], "Rename"),
             key(&["Del"], "Delete, with undo"),
         ],
-    ),
-    (
-        "Timeline",
-        &[
+    },
+    Section {
+        title: "Timeline of a run",
+        at: ".timeline-stage",
+        shortcuts: &[
             key(&["wheel", "pinch"], "Zoom at the pointer"),
             key(&["Alt", "wheel"], "Zoom vertically"),
             key(&["Shift", "wheel"], "Pan; also by dragging"),
@@ -53,6 +63,7 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
                 &["W", "A", "S", "D"],
                 "Zoom in, pan left, zoom out, pan right",
             ),
+            key(&["+", "−"], "Zoom in, zoom out"),
             key(&["F"], "Fit the selection, then the whole run"),
             key(&["0"], "The whole run"),
             key(&["V"], "Fit the levels to what moves"),
@@ -61,14 +72,19 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
             key(&["T"], "Events or time"),
             key(&["click"], "Select an allocation or a band"),
             key(&["double click"], "Show an allocation, a step, a scope"),
-            key(&["←", "↑", "↓", "→"], "Select a neighbour"),
+            key(
+                &["←", "↑", "↓", "→"],
+                "Select a neighbour; on the lines ← and → read values",
+            ),
             key(&["Enter"], "Show the selection"),
+            key(&["Home", "End"], "Pan to the start, to the end"),
             key(&["Esc"], "Drop the selection"),
         ],
-    ),
-    (
-        "Below the timeline",
-        &[
+    },
+    Section {
+        title: "Below the timeline",
+        at: "#tab-what-if",
+        shortcuts: &[
             key(&["1"], "The timeline alone"),
             key(&["2"], "Leaks"),
             key(&["3"], "What is alive"),
@@ -81,8 +97,35 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
             ),
             key(&["Enter"], "Select a group, zoom into a box"),
         ],
-    ),
+    },
+    Section {
+        title: "Picture of a comparison, while it has the focus",
+        at: ".overlay-stage",
+        shortcuts: &[
+            key(&["←", "→"], "Read values"),
+            key(&["Home", "End"], "Read those at the start, at the end"),
+            key(&["+", "−"], "Zoom in, zoom out"),
+            key(&["Shift", "←", "→"], "Pan"),
+            key(&["F"], "Show everything"),
+            key(&["Ctrl", "wheel"], "Zoom at the pointer; also by dragging"),
+            key(&["Shift", "wheel"], "Pan"),
+            key(&["Esc"], "Stop reading"),
+        ],
+    },
 ];
+
+/// The sections for what is on the page. A page without keys of its own shows all.
+fn sections() -> Vec<&'static Section> {
+    let is_here = |section: &&Section| {
+        let found = document().query_selector(section.at);
+        section.at.is_empty() || found.ok().flatten().is_some()
+    };
+    let here: Vec<_> = SECTIONS.iter().filter(is_here).collect();
+    match here.len() {
+        1 => SECTIONS.iter().collect(),
+        _ => here,
+    }
+}
 
 /// The overlay. `?` opens and closes it.
 #[component]
@@ -99,9 +142,9 @@ pub fn HelpOverlay() -> impl IntoView {
     let sections = move || {
         // What one may do depends on the page from which it is opened.
         open.track();
-        let sections = SECTIONS.iter();
+        let sections = sections().into_iter();
         sections
-            .map(|(title, keys)| section(title, keys, link))
+            .map(|section| section_view(section, link))
             .collect_view()
     };
     view! {
@@ -111,15 +154,18 @@ pub fn HelpOverlay() -> impl IntoView {
     }
 }
 
-fn section(title: &'static str, shortcuts: &'static [Shortcut], link: OpenedLink) -> impl IntoView {
-    let allowed = shortcuts.iter().filter(|shortcut| match shortcut.keys[0] {
-        "drop" => takes(link),
-        "F2" | "Del" => may_manage(),
-        _ => true,
-    });
+fn section_view(section: &'static Section, link: OpenedLink) -> impl IntoView {
+    let allowed = section
+        .shortcuts
+        .iter()
+        .filter(|shortcut| match shortcut.keys[0] {
+            "drop" => takes(link),
+            "F2" | "Del" => may_manage(),
+            _ => true,
+        });
     view! {
         <section>
-            <h3>{title}</h3>
+            <h3>{section.title}</h3>
             <dl>{allowed.map(row).collect_view()}</dl>
         </section>
     }

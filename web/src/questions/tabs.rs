@@ -7,13 +7,13 @@ use super::leaks_tab::LeaksTab;
 use super::map_tab::MapTab;
 use super::reveal::reveal;
 use super::what_if_tab::WhatIfTab;
+use crate::components::focus;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::url_state::UrlState;
 use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use presentation::questions::tabs::{after_key, all, id, shown, title};
-use wasm_bindgen::JsCast;
-use web_sys::{HtmlElement, KeyboardEvent};
+use web_sys::KeyboardEvent;
 
 /// The bar. Arrow keys move along it; the keys 1 to 6 work anywhere on the page.
 #[component]
@@ -36,6 +36,10 @@ pub fn TabBar(
         let is_here = |tab: &Tab| is_shortcut(event) && all(has_events).contains(tab);
         if let Some(tab) = tab.filter(is_here) {
             choose(tab);
+            let on_bar = document().query_selector(".tabs :focus");
+            if on_bar.ok().flatten().is_some() {
+                give_focus(tab);
+            }
         }
     });
     let keys = move |event: KeyboardEvent| {
@@ -43,11 +47,7 @@ pub fn TabBar(
             event.prevent_default();
             event.stop_propagation();
             choose(tab);
-            let element = document().get_element_by_id(id(tab));
-            if let Some(element) = element.and_then(|e| e.dyn_into::<HtmlElement>().ok()) {
-                // Fails only for an element that has left the page.
-                let _ = element.focus();
-            }
+            give_focus(tab);
         }
     };
     let numbered = Tab::ALL.into_iter().enumerate();
@@ -76,6 +76,10 @@ pub fn TabBar(
             {tabs.collect_view()}
         </div>
     }
+}
+
+fn give_focus(tab: Tab) {
+    focus::give(&format!("#{}", id(tab)));
 }
 
 /// What is shown below the picture.
