@@ -72,6 +72,28 @@ async fn a_long_list_is_shown_in_parts_that_keys_walk_through() {
     browser
         .wait_until("those found", &shows(30, "30 of 130 runs", ""))
         .await;
+    // A run that comes back is shown, though another part was shown meanwhile.
+    browser.press("Escape").await;
+    browser.wait_until("the first part", &first).await;
+    browser.click(".runs-parts button:last-child").await;
+    browser.wait_until("the second part", &second).await;
+    let delete = "
+        const row = document.querySelector('tr.run:nth-child(3)');
+        row.querySelector('[aria-label^=Delete]').click();
+        return row.querySelector('.run-link').innerText;";
+    let name = browser.eval(delete).await;
+    let undo = "return !!document.querySelector('.toast .link-button');";
+    browser.wait_until("Undo", undo).await;
+    browser.click(".runs-parts button:first-of-type").await;
+    let left = shows(ROWS, "129 runs", "1 to 50 of 129");
+    browser.wait_until("the first part", &left).await;
+    browser
+        .eval("document.querySelector('.toast .link-button').focus(); return null;")
+        .await;
+    browser.press("Enter").await;
+    browser.wait_until("its part", &second).await;
+    let on_it = format!("return document.activeElement.innerText === {name};");
+    browser.wait_until("the focus on it", &on_it).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 

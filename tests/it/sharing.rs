@@ -182,3 +182,34 @@ pub async fn revoke_all(browser: &Browser, run: &str, links: usize) {
     }
     browser.screenshot("share-list-revoked").await;
 }
+
+#[tokio::test]
+async fn a_link_opens_by_itself_when_the_server_is_back() {
+    let mut server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let run = crate::eyes::world::upload_fixture(&server, "plain_lm");
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    let shown = "return !!document.querySelector('.view-actions > button');";
+    browser.wait_until("the run", shown).await;
+    let link = make_link(&browser, false).await;
+    let path = link
+        .strip_prefix(&server.url(""))
+        .expect("a link of this server");
+    browser.press("Escape").await;
+    server.kill();
+    let follow = format!(
+        "const link = document.createElement('a');
+         link.href = '{path}';
+         document.querySelector('main').append(link);
+         link.click();
+         return null;"
+    );
+    browser.eval(&follow).await;
+    let away = "return document.title === 'Link · Tidemark'
+                    && !!document.querySelector('.link-refused .problem');";
+    browser.wait_until("that the server is away", away).await;
+    server.start_again();
+    let opened = "return !!document.querySelector('.link-banner')
+                      && !!document.querySelector('.timeline-stage');";
+    browser.wait_until("what the link shows", opened).await;
+}

@@ -16,10 +16,16 @@ async fn what_is_not_there_leads_back_to_the_runs() {
         "/nowhere",
     ] {
         browser.goto(&server.url(path)).await;
-        let back = "return [...document.querySelectorAll('main a')] \
-                    .some(link => link.innerText === 'All runs' && link.checkVisibility());";
+        let all = match path.starts_with("/jobs") {
+            true => "All jobs",
+            false => "All runs",
+        };
+        let back = format!(
+            "return [...document.querySelectorAll('main a')] \
+                    .some(link => link.innerText === '{all}' && link.checkVisibility());"
+        );
         browser
-            .wait_until(&format!("{path}: a way back"), back)
+            .wait_until(&format!("{path}: a way back"), &back)
             .await;
         let heads = "return document.querySelectorAll('main h1').length;";
         assert_eq!(browser.eval(heads).await, json!(1), "{path}");

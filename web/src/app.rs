@@ -3,6 +3,7 @@
 use crate::client;
 use crate::components::drop_target::DropTarget;
 use crate::components::floating;
+use crate::components::focus;
 use crate::components::header::Header;
 use crate::components::help::{Help, HelpOverlay};
 use crate::components::toasts::{ToastArea, Toasts};
@@ -32,22 +33,14 @@ use leptos_router::path;
 use presentation::components::problem_note::behind_colon;
 use presentation::connection::Connection;
 use presentation::events::Notice;
-use wasm_bindgen::JsCast;
-use web_sys::{HtmlElement, MouseEvent};
 
 /// The application.
 #[component]
 pub fn App() -> impl IntoView {
     provide_shared_state();
     floating::close_when_left();
-    // The router takes each click on a link of the site, and would only write the address.
-    let skip = |event: MouseEvent| {
-        event.prevent_default();
-        focus_content();
-    };
     view! {
         <Router>
-            <a class="skip-link" href="#main" on:click=skip>"Skip to the content"</a>
             <Header/>
             <main id="main" tabindex="-1">
                 <Routes fallback=NotFoundPage>
@@ -99,19 +92,10 @@ fn FocusFollowsPage() -> impl IntoView {
     Effect::new(move |before: Option<String>| {
         let now = path.get();
         if before.is_some_and(|before| before != now) {
-            focus_content();
+            focus::give("#main");
         }
         now
     });
-}
-
-fn focus_content() {
-    if let Some(main) = document().get_element_by_id("main")
-        && let Ok(main) = main.dyn_into::<HtmlElement>()
-    {
-        // Fails only for an element that has left the page.
-        let _ = main.focus();
-    }
 }
 
 /// Shared state that every page can use.

@@ -6,6 +6,15 @@ document
   .querySelector(".account-nav [aria-current]")
   ?.scrollIntoView({ block: "nearest", inline: "center" });
 
+// Where a browser keeps nothing, to ask for its store already fails.
+const store = (() => {
+  try {
+    return sessionStorage;
+  } catch {
+    return { getItem: () => null, setItem() {}, removeItem() {} };
+  }
+})();
+
 // A text that is typed and not kept yet stays in this tab: the browser's Back, a link, or a session
 // that ended, would lose it. Its name says whose it is. Where a browser keeps nothing, nothing is
 // lost that was not lost before.
@@ -14,10 +23,10 @@ function draft(field) {
   const note = document.querySelector("[data-drafted]");
   const same = (a, b) => a.trim() === b.trim();
   const keep = () => {
-    if (same(field.value, kept)) sessionStorage.removeItem(name);
-    else sessionStorage.setItem(name, field.value);
+    if (same(field.value, kept)) store.removeItem(name);
+    else store.setItem(name, field.value);
   };
-  const typed = sessionStorage.getItem(name);
+  const typed = store.getItem(name);
   if (typed !== null && same(field.value, kept) && !same(typed, kept)) {
     field.value = typed;
     note.hidden = false;
@@ -40,7 +49,7 @@ const kept = ({ type, name, dataset }) =>
   name && !dataset.draft && !["hidden", "submit", "password"].includes(type);
 const fields = (form) => [...form.elements].filter(kept);
 const values = (form) => fields(form).map((field) => [field.name, field.value, field.checked]);
-const sent = JSON.parse(sessionStorage.getItem("sent") ?? "null");
+const sent = JSON.parse(store.getItem("sent") ?? "null");
 
 function typedAgain(form) {
   const before = JSON.stringify(values(form));
@@ -57,9 +66,9 @@ function typedAgain(form) {
 }
 
 if (who === undefined) {
-  if (sent) sessionStorage.setItem("sent", JSON.stringify({ ...sent, isLate: true }));
+  if (sent) store.setItem("sent", JSON.stringify({ ...sent, isLate: true }));
 } else {
-  sessionStorage.removeItem("sent");
+  store.removeItem("sent");
   for (const form of document.querySelectorAll("form[method=post]")) {
     const names = fields(form).map(({ name }) => name);
     if (names.length === 0) continue;
@@ -72,7 +81,7 @@ if (who === undefined) {
     const isIt = sent?.form === about.form;
     if (isIt && sent.isLate) typedAgain(form);
     form.addEventListener("submit", () =>
-      sessionStorage.setItem("sent", JSON.stringify({ ...about, values: values(form) })),
+      store.setItem("sent", JSON.stringify({ ...about, values: values(form) })),
     );
   }
 }

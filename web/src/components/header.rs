@@ -2,6 +2,7 @@
 
 use crate::components::account::AccountLink;
 use crate::components::file_picker::FilePicker;
+use crate::components::focus;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
@@ -14,6 +15,7 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use presentation::connection::Connection;
 use presentation::theme::Theme;
+use web_sys::MouseEvent;
 
 /// Pages that the server makes, over many runs.
 const MORE_PAGES: [(&str, &str); 6] = [
@@ -62,8 +64,14 @@ pub fn Header() -> impl IntoView {
             .into_any(),
         }
     };
+    // The router takes each click on a link of the site, and would only write the address.
+    let skip = |event: MouseEvent| {
+        event.prevent_default();
+        focus::give("#main");
+    };
     view! {
         <header class="app-header">
+            <a class="skip-link" href="#main" on:click=skip>"Skip to the content"</a>
             {mark}
             <nav class="app-nav" aria-label="Pages">{pages}</nav>
             <ConnectionChip/>

@@ -4,10 +4,10 @@ use crate::components::focus::rescue;
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
 use crate::connection::when_back;
+use crate::project;
 use api::problem::Problem;
 use api::routes;
 use leptos::prelude::*;
-use leptos_router::components::A;
 use presentation::components::problem_note::{place, sentence};
 use presentation::response::{is_no_answer, may_go_better};
 
@@ -63,10 +63,16 @@ pub fn ProblemPage(
     problem: Problem,
     retry: Callback<()>,
 ) -> impl IntoView {
+    let (page, all) = match title {
+        "Job" => (project::page(routes::JOBS_PAGE), "All jobs"),
+        _ => (routes::RUNS_PAGE.to_owned(), "All runs"),
+    };
+    // The server makes the page of jobs.
+    let rel = (page != routes::RUNS_PAGE).then_some("external");
     document().set_title(&[title, " · Tidemark"].concat());
     view! {
         <h1 class="visually-hidden">{title}</h1>
         <ProblemNote problem=problem retry=retry/>
-        <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
+        <p class="run-nothing"><a href=page rel=rel>{all}</a></p>
     }
 }

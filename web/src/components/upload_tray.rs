@@ -50,7 +50,7 @@ pub fn UploadTray() -> impl IntoView {
         view! {
             <section class="tray" class:folded=folded aria-label="Files">
                 <header class="tray-head">
-                    <h2 role="status">{headline}</h2>
+                    <div role="status"><h2>{headline}</h2></div>
                     {compare}
                     {fold_button(folded)}
                     <Show when=move || over.get()>

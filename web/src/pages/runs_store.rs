@@ -41,6 +41,8 @@ pub struct RunsStore {
     reading: StoredValue<bool>,
     /// How often it was changed here: what was read meanwhile does not count.
     changes: StoredValue<u32>,
+    /// The last run whose deletion was undone.
+    back: RwSignal<Option<RunId>>,
 }
 
 impl RunsStore {
@@ -52,6 +54,7 @@ impl RunsStore {
             asked: StoredValue::new(0),
             reading: StoredValue::new(false),
             changes: StoredValue::new(0),
+            back: RwSignal::new(None),
         }
     }
 
@@ -63,6 +66,11 @@ impl RunsStore {
     /// Whether these are all of them: of a long list the first page is there before the others.
     pub fn is_whole(self) -> bool {
         self.whole.get()
+    }
+
+    /// The last run whose deletion was undone.
+    pub fn came_back(self) -> Option<RunId> {
+        self.back.get()
     }
 
     /// One run.
@@ -191,6 +199,7 @@ impl RunsStore {
     fn undo(self, toasts: Toasts, run: RunSummary) -> ToastAction {
         let act = move |()| {
             self.change(|runs| runs.push(run.clone()));
+            self.back.set(Some(run.id.clone()));
             focus::rescue_at(format!(".run-link[href*={}]", run.id));
             self.restore(toasts, &run.id);
         };

@@ -129,6 +129,14 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool, word: &str) -> A
         None if new_step && row.alloc.is_none() => "before".to_owned(),
         _ => String::new(),
     };
+    let name = row
+        .forward
+        .as_ref()
+        .map_or(&row.label, |forward| &forward.label);
+    let name = match row.alloc {
+        Some(event) => format!("{}, {name}, event {}", row.size, count(u64::from(event.0))),
+        None => format!("{}, {name}", row.size),
+    };
     let event = |event: Option<trace::units::EventIdx>, none: &str| match event {
         Some(event) => count(u64::from(event.0)),
         None => none.to_owned(),
@@ -160,7 +168,11 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool, word: &str) -> A
             <td role="cell">{step}</td>
             <td role="cell" class="num" title=format::exact_bytes(row.size.get())>
                 // The row handles the click.
-                <button class="link-button" aria-pressed=move || selected.get().to_string()>
+                <button
+                    class="link-button"
+                    aria-pressed=move || selected.get().to_string()
+                    aria-label=name
+                >
                     {row.size.to_string()}
                 </button>
             </td>
@@ -192,6 +204,7 @@ pub fn Beside(asker: Asker, block: BlockIdx) -> impl IntoView {
                     <button
                         class="link-button"
                         disabled=own
+                        aria-label=format!("{}, {label}", row.size)
                         on:click=move |_| asker.select_block(other)
                     >
                         {row.size.to_string()}

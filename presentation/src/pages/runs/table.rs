@@ -60,6 +60,16 @@ impl Part {
         }
     }
 
+    /// Where the part begins that shows a run: the part that is shown now, if it does.
+    pub fn with_run(runs: &[RunSummary], state: &ListState, id: &RunId) -> Option<usize> {
+        let at = state.arrange(runs).iter().position(|run| run.id == *id)?;
+        let shown = state.skipped..state.skipped + ROWS;
+        Some(match shown.contains(&at) {
+            true => state.skipped,
+            false => at / ROWS * ROWS,
+        })
+    }
+
     /// Where the next part begins, if there is one.
     pub fn next(&self) -> Option<usize> {
         let next = self.skipped + self.rows.len();

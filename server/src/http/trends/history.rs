@@ -35,8 +35,8 @@ pub async fn history(
     let body = html! {
         p class="muted" {
             "Runs with the same labels: in the charts the oldest first, in the table the newest. A "
-            "line is a level that lasts; where it steps, the number changed for good. A large "
-            "red dot is a run that leaks or ran out of memory."
+            "line is a level that lasts; where it steps, the number changed for good. The lower "
+            "edge of a chart is zero. A large red dot is a run that leaks or ran out of memory."
         }
         @if !belong_together(&labels, &history.runs) {
             (choose_first(&history.runs))

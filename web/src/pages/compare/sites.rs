@@ -270,7 +270,8 @@ fn SideDetail(focus: Focus, run: usize, side: SiteSide) -> impl IntoView {
     });
     let page = timeline_of(focus, run, side.stack);
     let link = page.map(|page| {
-        view! { <a class="button" href=page>"Show in its timeline"</a> }
+        let name = ["Show in its timeline: ", &focus.name(run)].concat();
+        view! { <a class="button" href=page aria-label=name>"Show in its timeline"</a> }
     });
     let frames = side.frames.into_iter().map(|frame| {
         let at = match frame.line {

@@ -42,6 +42,23 @@ pub fn RunsPage() -> impl IntoView {
             Loaded::Loading | Loaded::Failed(_) => Part::default(),
         })
     });
+    // What comes back may belong to another part of a long list.
+    Effect::new(move |before: Option<()>| {
+        let back = store.came_back();
+        let Some(id) = back.filter(|_| before.is_some()) else {
+            return;
+        };
+        let begins = all.with_untracked(|runs| match runs {
+            Loaded::Ready(runs) => {
+                let state = list.state();
+                state.with_untracked(|state| Part::with_run(runs, state, &id))
+            }
+            Loaded::Loading | Loaded::Failed(_) => None,
+        });
+        if let Some(begins) = begins {
+            list.update(|state| state.skipped = begins);
+        }
+    });
     let shown = Memo::new(move |_| {
         all.with(|runs| match runs {
             Loaded::Loading => Shown::Loading,

@@ -7,6 +7,7 @@
 mod banner;
 
 use crate::client;
+use crate::clock::sleep;
 use crate::components::problem_note::ProblemNote;
 use crate::context::expect_context;
 use crate::opened_link::OpenedLink;
@@ -19,6 +20,11 @@ use banner::LinkBanner;
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_location, use_navigate, use_params_map};
+use presentation::response::is_no_answer;
+use std::time::Duration;
+
+/// How often a server that does not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// The link: being opened, open, or refused.
 #[derive(Clone)]
@@ -59,16 +65,28 @@ fn close(link: RwSignal<Option<Share>>) {
 fn open(token: String, link: RwSignal<Option<Share>>, opening: RwSignal<Opening>) {
     leptos::task::spawn_local_scoped_with_cancellation(async move {
         let body = OpenShare { token };
-        let method = client::Method::Post;
-        let answer = client::send_json::<_, Share>(method, routes::OPEN_SHARE, &body).await;
-        let _ = opening.try_set(match answer {
-            Ok(share) => {
-                client::ask_for_link(Some(share.id.clone()));
-                let _ = link.try_set(Some(share.clone()));
-                Opening::Open(share)
+        let mut is_told = false;
+        loop {
+            let method = client::Method::Post;
+            let answer = client::send_json::<_, Share>(method, routes::OPEN_SHARE, &body).await;
+            let is_away = answer.as_ref().is_err_and(is_no_answer);
+            if !(is_away && is_told) {
+                let _ = opening.try_set(match answer {
+                    Ok(share) => {
+                        client::ask_for_link(Some(share.id.clone()));
+                        let _ = link.try_set(Some(share.clone()));
+                        Opening::Open(share)
+                    }
+                    Err(problem) => Opening::Refused(problem),
+                });
             }
-            Err(problem) => Opening::Refused(problem),
-        });
+            if !is_away {
+                return;
+            }
+            // Readers of a link get no notice when the server is back.
+            is_told = true;
+            sleep(AGAIN).await;
+        }
     });
 }
 
@@ -86,6 +104,7 @@ fn Waiting() -> impl IntoView {
 /// A link that does not open: the server says who ended it, when, and what it showed.
 #[component]
 fn Refused(problem: Problem, retry: Callback<()>) -> impl IntoView {
+    document().set_title("Link · Tidemark");
     view! {
         <div class="run-page link-refused">
             <h1 class="visually-hidden">"Link"</h1>
